@@ -1,0 +1,54 @@
+# Everything runs in a virtual environment of its own; nothing but python3 (3.11+), a C compiler and make is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(wildcard src/dumpstream/native/*.c src/dumpstream/native/*/*.[ch] src/dumpstream/native/include/*/*.h)
+C_FILES := $(NATIVE) $(wildcard tests/native/*.[ch] benchmarks/*.c)
+DEMO := build/demo
+
+.PHONY: help demo test lint native-test pytest bench clean
+help: ## show this
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/uv:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+
+# The development install: Python files are used in place, the native part is built again when it changed.
+$(VENV)/installed: $(BIN)/uv pyproject.toml CMakeLists.txt $(NATIVE)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -C cmake.define.DUMPSTREAM_WERROR=ON --editable '.[all]' --group dev
+	@touch $@
+
+demo: $(VENV)/installed ## capture a simulated run, list it and verify it
+	rm -rf $(DEMO)
+	$(BIN)/dumpstream capture --out $(DEMO) --simulate demo
+	$(BIN)/dumpstream ls $(DEMO)
+	$(BIN)/dumpstream verify $(DEMO)
+
+test: lint native-test pytest ## everything that must pass: lint, types, native tests, Python tests
+
+pytest: $(VENV)/installed ## the Python tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed ## ruff, mypy, clang-format, codespell
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
+	$(BIN)/codespell
+
+native-test: native-test-address native-test-thread ## the C tests under ASan + UBSan and under TSan
+
+native-test-address: SANITIZE := address,undefined
+native-test-thread: SANITIZE := thread
+native-test-%: $(VENV)/installed
+	$(BIN)/cmake -S . -B build/native-$* -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	    -DDUMPSTREAM_NATIVE_TESTS=ON -DDUMPSTREAM_WERROR=ON -DDUMPSTREAM_SANITIZE=$(SANITIZE) >/dev/null
+	$(BIN)/cmake --build build/native-$*
+	$(BIN)/ctest --test-dir build/native-$* --output-on-failure
+
+bench: $(VENV)/installed ## all benchmarks, a few minutes
+	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
+
+clean: ## remove everything that was made
+	rm -rf $(VENV) build dist
