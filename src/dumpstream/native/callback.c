@@ -1,0 +1,331 @@
+#include "dumpstream/callback.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REFUSED (-1)
+#define NO_POSITION UINT64_MAX
+
+static _Atomic(struct ds_ring *) active;
+static struct ds_policy active_policy;
+static _Atomic int64_t inside; /* calls that may be using the active ring */
+static _Atomic uint64_t late_calls;
+static _Atomic uint64_t stalled_at; /* the tail at which a wait last timed out */
+
+/* A page that reads 1 here and 0 in a forked child, whatever made the child:
+ * pthread_atfork does not see a raw clone. */
+static _Atomic uint8_t *alive;
+static bool attached_once;
+
+/* Refused files. The lock is held for a look-up, never across a copy. */
+static struct refused_file {
+    uint64_t hash;
+    uint64_t bytes;
+    uint32_t name_length; /* 0: the slot is free */
+} refused[DS_REFUSED_MAX];
+static char refused_names[DS_REFUSED_MAX][DS_NAME_MAX + 1];
+static _Atomic uint32_t refused_count;
+static atomic_flag refused_lock = ATOMIC_FLAG_INIT;
+
+bool ds_forked(void) {
+    return attached_once && !atomic_load_explicit(alive, memory_order_relaxed);
+}
+
+uint64_t ds_late_calls(void) {
+    return atomic_load(&late_calls);
+}
+
+bool ds_refused_file(uint32_t index, const char **name, uint32_t *name_length, uint64_t *bytes) {
+    *name = refused_names[index];
+    *name_length = refused[index].name_length;
+    *bytes = refused[index].bytes;
+    return *name_length != 0;
+}
+
+/* Refused files */
+
+static void lock_refused(void) {
+    while (atomic_flag_test_and_set_explicit(&refused_lock, memory_order_acquire))
+        sched_yield();
+}
+
+static void unlock_refused(void) {
+    atomic_flag_clear_explicit(&refused_lock, memory_order_release);
+}
+
+static uint64_t hash_name(const char *name, uint32_t length) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (uint32_t i = 0; i < length; i++)
+        hash = (hash ^ (uint8_t)name[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static struct refused_file *find_refused(const char *name, uint32_t length, uint64_t hash) {
+    for (uint32_t i = 0; i < DS_REFUSED_MAX; i++) {
+        struct refused_file *file = &refused[i];
+        if (file->name_length == length && file->hash == hash && !memcmp(refused_names[i], name, length))
+            return file;
+    }
+    return NULL;
+}
+
+/* Remembers a file so that the rest of it is refused. False: no slot is free. */
+static bool remember_refused(const char *name, uint32_t length) {
+    uint64_t hash = hash_name(name, length);
+    bool stored = false;
+    lock_refused();
+    for (uint32_t i = 0; i < DS_REFUSED_MAX && !stored; i++) {
+        if (refused[i].name_length)
+            continue;
+        memcpy(refused_names[i], name, length);
+        refused[i] = (struct refused_file){.hash = hash, .name_length = length};
+        atomic_fetch_add(&refused_count, 1);
+        stored = true;
+    }
+    unlock_refused();
+    return stored;
+}
+
+/* Losses */
+
+static void note_loss(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
+                      uint64_t bytes, bool ended) {
+    struct ds_message note = {
+        .name = name,
+        .name_length = name_length,
+        /* The reader applies the note when it has read the data up to here. */
+        .sequence = atomic_load(&ring->data.positions->head),
+        .offset = (int64_t)bytes,
+        .flags = ended ? DS_RECORD_LAST : 0,
+        .flag = (int32_t)cause,
+    };
+    if (ds_ring_push(ring, &ring->notes, &note) != 0)
+        atomic_fetch_add(&ring->control->unnamed_chunks, 1);
+}
+
+static void count_loss(struct ds_ring *ring, enum ds_cause cause, uint64_t bytes) {
+    atomic_fetch_add(&ring->control->lost_chunks[cause], 1);
+    atomic_fetch_add(&ring->control->lost_bytes[cause], bytes);
+}
+
+static int32_t lose_unnamed(struct ds_ring *ring, enum ds_cause cause, uint64_t bytes) {
+    count_loss(ring, cause, bytes);
+    atomic_fetch_add(&ring->control->unnamed_chunks, 1);
+    return REFUSED;
+}
+
+static int32_t lose(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
+                    uint64_t bytes, bool last) {
+    count_loss(ring, cause, bytes);
+    if (!last && !remember_refused(name, name_length))
+        atomic_fetch_add(&ring->control->unnamed_chunks, 1);
+    note_loss(ring, cause, name, name_length, bytes, last);
+    return REFUSED;
+}
+
+/* Whether the chunk belongs to a file that has lost one before. */
+static bool refuse_rest(struct ds_ring *ring, const char *name, uint32_t name_length, uint64_t bytes,
+                        bool last) {
+    if (!atomic_load_explicit(&refused_count, memory_order_relaxed))
+        return false;
+    uint64_t hash = hash_name(name, name_length);
+    lock_refused();
+    struct refused_file *file = find_refused(name, name_length, hash);
+    uint64_t total = 0;
+    if (file) {
+        total = file->bytes += bytes;
+        if (last) {
+            file->name_length = 0;
+            atomic_fetch_sub(&refused_count, 1);
+        }
+    }
+    unlock_refused();
+    if (!file)
+        return false;
+    count_loss(ring, DS_CAUSE_AFTER_LOSS, bytes);
+    if (last)
+        note_loss(ring, DS_CAUSE_AFTER_LOSS, name, name_length, total, true);
+    return true;
+}
+
+/* Copying */
+
+static int push_record(struct ds_ring *ring, const struct ds_message *message) {
+    int result = ds_ring_push(ring, &ring->data, message);
+    if (result != -EAGAIN || !active_policy.block)
+        return result;
+    uint64_t tail = atomic_load(&ring->data.positions->tail);
+    if (tail == atomic_load(&stalled_at))
+        return -ETIMEDOUT; /* the reader has not moved since the last wait was in vain */
+    result = ds_ring_push_wait(ring, message, ds_clock_ns() + active_policy.block_limit_ns);
+    if (result == -ETIMEDOUT)
+        atomic_store(&stalled_at, atomic_load(&ring->data.positions->tail));
+    return result;
+}
+
+static enum ds_cause cause_of(int error) {
+    switch (error) {
+    case -ETIMEDOUT:
+        return DS_CAUSE_TIMEOUT;
+    case -EPIPE:
+        return DS_CAUSE_DISCARDED;
+    default:
+        return DS_CAUSE_FULL;
+    }
+}
+
+/* Passes a chunk as one record, or as several that share its sequence. */
+static int32_t push_records(struct ds_ring *ring, struct ds_message *message, const uint8_t *data,
+                            uint64_t data_length, bool last, int64_t offset) {
+    uint32_t most =
+        ring->max_record - (uint32_t)sizeof(struct ds_record) - message->name_length - DS_RECORD_ALIGN;
+    uint64_t done = 0;
+    do {
+        uint64_t rest = data_length - done;
+        uint32_t part = rest > most ? most : (uint32_t)rest;
+        message->data = data + done;
+        message->data_length = part;
+        message->offset = offset < 0 ? offset : offset + (int64_t)done;
+        message->flags = part < rest ? DS_RECORD_MORE : last ? DS_RECORD_LAST : 0;
+        int error = push_record(ring, message);
+        if (error)
+            return lose(ring, cause_of(error), message->name, message->name_length, rest, last);
+        done += part;
+    } while (done < data_length);
+    return 0;
+}
+
+static int32_t accept_chunk(struct ds_ring *ring, const char *name, uint64_t name_length, const void *data,
+                            uint64_t data_length, uint32_t is_last, int64_t offset, int32_t flag) {
+    uint64_t sequence = atomic_fetch_add_explicit(&ring->control->callbacks, 1, memory_order_relaxed);
+    bool last = is_last != 0;
+    if (name_length == 0 || name_length > DS_NAME_MAX)
+        return lose_unnamed(ring, DS_CAUSE_BAD_NAME, data_length);
+    uint32_t length = (uint32_t)name_length;
+    if (atomic_load_explicit(&ring->control->state, memory_order_relaxed) != DS_STATE_OPEN)
+        return lose_unnamed(ring, DS_CAUSE_DISCARDED, data_length);
+    if (refuse_rest(ring, name, length, data_length, last))
+        return REFUSED;
+    if (!data && data_length)
+        return lose(ring, DS_CAUSE_BAD_LENGTH, name, length, data_length, last);
+    if (offset < -1)
+        return lose(ring, DS_CAUSE_BAD_OFFSET, name, length, data_length, last);
+    uint64_t start = offset < 0 ? 0 : (uint64_t)offset;
+    if (data_length > active_policy.max_file_bytes || start > active_policy.max_file_bytes - data_length)
+        return lose(ring, DS_CAUSE_TOO_LARGE, name, length, data_length, last);
+    struct ds_message message = {.name = name, .name_length = length, .sequence = sequence, .flag = flag};
+    return push_records(ring, &message, data, data_length, last, offset);
+}
+
+/* The callback */
+
+/* Announces a call before it looks at the active ring, so that ds_detach
+ * either is seen here or waits for us. NULL: refuse. */
+static struct ds_ring *enter(void) {
+    if (ds_forked())
+        return NULL;
+    atomic_fetch_add_explicit(&inside, 1, memory_order_seq_cst);
+    struct ds_ring *ring = atomic_load_explicit(&active, memory_order_seq_cst);
+    if (!ring) {
+        atomic_fetch_add_explicit(&late_calls, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&inside, 1, memory_order_release);
+    }
+    return ring;
+}
+
+static void leave(void) {
+    atomic_fetch_sub_explicit(&inside, 1, memory_order_release);
+}
+
+static int32_t check_and_push(struct ds_ring *ring, const acldumpChunk *chunk_untrusted, int32_t len) {
+    const size_t payload = offsetof(acldumpChunk, dataBuf);
+    if (!chunk_untrusted || len < 0 || (size_t)len < payload) {
+        atomic_fetch_add_explicit(&ring->control->callbacks, 1, memory_order_relaxed);
+        return lose_unnamed(ring, chunk_untrusted ? DS_CAUSE_BAD_LENGTH : DS_CAUSE_NULL_CHUNK, 0);
+    }
+    const acldumpChunk *chunk = chunk_untrusted;
+    size_t name_length = strnlen(chunk->fileName, sizeof chunk->fileName);
+    uint32_t data_length = chunk->bufLen;
+    /* A payload that `len` does not cover is passed on as none. */
+    const uint8_t *data = (size_t)len - payload >= data_length ? chunk->dataBuf : NULL;
+    return accept_chunk(ring, chunk->fileName, name_length, data, data_length, chunk->isLastChunk,
+                        chunk->offset, chunk->flag);
+}
+
+int32_t ds_on_chunk(const acldumpChunk *chunk, int32_t len) {
+    struct ds_ring *ring = enter();
+    if (!ring)
+        return REFUSED;
+    int32_t result = check_and_push(ring, chunk, len);
+    leave();
+    return result;
+}
+
+int32_t ds_push_chunk(const char *name, uint64_t name_length, const void *data, uint64_t data_length,
+                      uint32_t is_last, int64_t offset, int32_t flag) {
+    struct ds_ring *ring = enter();
+    if (!ring)
+        return REFUSED;
+    int32_t result = accept_chunk(ring, name, name_length, data, data_length, is_last, offset, flag);
+    leave();
+    return result;
+}
+
+/* Attaching */
+
+static int make_alive_page(void) {
+    if (!alive) {
+        void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED)
+            return -errno;
+        if (madvise(page, 4096, MADV_WIPEONFORK) != 0) {
+            int error = -errno;
+            munmap(page, 4096);
+            return error;
+        }
+        alive = page;
+    }
+    return 0;
+}
+
+int ds_attach(struct ds_ring *ring, const struct ds_policy *policy) {
+    int error = make_alive_page();
+    if (error)
+        return error;
+    if (ds_forked()) {
+        /* A child that captures for itself begins with nothing of its parent's. */
+        atomic_store(&active, NULL);
+        atomic_store(&inside, 0);
+        atomic_store(&late_calls, 0);
+        atomic_flag_clear(&refused_lock);
+    }
+    if (atomic_load(&active))
+        return -EBUSY;
+    memset(refused, 0, sizeof refused);
+    atomic_store(&refused_count, 0);
+    atomic_store(&stalled_at, NO_POSITION);
+    active_policy = *policy;
+    attached_once = true;
+    atomic_store(alive, 1);
+    atomic_store_explicit(&active, ring, memory_order_seq_cst);
+    return 0;
+}
+
+int ds_detach(struct ds_ring *ring, uint64_t limit_ns) {
+    if (atomic_load(&active) == ring)
+        atomic_store_explicit(&active, NULL, memory_order_seq_cst);
+    ds_ring_set_state(ring, DS_STATE_CLOSED);
+    uint64_t deadline = ds_clock_ns() + limit_ns;
+    /* seq_cst, with enter(): a call that saw the ring is counted here. */
+    while (atomic_load_explicit(&inside, memory_order_seq_cst) > 0) {
+        if (ds_clock_ns() > deadline)
+            return -ETIMEDOUT;
+        struct timespec pause = {.tv_nsec = 100000};
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}

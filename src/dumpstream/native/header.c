@@ -1,0 +1,171 @@
+#include "dumpstream/header.h"
+
+#include <stdbool.h>
+
+#define PREFIX 8u
+#define MAX_MESSAGE ((uint64_t)1 << 31)
+
+enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+
+/* Unread bytes. `cut` is set when they end inside a field, `bad` when they
+ * cannot be protobuf whatever may follow. */
+struct cursor {
+    const uint8_t *at;
+    const uint8_t *end;
+    bool cut;
+    bool bad;
+};
+
+struct field {
+    uint32_t number;
+    enum wire wire;
+    uint64_t value;       /* a varint, or the length of the bytes */
+    const uint8_t *bytes; /* WIRE_BYTES */
+};
+
+struct totals {
+    uint64_t all;
+    uint64_t absent; /* of tensors without an address */
+    bool any_address;
+    bool any_known;
+};
+
+static uint64_t add(uint64_t a, uint64_t b) {
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t read_varint(struct cursor *in) {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 70; shift += 7) {
+        if (in->at == in->end) {
+            in->cut = true;
+            return 0;
+        }
+        uint8_t byte = *in->at++;
+        if (shift < 64)
+            value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return value;
+    }
+    in->bad = true;
+    return 0;
+}
+
+static void skip(struct cursor *in, uint64_t count) {
+    if ((uint64_t)(in->end - in->at) < count)
+        in->cut = true;
+    else
+        in->at += count;
+}
+
+/* Reads one field; false at the end, or with `cut` or `bad` set. */
+static bool next_field(struct cursor *in, struct field *field) {
+    if (in->at == in->end)
+        return false;
+    uint64_t key = read_varint(in);
+    if (in->cut || in->bad)
+        return false;
+    if (key >> 3 == 0 || key >> 3 >= 1u << 29) {
+        in->bad = true;
+        return false;
+    }
+    field->number = (uint32_t)(key >> 3);
+    field->wire = (enum wire)(key & 7);
+    switch (field->wire) {
+    case WIRE_VARINT:
+        field->value = read_varint(in);
+        break;
+    case WIRE_FIXED64:
+        skip(in, 8);
+        break;
+    case WIRE_FIXED32:
+        skip(in, 4);
+        break;
+    case WIRE_BYTES:
+        field->value = read_varint(in);
+        field->bytes = in->at;
+        if (!in->cut && !in->bad)
+            skip(in, field->value);
+        break;
+    default:
+        in->bad = true;
+    }
+    return !in->cut && !in->bad;
+}
+
+/* Adds up one input, output, buffer or workspace. */
+static bool read_segment(const struct field *segment, uint32_t size_number, uint32_t address_number,
+                         struct totals *totals) {
+    struct cursor in = {.at = segment->bytes, .end = segment->bytes + segment->value};
+    struct field field = {0};
+    uint64_t size = 0;
+    uint64_t address = 0;
+    while (next_field(&in, &field)) {
+        if (field.wire != WIRE_VARINT)
+            continue;
+        if (field.number == size_number)
+            size = field.value;
+        else if (field.number == address_number)
+            address = field.value;
+    }
+    if (in.cut || in.bad)
+        return false;
+    totals->all = add(totals->all, size);
+    if (!address_number)
+        return true;
+    if (address)
+        totals->any_address = true;
+    else
+        totals->absent = add(totals->absent, size);
+    return true;
+}
+
+/* DumpData: 1 version, 2 dump_time, 3 output, 4 input, 5 buffer, 6 op_name,
+ * 7 attr, 8 space, 9 dfx_message. */
+static bool read_known(const struct field *field, struct totals *totals) {
+    if (field->number > 9 || field->wire != (field->number == 2 ? WIRE_VARINT : WIRE_BYTES))
+        return true;
+    totals->any_known = true;
+    switch (field->number) {
+    case 3:
+        return read_segment(field, 6, 9, totals);
+    case 4:
+        return read_segment(field, 5, 8, totals);
+    case 5:
+    case 8:
+        return read_segment(field, 3, 0, totals);
+    default:
+        return true;
+    }
+}
+
+enum ds_header_state ds_header_read(const uint8_t *bytes, size_t length, struct ds_header *header) {
+    header->total = header->present = 0;
+    if (length < PREFIX)
+        return DS_HEADER_PARTIAL;
+    uint64_t message = 0;
+    for (unsigned i = 0; i < PREFIX; i++)
+        message |= (uint64_t)bytes[i] << (8 * i);
+    if (message == 0 || message >= MAX_MESSAGE)
+        return DS_HEADER_NONE;
+
+    bool whole = length - PREFIX >= message;
+    struct cursor in = {.at = bytes + PREFIX, .end = bytes + (whole ? PREFIX + message : length)};
+    struct totals totals = {0};
+    struct field field = {0};
+    while (next_field(&in, &field)) {
+        if (!read_known(&field, &totals))
+            return DS_HEADER_NONE;
+    }
+    if (in.bad || (in.cut && whole))
+        return DS_HEADER_NONE;
+    header->total = PREFIX + message;
+    if (!whole)
+        return DS_HEADER_PARTIAL;
+    if (!totals.any_known)
+        return DS_HEADER_NONE;
+    uint64_t absent = totals.any_address ? totals.absent : 0;
+    header->present = add(header->total, totals.all - absent);
+    header->total = add(header->total, totals.all);
+    return DS_HEADER_WHOLE;
+}

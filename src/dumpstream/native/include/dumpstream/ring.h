@@ -1,0 +1,182 @@
+/* The ring: several producers, one reader, one block of memory that another
+ * process may map.
+ *
+ *   +---------+----------------------+-------------------------------------+
+ *   | control |      note lane       |              data lane              |
+ *   +---------+----------------------+-------------------------------------+
+ *
+ * A lane is a circular run of records. Positions are 64-bit, count bytes since
+ * the lane was made and only grow; the record at position p starts at byte
+ * p mod size of its lane, aligned to 16. Each record begins with a stamp that
+ * depends on its position and on a secret of the ring, so bytes of an earlier
+ * lap are never taken for a record and nothing has to be cleared.
+ *
+ *   CLAIMED  -> PUBLISHED -> LEASED -> free again
+ *   producer    either       reader
+ *
+ * A producer claims space by moving `head` (never more than one lap beyond
+ * `tail`), writes the record, and publishes it by storing the stamp. The
+ * reader takes records in order of position while stamps match, and frees
+ * them by moving `tail`. It keeps its own copy of every number it steers by;
+ * what it finds in a record is copied once and checked before use.
+ *
+ * The data lane carries chunks. The note lane is small, and carries the names
+ * of losses, because losses happen when the data lane is full.
+ *
+ * Functions return 0 or a negative errno unless they say otherwise. None of
+ * them calls into Python. */
+#ifndef DUMPSTREAM_RING_H
+#define DUMPSTREAM_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DS_RING_MIN_BYTES (64u << 10)
+#define DS_RECORD_ALIGN 16u
+#define DS_NAME_MAX 4095u
+
+/* Why bytes were not delivered. Counted per cause; the names are in module.c. */
+enum ds_cause {
+    DS_CAUSE_NULL_CHUNK, /* the runtime passed no chunk */
+    DS_CAUSE_BAD_LENGTH, /* `len` does not cover what bufLen promises */
+    DS_CAUSE_BAD_NAME,   /* empty, or not ended within 4096 bytes */
+    DS_CAUSE_BAD_OFFSET, /* below -1 */
+    DS_CAUSE_TOO_LARGE,  /* would end beyond max_file_bytes */
+    DS_CAUSE_FULL,       /* the ring was full and the policy is to drop */
+    DS_CAUSE_TIMEOUT,    /* the ring was full for longer than the time limit */
+    DS_CAUSE_AFTER_LOSS, /* the rest of a file that had lost a chunk */
+    DS_CAUSE_DISCARDED,  /* the capture had ended, the dump had not */
+    DS_CAUSE_COUNT
+};
+
+enum ds_record_flags {
+    DS_RECORD_PAD = 1u << 0,  /* fills the end of a lap; carries nothing */
+    DS_RECORD_LAST = 1u << 1, /* the file's last chunk */
+    DS_RECORD_MORE = 1u << 2, /* further records of this callback follow */
+};
+
+/* The head of a record as it lies in the ring; name and data follow, the data
+ * aligned to DS_RECORD_ALIGN. A PAD has only the first 16 bytes. */
+struct ds_record {
+    _Atomic uint64_t stamp;
+    uint32_t length; /* of the whole record */
+    uint32_t flags;
+    uint64_t sequence;
+    int64_t offset;
+    uint32_t name_length;
+    uint32_t data_length;
+    int32_t flag;
+    uint32_t reserved;
+};
+_Static_assert(sizeof(struct ds_record) == 48, "record head");
+
+struct ds_lane_positions {
+    _Alignas(64) _Atomic uint64_t head; /* producers claim here */
+    _Alignas(64) _Atomic uint64_t tail; /* the reader has freed up to here */
+};
+
+struct ds_control {
+    uint64_t magic;
+    uint64_t version;
+    uint64_t data_size;
+    uint64_t note_size;
+    uint64_t nonce;
+    struct ds_lane_positions data;
+    struct ds_lane_positions notes;
+    _Alignas(64) _Atomic uint64_t wake_at; /* a record that ends here or later wakes the reader */
+    _Alignas(64) _Atomic uint32_t waiters; /* producers that wait for space */
+    _Atomic uint32_t freed;                /* futex: changes when space was freed or the state changed */
+    _Atomic uint32_t state;                /* enum ds_state */
+    _Alignas(64) _Atomic uint64_t callbacks;
+    _Atomic uint64_t wakeups;
+    _Atomic uint64_t lost_chunks[DS_CAUSE_COUNT];
+    _Atomic uint64_t lost_bytes[DS_CAUSE_COUNT];
+    _Atomic uint64_t unnamed_chunks; /* losses whose name is not known to the reader */
+};
+
+enum ds_state { DS_STATE_OPEN, DS_STATE_DISCARD, DS_STATE_CLOSED };
+
+/* One process's hold on one lane. */
+struct ds_lane {
+    struct ds_lane_positions *positions;
+    uint8_t *base;
+    uint64_t size;
+    uint64_t read; /* the reader's own position */
+};
+
+struct ds_ring {
+    struct ds_control *control;
+    struct ds_lane data;
+    struct ds_lane notes;
+    uint64_t nonce;
+    uint32_t max_record; /* an eighth of the data lane */
+    size_t mapped;
+    int memory_fd;
+    int event_fd;
+};
+
+/* What a producer hands in. */
+struct ds_message {
+    const char *name;
+    const void *data;
+    uint64_t sequence;
+    int64_t offset;
+    uint32_t name_length;
+    uint32_t data_length;
+    uint32_t flags;
+    int32_t flag;
+};
+
+/* A record that the reader has checked. `name` and `data` point into the ring;
+ * the numbers are copies. */
+struct ds_view {
+    const char *name;
+    const uint8_t *data;
+    uint64_t position;
+    uint64_t end;
+    uint64_t sequence;
+    int64_t offset;
+    uint32_t name_length;
+    uint32_t data_length;
+    uint32_t flags;
+    int32_t flag;
+};
+
+/* Makes a ring with a data lane of `data_size` bytes, rounded up to a page: in
+ * memory and touched in advance, or, with a path, in a new file of that name,
+ * whose blocks are allocated but not touched. */
+int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path);
+
+/* Unmaps and closes. Nobody may be inside the ring. */
+void ds_ring_destroy(struct ds_ring *ring);
+
+/* Copies one record into a lane. -EAGAIN: there is no space now. Wakes the
+ * reader if it sleeps and this record reaches what it waits for. */
+int ds_ring_push(struct ds_ring *ring, struct ds_lane *lane, const struct ds_message *message);
+
+/* Pushes onto the data lane, waiting for space until `deadline_ns` on the
+ * monotonic clock. -ETIMEDOUT: none came; -EPIPE: the ring is not open. */
+int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, uint64_t deadline_ns);
+
+/* Ends all waiting and makes every later push_wait return -EPIPE. */
+void ds_ring_set_state(struct ds_ring *ring, enum ds_state state);
+
+/* Takes the record at `*position` and moves `*position` behind it. Returns 1,
+ * 0 if nothing is published there, or -EBADMSG if the record is damaged. */
+int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
+                 struct ds_view *view);
+
+/* Frees everything before `position`. */
+void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position);
+
+/* Asks to be woken when a record ends `distance` bytes beyond what has been
+ * read, 0 for the very next one. Returns whether one is there already, and then
+ * does not arm. */
+bool ds_ring_arm(struct ds_ring *ring, uint64_t distance);
+void ds_ring_disarm(struct ds_ring *ring);
+
+uint64_t ds_clock_ns(void);
+
+#endif
