@@ -1,0 +1,94 @@
+"""Every exception dumpstream raises.
+
+DumpstreamError
+  AclError
+    LibraryNotFoundError
+  CaptureInUseError
+  DestinationError
+    DestinationInUseError
+  NotACaptureError
+  PartError
+  RingError
+  SinkError
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class DumpstreamError(Exception):
+    """The base of all of them; its message is one line with the remedy in it."""
+
+
+class AclError(DumpstreamError):
+    """An ACL function returned an error code."""
+
+    def __init__(self, function: str, code: int, meaning: str) -> None:
+        super().__init__(f"{function} returned {code}: {meaning}")
+        self.function, self.code = function, code
+
+
+class LibraryNotFoundError(DumpstreamError):
+    """No library with the ACL dump functions could be loaded."""
+
+    def __init__(self, tried: Sequence[str]) -> None:
+        super().__init__(
+            f"no ACL dump library found; tried {'; '.join(tried)}. Source CANN's set_env.sh, "
+            "or name the library with --acl-lib, acl_library= or DUMPSTREAM_ACL_LIBRARY"
+        )
+        self.tried = tuple(tried)
+
+
+class CaptureInUseError(DumpstreamError):
+    """This process is already capturing; the ACL callback can serve only one capture."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a capture is already running in this process; the ACL callback serves one at a time: "
+            "leave the first open_capture block before entering another"
+        )
+
+
+class DestinationError(DumpstreamError):
+    """The destination cannot take a capture."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path} {problem}")
+        self.path = path
+
+
+class DestinationInUseError(DestinationError):
+    """Another capture is writing there."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        super().__init__(path, f"is being written by process {pid}; choose another destination")
+        self.pid = pid
+
+
+class NotACaptureError(DumpstreamError):
+    """The directory holds no capture, or one that this version cannot read."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path} {problem}")
+        self.path = path
+
+
+class PartError(DumpstreamError):
+    """What a capture stored of a file cannot be read back."""
+
+    def __init__(self, path: str, problem: str, *, missing: bool = False) -> None:
+        super().__init__(f"{path} {problem}")
+        self.path, self.problem, self.missing = path, problem, missing
+
+
+class RingError(DumpstreamError):
+    """The ring could not be made, or what was read from it is damaged."""
+
+
+class SinkError(DumpstreamError):
+    """A sink could not store what it was given."""

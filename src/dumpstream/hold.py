@@ -1,0 +1,133 @@
+"""HeldBytes: where bytes wait that cannot go on yet, in memory first and then in a temporary file."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
+
+from anyio import CancelScope, to_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+
+class HeldBytes:
+    """Keeps bytes by key, up to *memory_bytes* in memory and the rest in an unlinked file in *directory*.
+
+    The file takes as much space as was ever in it at once, until it is empty. For one task at a time.
+    """
+
+    def __init__(self, directory: Path, *, memory_bytes: int = 32 << 20) -> None:
+        self._directory = directory
+        self._free_memory = memory_bytes
+        self._memory: dict[Hashable, bytes] = {}
+        self._spilled: dict[Hashable, tuple[int, int]] = {}  #: where in the file, and how many
+        self._space = _Space()
+        self._file: IO[bytes] | None = None
+
+    async def keep(self, key: Hashable, data: Buffer) -> None:
+        """Copy *data*.
+
+        Raises:
+            OSError: the temporary file cannot be made or written; nothing is kept under *key* then.
+        """
+        view = memoryview(data)
+        length = view.nbytes
+        if length <= self._free_memory:
+            self._free_memory -= length
+            self._memory[key] = bytes(view)
+            return
+        offset = self._space.take(length)
+        try:
+            await to_thread.run_sync(self._write, offset, view)
+        except BaseException:
+            self._space.give_back(offset, length)
+            raise
+        self._spilled[key] = (offset, length)
+
+    async def take(self, key: Hashable) -> Buffer:
+        """Return the bytes kept under *key*, and keep them no longer.
+
+        Raises:
+            KeyError: nothing is kept under *key*.
+            OSError: the temporary file cannot be read.
+        """
+        kept = self._memory.pop(key, None)
+        if kept is not None:
+            self._free_memory += len(kept)
+            return kept
+        offset, length = self._spilled.pop(key)
+        try:
+            return await to_thread.run_sync(self._read, offset, length)
+        finally:
+            self._space.give_back(offset, length)
+
+    async def aclose(self) -> None:
+        """Forget everything and give the space back."""
+        self._memory.clear()
+        self._spilled.clear()
+        file, self._file = self._file, None
+        if file is not None:
+            with CancelScope(shield=True):
+                await to_thread.run_sync(file.close)
+
+    def _write(self, offset: int, view: memoryview) -> None:
+        if self._file is None:
+            self._file = TemporaryFile(dir=self._directory, buffering=0)  # noqa: SIM115  # aclose() closes it
+        descriptor = self._file.fileno()
+        while view:
+            written = os.pwrite(descriptor, view, offset)
+            offset += written
+            view = view[written:]
+
+    def _read(self, offset: int, length: int) -> bytearray:
+        assert self._file is not None
+        descriptor = self._file.fileno()
+        data = bytearray(length)
+        with memoryview(data) as view:
+            at = 0
+            while at < length:
+                count = os.preadv(descriptor, [view[at:]], offset + at)
+                if count == 0:
+                    raise OSError(f"the temporary file in {self._directory} was cut short by somebody else")
+                at += count
+        if not self._spilled:
+            os.ftruncate(descriptor, 0)
+        return data
+
+
+class _Space:
+    """Which ranges of a file are free; everything behind the last one taken is."""
+
+    def __init__(self) -> None:
+        self._end = 0
+        self._free: list[tuple[int, int]] = []  #: (start, end) of the holes in front of `_end`, in order
+
+    def take(self, length: int) -> int:
+        """Return the start of *length* free bytes, in the first hole that is large enough or at the end."""
+        for index, (start, end) in enumerate(self._free):
+            if end - start >= length:
+                self._free[index : index + 1] = [(start + length, end)] if end - start > length else []
+                return start
+        start = self._end
+        self._end += length
+        return start
+
+    def give_back(self, start: int, length: int) -> None:
+        """Free a range, and join it with its free neighbours."""
+        end = start + length
+        index = bisect_left(self._free, (start, end))
+        if index < len(self._free) and self._free[index][0] == end:
+            end = self._free.pop(index)[1]
+        if index > 0 and self._free[index - 1][1] == start:
+            index -= 1
+            start = self._free.pop(index)[0]
+        if end == self._end:
+            self._end = start
+        else:
+            self._free.insert(index, (start, end))

@@ -1,0 +1,196 @@
+"""Chunks in, files in order out. Does no I/O, never waits, and is told the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from dumpstream._native import read_header
+from dumpstream.assembly import File
+from dumpstream.chunk import APPEND
+from dumpstream.events import End, Event, Held, Hold, Part, Piece, Recall, Whole
+from dumpstream.text import TEXT_SUFFIX
+from dumpstream.verdict import WHOLE_HEADER, Verdict, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from dumpstream.chunk import Chunk
+
+__all__ = [
+    "End",
+    "Event",
+    "File",
+    "Held",
+    "Hold",
+    "Part",
+    "Piece",
+    "Reassembler",
+    "ReassemblyOptions",
+    "Recall",
+    "Whole",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReassemblyOptions:
+    """When a file is given up, and what may be remembered of an open one."""
+
+    idle_timeout: float | None = 660.0  #: seconds; longer than the runtime goes on trying to send a chunk
+    text_idle_timeout: float | None = 10.0  #: seconds; for statistics text, which has no last chunk
+    max_digests: int = 1024  #: real-offset chunks of an open file that are known again when they are re-sent
+    max_header_bytes: int = 1 << 20  #: of a header that comes in several chunks; a larger one is not read
+
+
+class Reassembler:
+    """Puts the chunks of interleaved files in order.
+
+    Every method returns events, which are to be handled in order, and all of them before the next call;
+    the one exception is `restore`, the answer to a `Recall` among them.
+    """
+
+    def __init__(self, options: ReassemblyOptions | None = None) -> None:
+        self._options = options or ReassemblyOptions()
+        self._files = _OpenFiles(self._options.idle_timeout)
+        self._texts = _OpenFiles(self._options.text_idle_timeout)
+
+    @property
+    def open_files(self) -> int:
+        """The number of files of which more may come."""
+        return len(self._files.by_name) + len(self._texts.by_name)
+
+    def feed(self, chunks: Sequence[Chunk], now: float) -> list[Event]:
+        """Take in a batch of chunks. Its bytes must stay valid until all events are handled."""
+        events: list[Event] = []
+        emit = events.append
+        files = self._files.by_name
+        # A named tuple's own constructor is a Python function and takes twice as long.
+        new = tuple.__new__
+        complete = Verdict.COMPLETE
+        for chunk in chunks:
+            name = chunk.name
+            file = files.get(name)
+            if file is None:
+                if chunk.is_last and chunk.offset <= 0 and not chunk.more and not name.endswith(TEXT_SUFFIX):
+                    length = len(chunk)
+                    header = read_header(chunk)
+                    # The common case of judge(), without the call.
+                    agrees = header[1] == length and header[0] == WHOLE_HEADER
+                    emit(new(Whole, (chunk, complete if agrees else judge(length, header))))
+                    continue
+                file = self._find(name, now)
+            elif file.plain and chunk.offset == APPEND and not chunk.is_last and not chunk.more:
+                length = len(chunk)
+                if length:
+                    part = file.prefix
+                    part.size += length
+                    emit(new(Piece, (part, chunk)))
+                file.chunks += 1
+                file.touched = now
+                continue
+            file.touched = now
+            file.add(chunk, events)
+            if file.complete:
+                self._settle(file, events)
+        return events
+
+    def restore(self, held: Held, data: Buffer) -> list[Event]:
+        """Take back the bytes of a `Recall`; the events come before those that follow the `Recall`.
+
+        Raises:
+            ValueError: *held* is not being recalled, or *data* has another length.
+        """
+        run, held.run = held.run, None
+        if run is None:
+            raise ValueError("these bytes are not being recalled; restore() answers a Recall, once")
+        if memoryview(data).nbytes != held.length:
+            raise ValueError(f"{memoryview(data).nbytes} bytes restored where {held.length} were held")
+        return run.add(held.offset, data, order=held.order, until=held.until)
+
+    def lose(self, name: str, cause: str, size: int, *, ended: bool, now: float) -> list[Event]:
+        """Note that *size* bytes of *name* will never come; *ended* if the last chunk was among them."""
+        events: list[Event] = []
+        file = self._find(name, now)
+        file.touched = now
+        file.cause = file.cause or cause
+        file.lost_bytes += size
+        file.give_up_callback(events)
+        self._settle(file, events, closing=ended and not file.text)
+        return events
+
+    def expire(self, now: float) -> list[Event]:
+        """Close the files of which nothing has come for too long."""
+        events: list[Event] = []
+        for file in self._files.find_idle(now) + self._texts.find_idle(now):
+            self._settle(file, events, closing=True)
+        return events
+
+    def finish(self) -> list[Event]:
+        """Close every file, because nothing more will come at all."""
+        events: list[Event] = []
+        for file in [*self._files.by_name.values(), *self._texts.by_name.values()]:
+            self._settle(file, events, closing=True)
+        return events
+
+    def _find(self, name: str, now: float) -> File:
+        """Return the open file *name*, opened *now* if there is none."""
+        files = self._files_like(name)
+        file = files.by_name.get(name)
+        if file is None:
+            file = File(
+                name,
+                now,
+                max_digests=self._options.max_digests,
+                max_header_bytes=self._options.max_header_bytes,
+            )
+            files.add(file)
+        return file
+
+    def _files_like(self, name: str) -> _OpenFiles:
+        return self._texts if name.endswith(TEXT_SUFFIX) else self._files
+
+    def _settle(self, file: File, events: list[Event], *, closing: bool = False) -> None:
+        """End *file* if it is complete or *closing*, and so on with what waited behind its last chunk."""
+        while closing or file.complete:
+            while closing and file.unfinished:
+                file.give_up_callback(events)
+            waiting = file.close(events)
+            del self._files_like(file.name).by_name[file.name]
+            if not waiting:
+                return
+            file = self._find(file.name, file.touched)
+            file.take_over(waiting, events)
+
+
+class _OpenFiles:
+    """The open files with the same time limit.
+
+    Finds the idle ones without looking at all at every call: the next look comes when the one idle longest
+    can be due, but not before a sixteenth of the limit has passed; so a file may be found that much later.
+    """
+
+    __slots__ = ("_due", "_timeout", "by_name")
+
+    def __init__(self, timeout: float | None) -> None:
+        self.by_name: dict[str, File] = {}
+        self._timeout = inf if timeout is None else timeout
+        self._due = inf
+
+    def add(self, file: File) -> None:
+        """Add a file that was just opened."""
+        self.by_name[file.name] = file
+        self._due = min(self._due, file.touched + self._timeout)
+
+    def find_idle(self, now: float) -> list[File]:
+        """Return the files of which nothing has come for too long."""
+        if now < self._due:
+            return []
+        timeout = self._timeout
+        files = self.by_name.values()
+        idle = [file for file in files if file.touched + timeout <= now]
+        oldest = min((file.touched for file in files if file.touched + timeout > now), default=inf)
+        self._due = max(oldest + timeout, now + timeout / 16)
+        return idle

@@ -1,0 +1,82 @@
+"""Statistics text: what the runtime adds to every callback and the file does not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dumpstream.chunk import Chunk
+
+#: How the name of a file of statistics text ends.
+TEXT_SUFFIX = ".csv"
+
+_LONGEST_LINE = 1 << 16
+
+
+class TextFilter:
+    """Takes one trailing NUL, and a first line that repeats the file's, out of the text of each callback.
+
+    The file's first line is that of the first callback with any text. A line longer than 64 KiB is not
+    looked for again.
+    """
+
+    __slots__ = ("_learning", "_line", "_matched")
+
+    def __init__(self) -> None:
+        self._line: bytes | None = None  #: the first line with its newline; None until it has come
+        self._learning: tuple[int, bytearray] | None = None  #: the callback it is taken from, and its start
+        self._matched: dict[int, int] = {}  #: per unfinished callback, how much of the line it has repeated
+
+    def text_of(self, chunk: Chunk) -> memoryview | bytes:
+        """Return the text of *chunk*, a record in append mode, that goes into the file now.
+
+        Text that may be the start of a repeated line is left out, and comes back in front of what turns out
+        not to repeat it.
+        """
+        text = strip_nul(chunk)
+        if self._line is None:
+            self._learn(chunk.sequence, text, more=chunk.more)
+            return text
+        return self._without_repetition(chunk.sequence, text, self._line, more=chunk.more)
+
+    def _learn(self, sequence: int, text: memoryview, *, more: bool) -> None:
+        if self._learning is None:
+            if not text:
+                return
+            self._learning = (sequence, bytearray())
+        learner, start = self._learning
+        if sequence != learner:
+            return
+        start += text[: _LONGEST_LINE - len(start)]
+        line, newline, _ = start.partition(b"\n")
+        if newline or not more or len(start) == _LONGEST_LINE:
+            known = line and (newline or len(start) < _LONGEST_LINE)
+            self._line = bytes(line) + b"\n" if known else b""
+            self._learning = None
+            if more:
+                self._matched[sequence] = len(self._line)
+
+    def _without_repetition(
+        self, sequence: int, text: memoryview, line: bytes, *, more: bool
+    ) -> memoryview | bytes:
+        kept: memoryview | bytes = text
+        matched = self._matched.pop(sequence, 0)
+        if matched < len(line):
+            count = min(len(text), len(line) - matched)
+            if text[:count] != line[matched : matched + count]:
+                kept = line[:matched] + bytes(text) if matched else text
+                matched = len(line)
+            else:
+                kept = text[count:]
+                matched += count
+                if not more and matched < len(line) - 1:
+                    kept = line[:matched]
+        if more:
+            self._matched[sequence] = matched
+        return kept
+
+
+def strip_nul(chunk: Chunk) -> memoryview:
+    """Return the bytes of *chunk*, without the NUL that may end the text of a callback."""
+    text = memoryview(chunk)
+    return text[:-1] if text and text[-1] == 0 and not chunk.more else text

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+
+from dumpstream._native import Chunk
+from dumpstream.text import TextFilter
+
+HEADER = b"Input/Output,Index,Data Size\n"
+
+
+def filtered(*callbacks: bytes, step: int = 1000) -> bytes:
+    """Return what is left of *callbacks*, each of which comes in records of *step* bytes."""
+    text_filter = TextFilter()
+    left = bytearray()
+    for sequence, data in enumerate(callbacks):
+        for start in range(0, len(data), step):
+            more = start + step < len(data)
+            left += text_filter.text_of(
+                Chunk("op.csv", data[start : start + step], sequence=sequence, more=more)
+            )
+    return bytes(left)
+
+
+@pytest.mark.parametrize("step", [1, 2, 1000])
+def test_one_nul_is_taken_off_the_end_of_a_callback(step: int) -> None:
+    assert filtered(b"a\0b\n\0\0", b"c\n", b"d\n\0", step=step) == b"a\0b\n\0c\nd\n"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        b"b\n",
+        b"",
+        b"b\n" + HEADER,
+    ],
+)
+@pytest.mark.parametrize("step", [1, 3, len(HEADER), 1000])
+def test_repeated_header_row_is_dropped_in_whatever_records_it_comes(rows: bytes, step: int) -> None:
+    left = filtered(HEADER + b"a\n\0", HEADER + rows + b"\0", b"c\n\0", step=step)
+
+    assert left == HEADER + b"a\n" + rows + b"c\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        HEADER[:-2],
+        HEADER[:-1] + b",Format\n",
+        b"\n" + HEADER,
+    ],
+)
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_text_that_only_resembles_the_header_row_stays(text: bytes, step: int) -> None:
+    left = filtered(HEADER + b"a\n\0", text + b"\0", step=step)
+
+    assert left == HEADER + b"a\n" + text
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_header_row_without_newline_is_known_again(step: int) -> None:
+    assert filtered(HEADER + b"a\n\0", HEADER[:-1] + b"\0", step=step) == HEADER + b"a\n"
+    assert filtered(HEADER[:-1] + b"\0", HEADER + b"b\n\0", step=step) == HEADER[:-1] + b"b\n"
+
+
+def test_empty_first_callback_leaves_the_header_row_to_the_next() -> None:
+    assert filtered(b"\0", HEADER + b"\0", HEADER + b"a\n\0") == HEADER + b"a\n"
+
+
+def test_endless_first_line_is_not_looked_for_again() -> None:
+    line = b"x" * 70_000
+
+    assert filtered(line, line, step=1000) == line + line
+
+
+def test_callbacks_whose_records_interleave_are_told_apart() -> None:
+    text_filter = TextFilter()
+    text_filter.text_of(Chunk("op.csv", HEADER))
+
+    left = [
+        bytes(text_filter.text_of(Chunk("op.csv", data, sequence=sequence, more=more)))
+        for sequence, data, more in [
+            (1, HEADER[:5], True),
+            (2, HEADER[:9], True),
+            (1, b"differs\n", False),
+            (2, HEADER[9:] + b"row\n", False),
+        ]
+    ]
+
+    assert left == [b"", b"", HEADER[:5] + b"differs\n", b"row\n"]
