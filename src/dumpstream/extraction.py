@@ -1,0 +1,156 @@
+"""Extraction: the original bytes of a capture's files, written below a directory of the user's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from dumpstream._errors import DestinationError, PartError
+from dumpstream._native import rename_noreplace
+from dumpstream.destination import explained, make_directory
+from dumpstream.names import clean_name, hashed_name
+from dumpstream.nofollow import open_directory
+from dumpstream.stored import parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dumpstream.rows import FileRow
+    from dumpstream.stored import StoredCapture, StoredFile
+
+_EXISTS = "already exists; replace it with --force, or choose another --out"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+#: Where a file goes, as components below the directory.
+Target = tuple[str, ...]
+
+
+def choose_targets(files: Iterable[StoredFile]) -> dict[str, Target]:
+    """Return where each of *files* goes, by name: different names never share a path.
+
+    A name that is another's directory, or is cleaned to the path of an earlier one, gets a hashed path.
+    """
+    targets: dict[str, Target] = {}
+    taken: set[Target] = set()
+    directories: set[Target] = set()
+    for file in files:
+        target = clean_name(file.name)
+        above = {target[:depth] for depth in range(1, len(target))}
+        if target in taken or target in directories or not above.isdisjoint(taken):
+            target, above = (hashed_name(file.name),), set()
+        targets[file.name] = target
+        taken.add(target)
+        directories |= above
+    return targets
+
+
+class Extractor:
+    """Writes files of *capture* below *out*, which is made if missing, and nowhere else.
+
+    Args:
+        capture: where the files are.
+        out: where they go; may be a symbolic link, but none inside it is followed.
+        sparse: place what is behind a gap at its offset; otherwise only what is before the gap is written.
+        replace: whether a file that is already there may be replaced.
+
+    Raises:
+        DestinationError: *out* cannot be used, or is inside the capture.
+    """
+
+    def __init__(
+        self, capture: StoredCapture, out: Path, *, sparse: bool = False, replace: bool = False
+    ) -> None:
+        if Path(os.path.realpath(out)).is_relative_to(os.path.realpath(capture.path)):
+            raise DestinationError(out, "is inside the capture; choose another --out")
+        self._capture, self._out, self._sparse, self._replace = capture, out, sparse, replace
+        with explained(out):
+            self._root = make_directory(out)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._root)
+
+    def refuse_existing(self, targets: Iterable[Target]) -> None:
+        """Raise `DestinationError` if one of *targets* is there already and may not be replaced."""
+        for target in targets:
+            path = self._out.joinpath(*target)
+            if not self._replace and os.path.lexists(path):
+                raise DestinationError(path, _EXISTS)
+
+    def extract(self, file: StoredFile, target: Target) -> int:
+        """Write *file* to *target* and return how many bytes it has there; appears whole, or not at all.
+
+        Raises:
+            PartError: something of it is missing, damaged, or in no sink that can be read back.
+            DestinationError: it cannot be written.
+        """
+        path = self._out.joinpath(*target)
+        if not file.parts:
+            raise PartError(file.name, "has nothing stored")
+        with explained(path):
+            directory = open_directory(self._root, target[:-1], create=True)
+            try:
+                return self._write(file, target[-1], directory)
+            except FileExistsError:
+                raise DestinationError(path, _EXISTS) from None
+            finally:
+                os.close(directory)
+
+    def _write(self, file: StoredFile, name: str, directory: int) -> int:
+        temporary = f".{secrets.token_hex(8)}.extracting"
+        fd = os.open(temporary, _NEW, 0o600, dir_fd=directory)
+        try:
+            with os.fdopen(fd, "wb", buffering=0):
+                end = 0
+                with _plausible(file):
+                    for row in file.rows:
+                        end = self._write_row(row, fd, end)
+                    os.ftruncate(fd, end)
+            if self._replace:
+                os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            else:
+                rename_noreplace(directory, temporary, directory, name)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+        return end
+
+    def _write_row(self, row: FileRow, fd: int, base: int) -> int:
+        """Write what *row* has from *base* on, and return where it ends."""
+        end = base
+        for part in parts_of(row):
+            if part.offset and not self._sparse:
+                break
+            position = base + part.offset
+            for block in self._capture.read_part(part):
+                position += _write_all(fd, block, position)
+            end = max(end, position)
+        if self._sparse:
+            end = max([end, *(base + until for _, until in row.missing)])
+        return end
+
+
+def _write_all(fd: int, block: memoryview, position: int) -> int:
+    written = 0
+    while written < len(block):
+        written += os.pwrite(fd, block[written:], position + written)
+    return written
+
+
+@contextmanager
+def _plausible(file: StoredFile) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, OverflowError) as exc:
+        if isinstance(exc, OSError) and exc.errno != errno.EFBIG:
+            raise
+        raise PartError(
+            file.name, "has offsets that no file can have; the journal is not to be trusted"
+        ) from exc

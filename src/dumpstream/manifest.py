@@ -1,0 +1,107 @@
+"""The manifest: what a capture is, which runs it had, and with which options and versions."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dumpstream._errors import NotACaptureError
+from dumpstream.nofollow import open_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+TEMPORARY = ".manifest.json.new"
+
+_FOREIGN = f"holds no capture: its {MANIFEST} is not dumpstream's; choose another directory"
+_LARGEST_BYTES = 64 << 20
+
+
+@dataclass(kw_only=True, slots=True)
+class Run:
+    """One run of the pipeline into a capture."""
+
+    run: int
+    started: str
+    ended: str | None = None
+    outcome: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    python: str
+    platform: str
+    acl_library: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class Manifest:
+    """What `manifest.json` says."""
+
+    dumpstream: str
+    created: str
+    runs: list[Run] = field(default_factory=list)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest of the capture in the directory *path*.
+
+    Raises:
+        NotACaptureError: there is none, or one that this version cannot read.
+    """
+    try:
+        with os.fdopen(open_regular(path / MANIFEST, os.O_RDONLY), "rb") as file:
+            fields = json.loads(file.read(_LARGEST_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotACaptureError(path, _absence(path)) from None
+    except OSError as exc:
+        raise NotACaptureError(path, f"cannot be read: {MANIFEST}: {exc.strerror}") from exc
+    except (ValueError, RecursionError):
+        raise NotACaptureError(path, _FOREIGN) from None
+    return _parse(path, fields)
+
+
+def write_manifest(manifest: Manifest, dir_fd: int) -> None:
+    """Replace the manifest in the directory *dir_fd*; a reader sees the old one or the new one, whole."""
+    with suppress(FileNotFoundError):
+        os.unlink(TEMPORARY, dir_fd=dir_fd)
+    text = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, default=str)
+    fd = open_regular(TEMPORARY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=dir_fd)
+    with os.fdopen(fd, "w", encoding="ascii") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(TEMPORARY, MANIFEST, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+
+def _absence(path: Path) -> str:
+    if not path.exists():
+        return "does not exist; name a directory that `dumpstream capture --out` wrote"
+    if not path.is_dir():
+        return "is a file; name a directory that `dumpstream capture --out` wrote"
+    return f"holds no capture (no {MANIFEST}); name a directory that `dumpstream capture --out` wrote"
+
+
+def _parse(path: Path, fields: Any) -> Manifest:
+    try:
+        number = int(fields["format"])
+        if number > FORMAT:
+            raise NotACaptureError(
+                path,
+                f"has capture format {number} (dumpstream {fields.get('dumpstream')}), "
+                f"and this version reads up to format {FORMAT}; upgrade dumpstream",
+            )
+        return Manifest(
+            created=str(fields["created"]),
+            dumpstream=str(fields["dumpstream"]),
+            runs=[_run(run) for run in fields["runs"]],
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise NotACaptureError(path, _FOREIGN) from None
+
+
+def _run(fields: dict[str, Any]) -> Run:
+    known = {name: value for name, value in fields.items() if name in Run.__slots__}
+    return Run(**{**known, "run": int(fields["run"])})

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dumpstream._errors import DestinationError, DestinationInUseError, NotACaptureError
+from dumpstream.destination import Destination
+from dumpstream.lock import lock_holder
+from dumpstream.rows import Outcome
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "capture"
+
+
+def make_capture(path: Path) -> None:
+    destination = Destination.open(path)
+    destination.begin_run({"level": 3})
+    (path / "files").mkdir()
+    (path / "files/a.zst").write_bytes(b"data")
+    (path / "journal.jsonl").write_text("line\n")
+    destination.end_run(Outcome.FINISHED)
+    destination.close()
+
+
+class TestFreshDestinations:
+    def test_directory_and_its_parents_are_made(self, tmp_path: Path) -> None:
+        path = tmp_path / "a/b"
+
+        Destination.open(path).close()
+
+        assert path.stat().st_mode & 0o777 == 0o700
+        assert {entry.stat().st_mode & 0o777 for entry in path.iterdir()} == {0o600}
+
+    def test_manifest_tells_of_the_run(self, path: Path) -> None:
+        destination = Destination.open(path)
+
+        run = destination.begin_run({"level": 3, "out": path}, acl_library="libacl.so")
+        destination.end_run(Outcome.FINISHED)
+        destination.close()
+
+        manifest = json.loads((path / "manifest.json").read_text())
+        assert manifest["format"] == 1
+        assert manifest["runs"][0]["run"] == run == 1
+        assert manifest["runs"][0]["options"] == {"level": 3, "out": str(path)}
+        assert manifest["runs"][0]["acl_library"] == "libacl.so"
+        assert manifest["runs"][0]["outcome"] == "finished"
+        assert manifest["runs"][0]["ended"] >= manifest["runs"][0]["started"]
+
+    def test_run_that_has_not_ended_has_no_outcome(self, path: Path) -> None:
+        destination = Destination.open(path)
+
+        destination.begin_run({})
+        destination.close()
+
+        manifest = json.loads((path / "manifest.json").read_text())
+        assert manifest["runs"][0]["ended"] is manifest["runs"][0]["outcome"] is None
+
+    def test_empty_directory_and_what_a_start_cut_off_leaves_are_taken(self, path: Path) -> None:
+        path.mkdir()
+        (path / ".lock").touch()
+        (path / ".manifest.json.new").write_text("{")
+
+        Destination.open(path).close()
+
+        assert json.loads((path / "manifest.json").read_text())["runs"] == []
+
+    def test_start_that_failed_before_its_run_leaves_the_directory_unused(self, path: Path) -> None:
+        Destination.open(path).close()
+
+        destination = Destination.open(path)
+
+        assert destination.begin_run({}) == 1
+        destination.close()
+
+    def test_root_may_be_a_link(self, path: Path, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir()
+        path.symlink_to("real")
+
+        Destination.open(path).close()
+
+        assert (tmp_path / "real/manifest.json").exists()
+
+
+class TestUsedDestinations:
+    def test_capture_is_refused_with_both_ways_out(self, path: Path) -> None:
+        make_capture(path)
+
+        with pytest.raises(DestinationError, match=r"--append.*--force"):
+            Destination.open(path)
+
+        assert (path / "files/a.zst").exists()
+
+    def test_append_keeps_everything_and_counts_on(self, path: Path) -> None:
+        make_capture(path)
+
+        destination = Destination.open(path, append=True)
+        run = destination.begin_run({})
+        destination.close()
+
+        assert run == 2
+        assert (path / "files/a.zst").exists()
+        assert (path / "journal.jsonl").read_text() == "line\n"
+        assert len(json.loads((path / "manifest.json").read_text())["runs"]) == 2
+
+    def test_force_deletes_the_capture_and_nothing_else(self, path: Path) -> None:
+        make_capture(path)
+        (path / "notes.txt").write_text("mine")
+
+        Destination.open(path, force=True).close()
+
+        assert sorted(entry.name for entry in path.iterdir()) == [".lock", "manifest.json", "notes.txt"]
+        assert json.loads((path / "manifest.json").read_text())["runs"] == []
+
+    def test_force_removes_planted_links_and_not_what_they_lead_to(self, path: Path, tmp_path: Path) -> None:
+        make_capture(path)
+        (tmp_path / "precious").mkdir()
+        (tmp_path / "precious/file").touch()
+        (path / "files").rename(tmp_path / "moved")
+        (path / "files").symlink_to(tmp_path / "precious")
+
+        Destination.open(path, force=True).close()
+
+        assert not (path / "files").is_symlink()
+        assert (tmp_path / "precious/file").exists()
+
+    def test_both_at_once_are_refused(self, path: Path) -> None:
+        with pytest.raises(ValueError, match="exclude"):
+            Destination.open(path, append=True, force=True)
+
+
+class TestUnusableDestinations:
+    @pytest.mark.parametrize("force", [False, True])
+    def test_directory_with_other_things_is_refused_and_left_alone(self, path: Path, *, force: bool) -> None:
+        (path / "files").mkdir(parents=True)
+
+        with pytest.raises(DestinationError, match="holds no capture; choose"):
+            Destination.open(path, force=force)
+
+        assert [entry.name for entry in path.iterdir()] == ["files"]
+
+    @pytest.mark.parametrize("text", ["", "[]", '{"name": "an app"}', "[" * 200_000])
+    def test_somebody_elses_manifest_is_refused_and_kept(self, path: Path, text: str) -> None:
+        path.mkdir()
+        (path / "manifest.json").write_text(text)
+
+        with pytest.raises(NotACaptureError, match="not dumpstream's"):
+            Destination.open(path, force=True)
+
+        assert (path / "manifest.json").read_text() == text
+
+    def test_newer_format_is_refused_with_its_number(self, path: Path) -> None:
+        make_capture(path)
+        (path / "manifest.json").write_text('{"format": 2, "dumpstream": "9.1"}')
+
+        with pytest.raises(NotACaptureError, match=r"format 2 \(dumpstream 9\.1\).*upgrade"):
+            Destination.open(path, append=True)
+
+    def test_linked_manifest_is_not_followed(self, path: Path, tmp_path: Path) -> None:
+        make_capture(path)
+        (path / "manifest.json").rename(tmp_path / "elsewhere.json")
+        (path / "manifest.json").symlink_to(tmp_path / "elsewhere.json")
+
+        with pytest.raises(NotACaptureError, match="symbolic"):
+            Destination.open(path, append=True)
+
+    def test_linked_lock_is_not_followed(self, path: Path, tmp_path: Path) -> None:
+        path.mkdir()
+        (path / ".lock").symlink_to(tmp_path / "elsewhere")
+
+        with pytest.raises(DestinationError, match="symbolic"):
+            Destination.open(path)
+
+        assert not (tmp_path / "elsewhere").exists()
+
+    def test_file_is_refused(self, path: Path) -> None:
+        path.touch()
+
+        with pytest.raises(DestinationError, match="is a file"):
+            Destination.open(path)
+        with pytest.raises(DestinationError, match="is a file"):
+            Destination.open(path / "below")
+
+    def test_place_that_takes_no_directories_is_refused(self) -> None:
+        with pytest.raises(DestinationError, match="cannot be written"):
+            Destination.open(Path("/proc/nowhere"))
+
+    @pytest.mark.parametrize("below", ["", "deeper/still"])
+    def test_place_inside_the_dump_path_is_refused(self, tmp_path: Path, below: str) -> None:
+        (tmp_path / "dumps").mkdir()
+        (tmp_path / "link").symlink_to("dumps")
+
+        with pytest.raises(DestinationError, match="inside the dump_path"):
+            Destination.open(tmp_path / "link" / below, dump_path=tmp_path / "dumps")
+
+        assert list((tmp_path / "dumps").iterdir()) == []
+
+
+class TestLock:
+    def test_second_capture_is_refused_with_the_first_ones_process(self, path: Path) -> None:
+        first = Destination.open(path)
+
+        with pytest.raises(DestinationInUseError, match=f"process {os.getpid()}"):
+            Destination.open(path, force=True)
+
+        first.close()
+        Destination.open(path, append=True).close()
+
+    def test_holder_is_known_while_it_holds(self, path: Path) -> None:
+        destination = Destination.open(path)
+
+        during = lock_holder(path)
+        destination.close()
+        destination.close()
+
+        assert during == os.getpid()
+        assert lock_holder(path) is None
+
+    def test_lock_ends_with_a_killed_process_though_its_forked_child_lives(self, path: Path) -> None:
+        code = (
+            "import os, pathlib, signal, sys; from dumpstream.destination import Destination\n"
+            "destination = Destination.open(pathlib.Path(sys.argv[1]))\n"
+            "if not os.fork():\n"
+            "    destination.close()  # not the child's to give up\n"
+            "    print(os.getpid(), flush=True)\n"
+            "signal.pause()"
+        )
+        with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            child = int(process.stdout.readline())
+            during = lock_holder(path)
+            process.kill()
+        after = lock_holder(path)
+        os.kill(child, signal.SIGKILL)
+
+        assert during == process.pid
+        assert after is None
