@@ -1,0 +1,49 @@
+"""Names from the runtime, made safe to use as paths. Does no I/O."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+#: The longest component: NAME_MAX (255) less room for ``.<number>.zst``.
+MAX_COMPONENT_BYTES = 240
+#: The longest path: PATH_MAX (4096) less room for the destination in front and a suffix behind.
+MAX_PATH_BYTES = 3072
+#: The deepest path: tools that descend by recursion still reach its end.
+MAX_DEPTH = 128
+
+_PREFIX_BYTES = 64
+
+
+def clean_name(name: str) -> tuple[str, ...]:
+    """Return the path below a destination that stands for *name*, as components.
+
+    Never empty, and no component is empty, ``.`` or ``..``, has a ``/`` or a character that cannot be shown
+    or encoded, or is longer than `MAX_COMPONENT_BYTES`. Empty components and ``.`` are dropped, as CANN's
+    names are full of them. Whatever else has to change is marked with a hash of what it was, so that
+    different names get different paths.
+    """
+    components = tuple([part for part in name.split("/") if part and part != "."])
+    # If the whole name would do as a component, so does every part of it.
+    if not (_usable(name) and ".." not in components):
+        components = tuple([part if _usable(part) else _hashed(part, part) for part in components])
+    if 0 < len(components) <= MAX_DEPTH and len("/".join(components).encode()) <= MAX_PATH_BYTES:
+        return components
+    return (hashed_name(name),)
+
+
+def hashed_name(name: str) -> str:
+    """Return the one component that stands for *name* where the path from `clean_name` cannot be used."""
+    return _hashed(name.rstrip("/").rpartition("/")[2], name)
+
+
+def _usable(component: str) -> bool:
+    return component != ".." and component.isprintable() and len(component.encode()) <= MAX_COMPONENT_BYTES
+
+
+def _hashed(readable: str, original: str) -> str:
+    """Return a short component: what can be shown of *readable*, and a hash of *original*."""
+    shown = "".join(char if char.isprintable() else "_" for char in readable[:_PREFIX_BYTES])
+    prefix = shown.encode()[:_PREFIX_BYTES].decode(errors="ignore").replace("..", "__") or "_"
+    # surrogatepass: undecodable bytes are lone surrogates in a str, and different ones must hash differently.
+    digest = blake2b(original.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return f"{prefix}~{digest}"

@@ -1,0 +1,58 @@
+"""The memory sink: dump files as bytes objects, for tests and for those who use the dump at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xxhash import xxh3_64_hexdigest
+
+from dumpstream.sinks import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from dumpstream._errors import SinkError
+    from dumpstream.sinks import SinkSettings, WholeFile
+
+
+class MemorySink:
+    """Keeps every file in memory, without a bound.
+
+    Attributes:
+        files: what is committed: for each name its parts, in the order of their commits.
+    """
+
+    def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - has no place and no choices
+        self.files: dict[str, list[bytes]] = {}
+
+    async def open(self, name: str, *, offset: int = 0) -> _MemoryFile:  # noqa: ARG002 - a part is a part
+        return _MemoryFile(self, name)
+
+    async def put(self, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:
+        return [self.add(file.name, bytes(file.data)) for file in files]
+
+    async def aclose(self) -> None:
+        """Do nothing; `files` stays."""
+
+    def add(self, name: str, data: bytes) -> Stored:
+        """Add *data* as the next part of *name*."""
+        self.files.setdefault(name, []).append(data)
+        return Stored(bytes=len(data), xxh3=xxh3_64_hexdigest(data))
+
+
+class _MemoryFile:
+    def __init__(self, sink: MemorySink, name: str) -> None:
+        self._sink, self._name = sink, name
+        self._data = bytearray()
+
+    async def write(self, pieces: Sequence[Buffer]) -> None:
+        for piece in pieces:
+            self._data += piece
+
+    async def commit(self) -> Stored:
+        return self._sink.add(self._name, bytes(self._data))
+
+    async def abort(self) -> None:
+        self._data.clear()

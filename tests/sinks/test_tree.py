@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+from blockbuster import BlockingError
+
+from dumpstream._native import rename_noreplace
+from dumpstream.names import hashed_name
+from dumpstream.sinks import _tree
+from dumpstream.sinks._tree import Tree, is_temporary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def tree_below(root: Path, *, directories: int = 4, durable: bool = False) -> Iterator[Tree]:
+    tree = Tree(root, below=(), suffix=".zst", base=root, directories=directories, durable=durable)
+    try:
+        yield tree
+    finally:
+        tree.close()
+
+
+def store(tree: Tree, name: str, data: bytes = b"data", *, number: int = 1) -> str:
+    draft, fd = tree.create(name)
+    os.write(fd, data)
+    os.close(fd)
+    return tree.publish(draft, number=number)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def open_descriptors() -> int:
+    return len(names(Path("/proc/self/fd")))
+
+
+def test_a_draft_is_hidden_and_known_as_temporary_until_published(tmp_path: Path) -> None:
+    with tree_below(tmp_path) as tree:
+        draft, fd = tree.create("a/name")
+        os.close(fd)
+        before = names(tmp_path / "a")
+        path = tree.publish(draft)
+
+    assert before == [draft.temporary]
+    assert is_temporary(draft.temporary)
+    assert path == "a/name.zst"
+    assert names(tmp_path / "a") == ["name.zst"]
+    assert not is_temporary("name.zst")
+
+
+def test_a_discarded_draft_is_gone(tmp_path: Path) -> None:
+    with tree_below(tmp_path) as tree:
+        draft, fd = tree.create("name")
+        os.close(fd)
+        tree.discard(draft)
+        tree.discard(draft)
+
+    assert names(tmp_path) == []
+
+
+def test_directories_and_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        with tree_below(tmp_path / "root") as tree:
+            store(tree, "a/b/name")
+    finally:
+        os.umask(umask)
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert modes == {"root": 0o700, "a": 0o700, "b": 0o700, "name.zst": 0o600}
+
+
+def test_a_repeated_name_takes_the_next_number(tmp_path: Path) -> None:
+    with tree_below(tmp_path) as tree:
+        paths = [store(tree, "name", b"%d" % number) for number in range(1, 20)]
+
+    assert paths == ["name.zst", *(f"name.{number}.zst" for number in range(2, 20))]
+    assert [(tmp_path / path).read_bytes() for path in paths] == [b"%d" % number for number in range(1, 20)]
+
+
+def test_the_thousandth_repetition_takes_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2, 1000):
+        (tmp_path / f"name.{number}.zst").touch()
+    (tmp_path / "name.zst").touch()
+    looks = []
+    exists = _tree._exists
+
+    def look(name: str, dir_fd: int) -> bool:
+        looks.append(name)
+        return exists(name, dir_fd)
+
+    monkeypatch.setattr(_tree, "_exists", look)
+
+    with tree_below(tmp_path) as tree:
+        path = store(tree, "name")
+
+    assert path == "name.1000.zst"
+    assert len(looks) <= 20
+
+
+def test_a_part_behind_a_gap_never_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    with tree_below(tmp_path) as tree:
+        paths = [store(tree, "name", number=2), store(tree, "name", number=2), store(tree, "name")]
+
+    assert paths == ["name.2.zst", "name.3.zst", "name.zst"]
+
+
+def test_a_directory_in_the_place_of_a_file_stays(tmp_path: Path) -> None:
+    with tree_below(tmp_path) as tree:
+        paths = [store(tree, "name.zst/below"), store(tree, "name")]
+
+    assert paths == ["name.zst/below.zst", "name.2.zst"]
+
+
+def test_a_file_in_the_place_of_a_directory_sends_the_name_elsewhere(tmp_path: Path) -> None:
+    with tree_below(tmp_path) as tree:
+        paths = [store(tree, "name"), store(tree, "name.zst/below"), store(tree, "name.zst/below")]
+
+    stem = hashed_name("name.zst/below")
+    assert paths == ["name.zst", f"{stem}.zst", f"{stem}.2.zst"]
+
+
+@pytest.mark.parametrize("target", ["outside", "nowhere"])
+def test_a_planted_link_to_a_directory_is_not_followed(tmp_path: Path, target: str) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "link").symlink_to(tmp_path / target)
+
+    with tree_below(tmp_path / "root") as tree:
+        path = store(tree, "link/below")
+
+    assert path == f"{hashed_name('link/below')}.zst"
+    assert names(tmp_path) == ["outside", "root"]
+    assert names(tmp_path / "outside") == []
+
+
+@pytest.mark.parametrize("target", ["victim", "nowhere"])
+def test_a_planted_link_in_the_place_of_a_file_is_left_alone(tmp_path: Path, target: str) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "name.zst").symlink_to(tmp_path / target)
+
+    with tree_below(tmp_path / "root") as tree:
+        path = store(tree, "name")
+
+    assert path == "name.2.zst"
+    assert (tmp_path / "root" / "name.zst").is_symlink()
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert names(tmp_path) == ["root", "victim"]
+
+
+def test_a_draft_replaced_by_a_link_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    with tree_below(tmp_path / "root") as tree:
+        draft, fd = tree.create("name")
+        os.close(fd)
+        (tmp_path / "root" / draft.temporary).unlink()
+        (tmp_path / "root" / draft.temporary).symlink_to(tmp_path / "victim")
+
+        with pytest.raises(OSError, match="Too many levels of symbolic links"):
+            tree.append(draft)
+
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+
+
+def test_no_more_directories_stay_open_than_allowed_and_none_after_close(tmp_path: Path) -> None:
+    before = open_descriptors()
+    with tree_below(tmp_path, directories=3) as tree:
+        counts = []
+        for number in range(20):
+            store(tree, f"{number}/name")
+            counts.append(open_descriptors() - before)
+
+    assert max(counts) == 3 + 1
+    assert open_descriptors() == before
+
+
+def test_a_directory_in_use_is_not_closed_for_another(tmp_path: Path) -> None:
+    with tree_below(tmp_path, directories=2) as tree, tree._lease(("busy",)) as busy:
+        for number in range(5):
+            store(tree, f"{number}/name")
+
+        os.mkdir("still open", dir_fd=busy)
+
+    assert (tmp_path / "busy" / "still open").is_dir()
+
+
+def test_threads_may_share_a_tree_with_room_for_one_directory_each(tmp_path: Path) -> None:
+    def fill(tree: Tree, thread: int) -> None:
+        for number in range(200):
+            store(tree, f"{number % 7}/{number}", b"%d" % thread)
+
+    with tree_below(tmp_path, directories=4) as tree:
+        threads = [Thread(target=fill, args=(tree, thread)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    for number in range(200):
+        parts = sorted((tmp_path / f"{number % 7}").glob(f"{number}.*zst"))
+        assert sorted(path.read_bytes() for path in parts) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [("capture", "name.zst"), ("capture/other", "other/name.zst"), ("elsewhere", "{}/elsewhere/name.zst")],
+)
+def test_paths_are_relative_only_inside_the_base(tmp_path: Path, root: str, path: str) -> None:
+    tree = Tree(
+        tmp_path / root, below=(), suffix=".zst", base=tmp_path / "capture", directories=1, durable=False
+    )
+
+    found = store(tree, "name")
+    tree.close()
+
+    assert found == path.format(tmp_path)
+
+
+def test_a_durable_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    fsync = os.fsync
+
+    def record_fsync(fd: int) -> None:
+        steps.append("directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file")
+        fsync(fd)
+
+    def record_rename(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str) -> None:
+        steps.append("rename")
+        rename_noreplace(src_dir_fd, src, dst_dir_fd, dst)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(_tree, "rename_noreplace", record_rename)
+
+    with tree_below(tmp_path, durable=True) as tree:
+        store(tree, "a/name")
+
+    assert steps == ["file", "rename", "directory"]
+
+
+@pytest.mark.anyio
+async def test_a_tree_used_on_the_loop_is_noticed(tmp_path: Path) -> None:
+    with tree_below(tmp_path / "root") as tree, pytest.raises(BlockingError):
+        tree.create("name")

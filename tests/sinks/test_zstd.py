@@ -1,0 +1,491 @@
+from __future__ import annotations
+
+import errno
+import resource
+import shutil
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xxhash import xxh3_64_hexdigest
+
+from dumpstream import SinkError
+from dumpstream._native import sync_filesystem
+from dumpstream.sinks import Fsync, SinkSettings, Stored, WholeFile, _tree
+from dumpstream.sinks.zstd import ZstdSink, is_temporary
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from typing_extensions import Buffer
+
+    from dumpstream.sinks import SinkFile
+
+pytestmark = pytest.mark.anyio
+
+LARGE = np.random.default_rng(1).standard_normal(1 << 20).astype("<f4").tobytes()  # 4 MiB
+FULL_DISK = """
+import sys, anyio
+from pathlib import Path
+from dumpstream.sinks import SinkSettings, WholeFile
+from dumpstream.sinks.zstd import ZstdSink
+
+async def main() -> None:
+    sink = ZstdSink("", SinkSettings(directory=Path(sys.argv[1])))
+    data = Path("/dev/urandom").open("rb").read(3 << 20)
+    for result in await sink.put([WholeFile("small", b"abc"), WholeFile("large", data)]):
+        print(result if isinstance(result, Exception) else result.path)
+    await sink.aclose()
+    print(sorted(path.name for path in Path(sys.argv[1]).rglob("*")))
+
+anyio.run(main)
+"""
+
+
+@asynccontextmanager
+async def open_sink(settings: SinkSettings, location: str = "") -> AsyncIterator[ZstdSink]:
+    sink = ZstdSink(location, settings)
+    yield sink
+    await sink.aclose()
+
+
+@pytest.fixture
+async def sink(tmp_path: Path) -> AsyncIterator[ZstdSink]:
+    async with open_sink(SinkSettings(directory=tmp_path)) as sink:
+        yield sink
+
+
+async def read(path: Path) -> bytes:
+    return await anyio.Path(path).read_bytes()
+
+
+async def put_one(sink: ZstdSink, name: str, data: Buffer) -> Stored:
+    (result,) = await sink.put([WholeFile(name, data)])
+    assert isinstance(result, Stored)
+    return result
+
+
+async def write_one(sink: ZstdSink, name: str, *writes: list[bytes]) -> Stored:
+    file = await sink.open(name)
+    for pieces in writes:
+        await file.write(pieces)
+    return await file.commit()
+
+
+def decompress(stored: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True).read()
+
+
+def frames(stored: bytes) -> list[bytes]:
+    """Return the content of each frame of *stored*."""
+    contents = []
+    while stored:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        contents.append(frame.decompress(stored))
+        stored = frame.unused_data
+    return contents
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*"))
+
+
+def open_descriptors() -> set[int]:
+    return {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+
+
+# What is stored
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", LARGE, LARGE[:-1] * 2], ids=len)
+async def test_the_zstd_tool_gives_back_the_exact_bytes(sink: ZstdSink, tmp_path: Path, data: bytes) -> None:
+    if shutil.which("zstd") is None:
+        pytest.skip("the zstd tool is not installed")
+    whole = await put_one(sink, "whole", data)
+    pieces = await write_one(sink, "pieces", [data[:10], data[10:]], [b"", b"end"])
+
+    for stored, original in ((whole, data), (pieces, data + b"end")):
+        tool = await anyio.run_process(["zstd", "-dc", str(tmp_path / str(stored.path))])
+
+        assert tool.stdout == original
+
+
+async def test_a_result_tells_path_size_and_checksum(sink: ZstdSink, tmp_path: Path) -> None:
+    for stored in (await put_one(sink, "/a//put", LARGE), await write_one(sink, "/a//written", [LARGE])):
+        assert stored.path in ("files/a/put.zst", "files/a/written.zst")
+        assert stored.bytes == len(await read(tmp_path / stored.path))
+        assert stored.xxh3 == xxh3_64_hexdigest(LARGE)
+
+
+async def test_every_frame_carries_checksum_and_size(sink: ZstdSink, tmp_path: Path) -> None:
+    stored = await put_one(sink, "name", b"abc")
+
+    frame = zstandard.get_frame_parameters(await read(tmp_path / str(stored.path)))
+
+    assert frame.has_checksum
+    assert frame.content_size == 3
+
+
+async def test_an_empty_file_is_one_empty_frame(sink: ZstdSink, tmp_path: Path) -> None:
+    for stored in (await put_one(sink, "put", b""), await write_one(sink, "written", [], [b""])):
+        assert frames(await read(tmp_path / str(stored.path))) == [b""]
+        assert stored.xxh3 == xxh3_64_hexdigest(b"")
+
+
+async def test_small_writes_share_a_frame(sink: ZstdSink, tmp_path: Path) -> None:
+    writes = [[b"%d" % number, b","] for number in range(1000)]
+
+    stored = await write_one(sink, "name", *writes)
+
+    expected = b"".join(b"".join(pieces) for pieces in writes)
+    assert frames(await read(tmp_path / str(stored.path))) == [expected]
+
+
+async def test_large_pieces_are_cut_into_frames_in_order(sink: ZstdSink, tmp_path: Path) -> None:
+    stored = await write_one(sink, "name", [b"head", LARGE * 3, b"tail"])
+
+    found = frames(await read(tmp_path / str(stored.path)))
+    assert b"".join(found) == b"head" + LARGE * 3 + b"tail"
+    assert max(map(len, found)) <= 2 << 20
+    assert min(map(len, found[1:-1])) > 1 << 20
+
+
+async def test_small_writes_to_more_files_than_may_wait_are_stored_too(
+    sink: ZstdSink, tmp_path: Path
+) -> None:
+    files = [await sink.open(str(number)) for number in range(120)]
+
+    for file in files:
+        await file.write([LARGE[: 200 << 10]])
+    for file in files:
+        await file.write([LARGE[: 20 << 10]])
+    results = [await file.commit() for file in files]
+
+    for stored in results:
+        assert decompress(await read(tmp_path / str(stored.path))) == LARGE[: 200 << 10] + LARGE[: 20 << 10]
+
+
+async def test_files_that_ended_make_room_for_small_writes(sink: ZstdSink, tmp_path: Path) -> None:
+    for number in range(100):
+        file = await sink.open(f"before/{number}")
+        await file.write([LARGE[: 250 << 10]])
+        await (file.abort() if number % 2 else file.commit())
+
+    stored = await write_one(sink, "name", [LARGE[: 250 << 10]], [b"end"])
+
+    assert frames(await read(tmp_path / str(stored.path))) == [LARGE[: 250 << 10] + b"end"]
+
+
+async def test_arrays_are_stored_as_their_bytes(sink: ZstdSink, tmp_path: Path) -> None:
+    array = np.arange(12, dtype="<f4").reshape(3, 4)
+
+    whole = await put_one(sink, "array", array.data)
+    empty = await put_one(sink, "no rows", array[:0].data)
+
+    assert decompress(await read(tmp_path / str(whole.path))) == array.tobytes()
+    assert decompress(await read(tmp_path / str(empty.path))) == b""
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    writes=st.lists(st.lists(st.sampled_from([0, 1, 300, 4096, 262_143, 262_144, 2_097_153]), max_size=4)),
+    workers=st.integers(1, 3),
+)
+def test_any_split_of_a_file_gives_its_bytes_back(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[list[int]], workers: int
+) -> None:
+    directory = tmp_path_factory.mktemp("capture")
+    content = memoryview(LARGE * (1 + sum(map(sum, writes)) // len(LARGE)))
+    expected = bytes(content[: sum(map(sum, writes))])
+
+    async def main() -> Stored:
+        async with open_sink(SinkSettings(directory=directory, workers=workers)) as sink:
+            file = await sink.open("name")
+            position = 0
+            for sizes in writes:
+                pieces = []
+                for size in sizes:
+                    pieces.append(content[position : position + size])
+                    position += size
+                await file.write(pieces)
+            return await file.commit()
+
+    stored = anyio.run(main)
+
+    assert decompress((directory / str(stored.path)).read_bytes()) == expected
+    assert stored.xxh3 == xxh3_64_hexdigest(expected)
+
+
+# Where it goes
+
+
+async def test_a_location_outside_the_capture_gives_absolute_paths(tmp_path: Path) -> None:
+    settings = SinkSettings(directory=tmp_path / "capture")
+
+    async with open_sink(settings, str(tmp_path / "elsewhere/deep")) as sink:
+        stored = await put_one(sink, "a/name", b"abc")
+
+    assert stored.path == str(tmp_path / "elsewhere/deep/a/name.zst")
+    assert decompress(await read(tmp_path / "elsewhere/deep/a/name.zst")) == b"abc"
+
+
+async def test_a_link_in_the_place_of_the_data_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "capture").mkdir()
+    (tmp_path / "capture/files").symlink_to(tmp_path / "outside")
+
+    async with open_sink(SinkSettings(directory=tmp_path / "capture")) as sink:
+        (result,) = await sink.put([WholeFile("name", b"abc")])
+
+    assert "Not a directory; remove what is in the place of a directory" in str(result)
+    assert names(tmp_path / "outside") == []
+
+
+async def test_a_piece_behind_a_gap_leaves_the_first_place_free(sink: ZstdSink) -> None:
+    file = await sink.open("name", offset=100)
+    behind = await file.commit()
+    first = await put_one(sink, "name", b"abc")
+
+    assert (behind.path, first.path) == ("files/name.2.zst", "files/name.zst")
+
+
+async def test_a_second_run_adds_to_the_first(tmp_path: Path) -> None:
+    paths = []
+    for _ in range(3):
+        async with open_sink(SinkSettings(directory=tmp_path)) as sink:
+            paths.append((await put_one(sink, "name", b"abc")).path)
+
+    assert paths == ["files/name.zst", "files/name.2.zst", "files/name.3.zst"]
+
+
+# What it holds
+
+
+async def test_open_files_hold_no_descriptor(sink: ZstdSink) -> None:
+    await put_one(sink, "first", b"abc")
+    before = open_descriptors()
+
+    files = [await sink.open(str(number)) for number in range(50)]
+    for file in files:
+        await file.write([LARGE[: 300 << 10]])
+
+    assert open_descriptors() == before
+    for file in files:
+        await file.abort()
+
+
+@pytest.mark.parametrize("allowed", [4, 7, 16])
+async def test_the_limit_of_descriptors_holds(tmp_path: Path, allowed: int) -> None:
+    stems = [f"{number % 40}/{number}" for number in range(400)]
+    async with open_sink(SinkSettings(directory=tmp_path, workers=4, max_descriptors=allowed)) as sink:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = open_descriptors() - {max(open_descriptors())}
+        free = (number for number in range(soft) if number not in used)
+        limit = [next(free) for _ in range(allowed)][-1] + 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            results = await sink.put([WholeFile(name, LARGE[: 30 << 10]) for name in stems])
+            large = await sink.put([WholeFile("large", LARGE * 3)])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert [result.path if isinstance(result, Stored) else result for result in (*results, *large)] == [
+        f"files/{name}.zst" for name in (*stems, "large")
+    ]
+
+
+async def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
+    before = open_descriptors()
+
+    async with open_sink(SinkSettings(directory=tmp_path)) as sink:
+        await sink.put([WholeFile(f"{number}/name", b"abc") for number in range(20)])
+
+    assert open_descriptors() == before
+    with pytest.raises(anyio.ClosedResourceError):
+        await sink.put([])
+    with pytest.raises(anyio.ClosedResourceError):
+        await sink.open("name")
+
+
+@pytest.mark.parametrize(("workers", "descriptors"), [(0, 256), (2, 3)])
+def test_settings_that_allow_no_work_are_refused(tmp_path: Path, workers: int, descriptors: int) -> None:
+    settings = SinkSettings(directory=tmp_path, workers=workers, max_descriptors=descriptors)
+
+    with pytest.raises(SinkError, match="allow at least 1 and 4"):
+        ZstdSink("", settings)
+
+
+@pytest.mark.parametrize(("fsync", "syncs"), [(Fsync.NONE, 0), (Fsync.FILE, 0), (Fsync.CAPTURE, 1)])
+async def test_the_file_system_is_synced_once_at_the_end_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: Fsync, syncs: int
+) -> None:
+    calls = []
+
+    def sync(fd: int) -> None:
+        calls.append(fd)
+        sync_filesystem(fd)
+
+    monkeypatch.setattr(_tree, "sync_filesystem", sync)
+
+    async with open_sink(SinkSettings(directory=tmp_path, fsync=fsync)) as sink:
+        await put_one(sink, "name", b"abc")
+        before = len(calls)
+
+    assert (before, len(calls)) == (0, syncs)
+
+
+# What fails
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+async def test_one_file_that_fails_does_not_stop_the_others(sink: ZstdSink, tmp_path: Path) -> None:
+    files = [WholeFile("a", b"abc"), WholeFile("large", LARGE * 2), WholeFile("z", b"xyz")]
+
+    with file_size_limit(3 << 20):
+        first, failed, last = await sink.put(files)
+
+    assert isinstance(failed, SinkError)
+    assert str(failed).startswith("cannot store 'large': File too large; ")
+    assert [result.path for result in (first, last) if isinstance(result, Stored)] == [
+        "files/a.zst",
+        "files/z.zst",
+    ]
+    assert names(tmp_path) == ["a.zst", "files", "z.zst"]
+
+
+async def test_an_error_holds_no_view_of_the_buffers(sink: ZstdSink) -> None:
+    buffer = bytearray(LARGE * 2)
+
+    with file_size_limit(3 << 20):
+        (failed,) = await sink.put([WholeFile("name", buffer)])
+
+    buffer.clear()  # raises BufferError while there is a view
+    assert isinstance(failed, SinkError)
+    assert isinstance(failed.__cause__, OSError)
+    assert failed.__cause__.errno == errno.EFBIG
+
+
+async def test_an_error_raised_holds_no_view_of_the_buffers(sink: ZstdSink) -> None:
+    buffer = bytearray(LARGE * 2)
+    file = await sink.open("name")
+
+    with file_size_limit(3 << 20), pytest.raises(SinkError) as raised:
+        await file.write([buffer])
+    await file.abort()
+
+    buffer.clear()  # raises BufferError while there is a view
+    assert "File too large" in str(raised.value)
+
+
+async def test_a_file_that_failed_cannot_be_committed(sink: ZstdSink, tmp_path: Path) -> None:
+    file = await sink.open("name")
+    with file_size_limit(3 << 20), pytest.raises(SinkError, match="File too large"):
+        await file.write([LARGE * 2])
+
+    with pytest.raises(SinkError, match="File too large"):
+        await file.commit()
+    await file.abort()
+
+    assert names(tmp_path / "files") == []
+
+
+async def test_a_finished_file_takes_no_more(sink: ZstdSink, tmp_path: Path) -> None:
+    file = await sink.open("name")
+    await file.write([b"abc"])
+    stored = await file.commit()
+
+    with pytest.raises(anyio.ClosedResourceError):
+        await file.write([b"def"])
+    await file.abort()
+
+    assert decompress(await read(tmp_path / str(stored.path))) == b"abc"
+
+
+def test_a_full_disk_is_told_with_the_remedy(tmp_path: Path) -> None:
+    script = tmp_path / "full_disk.py"
+    script.write_text(FULL_DISK)
+    (tmp_path / "disk").mkdir()
+    mount = 'mount -t tmpfs -o size=1m none "$1" && exec "$2" "$3" "$1"'
+    command = ["unshare", "-rm", "sh", "-c", mount, "sh", str(tmp_path / "disk"), sys.executable, str(script)]
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
+        pytest.skip("this system does not let us mount a small file system")
+
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+    assert output == [
+        "files/small.zst",
+        "cannot store 'large': No space left on device; free some space or choose another destination",
+        "['files', 'small.zst']",
+    ]
+
+
+# What is cancelled
+
+
+async def begin(sink: ZstdSink) -> SinkFile:
+    file = await sink.open("name")
+    await file.write([LARGE])
+    return file
+
+
+async def test_a_cancelled_write_leaves_nothing_once_aborted(sink: ZstdSink, tmp_path: Path) -> None:
+    file = await begin(sink)
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await file.write([LARGE * 4])
+
+    assert scope.cancelled_caught
+    with pytest.raises(SinkError, match="was cancelled; abort it"):
+        await file.commit()
+    assert list(map(is_temporary, names(tmp_path / "files"))) == [True]
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await file.abort()
+    assert names(tmp_path / "files") == []
+
+
+async def test_a_write_cancelled_on_its_way_leaves_nothing_once_aborted(
+    sink: ZstdSink, tmp_path: Path
+) -> None:
+    file = await begin(sink)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(file.write, [LARGE * 8])
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    await file.abort()
+
+    assert names(tmp_path / "files") == []
+
+
+async def test_what_a_cancelled_put_or_commit_has_begun_is_finished_and_reported(sink: ZstdSink) -> None:
+    file = await begin(sink)
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        stored = await file.commit()
+        results = await sink.put([WholeFile(str(number), LARGE) for number in range(5)])
+
+    assert stored.path == "files/name.zst"
+    assert [result.path for result in results if isinstance(result, Stored)] == [
+        f"files/{number}.zst" for number in range(5)
+    ]
