@@ -1,0 +1,144 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "delivery.h"
+#include "device.h"
+#include "dumpfile.h"
+#include "record.h"
+#include "runtime.h"
+#include "sim.h"
+#include "stats.h"
+#include "workload.h"
+
+struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes) {
+    struct dssim_workload *workload = malloc(sizeof *workload);
+    if (workload == NULL) {
+        snprintf(error, error_bytes, "out of memory");
+        return NULL;
+    }
+    workload_set_defaults(workload);
+    if (workload_apply(workload, text, error, error_bytes))
+        return workload;
+    free(workload);
+    return NULL;
+}
+
+void dssim_workload_close(struct dssim_workload *workload) {
+    free(workload);
+}
+
+uint64_t dssim_files_per_step(const struct dssim_workload *workload) {
+    return workload->models * workload->ops;
+}
+
+/* Appends the names of the file's faults, joined by '+'. */
+static void name_faults(const struct dump_file *file, char *out, size_t out_bytes) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (uint32_t fault = 0; fault < FAULT_COUNT; fault++)
+        if (dump_file_has(file, (enum fault)fault))
+            used +=
+                (size_t)snprintf(out + used, out_bytes - used, "%s%s", used ? "+" : "", fault_names[fault]);
+}
+
+/* Writes the statistics text to `out` unless it is NULL; returns its length. */
+static uint64_t render_stats(const struct dump_file *file, uint8_t *out) {
+    uint64_t bytes = strlen(stats_header);
+    if (out != NULL)
+        memcpy(out, stats_header, bytes);
+    for (uint32_t i = 0; i < file->data.tensors; i++) {
+        char row[STATS_ROW_BYTES];
+        size_t length = stats_row(file, i, row);
+        if (out != NULL)
+            memcpy(out + bytes, row, length);
+        bytes += length;
+    }
+    return bytes;
+}
+
+/* Appended chunks lie as they come, one that comes twice included. */
+static uint64_t render_chunks(const struct dump_file *file, const struct delivery *delivery, uint8_t *out) {
+    uint64_t bytes = 0;
+    for (uint64_t chunk = 0; chunk < delivery->chunks; chunk++) {
+        struct slice slice = delivery_slice(delivery, chunk);
+        if (out != NULL)
+            dump_file_read(file, slice.offset, slice.bytes, out + (delivery->placed ? slice.offset : bytes));
+        bytes += slice.bytes;
+    }
+    return delivery->placed ? delivery->sent_bytes : bytes;
+}
+
+/* Fills in `about` and, unless it is NULL, `out`. */
+static int foresee(const struct dssim_workload *workload, const char *dump_path, uint64_t step,
+                   uint64_t number, struct dssim_file *about, uint8_t *out) {
+    struct dump_file file;
+    struct delivery delivery;
+    int error = dump_file_plan(&file, workload, dump_path, step, number);
+    if (error != 0)
+        return error;
+    strcpy(about->name, file.name);
+    name_faults(&file, about->fault, sizeof about->fault);
+    if (dump_file_has(&file, FAULT_STATS_TEXT)) {
+        about->chunks = file.data.tensors;
+        about->bytes = render_stats(&file, out);
+        return 0;
+    }
+    error = delivery_plan(&delivery, &file, workload->slice_bytes);
+    if (error == 0) {
+        about->chunks = delivery.chunks;
+        about->bytes = render_chunks(&file, &delivery, out);
+    }
+    delivery_free(&delivery);
+    return error;
+}
+
+int dssim_file_describe(const struct dssim_workload *workload, const char *dump_path, uint64_t step,
+                        uint64_t number, struct dssim_file *file) {
+    return foresee(workload, dump_path, step, number, file, NULL);
+}
+
+int dssim_file_render(const struct dssim_workload *workload, const char *dump_path, uint64_t step,
+                      uint64_t number, uint8_t *out) {
+    struct dssim_file about;
+    return foresee(workload, dump_path, step, number, &about, out);
+}
+
+void dssim_load(const struct dssim_workload *workload) {
+    device_load(workload);
+    runtime_set_joining(workload->finalize_joins);
+}
+
+int dssim_start(uint64_t steps) {
+    return device_start(steps);
+}
+
+uint64_t dssim_run(uint64_t steps) {
+    return device_start(steps) == 0 ? device_wait() : 0;
+}
+
+void dssim_stop(void) {
+    device_stop();
+}
+
+void dssim_read_counters(struct dssim_counters *counters) {
+    *counters = (struct dssim_counters){
+        .files = device_files(),
+        .delivered = record_counters.delivered,
+        .refused = record_counters.refused,
+        .disk = record_counters.disk,
+        .lost = record_counters.lost,
+        .ignored = record_counters.ignored,
+    };
+}
+
+void dssim_reset(void) {
+    struct dssim_workload defaults;
+    runtime_reset();
+    workload_set_defaults(&defaults);
+    dssim_load(&defaults);
+    device_reset_files();
+    record_counters.delivered = record_counters.refused = record_counters.disk = 0;
+    record_counters.lost = record_counters.ignored = 0;
+}

@@ -1,0 +1,27 @@
+/* The device side of a dump: threads that make the chunks of a workload. */
+#ifndef DSSIM_DEVICE_H
+#define DSSIM_DEVICE_H
+
+#include <stdint.h>
+
+#include "workload.h"
+
+/* Waits for the device, then changes what it runs, from step 0 on. */
+void device_load(const struct dssim_workload *workload);
+
+/* Begins further steps once those begun are done. Returns 0 or -errno. */
+int device_start(uint64_t steps);
+
+/* Waits until the device has handed over everything. Returns the number of
+ * files of the last start. */
+uint64_t device_wait(void);
+
+/* Lets the threads finish the files they are in, unpaced; no start has an
+ * effect until the next device_load. */
+void device_stop(void);
+
+/* Files sent to their end since the counters were last reset. */
+uint64_t device_files(void);
+void device_reset_files(void);
+
+#endif

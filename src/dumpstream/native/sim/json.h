@@ -1,0 +1,24 @@
+/* Reads JSON (RFC 8259) into a tree. */
+#ifndef DSSIM_JSON_H
+#define DSSIM_JSON_H
+
+#include <stddef.h>
+
+enum json_kind { JSON_NULL, JSON_BOOLEAN, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+struct json {
+    enum json_kind kind;
+    char *key;          /* of an object's member */
+    char *text;         /* of a string, decoded; ends at an escaped NUL */
+    struct json *first; /* element or member */
+    struct json *next;  /* sibling */
+};
+
+/* Returns NULL if the text is no JSON, nests deeper than 256, or memory is short. */
+struct json *json_parse(const char *text, size_t length);
+void json_free(struct json *json);
+
+/* Returns the member, the last of several with one key, or NULL. */
+const struct json *json_member(const struct json *object, const char *key);
+
+#endif

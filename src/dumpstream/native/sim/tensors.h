@@ -1,0 +1,54 @@
+/* Tensors with real-looking values, readable from any byte. */
+#ifndef DSSIM_TENSORS_H
+#define DSSIM_TENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dtype {
+    DTYPE_FLOAT32,
+    DTYPE_FLOAT16,
+    DTYPE_BFLOAT16,
+    DTYPE_INT32,
+    DTYPE_INT64,
+    DTYPE_INT8,
+    DTYPE_COUNT,
+};
+
+struct dtype_facts {
+    const char *name;
+    const char *cann_name; /* in statistics text */
+    uint32_t number;       /* OutputDataType of DumpData */
+    uint32_t bytes;
+    bool floating;
+};
+
+extern const struct dtype_facts dtype_facts[DTYPE_COUNT];
+
+enum { MAX_DIMS = 8 };
+
+struct tensor {
+    enum dtype dtype;
+    bool is_output;
+    bool rectified; /* ReLU-like: no negative values, about half of them zero */
+    bool has_nan;
+    uint32_t dims;
+    uint64_t dim[MAX_DIMS];
+    uint64_t elements;
+    uint64_t bytes;
+    uint64_t address; /* 0: promised, not dumped */
+    uint64_t key;
+};
+
+struct tensor_statistics {
+    double max, min, average;
+    uint64_t nans;
+};
+
+/* Writes bytes [offset, offset + bytes) of the tensor to `out`. */
+void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uint8_t *out);
+
+void tensor_measure(const struct tensor *tensor, struct tensor_statistics *statistics);
+
+#endif

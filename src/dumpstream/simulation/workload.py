@@ -1,0 +1,191 @@
+"""Workload: what the simulated models dump, and a forecast of every file of it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from dumpstream.simulation.library import FileForecast, check_errno, load_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: Ready-made workloads, by the name `Workload.parse` knows them by.
+PRESETS: Mapping[str, Mapping[str, int | str]] = {
+    "small": {},  # the defaults: 16 files, about 1.5 MB
+    # 240 files, about 90 MB, all of which arrive whole
+    "demo": {"ops": 24, "steps": 5, "tensor_bytes": "16384-262144", "nan": "5@3", "stats_text": "7"},
+    "large": {  # 8 files, about 3 GB, in slices
+        "models": 1,
+        "ops": 4,
+        "steps": 2,
+        "tensor_bytes": f"{64 << 20}-{192 << 20}",
+        "queue_bytes": 512 << 20,
+    },
+    # 20,000 files of less than 1.5 KB
+    "tiny-files": {"models": 4, "ops": 500, "steps": 10, "inputs": 1, "tensor_bytes": "64-512"},
+    "faults": {  # one operator with each fault
+        "ops": 12,
+        "slice_bytes": 16384,
+        "nan": "1",
+        "missing_last": "2",
+        "truncated": "3",
+        "resend_slice": "4",
+        "header_only": "5",
+        "null_address": "6",
+        "stats_text": "7",
+        "offsets": "8",
+        "shuffle": "9",
+    },
+}
+
+
+class ExpectedFile(NamedTuple):
+    """A file as it must come out of a capture."""
+
+    name: str
+    #: The payloads in order of delivery, or by their offsets if they carry any; of statistics text one
+    #: header row and all rows, without the NULs.
+    data: bytes
+    fault: str | None  #: the names of its faults joined by ``+``
+    chunks: int  #: how many callbacks bring it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workload:
+    """What the simulated models dump: one file per operator and step, the same bytes for the same seed.
+
+    The faults each take a selector: a share of the files with a decimal point (``"0.25"``), an operator of
+    every model (``"3"``), or that at one step (``"3@1"``). `offsets` or `shuffle` may meet one of the
+    others; of those the first that selects a file applies, in the order they have here.
+    """
+
+    seed: int = 0
+    models: int = 2
+    ops: int = 8  #: operators of each model
+    steps: int = 1  #: how many `SimulatedRuntime.run` runs unless told
+    inputs: int = 2  #: tensors of each operator
+    outputs: int = 1
+    tensor_bytes: str = "1024-65536"  #: ``N``, or ``LOW-HIGH`` for a seeded size of each tensor
+    shape: str = ""  #: such as ``8x128``, for all tensors, instead of `tensor_bytes`
+    #: One named twice comes twice as often.
+    dtypes: str = "float32+float16+bfloat16+int32+int64+int8"
+    device_threads: int = 2
+    device_id: int = 0  #: as it appears in file names
+    rate: int = 0  #: bytes per second, all device threads together; 0 is as fast as they can
+    slice_bytes: int = 128 << 20  #: longest payload of a chunk
+    queue_bytes: int = 0  #: device threads wait while more is queued; 0 is no bound, as in CANN
+    cann: str = "9.1"  #: ``8.5`` finalises without waiting for the last callback
+    stats_text: str = ""  #: statistics text in several messages, each marked last and ending in NUL
+    header_only: str = ""  #: the header promises tensors, no byte of them comes
+    null_address: str = ""  #: the first tensor has no address: its bytes are promised and left out
+    truncated: str = ""  #: the final slice, or half of an only one, never comes, nor a last mark
+    missing_last: str = ""  #: all bytes, but no chunk is marked last
+    resend_slice: str = ""  #: one slice comes twice, the final one only if there is no other
+    nan: str = ""  #: NaN in the first output
+    offsets: str = ""  #: chunks carry real offsets
+    shuffle: str = ""  #: so, and they come in shuffled order
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the workload that *text* names.
+
+        It is the name of a preset (`PRESETS`), the path of a JSON file with an object of the fields, or
+        ``key=value`` pairs separated by commas, the first of which may be a preset instead.
+
+        Raises:
+            ValueError: it is none of them, or a value is out of range.
+        """
+        values = _read_json(Path(text)) if _names_file(text) else _read_pairs(text)
+        workload = cls(**{key: _convert(key, value) for key, value in values.items()})  # type: ignore[arg-type]
+        with opened(workload):
+            return workload
+
+    def expected_files(
+        self, dump_path: str | os.PathLike[str], step: int | None = None
+    ) -> Iterator[ExpectedFile]:
+        """Yield the files of *step*, or of all steps, in order of step, model and operator.
+
+        Needs no runtime. *dump_path* is that of the configuration the run will have.
+
+        Raises:
+            ValueError: a field is out of range.
+        """
+        library, file, path = load_library(), FileForecast(), os.fsencode(dump_path)
+        with opened(self) as handle:
+            for current in range(self.steps) if step is None else (step,):
+                for number in range(library.dssim_files_per_step(handle)):
+                    check_errno(
+                        library.dssim_file_describe(handle, path, current, number, ctypes.byref(file))
+                    )
+                    data = ctypes.create_string_buffer(file.bytes)
+                    check_errno(library.dssim_file_render(handle, path, current, number, data))
+                    yield ExpectedFile(
+                        os.fsdecode(file.name), data.raw, file.fault.decode() or None, file.chunks
+                    )
+
+
+@contextmanager
+def opened(workload: Workload) -> Iterator[int]:
+    """Give the library's own form of *workload*; a ValueError says what is wrong with it."""
+    library, error = load_library(), ctypes.create_string_buffer(1024)
+    values = asdict(workload)
+    del values["steps"]  # the library is told with every run
+    text = "".join(f"{key}={value}\n" for key, value in values.items())
+    handle = library.dssim_workload_open(os.fsencode(text), error, len(error))
+    if not handle:
+        raise ValueError(os.fsdecode(error.value))
+    try:
+        yield handle
+    finally:
+        library.dssim_workload_close(handle)
+
+
+def _convert(key: str, value: object) -> int | str:
+    """Return *value* as the type of the field *key*."""
+    defaults = {field.name: field.default for field in fields(Workload)}
+    if key not in defaults:
+        raise ValueError(f"unknown workload key {key!r}; known keys: {', '.join(defaults)}")
+    kind = type(defaults[key])
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        try:
+            return str(value) if kind is str else int(value)
+        except ValueError:
+            pass
+    raise ValueError(f"{key}={value}: must be {'text' if kind is str else 'a whole number'}")
+
+
+def _names_file(text: str) -> bool:
+    # Not Path.is_file, which raises for a text that is too long to be a path.
+    return text not in PRESETS and os.path.isfile(text)  # noqa: PTH113
+
+
+def _read_json(path: Path) -> Mapping[str, object]:
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a JSON object of workload keys")  # noqa: TRY004 - bad content
+    return values
+
+
+def _read_pairs(text: str) -> Mapping[str, object]:
+    values: dict[str, object] = {}
+    for position, item in enumerate(text.split(",")):
+        key, equals, value = item.partition("=")
+        if equals:
+            values[key.strip()] = value.strip()
+        elif position == 0 and item in PRESETS:
+            values.update(PRESETS[item])
+        else:
+            raise ValueError(
+                f"no workload {item!r}; give a preset ({', '.join(PRESETS)}), a JSON file, or key=value "
+                f"pairs of {', '.join(field.name for field in fields(Workload))}"
+            )
+    return values
