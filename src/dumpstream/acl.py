@@ -1,0 +1,199 @@
+"""CANN's dump functions: finding the libraries that have them, and calling them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dumpstream import _native
+from dumpstream._errors import AclError, LibraryNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ENVIRONMENT: Final = "DUMPSTREAM_ACL_LIBRARY"
+_DUMP_LIBRARY: Final = "libascend_dump.so"
+_ACL_LIBRARIES: Final = ("libacl_rt.so", "libascendcl.so")
+_REGISTER: Final = "acldumpRegCallback"
+_REPEAT_INITIALIZE: Final = 100002
+
+_MEANINGS: Final = {
+    100000: "invalid parameter",
+    100001: "ACL is not initialised; call aclInit before the capture begins",
+    100002: "initialised already",
+    100003: "the configuration file cannot be read; check its path and that it is at most 10 MiB",
+    100006: "the configuration file is nested too deeply",
+    100009: "the dump configuration is not valid; check its keys, and that dump_path is a writable directory",
+    100044: "dumping is configured already, by aclInit; capture without config",
+    100045: "dumping is not initialised",
+    107002: "the calling thread has no device context",
+    500000: "internal error of the runtime; its log says more",
+    500001: "the runtime refused; its log says more",
+}
+
+
+class Acl:
+    """The ACL functions of one process, wherever they were found.
+
+    Calls release the GIL but block the thread; call them from a worker thread.
+    """
+
+    def __init__(self, libraries: list[ctypes.CDLL]) -> None:
+        self._libraries = libraries
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The libraries in use, by the names they were opened with."""
+        names = (library._name for library in self._libraries)  # noqa: SLF001 - ctypes offers no other way
+        return tuple(str(name or "this process") for name in names)
+
+    def has(self, function: str) -> bool:
+        """Whether *function* exists in any of the libraries."""
+        return any(hasattr(library, function) for library in self._libraries)
+
+    def register(self) -> None:
+        """Register the callback that fills the ring."""
+        self._check(_REGISTER, ctypes.c_void_p(_native.callback_address()), ctypes.c_int32(0))
+
+    def unregister(self) -> None:
+        """Unregister whatever callback is registered."""
+        self._function("acldumpUnregCallback")()
+
+    def init_dump(self) -> bool:
+        """Start the dump server; False if somebody else had."""
+        try:
+            self._check("aclmdlInitDump")
+        except AclError as exc:
+            if exc.code != _REPEAT_INITIALIZE:
+                raise
+            return False
+        return True
+
+    def set_dump(self, config: Path) -> None:
+        """Apply the dump configuration *config* to the models loaded from now on."""
+        self._check("aclmdlSetDump", os.fsencode(config))
+
+    def finalize_dump(self) -> None:
+        """Stop dumping; everything queued goes through the callback before this returns."""
+        self._check("aclmdlFinalizeDump")
+
+    def current_context(self) -> int | None:
+        """Return the device context of the calling thread, if it has one."""
+        context = ctypes.c_void_p()
+        if not self.has("aclrtGetCurrentContext"):
+            return None
+        code = self._function("aclrtGetCurrentContext")(ctypes.byref(context))
+        return context.value if code == 0 else None
+
+    def synchronize(self, context: int) -> None:
+        """Wait until the device of *context* has done all it was given."""
+        self._check("aclrtSetCurrentContext", ctypes.c_void_p(context))
+        self._check("aclrtSynchronizeDevice")
+
+    def _function(self, name: str) -> ctypes._FuncPointer:
+        for library in self._libraries:
+            if hasattr(library, name):
+                function: ctypes._FuncPointer = getattr(library, name)
+                return function
+        raise LibraryNotFoundError([f"{path} (has no {name})" for path in self.paths])
+
+    def _check(self, name: str, *arguments: object) -> None:
+        function = self._function(name)
+        function.restype = ctypes.c_int
+        if code := function(*arguments):
+            raise AclError(name, code, _MEANINGS.get(code, "see CANN's list of error codes"))
+
+
+class Dump:
+    """The dump, as far as one capture drives it: undoes what it did and nothing else.
+
+    Everything in it blocks: call it from a worker thread, except `current_context`.
+    """
+
+    def __init__(self, acl: Acl, config: Path | None) -> None:
+        self.acl = acl
+        self._config = config
+        self._started = False
+
+    def begin(self) -> None:
+        """Register the callback and, with a configuration, start dumping by it."""
+        self.acl.register()
+        try:
+            if self._config is not None:
+                self._started = self.acl.init_dump()
+                self.acl.set_dump(self._config)
+        except AclError:
+            self.undo()
+            raise
+
+    def undo(self) -> None:
+        """Stop dumping at once, whatever is under way."""
+        self.finalize(None)
+        self.acl.unregister()
+
+    def finalize(self, context: int | None) -> bool:
+        """Stop what `begin` started, once the device of *context* has done its work; False if nothing was."""
+        if not self._started:
+            return False
+        self._started = False
+        if context is not None:
+            self.acl.synchronize(context)
+        self.acl.finalize_dump()
+        return True
+
+
+def load_acl(explicit: str | os.PathLike[str] | None = None) -> Acl:
+    """Load the ACL libraries: the one named, else those in this process, else those of the installation.
+
+    A named library (also by ``DUMPSTREAM_ACL_LIBRARY``) may have all functions; what it lacks is looked for
+    where it would be without it.
+
+    Raises:
+        LibraryNotFoundError: with everything that was tried.
+    """
+    tried: list[str] = []
+    named = explicit or os.environ.get(_ENVIRONMENT)
+    if named:
+        path = os.fspath(named)
+        library = _open(path, tried)
+        if library is None or not hasattr(library, _REGISTER):
+            raise LibraryNotFoundError(tried or [f"{path} (has no {_REGISTER})"])
+        return Acl([library, *_loaded()])
+    for candidates in (_loaded(), _installed(tried)):
+        libraries = list(candidates)
+        if any(hasattr(library, _REGISTER) for library in libraries):
+            return Acl(libraries)
+    raise LibraryNotFoundError(["the libraries loaded in this process", *tried])
+
+
+def _loaded() -> Iterator[ctypes.CDLL]:
+    """Yield what is in the process already: its global scope, then CANN's libraries opened privately."""
+    yield ctypes.CDLL(None)
+    names = "|".join(re.escape(name) for name in (_DUMP_LIBRARY, *_ACL_LIBRARIES))
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    for path in dict.fromkeys(re.findall(rf"(/\S*/(?:{names})[.0-9]*)$", maps, re.MULTILINE)):
+        if (library := _open(path, [], os.RTLD_NOLOAD)) is not None:
+            yield library
+
+
+def _installed(tried: list[str]) -> Iterator[ctypes.CDLL]:
+    """Yield CANN's libraries from the loader's path, or from ASCEND_HOME_PATH."""
+    folders = [""]
+    if home := os.environ.get("ASCEND_HOME_PATH"):
+        folders += [f"{home}/lib64/", f"{home}/runtime/lib64/"]
+    for name in (_DUMP_LIBRARY, *_ACL_LIBRARIES):
+        for folder in folders:
+            if (library := _open(folder + name, tried)) is not None:
+                yield library
+                break
+
+
+def _open(path: str, tried: list[str], mode: int = 0) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(path, mode=mode or ctypes.DEFAULT_MODE)
+    except OSError as exc:
+        tried.append(f"{path} ({exc})" if path not in str(exc) else str(exc))
+        return None

@@ -1,0 +1,30 @@
+"""How much memory this process may still take."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+_CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
+
+
+def available_memory() -> int:
+    """Return the bytes that can be taken without swapping, by the machine's account and the container's."""
+    available = _machine_available()
+    for limit, usage in _CGROUPS:
+        with suppress(OSError, ValueError):
+            available = min(available, int(limit.read_text()) - int(usage.read_text()))
+    return max(available, 0)
+
+
+def _machine_available() -> int:
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return 1 << 62

@@ -1,0 +1,220 @@
+"""Plan: what one batch asks of the sinks, crossing to them once."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import anyio
+
+from dumpstream._errors import SinkError
+from dumpstream.sinks import Stored, WholeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+    from dumpstream.assembly import File
+    from dumpstream.events import Part, Whole
+    from dumpstream.sinks import Sink, SinkFile
+    from dumpstream.source import Batch
+
+#: A file up to this size is gathered in memory until it ends, and then put whole.
+_SMALL_BYTES = 1 << 20
+#: Open files that are written to at the same time.
+_WRITES_IN_FLIGHT = 16
+
+
+class Outlet(NamedTuple):
+    """A sink, and what the journal calls it."""
+
+    label: str
+    sink: Sink
+
+
+class Writer:
+    """The bytes of one part on their way into the sinks."""
+
+    __slots__ = ("failed", "files", "gathered", "part", "pending", "stored")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.pending: list[Buffer] = []  #: pieces of the plan being made
+        self.gathered = bytearray()  #: pieces of earlier plans, copied, because the file is still small
+        self.files: list[SinkFile] = []  #: one per outlet once it is not small any more
+        self.stored: list[Stored] = []  #: one per outlet once it is committed
+        self.failed = False
+
+    def take(self) -> list[Buffer]:
+        """Return everything not yet given to the sinks, and forget it."""
+        pieces, self.pending = self.pending, []
+        if self.gathered:
+            pieces.insert(0, self.gathered)
+            self.gathered = bytearray()
+        return pieces
+
+    async def abort(self) -> None:
+        """Leave no trace of the part in any sink."""
+        for file in self.files:
+            with suppress(Exception):
+                await file.abort()
+        self.files = []
+
+
+class _Write(NamedTuple):
+    writer: Writer
+    pieces: list[Buffer]
+    commit: bool
+
+
+class Plan:
+    """Whole files to put, pieces to write, files that end; and the batch their bytes lie in."""
+
+    __slots__ = ("_puts", "_writes", "batch", "ended", "error", "names", "recalled", "touched", "wholes")
+
+    def __init__(self) -> None:
+        self.batch: Batch | None = None
+        self.wholes: list[Whole] = []
+        self.touched: list[Writer] = []  #: with pending pieces
+        self.ended: list[tuple[File, list[Writer]]] = []
+        self.names: set[str] = set()  #: of files that end here; once arranged, of all files
+        self.recalled = 0
+        self.error: SinkError | None = None
+        self._puts: list[tuple[Writer, Buffer]] = []
+        self._writes: list[_Write] = []
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.wholes or self._puts or self._writes)
+
+    def arrange(self) -> int:
+        """Decide what is put, written and gathered; return by how much the gathered bytes grew."""
+        ending = {writer for _, writers in self.ended for writer in writers}
+        grown = 0
+        for writer in self.touched:
+            if writer in ending:
+                continue
+            self.names.add(writer.part.file.name)
+            grown -= len(writer.gathered)
+            if not writer.files and writer.part.size <= _SMALL_BYTES:
+                for piece in writer.pending:
+                    writer.gathered += piece
+                writer.pending = []
+                grown += len(writer.gathered)
+            else:
+                self._writes.append(_Write(writer, writer.take(), commit=False))
+        for writer in ending:
+            grown -= len(writer.gathered)
+            pieces = writer.take()
+            if writer.files or writer.part.offset or writer.part.size > _SMALL_BYTES:
+                self._writes.append(_Write(writer, pieces, commit=True))
+            else:
+                self._puts.append((writer, pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+        return grown
+
+    def flush(self, writers: Iterable[Writer], least: int) -> int:
+        """Write out gathered bytes, at least so many, and return how many."""
+        freed = 0
+        for writer in writers:
+            if freed >= least:
+                break
+            if writer.gathered:
+                freed += len(writer.gathered)
+                self.names.add(writer.part.file.name)
+                self._writes.append(_Write(writer, writer.take(), commit=False))
+        return freed
+
+    def release(self) -> None:
+        """Give the batch back."""
+        self._puts = []
+        self._writes = []
+        self.wholes = []
+        if self.batch is not None:
+            self.batch.release()
+
+    async def run(self, outlets: Sequence[Outlet]) -> list[Sequence[Stored | SinkError]]:
+        """Give everything to every outlet; return what became of the wholes, a list per outlet.
+
+        Never raises for a sink: the first failure is left in `error`, and in the writers it concerns.
+        """
+        results: list[Sequence[Stored | SinkError]] = [()] * len(outlets)
+        for write in self._writes:
+            await self._open(write.writer, outlets)
+        if len(outlets) == 1 and not self._writes:
+            results[0] = await self._put(outlets[0])
+        else:
+            async with anyio.create_task_group() as tasks:
+
+                async def put(index: int) -> None:
+                    results[index] = await self._put(outlets[index])
+
+                for index, outlet in enumerate(outlets):
+                    tasks.start_soon(put, index)
+                    writes = iter(self._writes)
+                    for _ in range(min(_WRITES_IN_FLIGHT, len(self._writes))):
+                        tasks.start_soon(self._work_through, writes, index, outlet)
+        await self._conclude(results)
+        return [result[: len(self.wholes)] for result in results]
+
+    async def _open(self, writer: Writer, outlets: Sequence[Outlet]) -> None:
+        if writer.files or writer.failed:
+            return
+        for outlet in outlets:
+            try:
+                file = await outlet.sink.open(writer.part.file.name, offset=writer.part.offset)
+            except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
+                self._fail(writer, outlet, exc)
+                return
+            writer.files.append(file)
+            writer.stored.append(Stored())
+
+    async def _put(self, outlet: Outlet) -> Sequence[Stored | SinkError]:
+        files = [WholeFile(chunk.name, chunk) for chunk, _ in self.wholes]
+        files += [WholeFile(writer.part.file.name, data) for writer, data in self._puts]
+        if not files:
+            return ()
+        try:
+            return await outlet.sink.put(files)
+        except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
+            return [_as_sink_error(outlet, exc)] * len(files)
+
+    async def _work_through(self, writes: Iterator[_Write], index: int, outlet: Outlet) -> None:
+        for write in writes:
+            writer = write.writer
+            if writer.failed:
+                continue
+            try:
+                if write.pieces:
+                    await writer.files[index].write(write.pieces)
+                if write.commit:
+                    writer.stored[index] = await writer.files[index].commit()
+            except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
+                self._fail(writer, outlet, exc)
+
+    async def _conclude(self, results: Sequence[Sequence[Stored | SinkError]]) -> None:
+        """Hand the results of the puts to their writers, and abort what failed."""
+        first = len(self.wholes)
+        for result in results:
+            for (writer, _), stored in zip(self._puts, result[first:], strict=True):
+                if isinstance(stored, SinkError):
+                    writer.failed = True
+                else:
+                    writer.stored.append(stored)
+            self.error = self.error or next((item for item in result if isinstance(item, SinkError)), None)
+        for write in self._writes:
+            if write.writer.failed:
+                await write.writer.abort()
+
+    def _fail(self, writer: Writer, outlet: Outlet, error: Exception) -> None:
+        writer.failed = True
+        self.error = self.error or _as_sink_error(outlet, error)
+
+
+def _as_sink_error(outlet: Outlet, error: Exception) -> SinkError:
+    if isinstance(error, SinkError):
+        return error
+    wrapped = SinkError(f"the {outlet.label} sink failed: {error!r}")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,71 @@
+"""Report: what a capture has seen and done, as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from dumpstream.verdict import Verdict
+
+_EMPTY_CAPTURE = (
+    "nothing configures a dump: pass config (--config), or give aclInit an acl.json with a dump section",
+    "the models were loaded before the configuration was set: it only affects models loaded afterwards",
+    "another callback was registered first: the runtime ignores a second one without an error",
+    "only an exception scene is configured: exception dumps go to disk, never through the callback",
+)
+
+
+class LossCount(NamedTuple):
+    """How much was lost for one cause."""
+
+    chunks: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """The state of a capture at one moment."""
+
+    seconds: float  #: since the capture began
+    chunks: int = 0  #: callbacks whose bytes arrived
+    bytes: int = 0  #: in those chunks
+    files: int = 0  #: finished, each with its line in the journal
+    open_files: int = 0
+    stored_bytes: int = 0  #: what the sinks made of the finished files
+    verdicts: dict[str, int] = field(default_factory=dict)  #: finished files by verdict
+    losses: dict[str, LossCount] = field(default_factory=dict)  #: by cause
+    unnamed_losses: int = 0  #: lost chunks whose file is not known by name
+    ring_bytes: int = 0
+    ring_fill: int = 0  #: bytes of the ring in use
+    failure: str | None = None  #: why the capture ended early
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was lost and every finished file is whole."""
+        return not (self.losses or self.failure or any(not Verdict(name).whole for name in self.verdicts))
+
+    @property
+    def chunks_per_second(self) -> float:
+        """The mean rate since the beginning."""
+        return self.chunks / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The mean rate since the beginning."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What may be wrong if no chunk has come at all, likeliest first."""
+        return () if self.chunks or self.losses else _EMPTY_CAPTURE
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        losses = {cause: loss._asdict() for cause, loss in self.losses.items()}
+        return asdict(self) | {
+            "losses": losses,
+            "whole": self.whole,
+            "chunks_per_second": round(self.chunks_per_second, 3),
+            "bytes_per_second": round(self.bytes_per_second, 3),
+            "hints": list(self.hints),
+        }

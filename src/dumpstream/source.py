@@ -1,0 +1,350 @@
+"""Where chunks come from: the ring that the ACL callback fills, read as batches."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import errno
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from dumpstream import _native
+from dumpstream._errors import CaptureInUseError, RingError
+from dumpstream.memory import available_memory
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+    from dumpstream.chunk import Chunk
+
+_MIN_BUFFER_BYTES = 64 << 10
+_BATCH_CHUNKS = 4096
+#: Just after work a wait is short and asks to be woken only when much has come: a wake-up costs the
+#: runtime's thread more than the copy of a small chunk does.
+_SHORT_WAIT_S = 0.001
+_SHORT_WAITS = 4
+#: Wake-ups are not lost; this bounds the damage if one ever is, and picks up losses that came without chunks.
+_LONG_WAIT_S = 1.0
+_DETACH_LIMIT_NS = 10_000_000_000
+_UNSIGNED_APPEND = 1 << 63
+
+
+class OnFull(StrEnum):
+    """What the callback does when the ring is full."""
+
+    BLOCK = "block"  #: waits for space, up to the time limit: loses nothing, may stall the accelerator
+    DROP = "drop"  #: drops what does not fit now: never stalls, loses files by name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RingOptions:
+    """Shape and overflow behaviour of the ring."""
+
+    buffer_bytes: int = 256 << 20  #: twice CANN's largest chunk
+    buffer_file: Path | None = None  #: keep the ring in this new file instead of in memory
+    on_full: OnFull = OnFull.BLOCK
+    #: Seconds a chunk may wait for space before it is lost; CANN itself gives up after five minutes.
+    block_timeout: float = 240.0
+    max_file_bytes: int = 1 << 40  #: no chunk may end beyond this
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "on_full", OnFull(self.on_full))
+        if self.buffer_file is not None:
+            object.__setattr__(self, "buffer_file", Path(self.buffer_file))
+        if self.buffer_bytes < _MIN_BUFFER_BYTES:
+            raise ValueError(
+                f"buffer_bytes must be at least {_MIN_BUFFER_BYTES} (64 KiB), not {self.buffer_bytes}"
+            )
+        if self.block_timeout < 0:
+            raise ValueError(f"block_timeout must not be negative, and is {self.block_timeout}")
+        if self.buffer_file is None and self.buffer_bytes > (available := available_memory()):
+            raise ValueError(
+                f"buffer_bytes is {self.buffer_bytes}, but only {available} bytes of memory are available; "
+                "take less, or keep the ring in a file with buffer_file (--buffer-file)"
+            )
+
+
+class Loss(NamedTuple):
+    """Bytes of a file that were refused."""
+
+    name: str
+    cause: str
+    bytes: int
+    ended: bool  #: the file's last chunk was among them
+
+
+class RingStatistics(NamedTuple):
+    """What the ring has seen so far."""
+
+    size: int
+    fill: int
+    callbacks: int
+    wakeups: int
+    unnamed: int  #: losses whose file is not known
+    losses: dict[str, tuple[int, int]]  #: (chunks, bytes) by cause
+
+
+class Batch:
+    """Chunks that came together, and the losses that happened before them.
+
+    The bytes of the chunks stay valid until `release`; a view that somebody still holds then keeps the
+    ring space of the whole batch.
+    """
+
+    __slots__ = ("_lease", "chunks", "losses")
+
+    def __init__(self, chunks: list[Chunk], losses: list[Loss], lease: _native.Lease | None = None) -> None:
+        self.chunks = chunks
+        self.losses = losses
+        self._lease = lease
+
+    def release(self) -> None:
+        """Give the ring space back. Calling it again does nothing."""
+        if self._lease is not None:
+            self._lease.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Source(Protocol):
+    """Anything a capture can read batches from."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+    async def receive(self) -> Batch:
+        """Return the next batch; `anyio.EndOfStream` once the source is stopped and drained."""
+
+    async def stop(self) -> None:
+        """Accept nothing more; what was accepted can still be received."""
+
+    def discard(self) -> None:
+        """Refuse everything from now on, at once, and count it."""
+
+    def statistics(self) -> RingStatistics: ...
+
+
+class RingSource:
+    """The ring that `ds_on_chunk` fills, one per process at a time.
+
+    Entering makes the ring and attaches the callback to it; leaving detaches it. Registering the callback
+    with the runtime is the caller's: `callback_address` is what to register.
+    """
+
+    def __init__(self, options: RingOptions | None = None) -> None:
+        self._options = options or RingOptions()
+        self._ring: _native.Ring | None = None
+        self._wake = anyio.Event()
+        self._pid = os.getpid()
+        self._stopped = False
+        self._drained = False
+        self._statistics = RingStatistics(self._options.buffer_bytes, 0, 0, 0, 0, {})
+
+    @property
+    def callback_address(self) -> int:
+        """The address of the function to give to ``acldumpRegCallback``."""
+        return _native.callback_address()
+
+    async def __aenter__(self) -> Self:
+        ring = await anyio.to_thread.run_sync(self._make_ring)
+        options = self._options
+        try:
+            ring.attach(
+                options.on_full is OnFull.BLOCK, int(options.block_timeout * 1e9), options.max_file_bytes
+            )
+        except OSError as exc:
+            await anyio.to_thread.run_sync(self._unmake_ring, ring)
+            if exc.errno == errno.EBUSY:
+                raise CaptureInUseError from None
+            raise RingError(f"the ring could not be attached: {exc.strerror}") from exc
+        self._ring = ring
+        # At exit the runtime still delivers what it has queued, and nobody would read it.
+        atexit.register(self._leave_process)
+        asyncio.get_running_loop().add_reader(ring.fileno(), self._on_wakeup)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ring = self._ring
+        if ring is None:
+            return
+        with anyio.CancelScope(shield=True):
+            await self.stop()
+            asyncio.get_running_loop().remove_reader(ring.fileno())
+            self._statistics = self.statistics()
+            self._ring = None
+            atexit.unregister(self._leave_process)
+            await anyio.to_thread.run_sync(self._unmake_ring, ring)
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self._batches()
+
+    async def receive(self) -> Batch:
+        """Return the next batch, waiting for one if there is none.
+
+        Raises:
+            anyio.EndOfStream: the source was stopped and everything has been received.
+            RingError: what lies in the ring is damaged.
+        """
+        await anyio.lowlevel.checkpoint()
+        short_waits = 0
+        while True:
+            # Read before the lease: nothing is accepted after a stop, so an empty ring is then the end.
+            stopped = self._stopped
+            if (batch := self._lease()) is not None:
+                return batch
+            if stopped:
+                return self._last_batch()
+            self._wake = anyio.Event()
+            short = short_waits < _SHORT_WAITS
+            if self._open_ring().arm(self._options.buffer_bytes // 8 if short else 0):
+                continue
+            with anyio.move_on_after(_SHORT_WAIT_S if short else _LONG_WAIT_S):
+                await self._wake.wait()
+            short_waits += 1
+
+    async def stop(self) -> None:
+        """Detach the callback, which then refuses at once; `receive` goes on until all is read."""
+        if not self._stopped and self._ring is not None:
+            await anyio.to_thread.run_sync(self._ring.detach, _DETACH_LIMIT_NS)
+            self._stopped = True
+            self._wake.set()
+
+    def discard(self) -> None:
+        """Refuse everything from now on, at once, and count it as `discarded`."""
+        if self._ring is not None:
+            self._ring.discard()
+
+    def statistics(self) -> RingStatistics:
+        """Return the ring's counters; after the end, those at the end."""
+        return self._statistics if self._ring is None else RingStatistics(*self._ring.statistics())
+
+    async def _batches(self) -> AsyncIterator[Batch]:
+        while True:
+            try:
+                yield await self.receive()
+            except anyio.EndOfStream:
+                return
+
+    def _open_ring(self) -> _native.Ring:
+        if self._ring is None:
+            raise anyio.ClosedResourceError
+        return self._ring
+
+    def _lease(self) -> Batch | None:
+        try:
+            leased = self._open_ring().lease(_BATCH_CHUNKS, self._options.buffer_bytes // 8)
+        except OSError as exc:
+            raise RingError(f"a record in the ring is damaged: {exc.strerror}") from exc
+        if leased is None:
+            return None
+        chunks, losses, lease = leased
+        return Batch(chunks, [Loss(*loss) for loss in losses], lease)
+
+    def _last_batch(self) -> Batch:
+        """Return the losses of files that were still refused at the end, once."""
+        if not self._drained:
+            self._drained = True
+            if refused := self._open_ring().refused():
+                return Batch([], [Loss(name, "after_loss", size, ended=True) for name, size in refused])
+        raise anyio.EndOfStream
+
+    def _on_wakeup(self) -> None:
+        if self._ring is not None:
+            self._ring.disarm()
+        self._wake.set()
+
+    def _leave_process(self) -> None:
+        if self._ring is not None and os.getpid() == self._pid:
+            self._ring.detach(_DETACH_LIMIT_NS)
+
+    def _make_ring(self) -> _native.Ring:
+        path = self._options.buffer_file
+        try:
+            return _native.Ring(self._options.buffer_bytes, path=None if path is None else str(path))
+        except FileExistsError as exc:
+            raise RingError(
+                f"{path} exists; remove it or give buffer_file (--buffer-file) another name"
+            ) from exc
+        except OSError as exc:
+            where = "in memory" if path is None else f"in {path}"
+            raise RingError(
+                f"a ring of {self._options.buffer_bytes} bytes cannot be made {where}: {exc.strerror}; "
+                "take a smaller buffer_bytes (--buffer-bytes) or another place"
+            ) from exc
+
+    def _unmake_ring(self, ring: _native.Ring) -> None:
+        ring.close()
+        if self._options.buffer_file is not None:
+            self._options.buffer_file.unlink(missing_ok=True)
+
+
+class PyAclSource(RingSource):
+    """The same ring, filled through pyACL, for those who have only that.
+
+    Registers `on_chunk` with ``acl.mdl.dump_reg_callback``, which calls it with the GIL held: the callback
+    then costs microseconds instead of nanoseconds. Beware of ``acl.mdl.finalize_dump``: it keeps the GIL
+    while it waits for the runtime's thread, which waits for the GIL to deliver a chunk, so with chunks queued
+    it never returns. Before finalising, synchronise the device and wait until `quiet` says that no chunk has
+    come for a while; or finalise through `open_capture(config=...)` on the default source instead.
+
+    Args:
+        acl: the imported ``acl`` module.
+        options: the ring's.
+    """
+
+    def __init__(self, acl: Any, options: RingOptions | None = None) -> None:
+        super().__init__(options)
+        self._acl = acl
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        if code := self._acl.mdl.dump_reg_callback(self.on_chunk, 0):
+            await super().__aexit__(None, None, None)
+            raise RingError(f"acl.mdl.dump_reg_callback returned {code}; call acl.init first")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._acl.mdl.dump_unreg_callback()
+        await super().__aexit__(kind, error, trace)
+
+    async def quiet(self, seconds: float = 0.5) -> None:
+        """Wait until no chunk has come for *seconds*; the GIL is free meanwhile."""
+        seen = -1
+        while seen != (seen := self.statistics().callbacks):  # noqa: ASYNC110 - silence has no event
+            await anyio.sleep(seconds)
+
+    def on_chunk(self, chunk: dict[str, Any], _length: int = 0) -> int:
+        """Copy one chunk into the ring; never raises, because pyACL leaves exceptions pending.
+
+        Called with one dict, or with a length behind it as CANN's documents say. A chunk that cannot be
+        understood is counted as `bad_name`.
+        """
+        try:
+            name, offset = chunk["file_name"], int(chunk["offset"])
+            return _native.push(
+                name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape"),
+                int(chunk["data_buf"]),
+                int(chunk["buf_len"]),
+                bool(chunk["is_last_chunk"]),
+                offset - (1 << 64) if offset >= _UNSIGNED_APPEND else offset,
+                int(chunk["flag"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            return _native.push(b"", 0, 0, False, -1, 0)
