@@ -1,0 +1,98 @@
+"""The flags of a capture; their defaults live in the option classes."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dumpstream.pipeline import PipelineOptions
+from dumpstream.reassemble import ReassemblyOptions
+from dumpstream.sinks import Fsync, SinkSettings
+from dumpstream.source import OnFull, RingOptions
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def size(text: str) -> int:
+    """Return the bytes that ``4096``, ``64M`` or ``1GiB`` stands for; units are powers of 1024."""
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise ArgumentTypeError(f"{text!r} is no size; write for example 4096, 64M or 1G")
+    return int(match[1]) << _UNITS[match[2]]
+
+
+def add_capture_arguments(parser: ArgumentParser) -> None:
+    """Declare the flags that `capture_options` reads."""
+    ring, reassembly, pipeline = RingOptions(), ReassemblyOptions(), PipelineOptions()
+    sinks = SinkSettings(directory=Path())
+    place = parser.add_argument_group("destination")
+    place.add_argument(
+        "--sink",
+        action="append",
+        metavar="KIND:LOCATION",
+        help="where files go; may be repeated, and replaces the default zstd: (files below --out)",
+    )
+    place.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
+    place.add_argument("--force", action="store_true", help="delete the capture that is in --out first")
+    group = parser.add_argument_group("ring")
+    group.add_argument(
+        "--buffer-bytes", type=size, default=ring.buffer_bytes, metavar="SIZE", help="its size"
+    )
+    group.add_argument(
+        "--buffer-file", type=Path, metavar="FILE", help="keep it in this new file; it may exceed the memory"
+    )
+    group.add_argument(
+        "--on-full",
+        type=OnFull,
+        choices=list(OnFull),
+        default=ring.on_full,
+        help="block: wait for space, lose nothing; drop: never stall the model, lose files by name",
+    )
+    group.add_argument(
+        "--block-timeout",
+        type=float,
+        default=ring.block_timeout,
+        metavar="SECONDS",
+        help="with block, a chunk that waits longer is lost",
+    )
+    group.add_argument("--max-file-bytes", type=size, default=ring.max_file_bytes, metavar="SIZE")
+    group = parser.add_argument_group("files")
+    group.add_argument("--level", type=int, default=sinks.level, help="zstd level")
+    group.add_argument("--workers", type=int, default=sinks.workers, help="threads that compress")
+    group.add_argument(
+        "--fsync", type=Fsync, choices=list(Fsync), default=sinks.fsync, help="when bytes are forced to disk"
+    )
+    group.add_argument("--max-descriptors", type=int, default=sinks.max_descriptors, metavar="N")
+    group.add_argument(
+        "--idle-timeout",
+        type=float,
+        default=reassembly.idle_timeout,
+        metavar="SECONDS",
+        help="close a file of which nothing has come for so long",
+    )
+    group.add_argument(
+        "--text-idle-timeout",
+        type=float,
+        default=reassembly.text_idle_timeout,
+        metavar="SECONDS",
+        help="the same for statistics text, which has no last chunk",
+    )
+    group.add_argument("--held-bytes", type=size, default=pipeline.held_bytes, metavar="SIZE")
+    group.add_argument("--gathered-bytes", type=size, default=pipeline.gathered_bytes, metavar="SIZE")
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
+        if action.default is not None and action.metavar and "%(default)s" not in (action.help or ""):
+            action.help = f"{action.help or action.dest.replace('_', ' ')} (default: %(default)s)"
+
+
+def capture_options(args: Namespace) -> dict[str, Any]:
+    """Return what the flags declared by `add_capture_arguments` mean to `open_capture`."""
+    names = (
+        "append force buffer_bytes buffer_file on_full block_timeout max_file_bytes level workers fsync "
+        "max_descriptors idle_timeout text_idle_timeout held_bytes gathered_bytes"
+    )
+    return {name: getattr(args, name) for name in names.split()} | {"sinks": args.sink}

@@ -1,0 +1,52 @@
+"""How the commands show names, sizes and progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+_UNITS = ("kB", "MB", "GB", "TB")
+_STEP = 1000
+_PROGRESS_S = 0.1
+
+
+def printable(text: str) -> str:
+    """Return *text* with everything that a terminal might take as a command, or cannot show, escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )
+
+
+def size_text(size: int) -> str:
+    """Return *size* bytes in at most four digits and a unit."""
+    if size < _STEP:
+        return f"{size} B"
+    exponent = min((len(str(size)) - 1) // 3, len(_UNITS))
+    return f"{size / _STEP**exponent:.1f} {_UNITS[exponent - 1]}"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return ``1 file``, ``2 files``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+class ProgressLine:
+    """A line on the terminal that is rewritten in place; nothing at all if standard error is no terminal."""
+
+    def __init__(self) -> None:
+        self._shown = False
+        self._next = 0.0 if sys.stderr.isatty() else float("inf")
+
+    def show(self, text: str) -> None:
+        """Replace the line, at most ten times a second."""
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + _PROGRESS_S
+            self._shown = True
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

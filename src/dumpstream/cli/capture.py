@@ -1,0 +1,175 @@
+"""Capture dump files into a directory.
+
+Registers the ACL callback, stores every file whole and compressed, and says for each whether anything is
+missing. Ctrl-C once stops and keeps everything that came; twice aborts.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import add_capture_arguments, capture_options
+from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    import anyio
+
+    from dumpstream.capture import Capture
+    from dumpstream.report import Report
+    from dumpstream.simulation import SimulatedRuntime
+
+_PROGRESS_S = 0.25
+_EXIT_NOT_WHOLE = 3
+
+_EPILOG = """\
+examples:
+  dumpstream capture --out run1 --simulate                  a small simulated training run
+  dumpstream capture --out run1 --simulate steps=20,ops=50  a longer one
+  dumpstream capture --out run1 --simulate --on-full drop   never stall the model, lose by name instead
+  dumpstream capture --out run1 --simulate --sink null:     measure without writing
+
+exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", required=True, help="the directory for this capture"
+    )
+    parser.add_argument(
+        "--simulate",
+        nargs="?",
+        const="small",
+        required=True,
+        metavar="WORKLOAD",
+        help="capture from the simulated runtime: a preset, a JSON file, or key=value,... (default: small)",
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) to apply"
+    )
+    parser.add_argument("--acl-lib", metavar="PATH", help="the library with the ACL functions")
+    add_capture_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+
+
+def run(args: Namespace) -> int:
+    """Capture, print the summary, and return the exit code."""
+    import anyio  # noqa: PLC0415 - --help need not wait for it
+
+    from dumpstream.simulation import SimulatedRuntime, Workload, dump_config  # noqa: PLC0415
+
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="dumpstream-") as dump_path,
+            SimulatedRuntime(Workload.parse(args.simulate)) as runtime,
+        ):
+            if args.config is None:
+                args.config = Path(dump_path, "acl.json")
+                args.config.write_text(dump_config(dump_path), encoding="utf-8")
+            uvloop = {"use_uvloop": find_spec("uvloop") is not None}
+            report = anyio.run(_capture, args, runtime, backend_options=uvloop)
+    except ValueError as exc:
+        print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
+        return 2
+    if report is None:
+        print("dumpstream: aborted; what was finished stays", file=sys.stderr)
+        return 1
+    if args.json:
+        print(json.dumps(report.as_dict(), indent=2))
+    else:
+        _print_summary(report, args.out)
+    return 0 if report.whole else _EXIT_NOT_WHOLE
+
+
+async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:
+    """Return the report, or None if the capture was aborted."""
+    import anyio  # noqa: PLC0415 - as above
+    from anyio.to_thread import run_sync  # noqa: PLC0415
+
+    from dumpstream.capture import open_capture  # noqa: PLC0415
+    from dumpstream.simulation import simulated_library  # noqa: PLC0415
+
+    library = args.acl_lib or simulated_library()
+    try:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_obey_signals, runtime, scope)
+                async with open_capture(
+                    args.out, config=args.config, acl_library=library, **capture_options(args)
+                ) as capture:
+                    tasks.start_soon(_show_progress, capture)
+                    await run_sync(runtime.run)
+                tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # The task group is for the signals; what open_capture raises is not to be wrapped by it.
+        raise group.exceptions[0] from None
+    return None if scope.cancelled_caught else capture.report
+
+
+async def _obey_signals(runtime: SimulatedRuntime, scope: anyio.CancelScope) -> None:
+    """Stop the run at the first signal and cancel everything at the second."""
+    import anyio  # noqa: PLC0415 - as above
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        stopping = False
+        async for _ in signals:
+            runtime.stop()
+            if stopping:
+                scope.cancel()
+            stopping = True
+            print("dumpstream: finishing what has come; again to abort", file=sys.stderr)
+
+
+async def _show_progress(capture: Capture) -> None:
+    import anyio  # noqa: PLC0415 - as above
+
+    line = ProgressLine()
+    before = capture.report
+    try:
+        while True:
+            await anyio.sleep(_PROGRESS_S)
+            now = capture.report
+            line.show(_progress_text(before, now))
+            before = now
+    finally:
+        line.clear()
+
+
+def _progress_text(before: Report, now: Report) -> str:
+    rate = (now.bytes - before.bytes) / max(now.seconds - before.seconds, 1e-9)
+    lost = sum(loss.chunks for loss in now.losses.values())
+    return (
+        f"{count_text(now.chunks, 'chunk')}, {count_text(now.files, 'file')}, {size_text(now.bytes)}, "
+        f"{size_text(int(rate))}/s, ring {100 * now.ring_fill // max(now.ring_bytes, 1)} %"
+        + (f", {lost} lost" if lost else "")
+    )
+
+
+def _print_summary(report: Report, directory: Path) -> None:
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts.items())
+    print(
+        f"{count_text(report.files, 'file')} ({verdicts or 'none'}) from "
+        f"{count_text(report.chunks, 'chunk')}, "
+        f"{size_text(report.bytes)} stored in {size_text(report.stored_bytes)}, "
+        f"{report.seconds:.1f} s, {size_text(int(report.bytes_per_second))}/s, in {directory}"
+    )
+    for cause, loss in report.losses.items():
+        print(f"lost to {cause}: {count_text(loss.chunks, 'chunk')}, {size_text(loss.bytes)}")
+    if report.unnamed_losses:
+        print(f"{count_text(report.unnamed_losses, 'lost chunk')} of files whose names are not known")
+    if report.hints:
+        print("no chunk came at all; likely causes:")
+        for hint in report.hints:
+            print(f"  - {hint}")
+    if not report.whole:
+        print(f"not everything is whole: dumpstream ls {directory} shows which files")
