@@ -9,17 +9,17 @@
 
 #define REFUSED (-1)
 #define NO_POSITION UINT64_MAX
+#define ALIVE_PAGE 4096u
 
 static _Atomic(struct ds_ring *) active;
 static struct ds_policy active_policy;
 static _Atomic int64_t inside; /* calls that may be using the active ring */
 static _Atomic uint64_t late_calls;
-static _Atomic uint64_t stalled_at; /* the tail at which a wait last timed out */
+static _Atomic uint64_t stalled_at; /* the tail when the last wait in vain began */
 
 /* A page that reads 1 here and 0 in a forked child, whatever made the child:
- * pthread_atfork does not see a raw clone. */
-static _Atomic uint8_t *alive;
-static bool attached_once;
+ * pthread_atfork does not see a raw clone. NULL before the first attach. */
+static _Atomic(_Atomic uint8_t *) alive;
 
 /* Refused files. The lock is held for a look-up, never across a copy. */
 static struct refused_file {
@@ -32,7 +32,9 @@ static _Atomic uint32_t refused_count;
 static atomic_flag refused_lock = ATOMIC_FLAG_INIT;
 
 bool ds_forked(void) {
-    return attached_once && !atomic_load_explicit(alive, memory_order_relaxed);
+    /* acquire, with the store in make_alive_page: the page is seen as it was made. */
+    _Atomic uint8_t *page = atomic_load_explicit(&alive, memory_order_acquire);
+    return page && !atomic_load_explicit(page, memory_order_relaxed);
 }
 
 uint64_t ds_late_calls(void) {
@@ -76,8 +78,9 @@ static struct refused_file *find_refused(const char *name, uint32_t length, uint
 /* Remembers a file so that the rest of it is refused. False: no slot is free. */
 static bool remember_refused(const char *name, uint32_t length) {
     uint64_t hash = hash_name(name, length);
-    bool stored = false;
     lock_refused();
+    /* Two calls for one file may be lost at the same time. */
+    bool stored = find_refused(name, length, hash) != NULL;
     for (uint32_t i = 0; i < DS_REFUSED_MAX && !stored; i++) {
         if (refused[i].name_length)
             continue;
@@ -92,19 +95,19 @@ static bool remember_refused(const char *name, uint32_t length) {
 
 /* Losses */
 
-static void note_loss(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
+/* Tells the reader about a loss. False: the note lane is full. */
+static bool note_loss(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
                       uint64_t bytes, bool ended) {
     struct ds_message note = {
         .name = name,
         .name_length = name_length,
         /* The reader applies the note when it has read the data up to here. */
         .sequence = atomic_load(&ring->data.positions->head),
-        .offset = (int64_t)bytes,
+        .offset = bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX,
         .flags = ended ? DS_RECORD_LAST : 0,
         .flag = (int32_t)cause,
     };
-    if (ds_ring_push(ring, &ring->notes, &note) != 0)
-        atomic_fetch_add(&ring->control->unnamed_chunks, 1);
+    return ds_ring_push(ring, &ring->notes, &note) == 0;
 }
 
 static void count_loss(struct ds_ring *ring, enum ds_cause cause, uint64_t bytes) {
@@ -121,9 +124,10 @@ static int32_t lose_unnamed(struct ds_ring *ring, enum ds_cause cause, uint64_t 
 static int32_t lose(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
                     uint64_t bytes, bool last) {
     count_loss(ring, cause, bytes);
-    if (!last && !remember_refused(name, name_length))
+    bool remembered = last || remember_refused(name, name_length);
+    bool noted = note_loss(ring, cause, name, name_length, bytes, last);
+    if (!remembered || !noted)
         atomic_fetch_add(&ring->control->unnamed_chunks, 1);
-    note_loss(ring, cause, name, name_length, bytes, last);
     return REFUSED;
 }
 
@@ -147,8 +151,8 @@ static bool refuse_rest(struct ds_ring *ring, const char *name, uint32_t name_le
     if (!file)
         return false;
     count_loss(ring, DS_CAUSE_AFTER_LOSS, bytes);
-    if (last)
-        note_loss(ring, DS_CAUSE_AFTER_LOSS, name, name_length, total, true);
+    if (last && !note_loss(ring, DS_CAUSE_AFTER_LOSS, name, name_length, total, true))
+        atomic_fetch_add(&ring->control->unnamed_chunks, 1);
     return true;
 }
 
@@ -163,7 +167,7 @@ static int push_record(struct ds_ring *ring, const struct ds_message *message) {
         return -ETIMEDOUT; /* the reader has not moved since the last wait was in vain */
     result = ds_ring_push_wait(ring, message, ds_clock_ns() + active_policy.block_limit_ns);
     if (result == -ETIMEDOUT)
-        atomic_store(&stalled_at, atomic_load(&ring->data.positions->tail));
+        atomic_store(&stalled_at, tail);
     return result;
 }
 
@@ -278,17 +282,19 @@ int32_t ds_push_chunk(const char *name, uint64_t name_length, const void *data, 
 /* Attaching */
 
 static int make_alive_page(void) {
-    if (!alive) {
-        void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (page == MAP_FAILED)
-            return -errno;
-        if (madvise(page, 4096, MADV_WIPEONFORK) != 0) {
-            int error = -errno;
-            munmap(page, 4096);
-            return error;
-        }
-        alive = page;
+    if (atomic_load(&alive))
+        return 0;
+    _Atomic uint8_t *page =
+        mmap(NULL, ALIVE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return -errno;
+    if (madvise((void *)page, ALIVE_PAGE, MADV_WIPEONFORK) != 0) {
+        int error = -errno;
+        munmap((void *)page, ALIVE_PAGE);
+        return error;
     }
+    atomic_store_explicit(page, 1, memory_order_relaxed);
+    atomic_store_explicit(&alive, page, memory_order_release);
     return 0;
 }
 
@@ -302,6 +308,7 @@ int ds_attach(struct ds_ring *ring, const struct ds_policy *policy) {
         atomic_store(&inside, 0);
         atomic_store(&late_calls, 0);
         atomic_flag_clear(&refused_lock);
+        atomic_store(atomic_load(&alive), 1);
     }
     if (atomic_load(&active))
         return -EBUSY;
@@ -309,8 +316,6 @@ int ds_attach(struct ds_ring *ring, const struct ds_policy *policy) {
     atomic_store(&refused_count, 0);
     atomic_store(&stalled_at, NO_POSITION);
     active_policy = *policy;
-    attached_once = true;
-    atomic_store(alive, 1);
     atomic_store_explicit(&active, ring, memory_order_seq_cst);
     return 0;
 }

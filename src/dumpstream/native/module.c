@@ -293,7 +293,8 @@ static void ring_unmap(Ring *self) {
 
 static void ring_dealloc(Ring *self) {
     ring_unmap(self);
-    free_object((PyObject *)self);
+    if (!self->stuck) /* otherwise a call still uses it */
+        free_object((PyObject *)self);
 }
 
 static PyObject *ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
@@ -563,14 +564,18 @@ static PyObject *late_calls(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ign
 static PyObject *push(PyObject *Py_UNUSED(module), PyObject *args) {
     const char *name;
     Py_ssize_t name_length;
-    unsigned long long address, length;
+    unsigned long long address;
     int is_last, flag;
-    long long offset;
-    if (!PyArg_ParseTuple(args, "y#KKpLi", &name, &name_length, &address, &length, &is_last, &offset, &flag))
+    long long length, offset;
+    if (!PyArg_ParseTuple(args, "y#KLpLi", &name, &name_length, &address, &length, &is_last, &offset, &flag))
         return NULL;
+    if (length < 0) {
+        PyErr_SetString(PyExc_ValueError, "length must not be negative");
+        return NULL;
+    }
     int32_t result;
     Py_BEGIN_ALLOW_THREADS;
-    result = ds_push_chunk(name, (uint64_t)name_length, (const void *)(uintptr_t)address, length,
+    result = ds_push_chunk(name, (uint64_t)name_length, (const void *)(uintptr_t)address, (uint64_t)length,
                            (uint32_t)is_last, offset, flag);
     Py_END_ALLOW_THREADS;
     return PyLong_FromLong(result);

@@ -181,9 +181,13 @@ static uint32_t data_start(uint32_t name_length) {
     return (uint32_t)align_up(sizeof(struct ds_record) + name_length, DS_RECORD_ALIGN);
 }
 
+static uint64_t record_length(uint32_t name_length, uint32_t data_length) {
+    return align_up((uint64_t)data_start(name_length) + data_length, DS_RECORD_ALIGN);
+}
+
 int ds_ring_push(struct ds_ring *ring, struct ds_lane *lane, const struct ds_message *message) {
     uint32_t at = data_start(message->name_length);
-    uint32_t need = (uint32_t)align_up((uint64_t)at + message->data_length, DS_RECORD_ALIGN);
+    uint32_t need = (uint32_t)record_length(message->name_length, message->data_length);
     uint64_t position;
     int error = claim(ring, lane, need, &position);
     if (error)
@@ -269,20 +273,21 @@ int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_
             *position += length;
             continue;
         }
-        if (length < sizeof *record)
+        if (length < sizeof *record || flags & ~(uint32_t)(DS_RECORD_LAST | DS_RECORD_MORE))
             return -EBADMSG;
         view->name_length = *(const volatile uint32_t *)&record->name_length;
         view->data_length = *(const volatile uint32_t *)&record->data_length;
+        view->offset = *(const volatile int64_t *)&record->offset;
         if (view->name_length == 0 || view->name_length > DS_NAME_MAX)
             return -EBADMSG;
-        uint32_t at = data_start(view->name_length);
-        if (at > length || view->data_length > length - at)
+        if (length != record_length(view->name_length, view->data_length))
+            return -EBADMSG;
+        if (view->offset < -1 || view->offset > INT64_MAX - (int64_t)view->data_length)
             return -EBADMSG;
         view->name = (const char *)(record + 1);
-        view->data = (const uint8_t *)record + at;
+        view->data = (const uint8_t *)record + data_start(view->name_length);
         view->flags = flags;
         view->sequence = record->sequence;
-        view->offset = record->offset;
         view->flag = record->flag;
         view->position = *position;
         *position += length;
