@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dumpstream import _native
-from dumpstream._errors import AclError, LibraryNotFoundError
+from dumpstream._errors import AclError, DumpstreamError, LibraryNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,23 +126,29 @@ class Dump:
             if self._config is not None:
                 self._started = self.acl.init_dump()
                 self.acl.set_dump(self._config)
-        except AclError:
-            self.undo()
+        except DumpstreamError:
+            # What failed first is what the caller must hear of.
+            with suppress(DumpstreamError):
+                self.undo()
             raise
 
     def undo(self) -> None:
         """Stop dumping at once, whatever is under way."""
-        self.finalize(None)
-        self.acl.unregister()
+        try:
+            self.finalize(None)
+        finally:
+            self.acl.unregister()
 
     def finalize(self, context: int | None) -> bool:
         """Stop what `begin` started, once the device of *context* has done its work; False if nothing was."""
         if not self._started:
             return False
         self._started = False
-        if context is not None:
-            self.acl.synchronize(context)
-        self.acl.finalize_dump()
+        try:
+            if context is not None:
+                self.acl.synchronize(context)
+        finally:
+            self.acl.finalize_dump()
         return True
 
 
@@ -149,7 +156,7 @@ def load_acl(explicit: str | os.PathLike[str] | None = None) -> Acl:
     """Load the ACL libraries: the one named, else those in this process, else those of the installation.
 
     A named library (also by ``DUMPSTREAM_ACL_LIBRARY``) may have all functions; what it lacks is looked for
-    where it would be without it.
+    among those in this process, and nothing else is loaded.
 
     Raises:
         LibraryNotFoundError: with everything that was tried.
@@ -174,7 +181,7 @@ def _loaded() -> Iterator[ctypes.CDLL]:
     yield ctypes.CDLL(None)
     names = "|".join(re.escape(name) for name in (_DUMP_LIBRARY, *_ACL_LIBRARIES))
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    for path in dict.fromkeys(re.findall(rf"(/\S*/(?:{names})[.0-9]*)$", maps, re.MULTILINE)):
+    for path in dict.fromkeys(re.findall(rf"^[^/\n]*(/.*/(?:{names})[.0-9]*)$", maps, re.MULTILINE)):
         if (library := _open(path, [], os.RTLD_NOLOAD)) is not None:
             yield library
 

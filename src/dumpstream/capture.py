@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from time import monotonic
@@ -13,13 +13,13 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream import _native
-from dumpstream._errors import AclError, DestinationError, DumpstreamError
+from dumpstream._errors import DestinationError, DumpstreamError
 from dumpstream.acl import Dump, load_acl
 from dumpstream.destination import Destination, explained
 from dumpstream.hold import HeldBytes
 from dumpstream.journal import Journal
 from dumpstream.pipeline import Pipeline, PipelineOptions
-from dumpstream.plan import Outlet
+from dumpstream.plan import Outlet, as_sink_error
 from dumpstream.reassemble import Reassembler, ReassemblyOptions
 from dumpstream.report import LossCount, Report
 from dumpstream.rows import Outcome, begin_row, end_row, loss_row, timestamp
@@ -85,7 +85,7 @@ class Capture:
 
     async def wait(self) -> None:
         """Return when the capture has ended: in the block that is only if it failed."""
-        await self._run.done.wait()
+        await self._run.pipeline.ended.wait()
 
 
 @asynccontextmanager
@@ -145,7 +145,7 @@ async def open_capture(
         settings = _pick(SinkSettings, options, directory=place.path)
         outlets = _load_sinks(sinks or _DEFAULT_SINKS, settings)
         for outlet in outlets:
-            stack.push_async_callback(_shielded, outlet.sink.aclose)
+            stack.push_async_callback(_give_up_sink, outlet.sink)
         dump = None if source is not None else Dump(await run_sync(load_acl, acl_library), config_path)
         pipeline_options = _pick(PipelineOptions, options)
         held = HeldBytes(place.path, memory_bytes=pipeline_options.held_bytes)
@@ -162,7 +162,7 @@ async def open_capture(
             held=held,
             options=pipeline_options,
         )
-        run = _Run(place, pipeline, journal, dump)
+        run = _Run(place, pipeline, outlets, journal, dump)
         await run.begin(_as_json(options))
         async with run.running():
             yield Capture(run)
@@ -173,10 +173,18 @@ async def open_capture(
 class _Run:
     """The stages of a capture, from its first line in the journal to its last."""
 
-    def __init__(self, place: Destination, pipeline: Pipeline, journal: Journal, dump: Dump | None) -> None:
+    def __init__(
+        self,
+        place: Destination,
+        pipeline: Pipeline,
+        outlets: Sequence[Outlet],
+        journal: Journal,
+        dump: Dump | None,
+    ) -> None:
         self.place = place
         self.pipeline = pipeline
-        self.done = anyio.Event()  #: the pipeline has ended
+        self._outlets = outlets
+        self._drained = anyio.Event()
         self._journal = journal
         self._dump = dump
         self._number = 0
@@ -187,20 +195,21 @@ class _Run:
 
     def report(self) -> Report:
         """Return the figures of the moment, or those of the end."""
-        pipeline, ring = self.pipeline, self.pipeline.source.statistics()
+        pipeline, ledger = self.pipeline, self.pipeline.ledger
+        ring = pipeline.source.statistics()
         losses = {cause: LossCount(*lost) for cause, lost in ring.losses.items()}
-        if pipeline.cause is not None and pipeline.lost_chunks:
-            losses[pipeline.cause] = LossCount(pipeline.lost_chunks, pipeline.lost_bytes)
+        if pipeline.cause is not None and ledger.lost_chunks:
+            losses[pipeline.cause] = LossCount(ledger.lost_chunks, ledger.lost_bytes)
         if self._late:
             losses["late"] = LossCount(self._late, 0)
         return Report(
             seconds=(self._ended or monotonic()) - self._started,
             chunks=pipeline.chunks,
             bytes=pipeline.bytes,
-            files=pipeline.verdicts.total(),
+            files=ledger.verdicts.total(),
             open_files=pipeline.open_files,
-            stored_bytes=pipeline.stored_bytes,
-            verdicts={str(verdict): count for verdict, count in sorted(pipeline.verdicts.items())},
+            stored_bytes=ledger.stored_bytes,
+            verdicts={str(verdict): count for verdict, count in sorted(ledger.verdicts.items())},
             losses=losses,
             unnamed_losses=ring.unnamed,
             ring_bytes=ring.size,
@@ -227,23 +236,18 @@ class _Run:
     async def running(self) -> AsyncIterator[None]:
         """Run the pipeline beside the block; after it, end the dump, the pipeline and the journal."""
         failure: BaseException | None = None
-        cancelled = anyio.get_cancelled_exc_class()
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._run_pipeline)
+                tasks.start_soon(self._heed_cancellation)
                 try:
-                    try:
-                        yield
-                    except cancelled:
-                        raise
-                    except BaseException as exc:  # noqa: BLE001 - raised outside the group, which would wrap it
-                        failure = exc
-                    await self._end()
-                except cancelled:
-                    self.pipeline.abandon("cancelled")
-                    with anyio.CancelScope(shield=True):
-                        await self._end()
-                    raise
+                    yield
+                except BaseException as exc:  # noqa: BLE001 - raised outside the group, which would wrap it
+                    failure = exc
+                    if isinstance(exc, anyio.get_cancelled_exc_class()):
+                        self.pipeline.cancel()
+                # A task of its own: whoever leaves the block may be cancelled while it waits.
+                tasks.start_soon(self._end)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._write_end()
@@ -254,27 +258,47 @@ class _Run:
         try:
             await self.pipeline.run()
         finally:
-            self.done.set()
+            self._drained.set()
+
+    async def _heed_cancellation(self) -> None:
+        """Cancel the pipeline as soon as the block is cancelled, also while that waits for a thread."""
+        try:
+            await self._drained.wait()
+        except anyio.get_cancelled_exc_class():
+            self.pipeline.cancel()
+            raise
 
     async def _end(self) -> None:
         """Finalise, drain, unregister: in the order in which the runtime loses nothing."""
-        finalized = False
-        if self._dump is not None:
-            context = self._dump.acl.current_context()
-            try:
-                finalized = await run_sync(self._dump.finalize, context)
-            except AclError as exc:
-                self.pipeline.error = self.pipeline.error or exc
+        with anyio.CancelScope(shield=True):
+            finalized = await self._finalize()
+            await self.pipeline.source.stop()
+            await self._drained.wait()
+            # Chunks still queued would go to the runtime's own disk: the callback stays to discard them.
+            if self._dump is not None and (finalized or self.pipeline.cause is None):
+                await run_sync(self._dump.acl.unregister)
+
+    async def _finalize(self) -> bool:
+        if self._dump is None:
+            return False
+        # What the device has not sent yet would be discarded if the capture was given up.
+        context = self._dump.acl.current_context() if self.pipeline.cause is None else None
+        try:
+            finalized = await run_sync(self._dump.finalize, context)
+        except DumpstreamError as exc:
+            self.pipeline.fail(exc)
+            return False
         if finalized:
             await anyio.sleep(_LAST_CALLBACK_S)
-        await self.pipeline.source.stop()
-        await self.done.wait()
-        # Chunks that are still queued would go to the runtime's own disk: the callback stays to discard them.
-        if self._dump is not None and (finalized or self.pipeline.cause is None):
-            await run_sync(self._dump.acl.unregister)
+        return finalized
 
     async def _write_end(self) -> None:
-        """Close the books; what cannot be written any more is one more reason to fail."""
+        """Close the sinks, then the books; what cannot be closed is one more reason to fail."""
+        for outlet in self._outlets:
+            try:
+                await outlet.sink.aclose()
+            except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
+                self.pipeline.fail(as_sink_error(outlet, exc))
         self._ended = monotonic()
         self._late = _native.late_calls() - self._late_before
         report = self.report()
@@ -286,7 +310,7 @@ class _Run:
                 await self._journal.aclose()
             await run_sync(self.place.end_run, self._outcome)
         except DestinationError as exc:
-            self.pipeline.error = self.pipeline.error or exc
+            self.pipeline.fail(exc)
 
     @property
     def _outcome(self) -> Outcome:
@@ -341,6 +365,7 @@ async def _in_thread(function: Any) -> None:
         await run_sync(function)
 
 
-async def _shielded(function: Any) -> None:
-    with anyio.CancelScope(shield=True):
-        await function()
+async def _give_up_sink(sink: Sink) -> None:
+    """Close a sink if the capture could not begin; after a run it is closed already."""
+    with anyio.CancelScope(shield=True), suppress(Exception):
+        await sink.aclose()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import anyio
 
 from dumpstream._errors import DumpstreamError, SinkError
+from dumpstream.ledger import Ledger, Lost
 from dumpstream.plan import Outlet, Plan, Writer
 from dumpstream.reassemble import End, Hold, Piece, Reassembler, Recall, Whole
-from dumpstream.rows import StoredPart, file_row
-from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from dumpstream.assembly import File
+    from dumpstream.chunk import Chunk
     from dumpstream.events import Event, Part
     from dumpstream.hold import HeldBytes
     from dumpstream.journal import Journal
-    from dumpstream.sinks import Stored
     from dumpstream.source import Batch, Source
 
 #: While the sinks are busy with one plan, the next is made ready and the one after that waits.
@@ -32,6 +32,9 @@ _PLANS_IN_FLIGHT = 2
 #: Held bytes that come back are passed on in portions of about this size.
 _RECALL_BYTES = 8 << 20
 _EXPIRE_S = 1.0
+#: When nothing is accepted any more, all that was has come by then.
+_QUIET_S = 0.01
+_SINK_FAILED = "sink_failed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,14 +76,13 @@ class Pipeline:
         self._consuming = anyio.CancelScope()
         self._plan = Plan()
         self._unhandled: list[Event] = []  # when the capture was abandoned
+        self._unfed: Sequence[Chunk] = ()
+        self.ledger = Ledger(journal, [outlet.label for outlet in outlets])
+        self.ended = anyio.Event()  #: set after the last line, or when the rest began to be discarded
         self.error: DumpstreamError | None = None  #: why the capture failed
         self.cause: str | None = None  #: what everything from then on is lost to
         self.chunks = 0
         self.bytes = 0
-        self.stored_bytes = 0
-        self.verdicts: Counter[Verdict] = Counter()
-        self.lost_chunks = 0
-        self.lost_bytes = 0
 
     @property
     def open_files(self) -> int:
@@ -88,29 +90,41 @@ class Pipeline:
         return self._reassembler.open_files
 
     async def run(self) -> None:
-        """Work until the source ends, or until `abandon`. Never raises: a failure is left in `error`."""
-        # Only stop() of the source and abandon() end the pipeline, so that every file gets its line.
+        """Work until the source ends. Never raises: a failure is left in `error`.
+
+        After a failure or `cancel` that is only to discard what still comes.
+        """
+        # Nobody's cancellation: only so does every file get its line.
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
                 with self._consuming:
                     try:
                         await self._consume(tasks)
                     except (DumpstreamError, OSError) as exc:
-                        self._fail(exc)
+                        self.fail(exc)
+                        self._abandon(_SINK_FAILED)
             if self.cause is not None:
-                await self._account_for_the_rest(self.cause)
+                await self._give_up(self.cause)
+            self.ended.set()
+            if self.cause is not None:
+                await self._discard_the_rest(self.cause)
 
-    def abandon(self, cause: str) -> None:
-        """Refuse and discard everything from now on; what is finished stays."""
+    def cancel(self) -> None:
+        """Refuse and discard everything from now on, and wait for no sink; what is finished stays."""
+        self._abandon("cancelled")
+        for plan in self._in_flight:
+            plan.cancel()
+
+    def fail(self, error: Exception) -> None:
+        """Keep *error* unless there is one already."""
+        if self.error is None:
+            self.error = error if isinstance(error, DumpstreamError) else _explain(error)
+
+    def _abandon(self, cause: str) -> None:
         if self.cause is None:
             self.cause = cause
             self.source.discard()
             self._consuming.cancel()
-
-    def _fail(self, error: Exception) -> None:
-        if self.error is None:
-            self.error = error if isinstance(error, DumpstreamError) else _explain(error)
-        self.abandon("sink_failed")
 
     # From batches to plans
 
@@ -135,11 +149,12 @@ class Pipeline:
 
     async def _take(self, batch: Batch, now: float, tasks: TaskGroup) -> None:
         self._plan.batch = batch
+        chunks = self._unfed = batch.chunks
         for loss in batch.losses:
             await self._handle(
                 self._reassembler.lose(loss.name, loss.cause, loss.bytes, ended=loss.ended, now=now), tasks
             )
-        chunks = batch.chunks
+        self._unfed = ()
         self.chunks += len(chunks) - sum([chunk.more for chunk in chunks])
         self.bytes += sum(map(len, chunks))
         await self._handle(self._reassembler.feed(chunks, now), tasks)
@@ -207,6 +222,7 @@ class Pipeline:
             await self._submit(tasks)
         finally:
             self._plan.batch = batch
+            self._plan.continues = True
         return self._plan
 
     async def _submit(self, tasks: TaskGroup) -> None:
@@ -216,6 +232,8 @@ class Pipeline:
         if self._gathered > self._options.gathered_bytes:
             self._gathered -= plan.flush(self._writers.values(), self._gathered // 2)
         if plan.empty:
+            if plan.continues:
+                await self._settle()
             self._plan = Plan()
             plan.release()
             return
@@ -238,102 +256,57 @@ class Pipeline:
     async def _execute(self, plan: Plan) -> None:
         try:
             stored = await plan.run(self._outlets)
-            self._record_wholes(plan, stored)
-            self._record_ended(plan)
-            if (error := plan.error) is not None:
-                self._fail(error)
+            cause = self.cause or _SINK_FAILED
+            self.ledger.record_wholes(plan.wholes, zip(*stored, strict=True), cause)
+            self.ledger.record_ended(plan.ended, cause)
+            if plan.error is not None:
+                self.fail(plan.error)
+                self._abandon(_SINK_FAILED)
         finally:
             plan.release()
             self._in_flight.remove(plan)
             self._progress.set()
             self._progress = anyio.Event()
 
-    def _record_wholes(self, plan: Plan, stored: Sequence[Sequence[Stored | SinkError]]) -> None:
-        labels = [outlet.label for outlet in self._outlets]
-        add = self._journal.add
-        verdicts = self.verdicts
-        for (chunk, verdict), results in zip(plan.wholes, zip(*stored, strict=True), strict=False):
-            size = len(chunk)
-            parts = []
-            for label, result in zip(labels, results, strict=True):
-                if isinstance(result, SinkError):
-                    self._record_lost(chunk.name, 1, size, "sink_failed")
-                    break
-                if result.path is not None:
-                    parts.append(StoredPart(label, result.path, 0, size, result.bytes, result.xxh3))
-                    self.stored_bytes += result.bytes
-            else:
-                verdicts[verdict] += 1
-                add(file_row(chunk.name, size, 1, verdict, parts))
-
-    def _record_ended(self, plan: Plan) -> None:
-        for file, writers in plan.ended:
-            parts = []
-            for writer in writers:
-                for outlet, result in zip(self._outlets, writer.stored, strict=False):
-                    if result.path is not None:
-                        offset, size = writer.part.offset, writer.part.size
-                        parts.append(StoredPart(outlet.label, result.path, offset, size, *result[1:]))
-                        self.stored_bytes += result.bytes
-            if any(writer.failed for writer in writers):
-                self._record_lost(file.name, file.chunks, file.bytes, "sink_failed", parts)
-                continue
-            self.verdicts[file.verdict] += 1
-            self._journal.add(
-                file_row(
-                    file.name,
-                    file.bytes,
-                    file.chunks,
-                    file.verdict,
-                    parts,
-                    cause=file.cause,
-                    lost_bytes=file.lost_bytes,
-                    missing=file.missing,
-                    duplicates=file.duplicates,
-                )
-            )
-
-    def _record_lost(
-        self, name: str, chunks: int, size: int, cause: str, parts: Sequence[StoredPart] = ()
-    ) -> None:
-        self.verdicts[Verdict.LOST] += 1
-        self.lost_chunks += chunks
-        self.lost_bytes += size
-        self._journal.add(file_row(name, 0, chunks, Verdict.LOST, parts, cause=cause, lost_bytes=size))
-
     # The end of an abandoned capture
 
-    async def _account_for_the_rest(self, cause: str) -> None:
-        """Give every file that is not finished its line: those being assembled, and those in the ring."""
-        lost: dict[str, tuple[int, int]] = {}
+    async def _give_up(self, cause: str) -> None:
+        """Give every file that is not finished its line, and the sinks nothing more of it."""
+        lost = Lost()
         writers = [*self._writers.values()]
         for file, ending in self._plan.ended:
             writers += ending
-            _add(lost, file.name, file.chunks, file.bytes)
+            lost.add(file.name, file.chunks, file.bytes)
         for event in [*self._plan.wholes, *self._unhandled, *self._reassembler.finish()]:
             if isinstance(event, Whole):
-                _add(lost, event.chunk.name, 1, len(event.chunk))
+                lost.add(event.chunk.name, 1, len(event.chunk))
             elif isinstance(event, End):
-                _add(lost, event.file.name, event.file.chunks, event.file.bytes)
-        self._unhandled = []
+                lost.add(event.file.name, event.file.chunks, event.file.bytes)
+        lost.add_chunks(self._unfed)
+        self._unhandled, self._unfed = [], ()
         self._plan.release()
         for writer in writers:
             await writer.abort()
-        await self.source.stop()
-        try:
+        await self._held.aclose()  # the journal may need the space
+        await self._discard_into(lost, patience=_QUIET_S)
+        lost.record(self.ledger, cause)
+
+    async def _discard_the_rest(self, cause: str) -> None:
+        """Do the same for what was on its way into the ring, until the source is stopped."""
+        lost = Lost()
+        await self._discard_into(lost, patience=inf)
+        lost.record(self.ledger, cause)
+
+    async def _discard_into(self, lost: Lost, *, patience: float) -> None:
+        """Read on until the source ends, or nothing has come for so many seconds."""
+        with suppress(anyio.EndOfStream, TimeoutError, DumpstreamError):
             while True:
-                with await self.source.receive() as batch:
-                    for chunk in batch.chunks:
-                        _add(lost, chunk.name, 0 if chunk.more else 1, len(chunk))
-        except (anyio.EndOfStream, DumpstreamError):
-            pass
-        for name, (chunks, size) in lost.items():
-            self._record_lost(name, chunks, size, cause)
-
-
-def _add(lost: dict[str, tuple[int, int]], name: str, chunks: int, size: int) -> None:
-    seen_chunks, seen_size = lost.get(name, (0, 0))
-    lost[name] = seen_chunks + chunks, seen_size + size
+                with anyio.fail_after(patience):
+                    batch = await self.source.receive()
+                with batch:
+                    lost.add_chunks(batch.chunks)
+                    for loss in batch.losses:
+                        self.ledger.record_refused(loss)
 
 
 def _explain(error: Exception) -> DumpstreamError:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import anyio
 
 from dumpstream._errors import SinkError
-from dumpstream.sinks import Stored, WholeFile
+from dumpstream.sinks import WholeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Sized
 
     from typing_extensions import Buffer
 
     from dumpstream.assembly import File
     from dumpstream.events import Part, Whole
-    from dumpstream.sinks import Sink, SinkFile
+    from dumpstream.sinks import Sink, SinkFile, Stored
     from dumpstream.source import Batch
 
-#: A file up to this size is gathered in memory until it ends, and then put whole.
+#: Up to this is gathered in memory: a file of no more is put whole, a larger one written in portions.
 _SMALL_BYTES = 1 << 20
 #: Open files that are written to at the same time.
 _WRITES_IN_FLIGHT = 16
+_CANCELLED = SinkError("the sink was not waited for")
 
 
 class Outlet(NamedTuple):
@@ -41,10 +43,15 @@ class Writer:
     def __init__(self, part: Part) -> None:
         self.part = part
         self.pending: list[Buffer] = []  #: pieces of the plan being made
-        self.gathered = bytearray()  #: pieces of earlier plans, copied, because the file is still small
-        self.files: list[SinkFile] = []  #: one per outlet once it is not small any more
-        self.stored: list[Stored] = []  #: one per outlet once it is committed
+        self.gathered = bytearray()  #: pieces of earlier plans, copied, because they are still few
+        self.files: list[SinkFile] = []  #: one per outlet once some of it was written
+        self.stored: dict[int, Stored] = {}  #: by outlet, where it is committed
         self.failed = False
+
+    @property
+    def unsent(self) -> int:
+        """The bytes not yet given to the sinks."""
+        return len(self.gathered) + sum(map(len, cast("list[Sized]", self.pending)))
 
     def take(self) -> list[Buffer]:
         """Return everything not yet given to the sinks, and forget it."""
@@ -55,10 +62,11 @@ class Writer:
         return pieces
 
     async def abort(self) -> None:
-        """Leave no trace of the part in any sink."""
-        for file in self.files:
-            with suppress(Exception):
-                await file.abort()
+        """Leave no trace of the part in any sink that has not committed it."""
+        for index, file in enumerate(self.files):
+            if index not in self.stored:
+                with suppress(Exception):
+                    await file.abort()
         self.files = []
 
 
@@ -71,10 +79,23 @@ class _Write(NamedTuple):
 class Plan:
     """Whole files to put, pieces to write, files that end; and the batch their bytes lie in."""
 
-    __slots__ = ("_puts", "_writes", "batch", "ended", "error", "names", "recalled", "touched", "wholes")
+    __slots__ = (
+        "_calls",
+        "_puts",
+        "_writes",
+        "batch",
+        "continues",
+        "ended",
+        "error",
+        "names",
+        "recalled",
+        "touched",
+        "wholes",
+    )
 
     def __init__(self) -> None:
         self.batch: Batch | None = None
+        self.continues = False  #: whether earlier plans read from the same batch
         self.wholes: list[Whole] = []
         self.touched: list[Writer] = []  #: with pending pieces
         self.ended: list[tuple[File, list[Writer]]] = []
@@ -82,7 +103,8 @@ class Plan:
         self.recalled = 0
         self.error: SinkError | None = None
         self._puts: list[tuple[Writer, Buffer]] = []
-        self._writes: list[_Write] = []
+        self._writes: list[list[_Write]] = []  #: those of one file together, in order
+        self._calls = anyio.CancelScope()
 
     @property
     def empty(self) -> bool:
@@ -98,21 +120,28 @@ class Plan:
                 continue
             self.names.add(writer.part.file.name)
             grown -= len(writer.gathered)
-            if not writer.files and writer.part.size <= _SMALL_BYTES:
+            if writer.unsent <= _SMALL_BYTES:
                 for piece in writer.pending:
                     writer.gathered += piece
                 writer.pending = []
                 grown += len(writer.gathered)
             else:
-                self._writes.append(_Write(writer, writer.take(), commit=False))
-        for writer in ending:
-            grown -= len(writer.gathered)
+                self._writes.append([_Write(writer, writer.take(), commit=False)])
+        for _, writers in self.ended:
+            grown -= sum(len(writer.gathered) for writer in writers)
+            self._finish(writers)
+        return grown
+
+    def _finish(self, writers: Sequence[Writer]) -> None:
+        writes = []
+        for writer in writers:
             pieces = writer.take()
             if writer.files or writer.part.offset or writer.part.size > _SMALL_BYTES:
-                self._writes.append(_Write(writer, pieces, commit=True))
+                writes.append(_Write(writer, pieces, commit=True))
             else:
                 self._puts.append((writer, pieces[0] if len(pieces) == 1 else b"".join(pieces)))
-        return grown
+        if writes:
+            self._writes.append(writes)
 
     def flush(self, writers: Iterable[Writer], least: int) -> int:
         """Write out gathered bytes, at least so many, and return how many."""
@@ -123,7 +152,7 @@ class Plan:
             if writer.gathered:
                 freed += len(writer.gathered)
                 self.names.add(writer.part.file.name)
-                self._writes.append(_Write(writer, writer.take(), commit=False))
+                self._writes.append([_Write(writer, writer.take(), commit=False)])
         return freed
 
     def release(self) -> None:
@@ -134,29 +163,41 @@ class Plan:
         if self.batch is not None:
             self.batch.release()
 
+    def cancel(self) -> None:
+        """Wait for the sinks no longer; what they have not finished counts as failed."""
+        self._calls.cancel()
+
     async def run(self, outlets: Sequence[Outlet]) -> list[Sequence[Stored | SinkError]]:
         """Give everything to every outlet; return what became of the wholes, a list per outlet.
 
         Never raises for a sink: the first failure is left in `error`, and in the writers it concerns.
         """
-        results: list[Sequence[Stored | SinkError]] = [()] * len(outlets)
-        for write in self._writes:
-            await self._open(write.writer, outlets)
-        if len(outlets) == 1 and not self._writes:
-            results[0] = await self._put(outlets[0])
-        else:
-            async with anyio.create_task_group() as tasks:
+        unknown = [_CANCELLED] * (len(self.wholes) + len(self._puts))
+        results: list[Sequence[Stored | SinkError]] = [unknown] * len(outlets)
+        with self._calls:
+            for write in self._each_write():
+                await self._open(write.writer, outlets)
+            if len(outlets) == 1 and not self._writes:
+                results[0] = await self._put(outlets[0])
+            else:
+                async with anyio.create_task_group() as tasks:
 
-                async def put(index: int) -> None:
-                    results[index] = await self._put(outlets[index])
+                    async def put(index: int) -> None:
+                        results[index] = await self._put(outlets[index])
 
-                for index, outlet in enumerate(outlets):
-                    tasks.start_soon(put, index)
-                    writes = iter(self._writes)
-                    for _ in range(min(_WRITES_IN_FLIGHT, len(self._writes))):
-                        tasks.start_soon(self._work_through, writes, index, outlet)
+                    for index, outlet in enumerate(outlets):
+                        tasks.start_soon(put, index)
+                        files = iter(self._writes)
+                        for _ in range(min(_WRITES_IN_FLIGHT, len(self._writes))):
+                            tasks.start_soon(self._work_through, files, index, outlet)
+        if self._calls.cancelled_caught:
+            for write in self._each_write():
+                write.writer.failed = len(write.writer.stored) < len(outlets)
         await self._conclude(results)
         return [result[: len(self.wholes)] for result in results]
+
+    def _each_write(self) -> Iterable[_Write]:
+        return chain.from_iterable(self._writes)
 
     async def _open(self, writer: Writer, outlets: Sequence[Outlet]) -> None:
         if writer.files or writer.failed:
@@ -168,7 +209,6 @@ class Plan:
                 self._fail(writer, outlet, exc)
                 return
             writer.files.append(file)
-            writer.stored.append(Stored())
 
     async def _put(self, outlet: Outlet) -> Sequence[Stored | SinkError]:
         files = [WholeFile(chunk.name, chunk) for chunk, _ in self.wholes]
@@ -176,12 +216,16 @@ class Plan:
         if not files:
             return ()
         try:
-            return await outlet.sink.put(files)
+            stored = await outlet.sink.put(files)
         except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
-            return [_as_sink_error(outlet, exc)] * len(files)
+            return [as_sink_error(outlet, exc)] * len(files)
+        if len(stored) != len(files):
+            told = f"it told of {len(stored)} files when it was given {len(files)}"
+            return [SinkError(f"the {outlet.label} sink failed: {told}")] * len(files)
+        return stored
 
-    async def _work_through(self, writes: Iterator[_Write], index: int, outlet: Outlet) -> None:
-        for write in writes:
+    async def _work_through(self, files: Iterator[list[_Write]], index: int, outlet: Outlet) -> None:
+        for write in chain.from_iterable(files):
             writer = write.writer
             if writer.failed:
                 continue
@@ -196,23 +240,25 @@ class Plan:
     async def _conclude(self, results: Sequence[Sequence[Stored | SinkError]]) -> None:
         """Hand the results of the puts to their writers, and abort what failed."""
         first = len(self.wholes)
-        for result in results:
+        for index, result in enumerate(results):
             for (writer, _), stored in zip(self._puts, result[first:], strict=True):
                 if isinstance(stored, SinkError):
                     writer.failed = True
                 else:
-                    writer.stored.append(stored)
-            self.error = self.error or next((item for item in result if isinstance(item, SinkError)), None)
-        for write in self._writes:
+                    writer.stored[index] = stored
+            failures = (item for item in result if isinstance(item, SinkError) and item is not _CANCELLED)
+            self.error = self.error or next(failures, None)
+        for write in self._each_write():
             if write.writer.failed:
                 await write.writer.abort()
 
     def _fail(self, writer: Writer, outlet: Outlet, error: Exception) -> None:
         writer.failed = True
-        self.error = self.error or _as_sink_error(outlet, error)
+        self.error = self.error or as_sink_error(outlet, error)
 
 
-def _as_sink_error(outlet: Outlet, error: Exception) -> SinkError:
+def as_sink_error(outlet: Outlet, error: Exception) -> SinkError:
+    """Return *error* as what a sink should have raised."""
     if isinstance(error, SinkError):
         return error
     wrapped = SinkError(f"the {outlet.label} sink failed: {error!r}")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dumpstream.chunk import Chunk
 
 _MIN_BUFFER_BYTES = 64 << 10
+_MAX_BLOCK_TIMEOUT_S = 1_000_000_000
 _BATCH_CHUNKS = 4096
 #: Just after work a wait is short and asks to be woken only when much has come: a wake-up costs the
 #: runtime's thread more than the copy of a small chunk does.
@@ -63,8 +64,12 @@ class RingOptions:
             raise ValueError(
                 f"buffer_bytes must be at least {_MIN_BUFFER_BYTES} (64 KiB), not {self.buffer_bytes}"
             )
-        if self.block_timeout < 0:
-            raise ValueError(f"block_timeout must not be negative, and is {self.block_timeout}")
+        if not 0 <= self.block_timeout <= _MAX_BLOCK_TIMEOUT_S:
+            raise ValueError(
+                f"block_timeout must be 0 to {_MAX_BLOCK_TIMEOUT_S} seconds, not {self.block_timeout}"
+            )
+        if not 0 < self.max_file_bytes < 1 << 63:
+            raise ValueError(f"max_file_bytes must be from 1 to 2**63 - 1, not {self.max_file_bytes}")
         if self.buffer_file is None and self.buffer_bytes > (available := available_memory()):
             raise ValueError(
                 f"buffer_bytes is {self.buffer_bytes}, but only {available} bytes of memory are available; "
@@ -313,9 +318,11 @@ class PyAclSource(RingSource):
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        if code := self._acl.mdl.dump_reg_callback(self.on_chunk, 0):
+        try:
+            self._register()
+        except BaseException:
             await super().__aexit__(None, None, None)
-            raise RingError(f"acl.mdl.dump_reg_callback returned {code}; call acl.init first")
+            raise
         return self
 
     async def __aexit__(
@@ -348,3 +355,7 @@ class PyAclSource(RingSource):
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return _native.push(b"", 0, 0, False, -1, 0)
+
+    def _register(self) -> None:
+        if code := self._acl.mdl.dump_reg_callback(self.on_chunk, 0):
+            raise RingError(f"acl.mdl.dump_reg_callback returned {code}; call acl.init first")

@@ -227,22 +227,26 @@ static int32_t accept_chunk(struct ds_ring *ring, const char *name, uint64_t nam
 
 /* The callback */
 
+static void leave(void) {
+    atomic_fetch_sub_explicit(&inside, 1, memory_order_release);
+}
+
 /* Announces a call before it looks at the active ring, so that ds_detach
  * either is seen here or waits for us. NULL: refuse. */
 static struct ds_ring *enter(void) {
     if (ds_forked())
         return NULL;
-    atomic_fetch_add_explicit(&inside, 1, memory_order_seq_cst);
-    struct ds_ring *ring = atomic_load_explicit(&active, memory_order_seq_cst);
-    if (!ring) {
-        atomic_fetch_add_explicit(&late_calls, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&inside, 1, memory_order_release);
+    /* A first look, so that calls which come too late do not hold up ds_detach. */
+    struct ds_ring *ring = atomic_load_explicit(&active, memory_order_relaxed);
+    if (ring) {
+        atomic_fetch_add_explicit(&inside, 1, memory_order_seq_cst);
+        ring = atomic_load_explicit(&active, memory_order_seq_cst);
+        if (!ring)
+            leave();
     }
+    if (!ring)
+        atomic_fetch_add_explicit(&late_calls, 1, memory_order_relaxed);
     return ring;
-}
-
-static void leave(void) {
-    atomic_fetch_sub_explicit(&inside, 1, memory_order_release);
 }
 
 static int32_t check_and_push(struct ds_ring *ring, const acldumpChunk *chunk_untrusted, int32_t len) {
