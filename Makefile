@@ -2,13 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard src/dumpstream/native/*.c src/dumpstream/native/*/*.[ch] src/dumpstream/native/include/*/*.h)
+NATIVE := $(wildcard src/dumpstream/native/*.[ch] src/dumpstream/native/*/*.[ch] src/dumpstream/native/include/*/*.h)
 C_FILES := $(NATIVE) $(wildcard tests/native/*.[ch] benchmarks/*.c)
 DEMO := build/demo
 
-.PHONY: help demo test lint native-test pytest bench clean
+.PHONY: help demo test lint native-test native-test-aarch64 pytest bench clean
 help: ## show this
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,17 @@ native-test-%: $(VENV)/installed
 	    -DDUMPSTREAM_NATIVE_TESTS=ON -DDUMPSTREAM_WERROR=ON -DDUMPSTREAM_SANITIZE=$(SANITIZE) >/dev/null
 	$(BIN)/cmake --build build/native-$*
 	$(BIN)/ctest --test-dir build/native-$* --output-on-failure
+
+# Debian's cross compiler and user-mode emulation. fork_test is left out: qemu does not wipe pages on fork.
+native-test-aarch64: $(VENV)/installed ## the C tests for aarch64, emulated; not part of test
+	@command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null || \
+	    { echo 'missing: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user' >&2; exit 1; }
+	$(BIN)/cmake -S . -B build/native-aarch64 -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	    -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc \
+	    '-DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64;-L;/usr/aarch64-linux-gnu' -DCMAKE_BUILD_TYPE=Release \
+	    -DDUMPSTREAM_NATIVE_TESTS=ON -DDUMPSTREAM_WERROR=ON >/dev/null
+	$(BIN)/cmake --build build/native-aarch64
+	$(BIN)/ctest --test-dir build/native-aarch64 --output-on-failure --exclude-regex fork_test
 
 bench: $(VENV)/installed ## all benchmarks, a few minutes
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done

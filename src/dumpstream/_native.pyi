@@ -1,10 +1,12 @@
 """The typed face of the native core."""
 
-from typing import final
+from typing import TypeAlias, final
 
 from typing_extensions import Buffer
 
 CAUSES: tuple[str, ...]
+#: So many bytes stay in the processor's cache: hash them and give them to `Statistics.update` in turn.
+CACHED_BYTES: int
 
 @final
 class Chunk:
@@ -84,6 +86,98 @@ class Ring:
         """Return size, fill, callbacks, wake-ups, unnamed losses, and (chunks, bytes) lost by cause."""
     def close(self) -> None: ...
 
+@final
+class Summary:
+    """The statistics of a tensor.
+
+    What there is no element for is None. A zero has no sign.
+    """
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def nan(self) -> int: ...
+    @property
+    def pos_inf(self) -> int: ...
+    @property
+    def neg_inf(self) -> int: ...
+    #: 0.0 and -0.0.
+    @property
+    def zero(self) -> int: ...
+    #: Less than zero: with -Inf, without -0.0 and NaN.
+    @property
+    def negative(self) -> int: ...
+    #: By the kind's own format.
+    @property
+    def subnormal(self) -> int: ...
+    #: At the largest finite magnitude of the table; None for kinds without one.
+    @property
+    def saturated(self) -> int | None: ...
+    #: As IEEE and numpy have it, like the next five: a NaN or an infinity shows. An exact int for integers.
+    @property
+    def max(self) -> float | None: ...
+    @property
+    def min(self) -> float | None: ...
+    #: An exact int for integers; 0 without elements.
+    @property
+    def sum(self) -> float: ...
+    @property
+    def mean(self) -> float | None: ...
+    #: 0.0 without elements.
+    @property
+    def l2norm(self) -> float: ...
+    #: Of the population; NaN if there is a NaN or an infinity.
+    @property
+    def std(self) -> float | None: ...
+    #: Of the elements that are neither NaN nor infinite, like the next two.
+    @property
+    def finite_max(self) -> float | None: ...
+    @property
+    def finite_min(self) -> float | None: ...
+    @property
+    def finite_mean(self) -> float | None: ...
+    #: 256 counts by magnitude, for floats and tables if asked for. Bin b in 1 to 254 has what is at least
+    #: 2**(b - 127) and less than twice that (254 also what is more), bin 0 zero, what is subnormal and what
+    #: is below 2**-126, bin 255 infinities and NaN.
+    @property
+    def histogram(self) -> list[int] | None: ...
+
+@final
+class Statistics:
+    """The statistics of one tensor, from its bytes in any split.
+
+    The same bytes give the same answer for every split. Sums of floats are at least as exact as numpy's
+    pairwise sum in double; integers are exact, but for `std` and `l2norm`. A complex tensor is given as its
+    components.
+
+    Args:
+        kind: The encoding of an element, little-endian: ``f8 f4 f2 bf16 i8 i4 i2 i1 u8 u4 u2 u1 bool``, by
+            type and bytes; ``byte`` for codes of one byte, and ``bits6 bits4 bits2 bits1`` for packed ones,
+            low bits first, both with a table.
+        table: A buffer of doubles, the value of every code. For ``byte`` it may be shorter, a power of two:
+            the upper bits of a code are then ignored.
+        min_normal: Values of the table below it in magnitude are subnormal.
+        elements: Only the first so many count; what follows is padding.
+        histogram: Count magnitudes too.
+    """
+
+    def __new__(
+        cls,
+        kind: str,
+        *,
+        table: Buffer | None = None,
+        min_normal: float = 0.0,
+        elements: int | None = None,
+        histogram: bool = False,
+    ) -> Statistics: ...
+    def update(self, data: Buffer, /) -> None:
+        """Add *data*, of any length; an element may go on in the next call.
+
+        Gives up the GIL while it reads a large *data*. `RuntimeError` if another thread is in here.
+        """
+    def result(self) -> Summary:
+        """Sum up what there was so far; an element that is not whole does not count. Updates may follow."""
+
 def callback_address() -> int:
     """Return the address to give to ``acldumpRegCallback``."""
 
@@ -102,6 +196,52 @@ def read_header(data: Buffer, /) -> tuple[int, int, int]:
     For state 1, *total* is the number of bytes after which the header can be read (0 if not known yet).
     """
 
+#: data type, format, shape, original shape, sub-format, size, address, offset, argument index, input type,
+#: type of a buffer or space, dimension ranges, original operator (name, output index, data type, format),
+#: start and stop of the data inside the message, and the unknown fields as they were written.
+_Segment: TypeAlias = tuple[
+    int,
+    int,
+    tuple[int, ...],
+    tuple[int, ...],
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    tuple[tuple[int, int], ...],
+    tuple[str, int, int, int] | None,
+    int,
+    int,
+    bytes,
+]
+
+#: version, time, operator name, DFX message, attributes, inputs, outputs, buffers, spaces, and the unknown
+#: fields as they were written.
+_Message: TypeAlias = tuple[
+    str,
+    int,
+    str,
+    str,
+    list[tuple[str, str]],
+    list[_Segment],
+    list[_Segment],
+    list[_Segment],
+    list[_Segment],
+    bytes,
+]
+
+def parse_header(message: Buffer, /) -> _Message:
+    """Read the DumpData *message* in full.
+
+    A shape may have 32 dimensions, and the message 65536 segments and attributes.
+
+    Raises:
+        ValueError: with what is wrong and the position in *message* where it is.
+    """
+
 def rename_noreplace(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str, /) -> None:
     """Rename *src* to *dst*, each relative to its directory.
 
@@ -112,3 +252,10 @@ def rename_noreplace(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str, /) ->
 
 def sync_filesystem(fd: int, /) -> None:
     """Force everything written to the file system that holds *fd* to the disk."""
+
+def use_kernels(name: str, /) -> str:
+    """Use the kernels *name* for all `Statistics` begun from now on, and return the name of those in use.
+
+    ``portable`` runs everywhere, ``avx2`` and ``neon`` where the processor has them, and ``auto`` takes the
+    fastest, as if nobody had called this. `ValueError` if this machine does not have them.
+    """

@@ -1,4 +1,4 @@
-/* The Python face of the native core: Ring, Lease, Chunk and a few functions.
+/* The Python face of the native core: Ring, Lease, Chunk, Statistics and a few functions.
  * The only file that knows Python; no policy lives here. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -12,6 +12,7 @@
 
 #include "dumpstream/callback.h"
 #include "dumpstream/header.h"
+#include "dumpstream/statistics.h"
 
 #define MAX_LEASE_RECORDS 8192
 
@@ -551,6 +552,354 @@ static PyType_Slot ring_slots[] = {{Py_tp_new, (void *)ring_new},
                                    {0, NULL}};
 static PyType_Spec ring_spec = {"dumpstream._native.Ring", sizeof(Ring), 0, Py_TPFLAGS_DEFAULT, ring_slots};
 
+/* Dump headers */
+
+static PyObject *dims_tuple(const struct ds_dims *dims) {
+    PyObject *tuple = PyTuple_New(dims->count);
+    for (uint32_t i = 0; tuple && i < dims->count; i++) {
+        PyObject *dim = PyLong_FromUnsignedLongLong(dims->dim[i]);
+        if (!dim || PyTuple_SetItem(tuple, i, dim) != 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+static PyObject *ranges_tuple(const struct ds_segment *segment) {
+    uint32_t count = segment->range_start.count;
+    PyObject *tuple = PyTuple_New(count);
+    for (uint32_t i = 0; tuple && i < count; i++) {
+        PyObject *range = Py_BuildValue("(KK)", (unsigned long long)segment->range_start.dim[i],
+                                        (unsigned long long)segment->range_end.dim[i]);
+        if (!range || PyTuple_SetItem(tuple, i, range) != 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+static PyObject *text_of(struct ds_span span) {
+    return decode_name((const char *)span.at, (Py_ssize_t)span.length);
+}
+
+static PyObject *unknown_of(enum ds_message_kind kind, struct ds_span message, bool any) {
+    size_t length = any ? ds_unknown_fields(kind, message, NULL) : 0;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
+    if (bytes && length)
+        ds_unknown_fields(kind, message, (uint8_t *)PyBytes_AsString(bytes));
+    return bytes;
+}
+
+static PyObject *original_op_of(const struct ds_segment *segment) {
+    if (!segment->original_op.present)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(NIii)", text_of(segment->original_op.name), segment->original_op.output_index,
+                         segment->original_op.data_type, segment->original_op.format);
+}
+
+static PyObject *segment_tuple(const struct ds_dump_data *message, const struct ds_segment *segment) {
+    size_t start = segment->data.at ? (size_t)(segment->data.at - message->begin) : 0;
+    return Py_BuildValue(
+        "(iiNNiKKKIIiNNnnN)", segment->data_type, segment->format, dims_tuple(&segment->shape),
+        dims_tuple(&segment->original_shape), segment->sub_format, (unsigned long long)segment->size,
+        (unsigned long long)segment->address, (unsigned long long)segment->offset, segment->arg_index,
+        segment->input_type, segment->type, ranges_tuple(segment), original_op_of(segment), (Py_ssize_t)start,
+        (Py_ssize_t)(start + segment->data.length),
+        unknown_of(segment->kind, segment->message, segment->any_unknown));
+}
+
+/* What `parse_header` returns, while it is put together. */
+struct parsed {
+    unsigned long long time;
+    bool any_unknown;
+    PyObject *version, *op_name, *dfx_message, *attributes;
+    PyObject *segments[DS_DUMP_DATA];
+};
+
+static bool append_new(PyObject *list, PyObject *item) {
+    bool appended = item && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return appended;
+}
+
+static bool replace_text(PyObject **text, struct ds_span span) {
+    Py_XDECREF(*text);
+    *text = text_of(span);
+    return *text != NULL;
+}
+
+static bool parsed_add(struct parsed *parsed, const struct ds_dump_data *message,
+                       const struct ds_entry *entry) {
+    switch (entry->kind) {
+    case DS_ENTRY_UNKNOWN:
+        parsed->any_unknown = true;
+        return true;
+    case DS_ENTRY_TIME:
+        parsed->time = entry->time;
+        return true;
+    case DS_ENTRY_VERSION:
+        return replace_text(&parsed->version, entry->text);
+    case DS_ENTRY_OP_NAME:
+        return replace_text(&parsed->op_name, entry->text);
+    case DS_ENTRY_DFX_MESSAGE:
+        return replace_text(&parsed->dfx_message, entry->text);
+    case DS_ENTRY_ATTRIBUTE:
+        return append_new(parsed->attributes,
+                          Py_BuildValue("(NN)", text_of(entry->text), text_of(entry->value)));
+    default:
+        return append_new(parsed->segments[entry->segment.kind], segment_tuple(message, &entry->segment));
+    }
+}
+
+static bool parsed_fill(struct parsed *parsed, struct ds_dump_data *message) {
+    struct ds_entry entry;
+    parsed->version = PyUnicode_FromString("");
+    parsed->op_name = PyUnicode_FromString("");
+    parsed->dfx_message = PyUnicode_FromString("");
+    parsed->attributes = PyList_New(0);
+    for (int i = 0; i < DS_DUMP_DATA; i++) {
+        if (!(parsed->segments[i] = PyList_New(0)))
+            return false;
+    }
+    if (!parsed->version || !parsed->op_name || !parsed->dfx_message || !parsed->attributes)
+        return false;
+    while (ds_dump_data_next(message, &entry)) {
+        if (!parsed_add(parsed, message, &entry))
+            return false;
+    }
+    return true;
+}
+
+static PyObject *raise_fault(const struct ds_dump_data *message) {
+    PyObject *args = Py_BuildValue("(sn)", message->fault, (Py_ssize_t)message->fault_position);
+    if (args)
+        PyErr_SetObject(PyExc_ValueError, args);
+    Py_XDECREF(args);
+    return NULL;
+}
+
+static PyObject *parse_header(PyObject *Py_UNUSED(module), PyObject *data) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0)
+        return NULL;
+    struct ds_dump_data message;
+    struct parsed parsed = {0};
+    PyObject *result = NULL;
+    ds_dump_data_begin(&message, view.buf, (size_t)view.len);
+    bool filled = parsed_fill(&parsed, &message);
+    if (message.fault)
+        raise_fault(&message);
+    else if (filled)
+        result = Py_BuildValue(
+            "(OKOOOOOOON)", parsed.version, parsed.time, parsed.op_name, parsed.dfx_message,
+            parsed.attributes, parsed.segments[DS_INPUT], parsed.segments[DS_OUTPUT],
+            parsed.segments[DS_BUFFER], parsed.segments[DS_SPACE],
+            unknown_of(DS_DUMP_DATA, (struct ds_span){message.begin, (size_t)view.len}, parsed.any_unknown));
+    Py_XDECREF(parsed.version);
+    Py_XDECREF(parsed.op_name);
+    Py_XDECREF(parsed.dfx_message);
+    Py_XDECREF(parsed.attributes);
+    for (int i = 0; i < DS_DUMP_DATA; i++)
+        Py_XDECREF(parsed.segments[i]);
+    PyBuffer_Release(&view);
+    return result;
+}
+
+/* Statistics */
+
+#define CACHED_BYTES (128 << 10)
+/* Below this, giving the GIL up costs more than it gains. */
+#define UNLOCKED_BYTES (16 << 10)
+
+typedef struct {
+    PyObject_HEAD struct ds_statistics statistics;
+    bool busy;
+} Statistics;
+
+static PyTypeObject *statistics_type, *summary_type;
+
+/* Copies the 2^n values of `object` to `values`, again and again up to `size`. */
+static int read_table(PyObject *object, size_t size, bool repeated, double *values) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(object, &view, PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0)
+        return -1;
+    size_t given = (size_t)view.len / sizeof *values;
+    bool fits = given == size || (repeated && given > 0 && given < size && (given & (given - 1)) == 0);
+    fits = fits && view.format && strcmp(view.format, "d") == 0;
+    for (size_t code = 0; fits && code < size; code++)
+        values[code] = ((const double *)view.buf)[code % given];
+    PyBuffer_Release(&view);
+    if (!fits)
+        PyErr_Format(PyExc_ValueError, "the table must be a buffer of %zu doubles", size);
+    return fits ? 0 : -1;
+}
+
+static void raise_no_kind(const char *name) {
+    char known[128] = "";
+    for (int kind = 0; kind < DS_KINDS; kind++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
+                 ds_kind_name((enum ds_kind)kind));
+    PyErr_Format(PyExc_ValueError, "no kind %s; there are:%s", name, known);
+}
+
+static int find_kind(const char *name, PyObject *table, double min_normal, enum ds_kind *kind) {
+    if (!ds_kind_find(name, kind))
+        raise_no_kind(name);
+    else if (ds_kind_table_size(*kind) > 0 && table == Py_None)
+        PyErr_Format(PyExc_ValueError, "kind %s needs a table", name);
+    else if (ds_kind_table_size(*kind) == 0 && (table != Py_None || min_normal != 0))
+        PyErr_Format(PyExc_ValueError, "kind %s takes neither a table nor min_normal", name);
+    else
+        return 0;
+    return -1;
+}
+
+static PyObject *statistics_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"kind", "table", "min_normal", "elements", "histogram", NULL};
+    const char *name;
+    PyObject *table = Py_None, *elements = Py_None;
+    double values[256], min_normal = 0;
+    int histogram = 0;
+    enum ds_kind kind;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OdOp", keywords, &name, &table, &min_normal, &elements,
+                                     &histogram) ||
+        find_kind(name, table, min_normal, &kind) != 0)
+        return NULL;
+    if (table != Py_None && read_table(table, ds_kind_table_size(kind), kind == DS_BYTE, values) != 0)
+        return NULL;
+    uint64_t limit = elements == Py_None ? DS_UNLIMITED : PyLong_AsUnsignedLongLong(elements);
+    if (limit == DS_UNLIMITED && PyErr_Occurred())
+        return NULL;
+    Statistics *self = (Statistics *)make_object(type);
+    if (self)
+        ds_statistics_init(&self->statistics, kind, table != Py_None ? values : NULL, min_normal, limit,
+                           histogram != 0);
+    return (PyObject *)self;
+}
+
+/* Sets an error and returns false while another thread is inside `update`. */
+static bool statistics_usable(Statistics *self) {
+    if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "another thread updates these statistics; use one at a time");
+    return !self->busy;
+}
+
+static PyObject *statistics_update(Statistics *self, PyObject *data) {
+    Py_buffer view;
+    if (!statistics_usable(self) || PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0)
+        return NULL;
+    if (view.len < UNLOCKED_BYTES) {
+        ds_statistics_update(&self->statistics, view.buf, (size_t)view.len);
+    } else {
+        self->busy = true;
+        Py_BEGIN_ALLOW_THREADS;
+        ds_statistics_update(&self->statistics, view.buf, (size_t)view.len);
+        Py_END_ALLOW_THREADS;
+        self->busy = false;
+    }
+    PyBuffer_Release(&view);
+    Py_RETURN_NONE;
+}
+
+static PyObject *exact_integer(__int128 value) {
+    char text[40];
+    unsigned __int128 magnitude = value < 0 ? -(unsigned __int128)value : (unsigned __int128)value;
+    snprintf(text, sizeof text, "%s%llx%016llx", value < 0 ? "-" : "", (unsigned long long)(magnitude >> 64),
+             (unsigned long long)magnitude);
+    return PyLong_FromString(text, NULL, 16);
+}
+
+/* An integer where the kind is one, None where there is nothing to tell. */
+static PyObject *extreme(const struct ds_summary *summary, uint64_t count, __int128 exact, double value) {
+    if (count == 0)
+        return Py_NewRef(Py_None);
+    return summary->is_integer ? exact_integer(exact) : PyFloat_FromDouble(value);
+}
+
+static PyObject *average(uint64_t count, double value) {
+    return count ? PyFloat_FromDouble(value) : Py_NewRef(Py_None);
+}
+
+static PyObject *histogram_list(const struct ds_summary *summary) {
+    if (!summary->has_histogram)
+        return Py_NewRef(Py_None);
+    PyObject *list = PyList_New(256);
+    for (Py_ssize_t bin = 0; list && bin < 256; bin++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(summary->histogram[bin]);
+        if (!count || PyList_SetItem(list, bin, count) != 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyStructSequence_Field summary_fields[] = {
+    {"count", NULL},      {"nan", NULL},         {"pos_inf", NULL},   {"neg_inf", NULL}, {"zero", NULL},
+    {"negative", NULL},   {"subnormal", NULL},   {"saturated", NULL}, {"max", NULL},     {"min", NULL},
+    {"sum", NULL},        {"mean", NULL},        {"l2norm", NULL},    {"std", NULL},     {"finite_max", NULL},
+    {"finite_min", NULL}, {"finite_mean", NULL}, {"histogram", NULL}, {NULL, NULL}};
+static PyStructSequence_Desc summary_desc = {"dumpstream._native.Summary", NULL, summary_fields, 18};
+
+static PyObject *summary_object(const struct ds_summary *it) {
+    const uint64_t counts[] = {it->count, it->nan,      it->pos_inf,  it->neg_inf,
+                               it->zero,  it->negative, it->subnormal};
+    PyObject *object = PyStructSequence_New(summary_type);
+    if (!object)
+        return NULL;
+    Py_ssize_t field = 0;
+    for (; field < 7; field++)
+        PyStructSequence_SetItem(object, field, PyLong_FromUnsignedLongLong(counts[field]));
+    PyObject *values[] = {
+        it->has_saturated ? PyLong_FromUnsignedLongLong(it->saturated) : Py_NewRef(Py_None),
+        extreme(it, it->count, it->exact_max, it->max),
+        extreme(it, it->count, it->exact_min, it->min),
+        it->is_integer ? exact_integer(it->exact_sum) : PyFloat_FromDouble(it->sum),
+        average(it->count, it->mean),
+        PyFloat_FromDouble(it->l2norm),
+        average(it->count, it->std),
+        extreme(it, it->finite, it->exact_max, it->finite_max),
+        extreme(it, it->finite, it->exact_min, it->finite_min),
+        average(it->finite, it->finite_mean),
+        histogram_list(it),
+    };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        PyStructSequence_SetItem(object, field++, values[i]);
+    if (PyErr_Occurred())
+        Py_CLEAR(object);
+    return object;
+}
+
+static PyObject *statistics_result(Statistics *self, PyObject *Py_UNUSED(ignored)) {
+    struct ds_summary summary;
+    if (!statistics_usable(self))
+        return NULL;
+    ds_statistics_result(&self->statistics, &summary);
+    return summary_object(&summary);
+}
+
+static PyObject *use_kernels(PyObject *Py_UNUSED(module), PyObject *args) {
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s", &name))
+        return NULL;
+    const char *used = ds_kernels_use(name);
+    if (!used)
+        return PyErr_Format(PyExc_ValueError, "this machine has no kernels %s; \"auto\" takes the fastest",
+                            name);
+    return PyUnicode_FromString(used);
+}
+
+static PyMethodDef statistics_methods[] = {{"update", (PyCFunction)statistics_update, METH_O, NULL},
+                                           {"result", (PyCFunction)statistics_result, METH_NOARGS, NULL},
+                                           {0}};
+static PyType_Slot statistics_slots[] = {{Py_tp_new, (void *)statistics_new},
+                                         {Py_tp_dealloc, (void *)free_object},
+                                         {Py_tp_methods, statistics_methods},
+                                         {0, NULL}};
+static PyType_Spec statistics_spec = {"dumpstream._native.Statistics", sizeof(Statistics), 0,
+                                      Py_TPFLAGS_DEFAULT, statistics_slots};
+
+static int add_summary(PyObject *module) {
+    summary_type = PyStructSequence_NewType(&summary_desc);
+    return summary_type ? PyModule_AddObjectRef(module, "Summary", (PyObject *)summary_type) : -1;
+}
+
 /* Functions */
 
 static PyObject *callback_address(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
@@ -633,8 +982,10 @@ static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NO
                                   {"late_calls", late_calls, METH_NOARGS, NULL},
                                   {"push", push, METH_VARARGS, NULL},
                                   {"read_header", read_header, METH_O, NULL},
+                                  {"parse_header", parse_header, METH_O, NULL},
                                   {"rename_noreplace", rename_noreplace, METH_VARARGS, NULL},
                                   {"sync_filesystem", sync_filesystem, METH_VARARGS, NULL},
+                                  {"use_kernels", use_kernels, METH_VARARGS, NULL},
                                   {0}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "dumpstream._native", NULL, -1, functions, NULL, NULL, NULL, NULL};
@@ -658,7 +1009,10 @@ PyMODINIT_FUNC PyInit__native(void) {
     int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 ||
                  add_type(module, &ring_spec, "Ring", &ring_type) != 0 ||
                  add_type(module, &lease_spec, "Lease", &lease_type) != 0 ||
-                 add_type(module, &chunk_spec, "Chunk", &chunk_type) != 0;
+                 add_type(module, &chunk_spec, "Chunk", &chunk_type) != 0 ||
+                 add_type(module, &statistics_spec, "Statistics", &statistics_type) != 0 ||
+                 add_summary(module) != 0 ||
+                 PyModule_AddIntConstant(module, "CACHED_BYTES", CACHED_BYTES) != 0;
     Py_XDECREF(causes);
     if (failed)
         Py_CLEAR(module);

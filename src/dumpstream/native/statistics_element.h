@@ -1,0 +1,120 @@
+/* One element at a time: for the ends of blocks, and where there are no lanes. */
+#ifndef DUMPSTREAM_STATISTICS_ELEMENT_H
+#define DUMPSTREAM_STATISTICS_ELEMENT_H
+
+#include <math.h>
+#include <string.h>
+
+#include "statistics_kernels.h"
+
+#define DS_INLINE static inline __attribute__((always_inline))
+
+#define DS_LOAD(type, data)                                                                                  \
+    ({                                                                                                       \
+        type loaded_;                                                                                        \
+        memcpy(&loaded_, (data), sizeof loaded_);                                                            \
+        loaded_;                                                                                             \
+    })
+
+DS_INLINE size_t ds_width(enum ds_kind kind) {
+    switch (kind) {
+    case DS_F8:
+    case DS_I8:
+    case DS_U8:
+        return 8;
+    case DS_F4:
+    case DS_I4:
+    case DS_U4:
+        return 4;
+    case DS_I1:
+    case DS_U1:
+        return 1;
+    default:
+        return 2;
+    }
+}
+
+/* Below it, magnitudes are subnormal in the format of `kind`; 0 for integers. */
+DS_INLINE double ds_min_normal(enum ds_kind kind) {
+    switch (kind) {
+    case DS_F8:
+        return 0x1p-1022;
+    case DS_F2:
+        return 0x1p-14;
+    case DS_F4:
+    case DS_BF16:
+        return 0x1p-126;
+    default:
+        return 0;
+    }
+}
+
+DS_INLINE double ds_half_value(uint16_t half) {
+    int exponent = half >> 10 & 31;
+    int mantissa = half & 0x3ff;
+    double magnitude = exponent == 31  ? (mantissa ? NAN : INFINITY)
+                       : exponent == 0 ? mantissa * 0x1p-24
+                                       : ldexp(mantissa + 1024, exponent - 25);
+    return half & 0x8000 ? -magnitude : magnitude;
+}
+
+DS_INLINE double ds_bfloat16_value(uint16_t bits) {
+    return DS_LOAD(float, &(uint32_t){(uint32_t)bits << 16});
+}
+
+/* Integers of 8 bytes are rounded. */
+DS_INLINE double ds_element(enum ds_kind kind, const uint8_t *data) {
+    switch (kind) {
+    case DS_F8:
+        return DS_LOAD(double, data);
+    case DS_F4:
+        return DS_LOAD(float, data);
+    case DS_F2:
+        return ds_half_value(DS_LOAD(uint16_t, data));
+    case DS_BF16:
+        return ds_bfloat16_value(DS_LOAD(uint16_t, data));
+    case DS_I8:
+        return (double)DS_LOAD(int64_t, data);
+    case DS_U8:
+        return (double)DS_LOAD(uint64_t, data);
+    case DS_I4:
+        return DS_LOAD(int32_t, data);
+    case DS_U4:
+        return DS_LOAD(uint32_t, data);
+    case DS_I2:
+        return DS_LOAD(int16_t, data);
+    case DS_U2:
+        return DS_LOAD(uint16_t, data);
+    case DS_I1:
+        return (int8_t)*data;
+    default:
+        return *data;
+    }
+}
+
+/* Takes integers too, with a `min_normal` of 0. */
+DS_INLINE void ds_block_add(struct ds_block *block, double value, double min_normal) {
+    block->negative += value < 0;
+    if (isnan(value)) {
+        block->nan++;
+    } else if (isinf(value)) {
+        block->pos_inf += value > 0;
+        block->neg_inf += value < 0;
+    } else {
+        block->zero += value == 0;
+        block->subnormal += value != 0 && fabs(value) < min_normal;
+        block->sum += value;
+        block->squares += value * value;
+        block->max = fmax(block->max, value);
+        block->min = fmin(block->min, value);
+    }
+}
+
+/* For integers of up to 4 bytes: 2^14 of them have a sum that fits a double. */
+DS_INLINE void ds_block_set_exact(struct ds_block *block) {
+    block->exact_sum = (int64_t)block->sum;
+    block->exact_max = (int64_t)block->max;
+    block->exact_min = (int64_t)block->min;
+}
+
+#endif

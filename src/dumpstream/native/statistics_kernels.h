@@ -1,0 +1,60 @@
+/* Between the statistics and their kernels: what one block of elements gives. */
+#ifndef DUMPSTREAM_STATISTICS_KERNELS_H
+#define DUMPSTREAM_STATISTICS_KERNELS_H
+
+#include "dumpstream/statistics.h"
+
+/* The fields mean what they mean in ds_totals. */
+struct ds_block {
+    uint64_t nan, pos_inf, neg_inf, zero, negative, subnormal;
+    double sum, squares, max, min;
+    __int128 exact_sum, exact_max, exact_min;
+};
+
+/* Kernels take unaligned data and up to a block of it. */
+struct ds_kernels {
+    const char *name;
+    /* Fills `block` from `count` elements, of which there is at least one. */
+    void (*sum_up[DS_SUMMED_KINDS])(const uint8_t *data, size_t count, struct ds_block *block);
+    /* Returns the squared distances from `mean`; all elements are finite. NULL
+     * where the sums are exact, for integers of up to 2 bytes. */
+    double (*spread[DS_SUMMED_KINDS])(const uint8_t *data, size_t count, double mean);
+};
+
+extern const struct ds_kernels ds_portable_kernels;
+#if defined(__x86_64__)
+extern const struct ds_kernels ds_avx2_kernels;
+#elif defined(__aarch64__)
+extern const struct ds_kernels ds_neon_kernels;
+#endif
+
+/* The kernels that a statistic begun now gets. */
+const struct ds_kernels *ds_kernels_in_use(void);
+
+/* Counting by value: `count` elements into `counters`. */
+void ds_count_bytes(uint64_t counters[DS_COUNTER_TABLES][256], const uint8_t *data, size_t count);
+void ds_count_bits6(uint64_t counters[DS_COUNTER_TABLES][256], const uint8_t *data, size_t count);
+void ds_count_exponents(uint64_t counters[DS_COUNTER_TABLES][256], enum ds_kind kind, const uint8_t *data,
+                        size_t count);
+
+/* Fills the summary from totals and counters; blocks are all taken. */
+void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_summary *summary);
+
+/* Facts about a kind: how long an element is, and whether it is an integer. */
+size_t ds_kind_bits(enum ds_kind kind);
+bool ds_kind_is_integer(enum ds_kind kind);
+
+/* Adds `value` to the pair `sum` + `error`, which keeps what rounding takes. */
+static inline void ds_add(double *sum, double *error, double value) {
+    double total = *sum + value;
+    double rounded = total - *sum;
+    *error += (*sum - (total - rounded)) + (value - rounded);
+    *sum = total;
+}
+
+/* The nearest double to a pair; a sum that overflowed stays as it is. */
+static inline double ds_pair(double sum, double error) {
+    return error - error == 0 ? sum + error : sum;
+}
+
+#endif
