@@ -1,23 +1,33 @@
 """Streams Ascend operator dumps from the ACL callback to whole, compressed, verifiable files."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from dumpstream._errors import (
     AclError,
     CaptureInUseError,
     DestinationError,
     DestinationInUseError,
+    DumpFormatError,
     DumpstreamError,
     LibraryNotFoundError,
     NotACaptureError,
+    PartError,
     RingError,
     SinkError,
 )
 from dumpstream.capture import Capture, CaptureOptions, open_capture
 from dumpstream.chunk import Chunk
+from dumpstream.opname import OpName, parse_name
 from dumpstream.report import LossCount, Report
 from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
 from dumpstream.source import Batch, Loss, OnFull, PyAclSource, RingOptions, RingSource, Source
 from dumpstream.stored import StoredCapture
 from dumpstream.verdict import Verdict
+
+if TYPE_CHECKING:
+    from dumpstream.dumpfile import DumpFile
+    from dumpstream.header import Tensor
 
 __all__ = [
     "AclError",
@@ -28,6 +38,8 @@ __all__ = [
     "Chunk",
     "DestinationError",
     "DestinationInUseError",
+    "DumpFile",
+    "DumpFormatError",
     "DumpstreamError",
     "Fsync",
     "LibraryNotFoundError",
@@ -35,6 +47,8 @@ __all__ = [
     "LossCount",
     "NotACaptureError",
     "OnFull",
+    "OpName",
+    "PartError",
     "PyAclSource",
     "Report",
     "RingError",
@@ -47,8 +61,20 @@ __all__ = [
     "Source",
     "Stored",
     "StoredCapture",
+    "Tensor",
     "Verdict",
     "WholeFile",
     "load_sink",
     "open_capture",
+    "parse_name",
 ]
+
+# Loaded when first asked for: they need numpy, which takes longer to load than all the rest.
+_DEFERRED = {"DumpFile": "dumpstream.dumpfile", "Tensor": "dumpstream.header"}
+
+
+def __getattr__(name: str) -> object:
+    """Return the name that is loaded late."""
+    if name not in _DEFERRED:
+        raise AttributeError(f"module 'dumpstream' has no attribute {name!r}")
+    return getattr(import_module(_DEFERRED[name]), name)

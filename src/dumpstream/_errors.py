@@ -2,10 +2,11 @@
 
 DumpstreamError
   AclError
-    LibraryNotFoundError
   CaptureInUseError
   DestinationError
     DestinationInUseError
+  DumpFormatError
+  LibraryNotFoundError
   NotACaptureError
   PartError
   RingError
@@ -68,6 +69,15 @@ class DestinationInUseError(DestinationError):
     def __init__(self, path: Path, pid: int) -> None:
         super().__init__(path, f"is being written by process {pid}; choose another destination")
         self.pid = pid
+
+
+class DumpFormatError(DumpstreamError):
+    """What should be a dump file is none, or is damaged."""
+
+    def __init__(self, problem: str, position: int, *, source: str | None = None) -> None:
+        name = "" if source is None else f"{source}: "
+        super().__init__(f"{name}{problem} (byte {position})")
+        self.problem, self.position, self.source = problem, position, source
 
 
 class NotACaptureError(DumpstreamError):

@@ -60,42 +60,42 @@ class HeaderReader:
     longer counts as none.
     """
 
-    __slots__ = ("_ahead", "_begin", "_limit", "_need", "header", "settled")
+    __slots__ = ("_ahead", "_limit", "_need", "header", "kept", "settled")
 
     def __init__(self, limit: int) -> None:
         self.header = NO_HEADER
         self.settled = False  #: whether further bytes cannot change `header`
         self._limit = limit
-        self._begin = bytearray()
+        self.kept = bytearray()  #: the beginning of the file, unless the first piece settled it
         self._need = 0
         self._ahead: dict[int, bytes] = {}
 
     def add(self, position: int, data: Buffer) -> None:
         """Take in the bytes at *position*; each byte once, in any order."""
-        if position != len(self._begin):
+        if position != len(self.kept):
             if position < self._limit:
                 self._ahead[position] = bytes(memoryview(data)[: self._limit - position])
             return
         self._extend(data)
         while self._ahead and not self.settled:
-            following = self._ahead.pop(len(self._begin), None)
+            following = self._ahead.pop(len(self.kept), None)
             if following is None:
                 return
             self._extend(following)
 
     def _extend(self, data: Buffer) -> None:
         source = data
-        if self._begin:
-            self._begin += memoryview(data)[: self._limit - len(self._begin)]
-            if len(self._begin) < self._need:
+        if self.kept:
+            self.kept += memoryview(data)[: self._limit - len(self.kept)]
+            if len(self.kept) < self._need:
                 return
-            source = self._begin
+            source = self.kept
         self.header = read_header(source)
         state, need, _ = self.header
         if state == PARTIAL_HEADER and need <= self._limit:
             self._need = need
-            if not self._begin:
-                self._begin += memoryview(data)
+            if not self.kept:
+                self.kept += memoryview(data)
             return
         if state == PARTIAL_HEADER:
             self.header = NO_HEADER

@@ -1,0 +1,197 @@
+"""Names of dump files, taken apart: which operator, of which model, when and where."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+_N = "[0-9]{1,20}"
+_DEVICE = re.compile("[0-9]{1,5}")
+_NUMBER = re.compile(_N)
+_TIME = re.compile("[0-9]{14}")
+
+_OPERATOR = re.compile(
+    rf"(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<task>{_N})(\.(?P<stream>{_N}))?\.(?P<timestamp>{_N})"
+    rf"(?P<ffts>\.{_N}\.(?P<context>{_N})\.(?P<thread>{_N})\.(?P<device>{_N}))?"
+)
+_ACLNN_TYPE = re.compile(r".+_[0-9]+_L[02]")
+# The runtime leaves dots and slashes in the names of a captured graph, so only the end of one is certain.
+_GRAPH_END = re.compile(
+    rf"(?P<lead>.+)\.(?P<number>{_N})\.(?P<task>{_N})\.(?P<stream>{_N})\.(?P<timestamp>[0-9]{{13,20}})"
+    rf"(\.FFTSPLUS\.(?P<context>{_N})\.(?P<thread>{_N})\.{_N})?"
+)
+
+_EXCEPTION_DIRECTORY = ["extra-info", "data-dump"]
+_CORE = rf"\.(?P<core_type>[^./]+)\.(?P<core_id>{_N})"
+_CALENDAR = "(?P<timestamp>[0-9]{17})"  # YYYYMMDDHHMMSSmmm, which only exception dumps have
+# Wherever the file lies, and only in the directory of exception dumps.
+_EXCEPTION_ANYWHERE = [
+    re.compile(rf"exception_info\.(?P<stream>{_N})\.(?P<task>{_N})({_CORE})?\.(?P<timestamp>{_N})"),
+    re.compile(rf"(?P<op_name>.+)\.(?P<stream>{_N})\.(?P<task>{_N})\.(?P<timestamp>{_N})\.core"),
+    re.compile(rf".+\.custom\.(?P<timestamp>{_N})"),
+    re.compile(rf"(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<task>{_N})\.{_CALENDAR}"),
+]
+_EXCEPTION_THERE = [
+    re.compile(rf"(?P<op_name>.+)\.(?P<stream>{_N})\.(?P<task>{_N}){_CORE}\.(?P<timestamp>{_N})"),
+    re.compile(rf"(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<task>{_N})\.(?P<timestamp>{_N})"),
+]
+
+_OVERFLOW = ("Opdebug", "Node_OpDebug")
+_TEXT_SUFFIX, _ZSTD_SUFFIX = ".csv", ".zst"
+_MODEL_LEVELS = 3
+
+
+class Scheme(StrEnum):
+    """How CANN put a name together."""
+
+    MODEL = "model"  #: an operator of a model
+    FFTS = "ffts"  #: a thread of one, split over several by FFTS+
+    ACLNN = "aclnn"  #: a single operator
+    GRAPH = "graph"  #: an operator of a captured ACL graph
+    STATISTICS = "statistics"  #: the runtime's own statistics of any of these
+    OVERFLOW = "overflow"  #: what detected an overflow
+    EXCEPTION = "exception"  #: what was there when an operator failed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpName:
+    """What the name of a dump file says; None where it says nothing."""
+
+    scheme: Scheme | None = None
+    op_type: str | None = None
+    op_name: str | None = None  #: the kernel's, of an exception that names no operator
+    task: int | None = None
+    stream: int | None = None
+    #: Microseconds since the epoch, by the device's clock; of most exceptions YYYYMMDDHHMMSSmmm instead.
+    timestamp: int | None = None
+    device: int | None = None
+    model: str | None = None
+    model_id: int | None = None
+    iteration: int | None = None
+    context: int | None = None  #: of FFTS+
+    thread: int | None = None  #: of FFTS+
+    number: int | None = None  #: how many dumps of the captured graph came before
+    core_type: str | None = None  #: of an exception
+    core_id: int | None = None  #: of an exception
+
+
+def parse_name(name: str) -> OpName:
+    """Return what *name* says: a file name, or better a path, as the directories name device and model.
+
+    A ``.zst`` behind it is ignored. A name by no known scheme gives an `OpName` that says nothing.
+    """
+    components = [part for part in name.removesuffix(_ZSTD_SUFFIX).split("/") if part and part != "."]
+    if not components:
+        return OpName()
+    *parents, base = components
+    text = base.endswith(_TEXT_SUFFIX)
+    if text:
+        base = base.removesuffix(_TEXT_SUFFIX)
+    parsed = _exception(parents, base) or _graph(parents, base) or _operator(parents, base)
+    if text and parsed is not None:
+        parsed = replace(parsed, scheme=Scheme.STATISTICS)
+    return parsed or OpName()
+
+
+def _operator(parents: list[str], base: str) -> OpName | None:
+    match = _OPERATOR.fullmatch(base)
+    if match is None or (match["ffts"] and not match["stream"]):
+        return None
+    op_type, op_name = match["op_type"], match["op_name"]
+    if match["ffts"]:
+        scheme = Scheme.FFTS
+    elif (op_type, op_name) == _OVERFLOW:
+        scheme = Scheme.OVERFLOW
+    else:
+        scheme = Scheme.ACLNN if _ACLNN_TYPE.fullmatch(op_type) else Scheme.MODEL
+    device, model, model_id, iteration = _directories(parents)
+    return OpName(
+        scheme=scheme,
+        op_type=op_type,
+        op_name=op_name,
+        task=int(match["task"]),
+        stream=_int(match["stream"]),
+        timestamp=int(match["timestamp"]),
+        device=_int(match["device"]) if device is None else device,
+        model=model,
+        model_id=model_id,
+        iteration=iteration,
+        context=_int(match["context"]),
+        thread=_int(match["thread"]),
+    )
+
+
+def _directories(parents: list[str]) -> tuple[int | None, str | None, int | None, int | None]:
+    """Return device, model, model id and iteration.
+
+    They follow the directory named by the time of the run. All but the device may be missing: a lone number
+    is the id, since every model has one, and two are id and iteration.
+    """
+    for depth in range(2, 3 + _MODEL_LEVELS):
+        levels = parents[-depth:]
+        if len(levels) == depth and _TIME.fullmatch(levels[0]) and _DEVICE.fullmatch(levels[1]):
+            break
+    else:
+        return None, None, None, None
+    device, rest = int(levels[1]), list(levels[2:])
+    model = None
+    if len(rest) == _MODEL_LEVELS or (rest and not _NUMBER.fullmatch(rest[0])):
+        model = rest.pop(0)
+    numbers = [int(level) if _NUMBER.fullmatch(level) else None for level in rest]
+    model_id, iteration = [*numbers, None, None][:2]
+    return device, model, model_id, iteration
+
+
+def _graph(parents: list[str], base: str) -> OpName | None:
+    match = _GRAPH_END.fullmatch(base)
+    if match is None:
+        return None
+    levels = [*parents, match["lead"]]
+    begin = _operator_begins(levels)
+    op_type, _, op_name = "/".join(levels[begin:]).partition(".")
+    if not op_type or not op_name:
+        return None
+    return OpName(
+        scheme=Scheme.GRAPH,
+        op_type=op_type,
+        op_name=op_name,
+        task=int(match["task"]),
+        stream=int(match["stream"]),
+        timestamp=int(match["timestamp"]),
+        device=int(levels[begin - 1]) if begin and _DEVICE.fullmatch(levels[begin - 1]) else None,
+        context=_int(match["context"]),
+        thread=_int(match["thread"]),
+        number=int(match["number"]),
+    )
+
+
+def _operator_begins(levels: list[str]) -> int:
+    """Return which of *levels* names the operator's type; the last, unless there are slashes in its name."""
+    last = len(levels) - 1
+    places = (i for i in range(last, 0, -1) if "." in levels[i] and _DEVICE.fullmatch(levels[i - 1]))
+    return next(places, last)
+
+
+def _exception(parents: list[str], base: str) -> OpName | None:
+    there = parents[-3:-1] == _EXCEPTION_DIRECTORY
+    for pattern in [*_EXCEPTION_ANYWHERE, *(_EXCEPTION_THERE if there else [])]:
+        match = pattern.fullmatch(base)
+        if match is not None:
+            found = match.groupdict()
+            return OpName(
+                scheme=Scheme.EXCEPTION,
+                op_type=found.get("op_type"),
+                op_name=found.get("op_name"),
+                task=_int(found.get("task")),
+                stream=_int(found.get("stream")),
+                timestamp=_int(found.get("timestamp")),
+                device=int(parents[-1]) if there and _DEVICE.fullmatch(parents[-1]) else None,
+                core_type=found.get("core_type"),
+                core_id=_int(found.get("core_id")),
+            )
+    return None
+
+
+def _int(digits: str | None) -> int | None:
+    return None if digits is None else int(digits)
