@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -8,13 +10,13 @@ import xxhash
 import zstandard
 from blockbuster import blockbuster_ctx
 
+import dumpstream
 from dumpstream.destination import Destination
 from dumpstream.rows import JOURNAL, Outcome, StoredPart, begin_row, end_row, file_row, timestamp
 from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
@@ -33,7 +35,10 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def _nothing_blocks_the_loop() -> Iterator[None]:
     """Make a blocking call on the event loop fail if dumpstream's code is what makes it."""
-    with blockbuster_ctx("dumpstream") as guard:
+    # An editable install has the native part in a directory of its own, and only the first is looked at.
+    scanned = ModuleType("dumpstream")
+    scanned.__path__ = [str(Path(dumpstream.__file__).parent)]
+    with blockbuster_ctx(scanned) as guard:
         # /proc and /sys answer from memory.
         guard.functions["io.TextIOWrapper.read"].can_block_in("dumpstream/memory.py", "available_memory")
         yield

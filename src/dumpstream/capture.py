@@ -23,7 +23,7 @@ from dumpstream.plan import Outlet, as_sink_error
 from dumpstream.reassemble import Reassembler, ReassemblyOptions
 from dumpstream.report import LossCount, Report
 from dumpstream.rows import Outcome, begin_row, end_row, loss_row, timestamp
-from dumpstream.sinks import Fsync, Sink, SinkSettings, load_sink
+from dumpstream.sinks import Fsync, Sink, SinkSettings, find_factory
 from dumpstream.source import OnFull, RingOptions, RingSource, Source
 
 if TYPE_CHECKING:
@@ -143,9 +143,10 @@ async def open_capture(
         place = await run_sync(_open_destination, Path(destination), append, force, config_path)
         stack.push_async_callback(_in_thread, place.close)
         settings = _pick(SinkSettings, options, directory=place.path)
-        outlets = _load_sinks(sinks or _DEFAULT_SINKS, settings)
-        for outlet in outlets:
-            stack.push_async_callback(_give_up_sink, outlet.sink)
+        outlets = []
+        for sink in sinks or _DEFAULT_SINKS:
+            outlets.append(await _make_outlet(sink, settings))
+            stack.push_async_callback(_give_up_sink, outlets[-1].sink)
         dump = None if source is not None else Dump(await run_sync(load_acl, acl_library), config_path)
         pipeline_options = _pick(PipelineOptions, options)
         held = HeldBytes(place.path, memory_bytes=pipeline_options.held_bytes)
@@ -324,14 +325,12 @@ def _pick(kind: type[_Options], options: CaptureOptions, **more: Any) -> _Option
     return kind(**{name: value for name, value in options.items() if name in names}, **more)
 
 
-def _load_sinks(sinks: Sequence[str | Sink], settings: SinkSettings) -> list[Outlet]:
-    outlets = []
-    for sink in sinks:
-        if isinstance(sink, str):
-            outlets.append(Outlet(sink.partition(":")[0], load_sink(sink, settings)))
-        else:
-            outlets.append(Outlet(type(sink).__name__.removesuffix("Sink").lower(), sink))
-    return outlets
+async def _make_outlet(sink: str | Sink, settings: SinkSettings) -> Outlet:
+    if isinstance(sink, str):
+        kind, _, location = sink.partition(":")
+        factory = await run_sync(find_factory, kind)
+        return Outlet(kind, factory(location, settings))
+    return Outlet(type(sink).__name__.removesuffix("Sink").lower(), sink)
 
 
 def _open_destination(path: Path, append: bool, force: bool, config: Path | None) -> Destination:  # noqa: FBT001 - positional for run_sync

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 FILES = "files"
+STATS = "stats"
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that a start which was cut off can leave
 
@@ -169,7 +170,7 @@ def _prepare(path: Path, dir_fd: int, *, append: bool, force: bool) -> Manifest:
 
 def _delete_capture(dir_fd: int) -> None:
     """Delete the data and the journal; the manifest stays, so that a deletion cut short can be repeated."""
-    for name in (FILES, JOURNAL):
+    for name in (FILES, STATS, JOURNAL):
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
                 shutil.rmtree(name, dir_fd=dir_fd)

@@ -69,11 +69,15 @@ def write_manifest(manifest: Manifest, dir_fd: int) -> None:
         os.unlink(TEMPORARY, dir_fd=dir_fd)
     text = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, default=str)
     fd = open_regular(TEMPORARY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=dir_fd)
-    with os.fdopen(fd, "w", encoding="ascii") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(TEMPORARY, MANIFEST, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    try:
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(TEMPORARY, MANIFEST, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except OSError:
+        os.unlink(TEMPORARY, dir_fd=dir_fd)
+        raise
 
 
 def _absence(path: Path) -> str:

@@ -38,10 +38,18 @@ def expected(rig: Rig, workload: Workload) -> dict[str, tuple[Verdict, bytes]]:
     return {file.name: (VERDICTS[file.fault], file.data) for file in workload.expected_files(rig.dump_path)}
 
 
-@pytest.mark.parametrize("fault", VERDICTS)
-async def test_files_with_a_fault_come_back_with_their_verdict(rig: Rig, fault: str | None) -> None:
+def with_fault(fault: str | None) -> Workload:
+    """Return a workload in which one file has *fault*."""
     faults = [f"{key}=1" for key in fault.split("+")] if fault else []
-    workload = Workload.parse(",".join(["models=1,ops=3,tensor_bytes=9000-30000,slice_bytes=8192", *faults]))
+    return Workload.parse(",".join(["models=1,ops=3,tensor_bytes=9000-30000,slice_bytes=8192", *faults]))
+
+
+@pytest.mark.parametrize(
+    ("fault", "workload"), [pytest.param(fault, with_fault(fault), id=str(fault)) for fault in VERDICTS]
+)
+async def test_files_with_a_fault_come_back_with_their_verdict(
+    rig: Rig, fault: str | None, workload: Workload
+) -> None:
     files = list(workload.expected_files(rig.dump_path))
 
     report = await rig.run(workload)
