@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.ledger import Ledger, Lost
@@ -43,6 +44,11 @@ class PipelineOptions:
 
     held_bytes: int = 16 << 20  #: pieces that wait for a gap in front of them; more goes to a temporary file
     gathered_bytes: int = 16 << 20  #: beginnings of small files, gathered so that sinks get them whole
+
+    def __post_init__(self) -> None:
+        for name in ("held_bytes", "gathered_bytes"):
+            if (value := getattr(self, name)) < 0:
+                raise ValueError(f"{name} must not be negative, and is {value}")
 
 
 class Pipeline:
@@ -243,6 +249,8 @@ class Pipeline:
             await self._progress.wait()
         if self._journal.full:
             await self._journal.drain()
+        # A plan that begins after cancel() would be one that nobody cancels.
+        await checkpoint_if_cancelled()
         self._plan = Plan()
         self._in_flight.append(plan)
         tasks.start_soon(self._execute, plan)
@@ -262,6 +270,9 @@ class Pipeline:
             if plan.error is not None:
                 self.fail(plan.error)
                 self._abandon(_SINK_FAILED)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the capture must not end as if all were well
+            self.fail(exc)
+            self._abandon(_SINK_FAILED)
         finally:
             plan.release()
             self._in_flight.remove(plan)

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import anyio
 
 from dumpstream._errors import SinkError
-from dumpstream.sinks import WholeFile
+from dumpstream.sinks import Stored, WholeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Sized
+    from collections.abc import Awaitable, Iterable, Iterator, Sequence, Sized
 
     from typing_extensions import Buffer
 
     from dumpstream.assembly import File
     from dumpstream.events import Part, Whole
-    from dumpstream.sinks import Sink, SinkFile, Stored
+    from dumpstream.sinks import Sink, SinkFile
     from dumpstream.source import Batch
 
 #: Up to this is gathered in memory: a file of no more is put whole, a larger one written in portions.
 _SMALL_BYTES = 1 << 20
 #: Open files that are written to at the same time.
 _WRITES_IN_FLIGHT = 16
+#: Seconds that a sink has for leaving no trace of a file.
+_ABORT_S = 5.0
 _CANCELLED = SinkError("the sink was not waited for")
+
+
+_Result = TypeVar("_Result")
 
 
 class Outlet(NamedTuple):
@@ -65,7 +70,7 @@ class Writer:
         """Leave no trace of the part in any sink that has not committed it."""
         for index, file in enumerate(self.files):
             if index not in self.stored:
-                with suppress(Exception):
+                with suppress(Exception), anyio.move_on_after(_ABORT_S):
                     await file.abort()
         self.files = []
 
@@ -203,10 +208,10 @@ class Plan:
         if writer.files or writer.failed:
             return
         for outlet in outlets:
-            try:
-                file = await outlet.sink.open(writer.part.file.name, offset=writer.part.offset)
-            except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
-                self._fail(writer, outlet, exc)
+            opening = outlet.sink.open(writer.part.file.name, offset=writer.part.offset)
+            file = await self._result_of(opening, outlet)
+            if isinstance(file, SinkError):
+                self._fail(writer, file)
                 return
             writer.files.append(file)
 
@@ -215,27 +220,30 @@ class Plan:
         files += [WholeFile(writer.part.file.name, data) for writer, data in self._puts]
         if not files:
             return ()
-        try:
-            stored = await outlet.sink.put(files)
-        except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
-            return [as_sink_error(outlet, exc)] * len(files)
-        if len(stored) != len(files):
-            told = f"it told of {len(stored)} files when it was given {len(files)}"
-            return [SinkError(f"the {outlet.label} sink failed: {told}")] * len(files)
-        return stored
+        stored = await self._result_of(_checked_put(outlet.sink, files), outlet)
+        return [stored] * len(files) if isinstance(stored, SinkError) else stored
 
     async def _work_through(self, files: Iterator[list[_Write]], index: int, outlet: Outlet) -> None:
         for write in chain.from_iterable(files):
             writer = write.writer
-            if writer.failed:
-                continue
-            try:
-                if write.pieces:
-                    await writer.files[index].write(write.pieces)
-                if write.commit:
-                    writer.stored[index] = await writer.files[index].commit()
-            except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
-                self._fail(writer, outlet, exc)
+            if not writer.failed:
+                stored = await self._result_of(_checked_write(writer.files[index], write), outlet)
+                if isinstance(stored, SinkError):
+                    self._fail(writer, stored)
+                elif stored is not None:
+                    writer.stored[index] = stored
+
+    async def _result_of(self, call: Awaitable[_Result], outlet: Outlet) -> _Result | SinkError:
+        """Return what *call*, into anybody's code, returns, or why it failed."""
+        try:
+            return await call
+        except anyio.get_cancelled_exc_class() as exc:
+            if self._calls.cancel_called:
+                raise
+            # Something inside the sink was cancelled; taken for a cancellation of ours, files would vanish.
+            return as_sink_error(outlet, exc)
+        except Exception as exc:  # noqa: BLE001 - anybody's code
+            return as_sink_error(outlet, exc)
 
     async def _conclude(self, results: Sequence[Sequence[Stored | SinkError]]) -> None:
         """Hand the results of the puts to their writers, and abort what failed."""
@@ -252,13 +260,40 @@ class Plan:
             if write.writer.failed:
                 await write.writer.abort()
 
-    def _fail(self, writer: Writer, outlet: Outlet, error: Exception) -> None:
+    def _fail(self, writer: Writer, error: SinkError) -> None:
         writer.failed = True
-        self.error = self.error or as_sink_error(outlet, error)
+        self.error = self.error or error
 
 
-def as_sink_error(outlet: Outlet, error: Exception) -> SinkError:
+async def _checked_put(sink: Sink, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:
+    results = list(await sink.put(files))
+    if len(results) != len(files):
+        raise TypeError(f"put() told of {len(results)} files when it was given {len(files)}")
+    for result in results:
+        if not isinstance(result, SinkError):
+            _check_stored(result, "put")
+    return results
+
+
+async def _checked_write(file: SinkFile, write: _Write) -> Stored | None:
+    if write.pieces:
+        await file.write(write.pieces)
+    if not write.commit:
+        return None
+    stored = await file.commit()
+    _check_stored(stored, "commit")
+    return stored
+
+
+def _check_stored(stored: Stored, method: str) -> None:
+    if not isinstance(stored, Stored) or not isinstance(stored.path, str | None):
+        raise TypeError(f"{method}() returned {stored!r} for a file; it must be a Stored")
+
+
+def as_sink_error(outlet: Outlet, error: BaseException) -> SinkError:
     """Return *error* as what a sink should have raised."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
     if isinstance(error, SinkError):
         return error
     wrapped = SinkError(f"the {outlet.label} sink failed: {error!r}")

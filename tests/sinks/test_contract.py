@@ -115,7 +115,7 @@ class ForgetfulFile:
 
 
 class ForgetfulSink(MemorySink):
-    async def open(self, name: str, *, offset: int = 0) -> ForgetfulFile:  # type: ignore[override]  # noqa: ARG002 - as in Sink
+    async def open(self, name: str, *, offset: int = 0) -> ForgetfulFile:  # type: ignore[override]
         return ForgetfulFile(self, name)
 
 

@@ -1,0 +1,110 @@
+"""What sinks do that break their promises, and that no file may vanish for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from dumpstream import SinkError, Stored
+from dumpstream.sinks.null import NullSink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.capture.conftest import Rig
+
+    from dumpstream import WholeFile
+
+pytestmark = pytest.mark.anyio
+
+_LARGE = bytes(2 << 20)
+
+
+class LyingSink(NullSink):
+    """Returns something else than it should."""
+
+    def __init__(self, stored: Any) -> None:
+        super().__init__()
+        self._stored = stored
+
+    async def put(self, files: Sequence[WholeFile]) -> Any:
+        return self._stored
+
+    async def open(self, name: str, *, offset: int = 0) -> LyingSink:  # type: ignore[override]
+        return self
+
+    async def write(self, pieces: Any) -> None:
+        pass
+
+    async def commit(self) -> Any:
+        return self._stored
+
+    async def abort(self) -> None:
+        pass
+
+
+class CancellingSink(NullSink):
+    """Lets the cancellation of something of its own escape."""
+
+    async def put(self, files: Sequence[WholeFile]) -> Any:
+        raise asyncio.CancelledError
+
+
+class SlowSink(NullSink):
+    """Answers the first call when told to, and no later one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.answer = anyio.Event()
+
+    async def put(self, files: Sequence[WholeFile]) -> Any:
+        self.calls += 1
+        if self.calls == 1:
+            await self.answer.wait()
+            return [Stored()] * len(files)
+        return await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("stored", [None, [None], [Stored(path=5)], [], 7])  # type: ignore[arg-type]
+@pytest.mark.parametrize("data", [b"small", _LARGE], ids=["put", "commit"])
+async def test_a_result_that_is_none_is_a_failure_of_the_sink(rig: Rig, stored: Any, data: bytes) -> None:
+    async with rig.raising(SinkError, "lying sink failed", rig.pushed(sinks=[LyingSink(stored)])) as capture:
+        rig.push("file", data, last=True)
+        await capture.wait()
+
+    rows = await run_sync(rig.rows)
+    assert [(row.verdict, row.cause) for row in rows["file"]] == [("lost", "sink_failed")]
+    assert [end.outcome for end in await run_sync(rig.ends)] == ["failed"]
+
+
+async def test_a_cancellation_that_escapes_a_sink_is_a_failure_of_the_sink(rig: Rig) -> None:
+    async with rig.raising(SinkError, "CancelledError", rig.pushed(sinks=[CancellingSink()])) as capture:
+        rig.push("file", b"bytes", last=True)
+        await capture.wait()
+
+    assert not capture.report.whole
+    assert [row.cause for row in (await run_sync(rig.rows))["file"]] == ["sink_failed"]
+
+
+async def test_no_call_begins_after_the_cancellation(rig: Rig) -> None:
+    sink = SlowSink()
+
+    with anyio.fail_after(10), anyio.CancelScope() as scope:
+        async with rig.pushed(sinks=[sink]) as capture:
+            for number in range(3):  # one answered soon, one never, one that waits for its turn
+                rig.push(f"file{number}", b"bytes", last=True)
+                await rig.until(lambda: capture.report.chunks > number)  # noqa: B023 - called before it changes
+            rig.push("file3", b"bytes", last=True)
+            sink.answer.set()
+            scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.1)
+
+    assert sink.calls == 2
+    assert capture.report.files == 4
+    assert [end.outcome for end in await run_sync(rig.ends)] == ["cancelled"]
