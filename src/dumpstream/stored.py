@@ -192,22 +192,30 @@ class StoredCapture:
         if part.xxh3 is not None and digest.hexdigest() != part.xxh3:
             raise PartError(part.path, f"does not match its checksum; {_DAMAGED}")
 
-    @contextmanager
-    def _open_part(self, path: str, stored_bytes: int) -> Iterator[FileIO]:
+    def open_stored(self, path: str) -> FileIO:
+        """Open what a sink left at *path*, as a row has it: below the capture, or anywhere if absolute.
+
+        Raises:
+            PartError: it is missing, or cannot be opened.
+        """
         try:
             fd = self._open_below(PurePosixPath(path))
         except FileNotFoundError:
             raise PartError(path, f"is missing; {_DAMAGED}", missing=True) from None
         except OSError as exc:
             raise PartError(path, f"cannot be opened: {exc.strerror}") from exc
-        with os.fdopen(fd, "rb", buffering=0) as file:
-            size = os.fstat(fd).st_size
+        return os.fdopen(fd, "rb", buffering=0)
+
+    @contextmanager
+    def _open_part(self, path: str, stored_bytes: int) -> Iterator[FileIO]:
+        with self.open_stored(path) as file:
+            size = os.fstat(file.fileno()).st_size
             if size != stored_bytes:
                 raise PartError(path, f"has {size} bytes instead of {stored_bytes}; {_DAMAGED}")
             yield file
 
     def _open_below(self, path: PurePosixPath) -> int:
-        """Open what a row names: below the capture, or anywhere if absolute, as the user chose the place."""
+        """Return a descriptor of what a row names; an absolute path is where the user wanted it."""
         if path.is_absolute():
             return open_regular(Path(path), os.O_RDONLY)
         if ".." in path.parts or not path.name:

@@ -1,0 +1,82 @@
+"""What the statistics sink costs on the full pipeline, beside the null sink.
+
+A native thread calls dumpstream's callback as fast as it can; the clock runs from the first call until every
+file has its verdict and its line in the journal. Both sinks take turns with the same files. The cost is how
+much longer the statistics sink takes, in percent; the last part file is written when the clock has stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from dumpstream import RingOptions
+from dumpstream.simulation import Workload
+from figures import Arguments, Detail, Figure, parse_arguments, report
+from producer import Chunks, cut
+from timing import time_capture
+
+_MIB = 1 << 20
+_RING = RingOptions(buffer_bytes=256 * _MIB)
+_SINKS = ("stats:", "null:")
+_ROUNDS = 5
+
+
+class Case(NamedTuple):
+    """Files of one kind, and how many make a round."""
+
+    label: str
+    unit: str
+    units_per_file: float
+    chunks: Chunks
+    files: int
+
+
+def _cases() -> list[Case]:
+    cases = []
+    for dtype in ("float32", "float16", "bfloat16"):
+        chunks = Chunks(cut(_simulated_file(64 * _MIB - 1024, dtype), _MIB), per_file=64)
+        label = f"64 MiB of {dtype}, 1 MiB chunks"
+        cases.append(Case(label, "MB/s", sum(chunks.lengths) / 1e6, chunks, files=32))
+    for size, files in ((65536, 5_000), (256, 20_000)):
+        chunks = Chunks([_simulated_file(size, "float32")])
+        cases.append(Case(f"one tensor of {size} B per file", "files/s", 1, chunks, files))
+    return cases
+
+
+def _simulated_file(tensor_bytes: int, dtype: str) -> bytes:
+    """Return a dump file with one tensor."""
+    workload = Workload(models=1, ops=1, inputs=0, tensor_bytes=str(tensor_bytes), dtypes=dtype)
+    return next(workload.expected_files("/dump")).data
+
+
+async def _measure(case: Case, *, quick: bool) -> dict[str, list[float]]:
+    """Return the rates of all rounds, by sink."""
+    files = max(case.files // (20 if quick else 1), 2)
+    rates: dict[str, list[float]] = {sink: [] for sink in _SINKS}
+    for _ in range(1 if quick else _ROUNDS):
+        for sink in _SINKS:
+            with tempfile.TemporaryDirectory(prefix="dumpstream-bench-") as directory:
+                seconds = await time_capture(
+                    Path(directory) / "capture", case.chunks, files, sink=sink, ring=_RING
+                )
+            rates[sink].append(files * case.units_per_file / seconds)
+    return rates
+
+
+async def _run(arguments: Arguments) -> None:
+    figures, costs = [], []
+    await _measure(_cases()[-1], quick=True)  # pyarrow is loaded with the first row
+    for case in _cases():
+        rates = await _measure(case, quick=arguments.quick)
+        ours, null = (median(rates[sink]) for sink in _SINKS)
+        figures.append(Figure(name=case.label, unit=case.unit, ours=ours, baseline=null, beside="null sink"))
+        costs.append((case.label, f"{(null / ours - 1) * 100:.0f} %"))
+    report(arguments, figures, Detail("cost of the statistics sink", ("case", "cost"), costs))
+
+
+if __name__ == "__main__":
+    asyncio.run(_run(parse_arguments(__doc__)))

@@ -1,0 +1,112 @@
+"""Inputs: the dump files that the paths on a command line stand for."""
+
+from __future__ import annotations
+
+import csv
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream._errors import DumpstreamError, NotACaptureError
+from dumpstream.dumpfile import DumpFile
+from dumpstream.manifest import MANIFEST
+from dumpstream.stored import StoredCapture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dumpstream.stored import StoredFile
+    from dumpstream.verdict import Verdict
+
+#: Where CANN writes down which file has which name, if that is too long to be one.
+MAPPING = "mapping.csv"
+
+_ZSTD_SUFFIX = ".zst"
+_LONGEST_NAME = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    """One file, which may turn out to be no dump file unless it was *named*."""
+
+    label: str  #: what to call it in a message
+    name: str  #: as the runtime called it, below the directory it was found in
+    bytes: int  #: of it, compressed or not, as far as that is known
+    named: bool  #: whether the user asked for this very file
+    path: Path | None = None  #: unless it is in a capture
+    capture: StoredCapture | None = None
+    file: StoredFile | None = None  #: of the capture
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the capture says of it."""
+        return None if self.file is None else self.file.verdict
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody says that it is not."""
+        return self.file is None or self.file.verdict.whole
+
+    def open(self) -> DumpFile:
+        """Open it; fails as `DumpFile.open` does."""
+        if self.capture is not None and self.file is not None:
+            return DumpFile.open(self.capture, self.file)
+        assert self.path is not None
+        return DumpFile.open(self.path)
+
+
+def find_inputs(paths: Iterable[Path]) -> Iterator[Input]:
+    """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
+
+    Those of a directory come in order, without what is hidden; links are not followed. A capture below a
+    directory is a capture.
+
+    Raises:
+        DumpstreamError: there is nothing at a path, or it cannot be read.
+    """
+    for path in dict.fromkeys(paths):
+        try:
+            if (path / MANIFEST).exists():
+                yield from _inputs_of_capture(StoredCapture.open(path))
+            elif path.is_dir():
+                yield from _inputs_below(path)
+            else:
+                name = path.name.removesuffix(_ZSTD_SUFFIX)
+                yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=path)
+        except OSError as exc:
+            raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
+
+
+def _inputs_of_capture(capture: StoredCapture) -> Iterator[Input]:
+    for file in capture.files:
+        yield Input(
+            label=file.name, name=file.name, bytes=file.bytes, named=False, capture=capture, file=file
+        )
+
+
+def _inputs_below(root: Path, below: str = "") -> Iterator[Input]:
+    with os.scandir(root / below) as entries:
+        found = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda it: it.name)
+    files = [entry for entry in found if entry.is_file(follow_symlinks=False)]
+    if any(entry.name == MANIFEST for entry in files):
+        with suppress(NotACaptureError):  # any directory may have a file of that name
+            yield from _inputs_of_capture(StoredCapture.open(root / below))
+            return
+    originals = _read_mapping(root / below / MAPPING) if any(it.name == MAPPING for it in files) else {}
+    for entry in files:
+        if entry.name != MAPPING:
+            name = below + originals.get(entry.name, entry.name.removesuffix(_ZSTD_SUFFIX))
+            size = entry.stat(follow_symlinks=False).st_size
+            yield Input(label=entry.path, name=name, bytes=size, named=False, path=Path(entry.path))
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _inputs_below(root, f"{below}{entry.name}/")
+
+
+def _read_mapping(path: Path) -> dict[str, str]:
+    """Return the names that the files of a directory would have if they were not too long."""
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        rows = [row for row in csv.reader(file) if len(row) == 2]  # noqa: PLR2004 - file and name
+    return {short: name for short, name in rows if 0 < len(name) <= _LONGEST_NAME and "/" not in name}

@@ -1,0 +1,174 @@
+"""Where the rows of the statistics sink go: Parquet part files, or a CSV file for each dump file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from datetime import UTC, datetime
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Protocol
+
+from dumpstream.parquet import ParquetWriter
+from dumpstream.sinks import Stored
+from dumpstream.text import TEXT_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dumpstream.canncsv import CannCsv
+    from dumpstream.sinks._tree import Tree
+    from dumpstream.table import Row
+
+_GROUP_ROWS = 8192
+_NOTHING = Stored()
+
+
+class Output(Protocol):
+    """Keeps rows. Called from several threads; every method blocks and raises `OSError`."""
+
+    def add(self, files: Sequence[tuple[str, list[Row]]]) -> list[Stored]:
+        """Take the rows of whole files, each with its name; return where each goes."""
+
+    def close(self) -> None:
+        """Finish everything."""
+
+
+class ParquetParts:
+    """Rows of many files in one Parquet file after the other, each under a temporary name until it is whole.
+
+    A part ends with *rows* rows, or *seconds* after its first, whether or not more come. Where a file goes is
+    known before the part is whole: a process that is killed leaves names of a part that never appeared.
+    """
+
+    def __init__(self, tree: Tree, *, rows: int = 100_000, seconds: float = 30) -> None:
+        self._tree = tree
+        self._rows, self._seconds = rows, seconds
+        self._run = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        self._number = 0
+        self._lock = Lock()
+        self._part: _Part | None = None
+        self._timer: Timer | None = None
+        self._error: OSError | None = None
+
+    def add(self, files: Sequence[tuple[str, list[Row]]]) -> list[Stored]:
+        with self._lock:
+            self._raise_error()
+            try:
+                return [self._add(rows) if rows else _NOTHING for _, rows in files]
+            except OSError as exc:
+                self._fail(exc)
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            timer = self._timer
+            self._end()
+        if timer is not None:
+            timer.join()
+        self._raise_error()
+
+    def _add(self, rows: Sequence[Row]) -> Stored:
+        if self._part is None:
+            self._number += 1
+            self._part = _Part(self._tree, f"{self._run}-{self._number:05}")
+            self._timer = Timer(self._seconds, self._expire, [self._part])
+            self._timer.daemon = True
+            self._timer.start()
+        path = self._part.path
+        self._part.add(rows)
+        if self._part.rows >= self._rows:
+            self._end()
+        return Stored(path)
+
+    def _expire(self, part: _Part) -> None:
+        with self._lock:
+            if self._part is part:
+                self._end()
+
+    def _end(self) -> None:
+        """Publish the part that is being written; a failure is kept, to be raised by whoever comes next."""
+        part, self._part = self._part, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if part is not None:
+            try:
+                part.publish()
+            except OSError as exc:
+                part.discard()
+                self._error = exc
+
+    def _fail(self, error: OSError) -> None:
+        self._error = error
+        if self._part is not None:
+            self._part.discard()
+            self._part = None
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+class _Part:
+    """A Parquet file that is being written."""
+
+    def __init__(self, tree: Tree, name: str) -> None:
+        self._tree = tree
+        self._draft, fd = tree.create(name)
+        self._file = os.fdopen(fd, "wb")
+        self._writer = ParquetWriter(self._file)
+        self._waiting: list[Row] = []  # for a row group
+        self.path = tree.path(self._draft)  #: where it will be
+        self.rows = 0
+
+    def add(self, rows: Sequence[Row]) -> None:
+        self._waiting += rows
+        self.rows += len(rows)
+        if len(self._waiting) >= _GROUP_ROWS:
+            self._flush()
+
+    def publish(self) -> None:
+        self._flush()
+        self._writer.close()
+        self._file.close()
+        self._tree.publish(self._draft)
+
+    def discard(self) -> None:
+        """Leave nothing of it, as far as that is possible."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._tree.discard(self._draft)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write(self._waiting)
+            self._waiting = []
+
+
+class CsvFiles:
+    """CANN's statistics text in a file for each dump file, under its name and ``.csv``, as CANN has them."""
+
+    def __init__(self, tree: Tree, format_: CannCsv) -> None:
+        self._tree, self._format = tree, format_
+
+    def add(self, files: Sequence[tuple[str, list[Row]]]) -> list[Stored]:
+        return [self._write(name, self._format.lines(rows)) for name, rows in files]
+
+    def close(self) -> None:
+        """Do nothing; every file is finished."""
+
+    def _write(self, name: str, lines: str) -> Stored:
+        if not lines:
+            return _NOTHING
+        text = (self._format.header + lines).encode("utf-8", "backslashreplace")
+        draft, fd = self._tree.create(name.removesuffix(TEXT_SUFFIX) or name)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(text)
+            return Stored(self._tree.publish(draft), len(text))
+        except OSError:
+            with suppress(OSError):
+                self._tree.discard(draft)
+            raise

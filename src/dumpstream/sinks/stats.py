@@ -1,0 +1,229 @@
+"""The statistics sink: a row for every tensor of every dump file, computed while the bytes go by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import DumpstreamError, SinkError
+from dumpstream.canncsv import DEFAULT_SELECTION, CannCsv
+from dumpstream.destination import STATS
+from dumpstream.filestats import begin_file, origin_of, whole_file
+from dumpstream.parquet import require_pyarrow
+from dumpstream.sinks import Fsync, Stored
+from dumpstream.sinks._frames import sink_error, view_bytes
+from dumpstream.sinks._parts import CsvFiles, ParquetParts
+from dumpstream.sinks._tree import TRANSIENT_DESCRIPTORS, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+    from dumpstream.filestats import FileStatistics
+    from dumpstream.sinks import SinkSettings, WholeFile
+    from dumpstream.sinks._parts import Output
+    from dumpstream.table import Row
+
+# A thread is worth its wake-up for so many bytes. Small files are Python's work, one thread at a time.
+_THREAD_BYTES = 4 << 20
+
+
+class StatsOptions(NamedTuple):
+    """What the part of a location behind ``?`` says."""
+
+    format: str = "parquet"  #: or ``csv``: a file in CANN's format for each dump file
+    select: tuple[str, ...] = DEFAULT_SELECTION  #: of CANN's statistics, for csv
+    histogram: bool = False  #: count the exponents of floats
+
+    @classmethod
+    def parse(cls, query: str) -> StatsOptions:
+        """Return the options that ``format=csv&select=Max,Min&histogram=on`` stands for.
+
+        Raises:
+            SinkError: there is no such option, or it cannot be so.
+        """
+        values = dict(parse_qsl(query, keep_blank_values=True))
+        format_, histogram = values.pop("format", "parquet"), values.pop("histogram", "off")
+        select = values.pop("select", ",".join(DEFAULT_SELECTION))
+        if values or format_ not in {"parquet", "csv"} or histogram not in {"on", "off"}:
+            raise SinkError(
+                f"cannot understand stats:?{query}; write stats:DIR?format=parquet|csv, "
+                "with &select=Max,Min,... for csv and &histogram=on for parquet"
+            )
+        return cls(format_, tuple(select.split(",")), histogram == "on")
+
+
+class StatsSink:
+    """Keeps statistics of every tensor, and no bytes.
+
+    They go below the directory that *location* begins with, or if it names none, below ``stats`` in the
+    capture's directory; behind a ``?`` are options (`StatsOptions`).
+
+    Raises:
+        SinkError: *location* cannot be understood, or pyarrow is missing.
+    """
+
+    def __init__(self, location: str, settings: SinkSettings) -> None:
+        place, mark, query = location.rpartition("?")
+        if not mark:
+            place, query = location, ""
+        options = StatsOptions.parse(query)
+        self._threads = max(settings.workers, 1)
+        self._tree = Tree(
+            Path(place) if place else settings.directory,
+            below=() if place else (STATS,),
+            suffix=f".{options.format}",
+            base=settings.directory,
+            directories=max(
+                settings.max_descriptors - self._threads * TRANSIENT_DESCRIPTORS - 1, self._threads
+            ),
+            durable=settings.fsync is Fsync.FILE,
+        )
+        self._sync_at_close = settings.fsync is Fsync.CAPTURE
+        self._histogram = options.histogram
+        self._output = _make_output(self._tree, options)
+        self._limiter = anyio.CapacityLimiter(self._threads)
+        self._closed = False
+
+    async def open(self, name: str, *, offset: int = 0) -> _StatsFile | _PartBehindGap:
+        self._check_open()
+        return _PartBehindGap() if offset else _StatsFile(self, name)
+
+    async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
+        self._check_open()
+        results: list[Stored | SinkError] = [Stored()] * len(files)
+        work = sum(memoryview(file.data).nbytes for file in files)
+        threads = min(self._threads, len(files), 1 + work // _THREAD_BYTES)
+        queue = iter(list(enumerate(files)))
+        with anyio.CancelScope(shield=True):  # what is kept must be reported
+            async with anyio.create_task_group() as group:
+                for _ in range(threads):
+                    group.start_soon(self._in_thread, queue, results)
+        return results
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            with anyio.CancelScope(shield=True):
+                await run_sync(self._close, limiter=self._limiter)
+
+    async def keep(self, name: str, statistics: FileStatistics) -> Stored:
+        """Keep the rows of a file that is all there."""
+        self._check_open()
+        with anyio.CancelScope(shield=True):  # what is kept must be reported
+            stored = await run_sync(self._keep, name, statistics, limiter=self._limiter)
+        return stored  # noqa: RET504 - inside the scope, it would seem that the scope may go on without
+
+    async def add(self, statistics: FileStatistics, pieces: Sequence[Buffer]) -> None:
+        """Let *statistics* take *pieces*."""
+        self._check_open()
+        await run_sync(_add, statistics, pieces, limiter=self._limiter)
+
+    def begin(self, name: str) -> FileStatistics:
+        """Return what computes the rows of the file *name*."""
+        return begin_file(origin_of(name), histogram=self._histogram)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise anyio.ClosedResourceError
+
+    async def _in_thread(
+        self, queue: Iterator[tuple[int, WholeFile]], results: list[Stored | SinkError]
+    ) -> None:
+        await run_sync(self._work_through, queue, results, limiter=self._limiter)
+
+    def _work_through(
+        self, queue: Iterator[tuple[int, WholeFile]], results: list[Stored | SinkError]
+    ) -> None:
+        numbers: list[int] = []
+        files: list[tuple[str, list[Row]]] = []
+        for number, (name, data) in queue:
+            numbers.append(number)
+            files.append((name, whole_file(origin_of(name), view_bytes(data), histogram=self._histogram)))
+        stored: Sequence[Stored | SinkError]
+        try:
+            stored = self._output.add(files)
+        except OSError as exc:
+            stored = [sink_error("write the statistics", exc)] * len(files)
+        for number, result in zip(numbers, stored, strict=True):
+            results[number] = result
+
+    def _keep(self, name: str, statistics: FileStatistics) -> Stored:
+        try:
+            return self._output.add([(name, statistics.finish())])[0]
+        except OSError as exc:
+            raise sink_error(f"write the statistics of {name!r}", exc) from None
+
+    def _close(self) -> None:
+        try:
+            self._output.close()
+            if self._sync_at_close:
+                self._tree.sync()
+        except OSError as exc:
+            raise sink_error("write the statistics", exc) from None
+        finally:
+            self._tree.close()
+
+
+class _StatsFile:
+    """A file of which sums are kept."""
+
+    __slots__ = ("_name", "_sink", "_statistics")
+
+    def __init__(self, sink: StatsSink, name: str) -> None:
+        self._sink, self._name = sink, name
+        self._statistics: FileStatistics | None = sink.begin(name)
+
+    async def write(self, pieces: Sequence[Buffer]) -> None:
+        statistics = self._take()
+        await self._sink.add(statistics, pieces)
+        self._statistics = statistics
+
+    async def commit(self) -> Stored:
+        return await self._sink.keep(self._name, self._take())
+
+    async def abort(self) -> None:
+        self._statistics = None
+
+    def _take(self) -> FileStatistics:
+        """Return the sums; they are gone until a call that uses them has succeeded."""
+        statistics, self._statistics = self._statistics, None
+        if statistics is None:
+            raise anyio.ClosedResourceError
+        return statistics
+
+
+class _PartBehindGap:
+    """What came behind a gap: nobody can say which tensors its bytes belong to."""
+
+    async def write(self, pieces: Sequence[Buffer]) -> None:
+        """Let the bytes go by."""
+
+    async def commit(self) -> Stored:
+        return Stored()
+
+    async def abort(self) -> None:
+        """Do nothing; there is nothing to undo."""
+
+
+def _make_output(tree: Tree, options: StatsOptions) -> Output:
+    if options.format == "csv":
+        try:
+            return CsvFiles(tree, CannCsv(options.select))
+        except ValueError as exc:
+            raise SinkError(f"stats: {exc}") from None
+    try:
+        require_pyarrow()
+    except DumpstreamError as exc:
+        raise SinkError(f"stats: {exc} (stats:?format=csv)") from None
+    return ParquetParts(tree)
+
+
+def _add(statistics: FileStatistics, pieces: Sequence[Buffer]) -> None:
+    for piece in pieces:
+        statistics.add(view_bytes(piece))

@@ -1,0 +1,204 @@
+"""Table: the statistics of tensors, one row each, with the same columns wherever they are written."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+#: An exact integer, or the value of a float.
+Number = int | float
+
+#: Who computed a row.
+HOST, DEVICE = "host", "device"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tensor; None where nobody knows. The fields are the columns, in this order."""
+
+    file: str
+    op_type: str | None = None
+    op_name: str | None = None
+    model: str | None = None
+    iteration: int | None = None
+    device: int | None = None
+    task: int | None = None
+    stream: int | None = None
+    timestamp: int | None = None  #: microseconds since the epoch, by the device's clock
+    io: str | None = None  #: None only if there is nothing to say but the problem
+    index: int | None = None
+    dtype: str | None = None
+    format: str | None = None
+    shape: tuple[int, ...] | None = None
+    count: int | None = None
+    max: Number | None = None
+    min: Number | None = None
+    mean: float | None = None
+    l2norm: float | None = None
+    std: float | None = None
+    nan: int | None = None
+    pos_inf: int | None = None
+    neg_inf: int | None = None
+    zero: int | None = None
+    negative: int | None = None
+    subnormal: int | None = None
+    finite_max: Number | None = None
+    finite_min: Number | None = None
+    finite_mean: float | None = None
+    hash: str | None = None  #: xxh3-64 of the bytes the elements take, 16 hex digits
+    saturated: float | None = None  #: share of the elements at the largest finite magnitude, of 8-bit floats
+    histogram: tuple[int, ...] | None = None  #: of exponents, on request
+    original_shape: tuple[int, ...] | None = None
+    size: int | None = None  #: bytes, as the header promises
+    bytes: int | None = None  #: bytes that came
+    model_id: int | None = None
+    source: str = HOST  #: `HOST`, or `DEVICE` if the runtime computed the row
+    problem: str | None = None  #: why the row, or the file if there is no `io`, is not to be trusted
+
+
+class Kind(Enum):
+    """What a column holds."""
+
+    TEXT = auto()
+    WHOLE = auto()
+    REAL = auto()
+    EXACT = auto()  #: a real number, or an integer of up to 64 bits that is kept exactly
+    LIST = auto()
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values can be compared with a number."""
+        return self in {Kind.WHOLE, Kind.REAL, Kind.EXACT}
+
+
+_KINDS: dict[Any, Kind] = {
+    str: Kind.TEXT,
+    str | None: Kind.TEXT,
+    int | None: Kind.WHOLE,
+    float | None: Kind.REAL,
+    Number | None: Kind.EXACT,
+    tuple[int, ...] | None: Kind.LIST,
+}
+
+#: Every column, in order.
+COLUMNS: dict[str, Kind] = {name: _KINDS[hint] for name, hint in get_type_hints(Row).items()}
+
+
+def find_column(name: str) -> str:
+    """Return *name* if it is a column.
+
+    Raises:
+        ValueError: it is none; the message lists them.
+    """
+    if name not in COLUMNS:
+        raise ValueError(f"no column {name!r}; the columns are {', '.join(COLUMNS)}")
+    return name
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+_CONDITION = re.compile(r"\s*(\w+)\s*([<>]=?|[=!]=|=)\s*(\S+)\s*")
+
+
+class Condition(NamedTuple):
+    """A comparison of a column with a number; false for a row that does not know the value."""
+
+    column: str
+    compare: Callable[[Any, Any], bool]
+    number: Number
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Return the condition that ``COLUMN OP NUMBER`` stands for; OP is < <= > >= == or !=.
+
+        Raises:
+            ValueError: *text* is none.
+        """
+        match = _CONDITION.fullmatch(text)
+        if match is None:
+            raise ValueError(f"no condition {text!r}; write COLUMN OP NUMBER, for example nan > 0")
+        column = find_column(match[1])
+        if not COLUMNS[column].numeric:
+            raise ValueError(f"{column} holds no numbers; conditions compare {', '.join(_numeric_columns())}")
+        return cls(column, _OPERATORS[match[2]], _number(match[3]))
+
+    def holds(self, row: Row) -> bool:
+        """Whether it is true of *row*."""
+        value = getattr(row, self.column)
+        return value is not None and self.compare(value, self.number)
+
+
+def _numeric_columns() -> list[str]:
+    return [name for name, kind in COLUMNS.items() if kind.numeric]
+
+
+def _number(text: str) -> Number:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number; write for example 0, -1.5, 1e-6 or inf") from None
+
+
+class SortKey(NamedTuple):
+    """A column to sort by."""
+
+    column: str
+    descending: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> SortKey:
+        """Return the key that ``COLUMN`` or ``COLUMN:desc`` stands for.
+
+        Raises:
+            ValueError: *text* is neither.
+        """
+        column, colon, order = text.strip().partition(":")
+        if colon and order not in {"asc", "desc"}:
+            raise ValueError(f"no order {order!r}; write {column} or {column}:desc")
+        return cls(find_column(column), order == "desc")
+
+
+def sort_rows(rows: Iterable[Row], keys: Sequence[SortKey]) -> list[Row]:
+    """Return *rows* by the first of *keys*, then the next; in either order NaN and then None come last."""
+    result = list(rows)
+    for column, descending in reversed(keys):
+        values = [row for row in result if not _is_unordered(getattr(row, column))]
+        rest = [row for row in result if _is_unordered(getattr(row, column))]
+        values.sort(key=operator.attrgetter(column), reverse=descending)
+        rest.sort(key=lambda row: getattr(row, column) is None)
+        result = values + rest
+    return result
+
+
+def _is_unordered(value: object) -> bool:
+    return value is None or value != value  # noqa: PLR0124 - only NaN differs from itself
+
+
+def json_object(row: Row, columns: Iterable[str] = COLUMNS) -> dict[str, Any]:
+    """Return *columns* of *row* as JSON can hold them: what is not finite becomes a string."""
+    return {name: json_value(getattr(row, name)) for name in columns}
+
+
+def json_value(value: Any) -> Any:
+    """Return *value* as JSON can hold it: a number that is not finite becomes a string."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import math
+from io import BytesIO
+
+import pyarrow.parquet
+import pytest
+
+from dumpstream import DumpstreamError
+from dumpstream.parquet import ParquetWriter, read_rows, require_pyarrow
+from dumpstream.table import COLUMNS, Row
+
+FULL = Row(
+    "/dump/0//a",
+    "Add",
+    "add",
+    "resnet",
+    io="output",
+    timestamp=1780159660546556,
+    dtype="uint64",
+    shape=(2, 3),
+    count=6,
+    max=2**64 - 1,
+    min=2**63 + 1,
+    mean=1.5,
+    finite_max=2**64 - 1,
+    finite_min=2**63 + 1,
+    hash="0123456789abcdef",
+    saturated=0.25,
+    histogram=(1, 2, 3),
+    original_shape=(),
+    model_id=7,
+)
+
+
+def written(*groups: list[Row], columns: tuple[str, ...] = tuple(COLUMNS)) -> BytesIO:
+    file = BytesIO()
+    writer = ParquetWriter(file, columns)
+    for group in groups:
+        writer.write(group)
+    writer.close()
+    file.seek(0)
+    return file
+
+
+def test_rows_come_back_as_they_were() -> None:
+    rows = [FULL, Row("b", problem="is no dump file"), Row("c", max=3, min=-3, source="device")]
+
+    assert [*read_rows(written(rows[:1], rows[1:]))] == rows
+
+
+def test_not_a_number_is_told_from_unknown() -> None:
+    (row,) = read_rows(written([Row("a", max=math.nan, mean=math.inf)]))
+
+    assert math.isnan(row.max or 0)
+    assert (row.mean, row.min) == (math.inf, None)
+
+
+def test_columns_have_types_that_others_can_compute_with() -> None:
+    schema = pyarrow.parquet.read_schema(written([FULL]))
+
+    types = {name: str(schema.field(name).type) for name in schema.names}
+    assert {
+        "op_name": "string",
+        "nan": "int64",
+        "mean": "double",
+        "shape": "list<element: uint64>",
+    }.items() <= types.items()
+    assert (types["max"], types["max_integer"]) == ("double", "decimal128(20, 0)")
+    assert [name for name in types if not name.endswith("_integer")] == [*COLUMNS]
+
+
+def test_a_selection_of_columns_is_a_table_too() -> None:
+    file = written([FULL], columns=("op_name", "max"))
+
+    assert pyarrow.parquet.read_schema(file).names == ["op_name", "max", "max_integer"]
+    assert [(row.op_name, row.max, row.count) for row in read_rows(file)] == [("add", 2**64 - 1, None)]
+
+
+def test_names_that_are_not_utf8_are_written_as_the_journal_shows_them() -> None:
+    (row,) = read_rows(written([Row("a\udcff\u00e9")]))
+
+    assert row.file == "a\\udcff\u00e9"
+
+
+def test_numbers_of_more_than_64_bits_are_unknown() -> None:
+    (row,) = read_rows(written([Row("a", task=10**20, size=2**64, stream=5)]))
+
+    assert (row.task, row.size, row.stream) == (None, None, 5)
+
+
+def test_what_is_no_table_is_refused() -> None:
+    other = BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"loss": [1.0]}), other)
+
+    with pytest.raises(DumpstreamError, match="is no table of statistics"):
+        [*read_rows(other)]
+    with pytest.raises(DumpstreamError, match="cannot be read as Parquet"):
+        [*read_rows(BytesIO(b"PAR1 or so"))]
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dumpstream.parquet.find_spec", lambda _: None)
+
+    with pytest.raises(DumpstreamError, match=r"pip install 'dumpstream\[parquet\]'"):
+        require_pyarrow()
