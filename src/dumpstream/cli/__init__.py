@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli import capture, extract, ls, verify
+from dumpstream.cli import capture, convert, extract, ls, show, stats, verify
 from dumpstream.cli._display import printable
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ _COMMANDS: dict[str, Command] = {
     "ls": ls,
     "verify": verify,
     "extract": extract,
+    "stats": stats,
+    "convert": convert,
+    "show": show,
 }
 
 _EPILOG = """\
@@ -47,6 +50,7 @@ examples:
   dumpstream ls run1                           which files it has
   dumpstream verify run1                       read everything again
   dumpstream extract run1 --out dumps          the original files
+  dumpstream stats run1 --where 'nan > 0'      which tensors have NaNs
 """
 
 

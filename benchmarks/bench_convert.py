@@ -1,0 +1,136 @@
+"""How fast dump files become npy files.
+
+512 MiB of float tensors in a few dump files, beside ``cp`` of the same files; and 5,000 dump files of 16 KiB
+beside a bare Python loop that reads and writes each. All files are in the page cache before the clock starts,
+are written to one file system (TMPDIR says which), and are removed while no clock runs. The two take turns;
+rates are medians of all rounds, and count the bytes of the dump files.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from dumpstream.conversion import ConversionOptions, convert
+from dumpstream.inputs import find_inputs
+from dumpstream.outputs import Outputs
+from dumpstream.simulation import Workload
+from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_MIB = 1 << 20
+_HEADER_BYTES = 128  #: about as much as the header of a file with one tensor
+_SMALL_BYTES = 16 << 10
+_DISTINCT = 500  #: small files that differ
+_ROUNDS = 7
+
+_LARGE_FLOOR = Floor("ratio", ">=", 0.6)
+_SMALL_RATIO, _SMALL_RATE = Floor("ratio", ">=", 0.5), Floor("ours", ">=", 3000)
+
+
+class Rounds(NamedTuple):
+    """The seconds that each round took."""
+
+    ours: list[float]
+    baseline: list[float]
+
+
+def _write_dumps(directory: Path, tensor_bytes: int, files: int, distinct: int) -> int:
+    """Fill *directory* with *files* dump files of one tensor each, and return how many bytes they have."""
+    workload = Workload(
+        models=1, ops=distinct, inputs=0, tensor_bytes=str(tensor_bytes), dtypes="float32+float16"
+    )
+    payloads = [file.data for file in workload.expected_files("/dump")]
+    for number in range(files):
+        (directory / f"MatMulV2.layer.{number}.1.1780159660546556").write_bytes(payloads[number % distinct])
+    return sum(len(payloads[number % distinct]) for number in range(files))
+
+
+def _convert(source: Path, out: Path) -> None:
+    with Outputs(out, replace=False) as outputs:
+        problems = [it for it in convert(find_inputs([source]), outputs, ConversionOptions()) if it.problem]
+    if problems:
+        raise RuntimeError(f"{len(problems)} files were not converted: {problems[0].problem}")
+
+
+def _copy(source: Path, out: Path) -> None:
+    subprocess.run(["cp", "-r", "--", str(source), str(out)], check=True)
+
+
+def _copy_by_loop(source: Path, out: Path) -> None:
+    out.mkdir()
+    for name in os.listdir(source):  # noqa: PTH208 - pathlib would slow the baseline down
+        with open(f"{source}/{name}", "rb") as file:  # noqa: PTH123 - likewise
+            data = file.read()
+        with open(f"{out}/{name}", "wb") as file:  # noqa: PTH123 - likewise
+            file.write(data)
+
+
+def _measure(source: Path, baseline: Callable[[Path, Path], None], rounds: int) -> Rounds:
+    """Let the conversion and *baseline* take turns; a first round of each is not counted."""
+    found = Rounds([], [])
+    for _ in range(rounds + 1):
+        for run, seconds in ((_convert, found.ours), (baseline, found.baseline)):
+            with _scratch() as directory:
+                start = perf_counter()
+                run(source, directory / "out")
+                seconds.append(perf_counter() - start)
+    return Rounds(found.ours[1:], found.baseline[1:])
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """Give an empty directory on a file system that has nothing left to write."""
+    with tempfile.TemporaryDirectory(prefix="dumpstream-bench-") as directory:
+        os.sync()
+        yield Path(directory)
+
+
+def _run(arguments: Arguments) -> None:
+    rounds = 1 if arguments.quick else _ROUNDS
+    files, large_bytes = (4, 8 * _MIB) if arguments.quick else (4, 128 * _MIB)
+    with _scratch() as source:
+        size = _write_dumps(source, large_bytes - _HEADER_BYTES, files, files)
+        large = _measure(source, _copy, rounds)
+    small_files = 500 if arguments.quick else 5000
+    with _scratch() as source:
+        _write_dumps(source, _SMALL_BYTES - _HEADER_BYTES, small_files, _DISTINCT)
+        small = _measure(source, _copy_by_loop, rounds)
+    loop = small_files / median(small.baseline)
+    figures = [
+        Figure(
+            name=f"{size / _MIB:,.0f} MiB in {files} files",
+            unit="MB/s",
+            ours=size / median(large.ours) / 1e6,
+            baseline=size / median(large.baseline) / 1e6,
+            beside="cp",
+            floor=_LARGE_FLOOR,
+        ),
+        Figure(
+            name=f"{small_files:,} files of 16 KiB",
+            unit="files/s",
+            ours=small_files / median(small.ours),
+            baseline=loop,
+            beside="Python loop",
+            floor=_SMALL_RATE if _SMALL_RATE.value < _SMALL_RATIO.value * loop else _SMALL_RATIO,
+        ),
+    ]
+    rows = [
+        (figure.name, kind, min(seconds), median(seconds), max(seconds))
+        for figure, taken in zip(figures, (large, small), strict=True)
+        for kind, seconds in (("dumpstream", taken.ours), (figure.beside, taken.baseline))
+    ]
+    columns = ("files", "kind", "fastest", "median", "slowest")
+    report(arguments, figures, Detail("seconds of the rounds", columns, rows))
+
+
+if __name__ == "__main__":
+    _run(parse_arguments(__doc__))

@@ -1,0 +1,171 @@
+"""Show what is in a dump file.
+
+Prints the operator, and for each tensor its type, format and shape, statistics, a histogram of the finite
+values and the first and last of them. Of an overflow record prints what it says. Exits with 3 if the file is
+damaged or is not whole.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.cli._display import count_text, printable, size_text
+from dumpstream.cli._exit import NOT_WHOLE
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from dumpstream.inputs import Input
+
+_EPILOG = """\
+examples:
+  dumpstream show MatMulV2.a.1.2.1780159660546556
+  dumpstream show run1 '*MatMulV2.a.*'                          a file of a capture, by name or pattern
+  dumpstream show run1 '*MatMulV2.a.*' --json | jq '.tensors[] | .statistics.nan'
+"""
+
+_USAGE = 2
+_SHOWN_MATCHES = 3
+_ALWAYS = ("count", "max", "min", "mean", "std", "l2norm")
+_IF_ANY = ("nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "saturated")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument("path", type=Path, metavar="PATH", help="a dump file (raw or .zst), or a capture")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="of a capture: a name as `ls` shows it, or a pattern with * ? [ ] that one name matches",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: Namespace) -> int:
+    """Print what is in the file."""
+    from dumpstream.description import describe  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.inputs import find_inputs  # noqa: PLC0415 - likewise
+
+    if args.name is None and args.path.is_dir():
+        print(f"dumpstream: {args.path} is a directory; name a file of a capture behind it", file=sys.stderr)
+        return _USAGE
+    if args.name is not None and not args.path.is_dir():
+        print(f"dumpstream: {args.path} is no capture; leave the name out", file=sys.stderr)
+        return _USAGE
+    inputs = list(find_inputs([args.path]))
+    item = inputs[0] if args.name is None else _select(inputs, args.name)
+    described = describe(item)
+    if args.json:
+        print(json.dumps(described, indent=2))
+    else:
+        _print_file(described)
+    problems = [described["problem"], *(tensor["problem"] for tensor in described["tensors"])]
+    return NOT_WHOLE if any(problems) else 0
+
+
+def _select(inputs: list[Input], name: str) -> Input:
+    found = [item for item in inputs if item.name == name] or [
+        item for item in inputs if fnmatchcase(item.name, name)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise DumpstreamError(f"no file matches {name!r}; `dumpstream ls` shows the names")
+    some = ", ".join(item.name for item in found[:_SHOWN_MATCHES])
+    raise DumpstreamError(f"{len(found)} files match {name!r}, such as {some}; write more of the name")
+
+
+def _print_file(described: dict[str, Any]) -> None:
+    print(printable(described["file"]))
+    for title, text in _about(described):
+        print(f"  {title:<10} {printable(text)}")
+    for line in described["dfx_message"].splitlines():
+        print(f"  {'message':<10} {printable(line)}")
+    if described["problem"]:
+        print(f"  {'problem':<10} {printable(described['problem'])}")
+    for name, record in (described.get("overflow") or {}).items():
+        print(f"  {'overflow':<10} {name}: {_record_text(record)}")
+    for tensor in described["tensors"]:
+        print()
+        _print_tensor(tensor)
+
+
+def _about(described: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines about the file, each with a title."""
+    operator = described["op_name"] or "unknown"
+    if described["op_type"]:
+        operator += f" ({described['op_type']})"
+    for place in ("model", "model_id", "iteration", "device", "task", "stream"):
+        if described[place] is not None:
+            operator += f", {place.replace('_', ' ')} {described[place]}"
+    lines = [("operator", operator)]
+    if described["time"]:
+        lines.append(("dumped", _time_text(described["time"])))
+    contents = f"{size_text(described['bytes'])}, {count_text(len(described['tensors']), 'tensor')}"
+    lines.append(("contents", f"{contents}, version {described['version'] or 'unknown'}"))
+    if described["verdict"]:
+        lines.append(("verdict", described["verdict"]))
+    lines += [("attribute", f"{it['name']}: {it['value']}") for it in described["attributes"]]
+    return lines
+
+
+def _time_text(microseconds: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds} us since 1970"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+
+
+def _record_text(record: Any) -> str:
+    if isinstance(record, dict):
+        return ", ".join(f"{key} {value}" for key, value in record.items())
+    return str(record)
+
+
+def _print_tensor(tensor: dict[str, Any]) -> None:
+    title = f"{tensor['io']} {tensor['index']}: {tensor['dtype']} {list(tensor['shape'])}, {tensor['format']}"
+    if tensor["original_shape"] and tensor["original_shape"] != tensor["shape"]:
+        title += f", originally {list(tensor['original_shape'])}"
+    if tensor["kind"]:
+        title += f", {tensor['kind']}, argument {tensor['arg_index']}"
+    print(f"{title}, {size_text(tensor['size'])}" + ("" if tensor["start"] is not None else ", not dumped"))
+    if tensor["problem"]:
+        print(f"  problem: {printable(tensor['problem'])}")
+    statistics = tensor["statistics"] or {}
+    for names in (_ALWAYS, [name for name in _IF_ANY if statistics.get(name)]):
+        cells = [f"{name} {_number(statistics[name])}" for name in names if statistics.get(name) is not None]
+        if cells:
+            print(f"  {'  '.join(cells)}")
+    if tensor["histogram"]:
+        _print_histogram(tensor["histogram"])
+    if tensor["first"]:
+        values = [_number(value) for value in tensor["first"]]
+        values += ["...", *map(_number, tensor["last"])] if tensor["last"] else []
+        print(f"  {' '.join(values)}")
+
+
+def _print_histogram(found: dict[str, Any]) -> None:
+    from dumpstream.preview import Histogram  # noqa: PLC0415 - --help need not wait for it
+
+    histogram = Histogram(**found)
+    bars = histogram.bars()
+    try:
+        bars.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        bars = histogram.bars(ascii_only=True)
+    print(f"  {_number(histogram.low)} |{bars}| {_number(histogram.high)}")
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, list):  # a complex number
+        return "+".join(map(_number, value)) + "j"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

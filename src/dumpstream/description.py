@@ -1,0 +1,174 @@
+"""Description: all that can be said of a dump file, as JSON can hold it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
+from dumpstream.dtypes import decode
+from dumpstream.opname import Scheme, parse_name
+from dumpstream.overflow import decode_overflow, kind_of
+from dumpstream.preview import count_stretches, pick_values
+from dumpstream.statistics import tensor_statistics
+from dumpstream.table import json_value
+from dumpstream.text import TEXT_SUFFIX
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dumpstream.dumpfile import DumpFile
+    from dumpstream.header import Tensor
+    from dumpstream.inputs import Input
+    from dumpstream.opname import OpName
+    from dumpstream.statistics import TensorStatistics
+
+_OVERFLOW_OPERATOR = "Node_OpDebug"
+_STRETCHES = 48  #: of a histogram
+_FIRST_VALUES, _LAST_VALUES = 8, 4
+
+
+def describe(item: Input) -> dict[str, Any]:
+    """Return what the file and its name say, and of each tensor statistics, a histogram and some values.
+
+    What is wrong with the file, or with a tensor, is its ``problem``. ``overflow`` is there if the file is an
+    overflow record.
+
+    Raises:
+        DumpstreamError: it is no dump file, or cannot be read.
+    """
+    try:
+        dump = item.open()
+    except DumpFormatError as exc:
+        if item.name.endswith(TEXT_SUFFIX):
+            raise DumpstreamError(
+                f"{item.label} is statistics text; read it with `dumpstream stats`"
+            ) from exc
+        if not item.whole:
+            raise DumpstreamError(f"{item.label} is not whole ({item.verdict}); {_text(exc)}") from exc
+        raise
+    except OSError as exc:
+        raise DumpstreamError(f"{item.label} cannot be read: {exc.strerror}") from exc
+    with dump:
+        parsed = parse_name(_full_name(item))
+        described = _describe_file(item, dump, parsed)
+        tensors = [_describe_tensor(dump, tensor) for tensor in dump.tensors]
+        if parsed.scheme is Scheme.OVERFLOW or dump.op_name == _OVERFLOW_OPERATOR:
+            described["overflow"] = _describe_overflow(dump, tensors)
+        described["problem"] = _find_problem(item, dump)
+    return described | {"tensors": tensors}
+
+
+def _full_name(item: Input) -> str:
+    """Return the name with the directories that say which model and device it is of."""
+    return item.name if item.path is None else f"{item.path.absolute().parent}/{item.name.rpartition('/')[2]}"
+
+
+def _describe_file(item: Input, dump: DumpFile, parsed: OpName) -> dict[str, Any]:
+    return {
+        "file": item.label,
+        "verdict": item.verdict,
+        "scheme": parsed.scheme,
+        "op_type": parsed.op_type,
+        "op_name": parsed.op_name or dump.op_name or None,
+        "model": parsed.model,
+        "model_id": parsed.model_id,
+        "iteration": parsed.iteration,
+        "device": parsed.device,
+        "task": parsed.task,
+        "stream": parsed.stream,
+        "timestamp": parsed.timestamp,
+        "version": dump.version,
+        "time": dump.time,
+        "bytes": dump.header.length,
+        "attributes": [{"name": name, "value": value} for name, value in dump.attributes],
+        "dfx_message": dump.dfx_message,
+    }
+
+
+def _describe_tensor(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:
+    return {
+        "io": tensor.io,
+        "index": tensor.index,
+        "dtype": tensor.dtype.short,
+        "format": tensor.format.name,
+        "shape": tensor.shape,
+        "original_shape": tensor.original_shape,
+        "sub_format": tensor.sub_format,
+        "size": tensor.size,
+        "address": f"{tensor.address:#x}",
+        "offset": tensor.offset,
+        "arg_index": tensor.arg_index,
+        "kind": kind_of(tensor.input_type) if tensor.input_type else None,
+        "type": tensor.type,
+        "dim_range": tensor.dim_range,
+        "original_op": None if tensor.original_op is None else tensor.original_op._asdict(),
+        "start": tensor.start,
+        "stop": tensor.stop,
+        **_describe_elements(dump, tensor),
+    }
+
+
+def _describe_elements(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:
+    described: dict[str, Any] = dict.fromkeys(("statistics", "histogram", "first", "last", "problem"))
+    if not tensor.stored:
+        return described
+    try:
+        data = dump.bytes(tensor)
+    except (DumpFormatError, PartError) as exc:
+        return described | {"problem": _text(exc)}
+    found = tensor_statistics(tensor, data)
+    described["statistics"] = _json_statistics(found)
+    try:
+        array = decode(tensor.dtype, tensor.shape, tensor.size, data)
+    except ValueError as exc:
+        return described | {"problem": str(exc)}
+    first, last = pick_values(array, _FIRST_VALUES, _LAST_VALUES)
+    return described | {
+        "histogram": _histogram(array, found),
+        "first": [_json_number(value) for value in first],
+        "last": [_json_number(value) for value in last],
+    }
+
+
+def _json_statistics(found: TensorStatistics) -> dict[str, Any]:
+    return {name: json_value(value) for name, value in asdict(found).items() if name != "histogram"}
+
+
+def _histogram(array: NDArray[Any], found: TensorStatistics) -> dict[str, Any] | None:
+    if array.dtype.kind == "c" or found.finite_min is None or found.finite_max is None:
+        return None
+    low, high = float(found.finite_min), float(found.finite_max)
+    if not low <= high:
+        return None
+    return count_stretches(array, low, high, _STRETCHES)._asdict()
+
+
+def _json_number(value: Any) -> Any:
+    if isinstance(value, complex):
+        return [json_value(value.real), json_value(value.imag)]
+    return json_value(value)
+
+
+def _describe_overflow(dump: DumpFile, tensors: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return what the first tensor records; if it cannot be decoded, that is its problem."""
+    if not tensors or tensors[0]["problem"] or not dump.tensors[0].stored:
+        return None
+    try:
+        return decode_overflow(dump.bytes(dump.tensors[0]))
+    except DumpFormatError as exc:
+        tensors[0]["problem"] = exc.problem
+        return None
+
+
+def _find_problem(item: Input, dump: DumpFile) -> str | None:
+    try:
+        dump.read_to_end()
+    except (DumpFormatError, PartError) as exc:
+        return _text(exc)
+    return None if item.whole else f"is not whole ({item.verdict})"
+
+
+def _text(error: DumpFormatError | PartError) -> str:
+    """Return what *error* says, without the name of the file."""
+    return f"{error.problem} (byte {error.position})" if isinstance(error, DumpFormatError) else str(error)

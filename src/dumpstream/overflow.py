@@ -1,0 +1,131 @@
+"""Overflow records and exception dumps: what the device wrote down when something went wrong. Does no I/O.
+
+An overflow record is the one tensor of an ``Opdebug.Node_OpDebug`` file. It has one of two layouts; the newer
+begins with a magic number. Addresses are given as text, as JSON readers round numbers above 2**53.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dumpstream._errors import DumpFormatError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_MAGIC = 0x5A5A5A5A
+_U32, _U64 = "I", "Q"
+
+_ADDRESSES = {"pc_start", "para_base", "src_addr", "dst_addr", "kernel_code"}
+
+_TASK = ("model_id", "stream_id", "task_id", "task_type")
+_INFO = (*_TASK, "pc_start", "para_base")
+
+
+class _Unit(NamedTuple):
+    """A unit in the older layout, which has a place for each; they are used from their starts."""
+
+    name: str
+    info_at: int
+    status_at: int
+    status: tuple[str, ...]
+
+
+_UNITS = (
+    _Unit("dha_atomic_add", 0, 512, ("status",)),
+    _Unit("l2_atomic_add", 128, 768, ("status",)),
+    _Unit("ai_core", 256, 1024, ("kernel_code", "block_idx", "status")),
+)
+
+_HEAD = ("magic", "version")
+_ENTRY = ("valid", "acc_type", "reserved", "data_len")
+_CORE = (*_TASK, "context_id", "thread_id", "pc_start", "para_base", "core_id", "block_id", "status")
+
+#: The accelerators of the newer layout, by number, each with the fields of its entry.
+_ACCELERATORS = {
+    0: ("AIC", _CORE),
+    1: ("AIV", _CORE),
+    2: ("AICPU", (*_TASK, "context_id", "cpu_id", "thread_id", "status")),
+    3: ("SDMA", (*_TASK, "context_id", "thread_id", "src_addr", "dst_addr", "channel_id", "status")),
+}
+
+#: What a tensor of an exception dump is, by its `Tensor.input_type`.
+_KINDS = {
+    0: "invalid",
+    1: "general",
+    2: "input",
+    3: "output",
+    4: "workspace",
+    5: "ascendc_log",
+    6: "mc2_ctx",
+    7: "tiling_data",
+    8: "l1",
+    9: "l2",
+    10: "overflow_address",
+    11: "ffts_address",
+    12: "shape_tensor",
+    101: "args",
+    102: "stack",
+    103: "device_kernel_object",
+    104: "simt_stack",
+}
+
+
+def kind_of(input_type: int) -> str:
+    """Return what a tensor of an exception dump is; a number that is not known names itself."""
+    return _KINDS.get(input_type, f"unknown_{input_type}")
+
+
+def decode_overflow(record: Buffer) -> dict[str, Any]:
+    """Return what an overflow record says, as JSON can hold it.
+
+    The older layout has an object for each unit: ``dha_atomic_add``, ``l2_atomic_add``, ``ai_core``. The
+    newer has ``magic``, ``version`` and ``entry``: whether it is ``valid``, the accelerator and its numbers,
+    or ``words`` if the accelerator is not known. An entry that is not valid may be empty.
+
+    Raises:
+        DumpFormatError: the record ends before its last field; the position counts from its start.
+    """
+    view = memoryview(record).cast("B")
+    if view[:4] == _MAGIC.to_bytes(4, "little"):
+        return _newer(view)
+    return {unit.name: _older(view, unit) for unit in _UNITS}
+
+
+def _older(view: memoryview, unit: _Unit) -> dict[str, Any]:
+    return _fields(view, unit.info_at, _INFO, _U64) | _fields(view, unit.status_at, unit.status, _U64)
+
+
+def _newer(view: memoryview) -> dict[str, Any]:
+    head = _fields(view, 0, _HEAD, _U32)
+    at = len(_HEAD) * 4
+    entry = _fields(view, at, _ENTRY, _U32)
+    at += len(_ENTRY) * 4
+    size = entry.pop("data_len")
+    if size > len(view) - at:
+        raise DumpFormatError(f"has an overflow entry of {size} bytes and ends before", len(view))
+    number = entry.pop("acc_type")
+    name, fields = _ACCELERATORS.get(number, (f"unknown_{number}", None))
+    said = {"valid": bool(entry["valid"]), "accelerator": name, "reserved": entry["reserved"]}
+    if fields is None:
+        said["words"] = _words(view[at : at + size])
+    elif size or said["valid"]:
+        said |= _fields(view[: at + size], at, fields, _U64)
+    return {"magic": f"{head['magic']:#x}", "version": head["version"], "entry": said}
+
+
+def _fields(view: memoryview, at: int, names: tuple[str, ...], kind: str) -> dict[str, Any]:
+    layout = struct.Struct(f"<{len(names)}{kind}")
+    if len(view) < at + layout.size:
+        problem = f"has an overflow record that ends before its {names[-1]}; dump it again"
+        raise DumpFormatError(problem, len(view))
+    values = layout.unpack_from(view, at)
+    return {
+        name: f"{value:#x}" if name in _ADDRESSES else value
+        for name, value in zip(names, values, strict=True)
+    }
+
+
+def _words(body: memoryview) -> list[str]:
+    return [f"{word:#x}" for (word,) in struct.iter_unpack("<Q", body[: len(body) // 8 * 8])]

@@ -1,0 +1,88 @@
+"""Tensor files: an array written as what numpy, other programs and people open."""
+
+from __future__ import annotations
+
+import io
+import os
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+_BLOCK_BYTES = 1 << 20  #: written at once
+_CSV_ELEMENTS = 1 << 16
+
+_REGISTERED = 2  #: what `numpy.dtype.isbuiltin` says of a type that another package brought
+
+
+class FileFormat(StrEnum):
+    """What a tensor is written as."""
+
+    NPY = "npy"
+    BIN = "bin"  #: the elements as in NPY, and nothing else
+    CSV = "csv"  #: a line for each run of the last axis
+
+
+def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that elements of *dtype* are written as: float32 for those that numpy does not know."""
+    return np.dtype("<f4") if dtype.isbuiltin == _REGISTERED else dtype
+
+
+def write_array(fd: int, array: NDArray[Any], file_format: FileFormat) -> int:
+    """Write *array* to *fd* and return how many bytes it took.
+
+    Elements that numpy knows, in the order of memory, are written from where they lie.
+    """
+    if file_format is FileFormat.CSV:
+        return sum(_write_all(fd, line.encode("ascii")) for line in _lines(array))
+    head = npy_header(plain_dtype(array.dtype), array.shape) if file_format is FileFormat.NPY else b""
+    size = 0
+    for block in _blocks(array):
+        size += _write_all(fd, block, head)
+        head = b""
+    return size + (_write_all(fd, head) if head else 0)
+
+
+@lru_cache(maxsize=1024)
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Return what stands before the elements of an array in C order."""
+    header = io.BytesIO()
+    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, described)
+    return header.getvalue()
+
+
+def _blocks(array: NDArray[Any]) -> Iterator[memoryview]:
+    """Yield the bytes of the elements; those of a mapped file go out faster in blocks than at one go."""
+    flat = array.reshape(-1)
+    dtype = plain_dtype(array.dtype)
+    step = max(1, _BLOCK_BYTES // dtype.itemsize)
+    for start in range(0, len(flat), step):
+        yield flat[start : start + step].astype(dtype, copy=False).view(np.uint8).data
+
+
+def _lines(array: NDArray[Any]) -> Iterator[str]:
+    rows = array.reshape(-1, array.shape[-1]) if array.ndim and array.size else array.reshape(1, -1)
+    dtype = np.dtype(np.uint8) if array.dtype == np.bool_ else plain_dtype(array.dtype)
+    for row in rows:
+        for start in range(0, len(row), _CSV_ELEMENTS):
+            part = row[start : start + _CSV_ELEMENTS].astype(dtype).astype(np.str_)
+            yield ("," if start else "") + ",".join(part.tolist())
+        yield "\n"
+
+
+def _write_all(fd: int, data: memoryview | bytes, head: bytes = b"") -> int:
+    """Write *head* and *data*, at one go if the system takes them so."""
+    size = len(head) + len(data)
+    written = os.writev(fd, (head, data)) if head else os.write(fd, data)
+    view = memoryview(data)
+    while written < size:
+        rest = head[written:] or view[written - len(head) :]
+        written += os.write(fd, rest)
+    return size

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from dumpstream.preview import Histogram, count_stretches, pick_values
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "counts"),
+    [
+        ([0, 1, 2, 3, 4], np.float32, (1, 1, 1, 2)),
+        ([-1.7e308, 1.7e308, 0], np.float64, (1, 0, 1, 1)),
+        ([-(2**63), 2**63 - 1], np.int64, (1, 0, 0, 1)),
+        ([0, 255, 200], np.uint8, (1, 0, 0, 2)),
+        ([False, True, True], np.bool_, (1, 0, 0, 2)),
+        ([7, 7, 7], np.int8, (3, 0, 0, 0)),
+        ([0, 1, 4], ml_dtypes.bfloat16, (1, 1, 0, 1)),
+        ([0, 1e-320], np.float64, (1, 0, 0, 1)),
+        ([5e-324, 0], np.float64, (2, 0, 0, 0)),
+    ],
+)
+def test_every_element_is_counted_where_it_lies(
+    values: list[Any], dtype: Any, counts: tuple[int, ...]
+) -> None:
+    array = np.array(values, dtype)
+    numbers = array.astype(np.float64)
+
+    found = count_stretches(array, float(numbers.min()), float(numbers.max()), 4)
+
+    assert found.counts == counts
+
+
+def test_what_is_not_finite_is_not_counted() -> None:
+    array = np.array([np.nan, np.inf, -np.inf, 1, 2], np.float32)
+
+    assert sum(count_stretches(array, 1, 2, 4).counts) == 2
+
+
+def test_more_than_a_block_is_counted() -> None:
+    array = np.arange(1 << 21, dtype=np.float32).reshape(2, -1)
+
+    assert count_stretches(array, 0, float(array.max()), 4).counts == (1 << 19,) * 4
+
+
+def test_bars_rise_with_the_counts_and_are_blank_without_any() -> None:
+    histogram = Histogram(0, 1, (0, 1, 500, 1000))
+
+    assert histogram.bars() == " ▁▄█"
+    assert histogram.bars(ascii_only=True) == " .=@"
+
+
+def test_few_values_are_all_first() -> None:
+    assert pick_values(np.arange(4).reshape(2, 2), 3, 1) == ([0, 1, 2, 3], [])
+    assert pick_values(np.arange(5), 3, 1) == ([0, 1, 2], [4])
+    assert pick_values(np.array([1.5], ml_dtypes.float8_e5m2), 1, 1) == ([1.5], [])
