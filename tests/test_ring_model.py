@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RING_BYTES = 64 << 10
-NOTE_BYTES = 64 << 10
+NOTE_BYTES = 112 << 10
+KEPT_NOTE_BYTES = 48 << 10  # for chunks that are cut off
+MAX_ABANDONS = 10
 MAX_RECORD = RING_BYTES // 8
 MAX_FILE_BYTES = 1 << 40
 
@@ -52,15 +54,16 @@ class Lane:
     """Positions of a circular run of records."""
 
     size: int
+    kept: int = 0
     head: int = 0
     tail: int = 0
 
-    def claim(self, name: bytes, data_length: int) -> int | None:
+    def claim(self, name: bytes, data_length: int, *, abandon: bool = False) -> int | None:
         """Return where the record ends, or None if there is no space."""
         need = align(align(48 + len(name)) + data_length)
         rest = self.size - self.head % self.size
         end = self.head + need + (rest if need > rest else 0)
-        if end > self.tail + self.size:
+        if end > self.tail + self.size - (0 if abandon else self.kept):
             return None
         self.head = end
         return end
@@ -80,6 +83,7 @@ class Note(NamedTuple):
     position: int  #: how much data is read before it
     end: int
     loss: tuple[str, str, int, bool]
+    abandon: bool
 
 
 @dataclass
@@ -98,7 +102,7 @@ class Model:
 
     full: str  #: the cause of a loss for want of space
     data: Lane = field(default_factory=lambda: Lane(RING_BYTES))
-    notes: Lane = field(default_factory=lambda: Lane(NOTE_BYTES))
+    notes: Lane = field(default_factory=lambda: Lane(NOTE_BYTES, KEPT_NOTE_BYTES))
     records: deque[Record] = field(default_factory=deque)
     losses: deque[Note] = field(default_factory=deque)
     refused: dict[bytes, int] = field(default_factory=dict)
@@ -107,6 +111,7 @@ class Model:
     callbacks: int = 0
     read: int = 0
     unnamed: int = 0
+    abandons: int = 0
 
     def push(self, name: bytes, start: int, size: int, *, last: bool, offset: int) -> bool:
         sequence = self.callbacks
@@ -123,7 +128,7 @@ class Model:
             part = min(size - done, most)
             end = self.data.claim(name, part)
             if end is None:
-                self.lose(name, size - done, last=last)
+                self.lose(name, size - done, last=last, cut=done > 0)
                 return False
             more = done + part < size
             at = offset if offset < 0 else offset + done
@@ -133,28 +138,32 @@ class Model:
             if not more:
                 return True
 
-    def lose(self, name: bytes, size: int, *, last: bool) -> None:
+    def lose(self, name: bytes, size: int, *, last: bool, cut: bool) -> None:
         self.count(self.full, size)
         if not last:
             self.refused[name] = 0
-        self.note(self.full, name, size, ended=last)
+        abandon = cut and self.abandons < MAX_ABANDONS
+        self.abandons += abandon
+        self.note(self.full, name, size, ended=last, abandon=abandon)
 
     def count(self, cause: str, size: int) -> None:
         self.lost_chunks[cause] += 1
         self.lost_bytes[cause] += size
 
-    def note(self, cause: str, name: bytes, size: int, *, ended: bool) -> None:
-        end = self.notes.claim(name, 0)
+    def note(self, cause: str, name: bytes, size: int, *, ended: bool, abandon: bool = False) -> None:
+        end = self.notes.claim(name, 0, abandon=abandon)
         if end is None:
             self.unnamed += 1
         else:
-            self.losses.append(Note(self.data.head, end, (decode(name), cause, size, ended)))
+            loss = (decode(name), cause, size, ended)
+            self.losses.append(Note(self.data.head, end, loss, abandon))
 
     def lease(self, most: int, max_bytes: int) -> tuple[list[Record], list[tuple[str, str, int, bool]]]:
         losses = []
         while self.losses and self.losses[0].position <= self.read:
             note = self.losses.popleft()
             self.notes.tail = note.end
+            self.abandons -= note.abandon
             losses.append(note.loss)
         until = self.losses[0].position if self.losses else self.data.head
         start, records = self.read, list[Record]()

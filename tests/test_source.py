@@ -28,7 +28,7 @@ RING_BYTES = 64 << 10
 DROP = RingOptions(buffer_bytes=RING_BYTES, on_full=OnFull.DROP)
 BLOCK = RingOptions(buffer_bytes=RING_BYTES)
 #: Where the data lane begins in a ring's file, and the name's length in a record.
-DATA_LANE, NAME_LENGTH = 4096 + (64 << 10), 32
+DATA_LANE, NAME_LENGTH = 4096 + (112 << 10), 32
 
 callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)(_native.callback_address())
 

@@ -15,7 +15,7 @@ from dumpstream import OnFull, RingOptions, Verdict
 from dumpstream.sinks.memory import MemorySink
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.capture.conftest import Rig
 
@@ -44,15 +44,20 @@ def has_taken(capture: Capture, chunks: int) -> bool:
     return capture.report.chunks == chunks
 
 
+async def stall(rig: Rig, capture: Capture, names: Iterator[str]) -> None:
+    """Push files, one at a time, until the pipeline takes no more from the ring."""
+    for taken in range(1, 4):
+        rig.push(next(names), _CHUNK, last=True)
+        await rig.until(partial(has_taken, capture, taken))
+
+
 async def overflow(rig: Rig, sink: GatedSink, capture: Capture) -> str:
     """Push files until the ring has no room for one, and half a file; then let the sink go on.
 
     Returns the name of the first file that was refused; the half file is called ``half``.
     """
     names = (f"file {number}" for number in count())
-    for taken in range(1, 4):  # one at a time, until the pipeline takes no more from the ring
-        rig.push(next(names), _CHUNK, last=True)
-        await rig.until(partial(has_taken, capture, taken))
+    await stall(rig, capture, names)
     refused = await run_sync(lambda: next(name for name in names if rig.push(name, _CHUNK, last=True)))
     assert await run_sync(rig.push, "half", _CHUNK) != 0
     sink.gate.set()
@@ -100,6 +105,29 @@ async def test_a_file_that_is_refused_to_the_end_is_lost_by_name_too(rig: Rig) -
     assert (row.verdict, row.cause, row.lost_bytes) == (Verdict.LOST, "ring_full", 2 * len(_CHUNK))
 
 
+async def test_a_chunk_that_is_cut_off_is_lost_by_name_when_other_losses_no_longer_are(rig: Rig) -> None:
+    sink = GatedSink()
+    large = bytes(200_000)
+
+    async with rig.pushed(_GIVE_UP, sinks=["zstd:", sink]) as capture:
+        await stall(rig, capture, (f"file {number}" for number in count()))
+        while not capture.report.unnamed_losses:
+            rig.push("n" * 200, b"x", last=True, offset=-2)
+        cut = await run_sync(partial(rig.push, "cut", large, last=True))
+        sink.gate.set()
+        await rig.until(lambda: capture.report.ring_fill == 0)
+        again = rig.push("cut", b"a file of its own", last=True)
+
+    lost, whole = (await run_sync(rig.rows))["cut"]
+    assert cut != 0
+    assert again == 0
+    assert (lost.verdict, lost.cause) == (Verdict.LOST, "timeout")
+    assert 0 < lost.bytes < len(large)
+    assert lost.bytes + lost.lost_bytes == len(large)
+    assert (whole.verdict, whole.bytes) == (Verdict.UNPARSED, len(b"a file of its own"))
+    assert capture.report.unnamed_losses == 1
+
+
 async def test_losses_of_a_capture_that_is_given_up_keep_their_names(rig: Rig) -> None:
     sink = GatedSink()
 
@@ -120,11 +148,12 @@ async def test_a_refused_chunk_is_a_loss_in_report_journal_and_verification(rig:
     async with rig.pushed(RingOptions(buffer_bytes=1 << 16, max_file_bytes=100)) as capture:
         rig.push("too large", bytes(101), last=True)
         rig.push("", b"no name", last=True)
+        rig.push("cut\0off", b"no name either", last=True)
         rig.push("fine", b"fine", last=True)
 
     problems = {(str(problem.kind), problem.subject) for problem in (await run_sync(rig.verify)).problems}
-    assert capture.report.losses == {"too_large": (1, 101), "bad_name": (1, 7)}
-    assert capture.report.unnamed_losses == 1
+    assert capture.report.losses == {"too_large": (1, 101), "bad_name": (2, 21)}
+    assert capture.report.unnamed_losses == 2
     assert capture.report.verdicts == {"lost": 1, "unparsed": 1}
     assert problems == {("loss", "too_large"), ("loss", "bad_name"), ("verdict", "too large")}
 

@@ -224,6 +224,18 @@ static void parts_that_lie_apart_are_checked_alike(void) {
     end();
 }
 
+static void name_with_a_nul_inside_is_counted(void) {
+    const char names[][5] = {"\0ile", "f\0le", "fil\0"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        begin();
+
+        CHECK(ds_push_chunk(names[i], 4, "data", 4, 1, -1, 0) != 0);
+
+        expect_one_loss(DS_CAUSE_BAD_NAME, 4, false);
+        end();
+    }
+}
+
 static void length_beyond_what_a_note_can_hold_is_noted_as_the_most_it_can(void) {
     begin();
 
@@ -246,6 +258,7 @@ int main(void) {
     offsets_up_to_the_largest_file_pass_unchanged();
     any_nonzero_is_last_and_the_flag_passes_unchanged();
     parts_that_lie_apart_are_checked_alike();
+    name_with_a_nul_inside_is_counted();
     length_beyond_what_a_note_can_hold_is_noted_as_the_most_it_can();
     return 0;
 }

@@ -123,6 +123,22 @@ static void damaged_note_is_found_too(void) {
     ds_ring_destroy(&ring);
 }
 
+static void flags_of_notes_are_their_own(void) {
+    for (unsigned bit = 0; bit < 32; bit++) {
+        struct ds_view view;
+        struct ds_message note = {.name = "n", .name_length = 1};
+        uint32_t flag = 1u << bit;
+        CHECK_EQUAL(ds_ring_create(&ring, RING_BYTES, NULL), 0);
+        CHECK_EQUAL(ds_ring_push(&ring, &ring.notes, &note), 0);
+
+        ((struct ds_record *)(void *)ring.notes.base)->flags = flag;
+
+        CHECK_EQUAL(ds_ring_peek(&ring, &ring.notes, &ring.notes.read, &view),
+                    flag == DS_RECORD_LAST || flag == DS_RECORD_ABANDON ? 1 : -EBADMSG);
+        ds_ring_destroy(&ring);
+    }
+}
+
 /* Random words over whole records: the reader stays inside the ring. */
 static void random_damage_never_leads_outside(void) {
     uint64_t state = 0x9e3779b97f4a7c15u;
@@ -153,6 +169,7 @@ int main(void) {
     damaged_offset_is_found();
     padding_ends_where_its_lap_does();
     damaged_note_is_found_too();
+    flags_of_notes_are_their_own();
     random_damage_never_leads_outside();
     return 0;
 }

@@ -97,14 +97,14 @@ static bool remember_refused(const char *name, uint32_t length) {
 
 /* Tells the reader about a loss. False: the note lane is full. */
 static bool note_loss(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
-                      uint64_t bytes, bool ended) {
+                      uint64_t bytes, uint32_t flags) {
     struct ds_message note = {
         .name = name,
         .name_length = name_length,
         /* The reader applies the note when it has read the data up to here. */
         .sequence = atomic_load(&ring->data.positions->head),
         .offset = bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX,
-        .flags = ended ? DS_RECORD_LAST : 0,
+        .flags = flags,
         .flag = (int32_t)cause,
     };
     return ds_ring_push(ring, &ring->notes, &note) == 0;
@@ -121,11 +121,12 @@ static int32_t lose_unnamed(struct ds_ring *ring, enum ds_cause cause, uint64_t 
     return REFUSED;
 }
 
+/* `flags` are the note's: LAST and ABANDON. */
 static int32_t lose(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
-                    uint64_t bytes, bool last) {
+                    uint64_t bytes, uint32_t flags) {
     count_loss(ring, cause, bytes);
-    bool remembered = last || remember_refused(name, name_length);
-    bool noted = note_loss(ring, cause, name, name_length, bytes, last);
+    bool remembered = flags & DS_RECORD_LAST || remember_refused(name, name_length);
+    bool noted = note_loss(ring, cause, name, name_length, bytes, flags);
     if (!remembered || !noted)
         atomic_fetch_add(&ring->control->unnamed_chunks, 1);
     return REFUSED;
@@ -133,7 +134,7 @@ static int32_t lose(struct ds_ring *ring, enum ds_cause cause, const char *name,
 
 /* Whether the chunk belongs to a file that has lost one before. */
 static bool refuse_rest(struct ds_ring *ring, const char *name, uint32_t name_length, uint64_t bytes,
-                        bool last) {
+                        uint32_t last) {
     if (!atomic_load_explicit(&refused_count, memory_order_relaxed))
         return false;
     uint64_t hash = hash_name(name, name_length);
@@ -151,7 +152,7 @@ static bool refuse_rest(struct ds_ring *ring, const char *name, uint32_t name_le
     if (!file)
         return false;
     count_loss(ring, DS_CAUSE_AFTER_LOSS, bytes);
-    if (last && !note_loss(ring, DS_CAUSE_AFTER_LOSS, name, name_length, total, true))
+    if (last && !note_loss(ring, DS_CAUSE_AFTER_LOSS, name, name_length, total, DS_RECORD_LAST))
         atomic_fetch_add(&ring->control->unnamed_chunks, 1);
     return true;
 }
@@ -182,31 +183,46 @@ static enum ds_cause cause_of(int error) {
     }
 }
 
+/* Loses what is left of a chunk, `done` bytes of which have passed. */
+static int32_t lose_rest(struct ds_ring *ring, enum ds_cause cause, const struct ds_message *message,
+                         uint64_t done, uint64_t rest, uint32_t last, bool reserved) {
+    uint32_t flags = last;
+    if (reserved && done)
+        flags |= DS_RECORD_ABANDON;
+    else if (reserved)
+        ds_ring_return_abandon(ring);
+    return lose(ring, cause, message->name, message->name_length, rest, flags);
+}
+
 /* Passes a chunk as one record, or as several that share its sequence. */
 static int32_t push_records(struct ds_ring *ring, struct ds_message *message, const uint8_t *data,
-                            uint64_t data_length, bool last, int64_t offset) {
+                            uint64_t data_length, uint32_t last, int64_t offset) {
     uint32_t most =
         ring->max_record - (uint32_t)sizeof(struct ds_record) - message->name_length - DS_RECORD_ALIGN;
     uint64_t done = 0;
+    /* Before the first record: once it has passed, a cut must not go unnoticed. */
+    bool reserved = data_length > most && ds_ring_reserve_abandon(ring);
     do {
         uint64_t rest = data_length - done;
         uint32_t part = rest > most ? most : (uint32_t)rest;
         message->data = data + done;
         message->data_length = part;
         message->offset = offset < 0 ? offset : offset + (int64_t)done;
-        message->flags = part < rest ? DS_RECORD_MORE : last ? DS_RECORD_LAST : 0;
+        message->flags = part < rest ? DS_RECORD_MORE : last;
         int error = push_record(ring, message);
         if (error)
-            return lose(ring, cause_of(error), message->name, message->name_length, rest, last);
+            return lose_rest(ring, cause_of(error), message, done, rest, last, reserved);
         done += part;
     } while (done < data_length);
+    if (reserved)
+        ds_ring_return_abandon(ring);
     return 0;
 }
 
 static int32_t accept_chunk(struct ds_ring *ring, const char *name, uint64_t name_length, const void *data,
                             uint64_t data_length, uint32_t is_last, int64_t offset, int32_t flag) {
     uint64_t sequence = atomic_fetch_add_explicit(&ring->control->callbacks, 1, memory_order_relaxed);
-    bool last = is_last != 0;
+    uint32_t last = is_last ? DS_RECORD_LAST : 0;
     if (name_length == 0 || name_length > DS_NAME_MAX)
         return lose_unnamed(ring, DS_CAUSE_BAD_NAME, data_length);
     uint32_t length = (uint32_t)name_length;
@@ -278,6 +294,8 @@ int32_t ds_push_chunk(const char *name, uint64_t name_length, const void *data, 
     struct ds_ring *ring = enter();
     if (!ring)
         return REFUSED;
+    if (name_length && name_length <= DS_NAME_MAX && memchr(name, '\0', name_length))
+        name_length = 0; /* no name: the runtime's would have ended there */
     int32_t result = accept_chunk(ring, name, name_length, data, data_length, is_last, offset, flag);
     leave();
     return result;

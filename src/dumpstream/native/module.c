@@ -364,6 +364,8 @@ static int take_notes(Ring *self, PyObject *losses, uint64_t *until) {
         Py_DECREF(loss);
         notes->read = position;
         ds_ring_free(&self->ring, notes, position);
+        if (view.flags & DS_RECORD_ABANDON)
+            ds_ring_return_abandon(&self->ring);
     }
     return found < 0 ? found : 0;
 }

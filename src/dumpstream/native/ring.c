@@ -14,13 +14,19 @@
 
 #define RING_MAGIC 0x676e697273706d64u /* "dmpsring" */
 #define RING_VERSION 1u
-#define NOTE_LANE_BYTES (64u << 10)
+#define LONGEST_NOTE                                                                                         \
+    ((sizeof(struct ds_record) + DS_NAME_MAX + DS_RECORD_ALIGN - 1) / DS_RECORD_ALIGN * DS_RECORD_ALIGN)
+#define ABANDON_BYTES (48u << 10)
+#define NOTE_LANE_BYTES ((64u << 10) + ABANDON_BYTES)
 #define PAGE 4096u
 #define NEVER UINT64_MAX
 /* A waiting producer looks up this often even if nobody wakes it. */
 #define WAIT_SLICE_NS 50000000u
 
 #define CONTROL_BYTES ((sizeof(struct ds_control) + PAGE - 1) / PAGE * PAGE)
+
+/* Other notes leave this much; a lap has one padding, shorter than a note. */
+_Static_assert((DS_ABANDON_MAX + 1) * LONGEST_NOTE <= ABANDON_BYTES, "every reserved note finds space");
 
 static uint64_t align_up(uint64_t value, uint64_t unit) {
     return (value + unit - 1) / unit * unit;
@@ -78,11 +84,12 @@ static void touch(uint8_t *base, uint64_t bytes) {
         *(volatile uint8_t *)(base + i) = 0;
 }
 
-static void lane_init(struct ds_lane *lane, struct ds_lane_positions *positions, uint8_t *base,
-                      uint64_t size) {
+static void lane_init(struct ds_lane *lane, struct ds_lane_positions *positions, uint8_t *base, uint64_t size,
+                      uint64_t kept) {
     lane->positions = positions;
     lane->base = base;
     lane->size = size;
+    lane->kept = kept;
     lane->read = 0;
 }
 
@@ -121,8 +128,8 @@ int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path) {
     control->note_size = NOTE_LANE_BYTES;
     control->nonce = ring->nonce;
     atomic_store(&control->wake_at, NEVER);
-    lane_init(&ring->notes, &control->notes, base + CONTROL_BYTES, NOTE_LANE_BYTES);
-    lane_init(&ring->data, &control->data, base + CONTROL_BYTES + NOTE_LANE_BYTES, data_size);
+    lane_init(&ring->notes, &control->notes, base + CONTROL_BYTES, NOTE_LANE_BYTES, ABANDON_BYTES);
+    lane_init(&ring->data, &control->data, base + CONTROL_BYTES + NOTE_LANE_BYTES, data_size, 0);
 
     uint64_t max_record = data_size / 8 / DS_RECORD_ALIGN * DS_RECORD_ALIGN;
     ring->max_record = max_record > (1u << 30) ? 1u << 30 : (uint32_t)max_record;
@@ -138,7 +145,9 @@ void ds_ring_destroy(struct ds_ring *ring) {
 
 /* Producers */
 
-static int claim(struct ds_ring *ring, struct ds_lane *lane, uint32_t need, uint64_t *position) {
+static int claim(struct ds_ring *ring, struct ds_lane *lane, uint32_t need, uint32_t flags,
+                 uint64_t *position) {
+    uint64_t size = flags & DS_RECORD_ABANDON ? lane->size : lane->size - lane->kept;
     uint64_t head = atomic_load_explicit(&lane->positions->head, memory_order_relaxed);
     uint64_t pad;
     do {
@@ -147,7 +156,7 @@ static int claim(struct ds_ring *ring, struct ds_lane *lane, uint32_t need, uint
         uint64_t tail = atomic_load_explicit(&lane->positions->tail, memory_order_seq_cst);
         uint64_t rest = lane->size - head % lane->size;
         pad = need > rest ? rest : 0;
-        if (head + pad + need > tail + lane->size)
+        if (head + pad + need > tail + size)
             return -EAGAIN;
         /* Padding and record in one claim, so nobody can come between them. */
     } while (!atomic_compare_exchange_weak_explicit(&lane->positions->head, &head, head + pad + need,
@@ -189,7 +198,7 @@ int ds_ring_push(struct ds_ring *ring, struct ds_lane *lane, const struct ds_mes
     uint32_t at = data_start(message->name_length);
     uint32_t need = (uint32_t)record_length(message->name_length, message->data_length);
     uint64_t position;
-    int error = claim(ring, lane, need, &position);
+    int error = claim(ring, lane, need, message->flags, &position);
     if (error)
         return error;
 
@@ -210,6 +219,23 @@ int ds_ring_push(struct ds_ring *ring, struct ds_lane *lane, const struct ds_mes
     if (lane == &ring->data)
         wake_reader(ring, position + need);
     return 0;
+}
+
+bool ds_ring_reserve_abandon(struct ds_ring *ring) {
+    _Atomic uint32_t *abandons = &ring->control->abandons;
+    uint32_t count = atomic_load_explicit(abandons, memory_order_relaxed);
+    do {
+        if (count >= DS_ABANDON_MAX)
+            return false;
+        /* acquire, with ds_ring_return_abandon: the tail is seen behind the note
+         * whose place we take. */
+    } while (!atomic_compare_exchange_weak_explicit(abandons, &count, count + 1, memory_order_acquire,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+void ds_ring_return_abandon(struct ds_ring *ring) {
+    atomic_fetch_sub_explicit(&ring->control->abandons, 1, memory_order_release);
 }
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t ns) {
@@ -257,6 +283,7 @@ void ds_ring_set_state(struct ds_ring *ring, enum ds_state state) {
 
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
                  struct ds_view *view) {
+    const uint32_t known = DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE);
     for (;;) {
         const struct ds_record *record = record_at(lane, *position);
         /* seq_cst, with the store in ds_ring_push: see wake_reader. */
@@ -273,7 +300,7 @@ int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_
             *position += length;
             continue;
         }
-        if (length < sizeof *record || flags & ~(uint32_t)(DS_RECORD_LAST | DS_RECORD_MORE))
+        if (length < sizeof *record || flags & ~known)
             return -EBADMSG;
         view->name_length = *(const volatile uint32_t *)&record->name_length;
         view->data_length = *(const volatile uint32_t *)&record->data_length;

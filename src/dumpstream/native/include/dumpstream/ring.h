@@ -21,7 +21,9 @@
  * what it finds in a record is copied once and checked before use.
  *
  * The data lane carries chunks. The note lane is small, and carries the names
- * of losses, because losses happen when the data lane is full.
+ * of losses, because losses happen when the data lane is full. Part of it is
+ * kept for abandon notes, which end a chunk that was cut off between its
+ * records: without one, the next file of that name would continue the chunk.
  *
  * Functions return 0 or a negative errno unless they say otherwise. None of
  * them calls into Python. */
@@ -36,12 +38,16 @@
 #define DS_RING_MIN_BYTES (64u << 10)
 #define DS_RECORD_ALIGN 16u
 #define DS_NAME_MAX 4095u
+/* Abandon notes that are reserved or unread at most. A chunk that is cut off
+ * leaves a record of about an eighth of the data lane between its note and the
+ * one before, so one producer never needs more. */
+#define DS_ABANDON_MAX 10u
 
 /* Why bytes were not delivered. Counted per cause; the names are in module.c. */
 enum ds_cause {
     DS_CAUSE_NULL_CHUNK, /* the runtime passed no chunk */
     DS_CAUSE_BAD_LENGTH, /* `len` does not cover what bufLen promises */
-    DS_CAUSE_BAD_NAME,   /* empty, or not ended within 4096 bytes */
+    DS_CAUSE_BAD_NAME,   /* empty, with a NUL inside, or not ended within 4096 bytes */
     DS_CAUSE_BAD_OFFSET, /* below -1 */
     DS_CAUSE_TOO_LARGE,  /* would end beyond max_file_bytes */
     DS_CAUSE_FULL,       /* the ring was full and the policy is to drop */
@@ -52,9 +58,10 @@ enum ds_cause {
 };
 
 enum ds_record_flags {
-    DS_RECORD_PAD = 1u << 0,  /* fills the end of a lap; carries nothing */
-    DS_RECORD_LAST = 1u << 1, /* the file's last chunk */
-    DS_RECORD_MORE = 1u << 2, /* further records of this callback follow */
+    DS_RECORD_PAD = 1u << 0,     /* fills the end of a lap; carries nothing */
+    DS_RECORD_LAST = 1u << 1,    /* the file's last chunk */
+    DS_RECORD_MORE = 1u << 2,    /* data: further records of this callback follow */
+    DS_RECORD_ABANDON = 1u << 3, /* note: the chunk was cut off behind a record with MORE */
 };
 
 /* The head of a record as it lies in the ring; name and data follow, the data
@@ -89,6 +96,7 @@ struct ds_control {
     _Alignas(64) _Atomic uint32_t waiters; /* producers that wait for space */
     _Atomic uint32_t freed;                /* futex: changes when space was freed or the state changed */
     _Atomic uint32_t state;                /* enum ds_state */
+    _Atomic uint32_t abandons;             /* abandon notes that are reserved or unread */
     _Alignas(64) _Atomic uint64_t callbacks;
     _Atomic uint64_t wakeups;
     _Atomic uint64_t lost_chunks[DS_CAUSE_COUNT];
@@ -103,6 +111,7 @@ struct ds_lane {
     struct ds_lane_positions *positions;
     uint8_t *base;
     uint64_t size;
+    uint64_t kept; /* bytes that only abandon notes may take */
     uint64_t read; /* the reader's own position */
 };
 
@@ -155,6 +164,14 @@ void ds_ring_destroy(struct ds_ring *ring);
 /* Copies one record into a lane. -EAGAIN: there is no space now. Wakes the
  * reader if it sleeps and this record reaches what it waits for. */
 int ds_ring_push(struct ds_ring *ring, struct ds_lane *lane, const struct ds_message *message);
+
+/* Reserves an abandon note: a push onto the note lane with that flag finds
+ * space. False: DS_ABANDON_MAX are reserved or unread. */
+bool ds_ring_reserve_abandon(struct ds_ring *ring);
+
+/* Gives a reservation back: by the producer that did not need it, or by the
+ * reader that has freed the note. */
+void ds_ring_return_abandon(struct ds_ring *ring);
 
 /* Pushes onto the data lane, waiting for space until `deadline_ns` on the
  * monotonic clock. -ETIMEDOUT: none came; -EPIPE: the ring is not open. */
