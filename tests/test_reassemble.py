@@ -702,6 +702,46 @@ def test_text_has_its_own_time_limit(runner: Runner) -> None:
     assert [ended.name for ended in runner.ended] == [TEXT]
 
 
+@pytest.mark.parametrize("size", [3, len(HEADER), 1000])
+def test_text_that_goes_on_after_a_pause_does_not_repeat_its_header_row(runner: Runner, size: int) -> None:
+    again = HEADER + b"b\n\0"
+    pieces = [again[start : start + size] for start in range(0, len(again), size)]
+    runner.feed(text(HEADER + b"a\n\0"))
+    runner.expire(10.0)
+
+    runner.feed(*(record(1, piece, final=False, name=TEXT) for piece in pieces[:-1]), now=11.0)
+    runner.feed(record(1, pieces[-1], final=True, is_last=True, name=TEXT), now=11.0)
+    runner.expire(30.0)
+    runner.feed(text(HEADER + b"c\n\0"), now=31.0)
+    runner.finish()
+
+    assert [ended.parts[0] for ended in runner.ended] == [HEADER + b"a\n", b"b\n", b"c\n"]
+    assert {ended.verdict for ended in runner.ended} == {Verdict.COMPLETE}
+
+
+def test_header_rows_are_kept_of_the_latest_thousand_names_only(runner: Runner) -> None:
+    names = [f"{number}.csv" for number in range(1025)]
+    for name in names:
+        runner.feed(Chunk(name, HEADER, is_last=True))
+        runner.expire(1e9)
+    runner.ended.clear()
+
+    runner.feed(*(Chunk(name, HEADER, is_last=True) for name in (names[0], names[1])))
+    runner.finish()
+
+    assert {ended.name: ended.parts[0] for ended in runner.ended} == {names[0]: HEADER, names[1]: b""}
+
+
+def test_header_row_of_one_name_means_nothing_to_another(runner: Runner) -> None:
+    runner.feed(Chunk("a.csv", HEADER, is_last=True))
+    runner.expire(10.0)
+
+    runner.feed(Chunk("b.csv", HEADER, is_last=True))
+    runner.finish()
+
+    assert [ended.parts[0] for ended in runner.ended] == [HEADER, HEADER]
+
+
 def test_text_that_lost_its_last_chunk_stays_open(runner: Runner) -> None:
     runner.feed(text(HEADER + b"a\n\0"))
     runner.lose(TEXT, 10, ended=True)

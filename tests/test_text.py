@@ -8,9 +8,9 @@ from dumpstream.text import TextFilter
 HEADER = b"Input/Output,Index,Data Size\n"
 
 
-def filtered(*callbacks: bytes, step: int = 1000) -> bytes:
+def filtered(*callbacks: bytes, step: int = 1000, header_row: bytes | None = None) -> bytes:
     """Return what is left of *callbacks*, each of which comes in records of *step* bytes."""
-    text_filter = TextFilter()
+    text_filter = TextFilter(header_row)
     left = bytearray()
     for sequence, data in enumerate(callbacks):
         for start in range(0, len(data), step):
@@ -67,8 +67,32 @@ def test_empty_first_callback_leaves_the_header_row_to_the_next() -> None:
     assert filtered(b"\0", HEADER + b"\0", HEADER + b"a\n\0") == HEADER + b"a\n"
 
 
-def test_endless_first_line_is_not_looked_for_again() -> None:
-    line = b"x" * 70_000
+@pytest.mark.parametrize("step", [1, 3, 1000])
+@pytest.mark.parametrize("row", [b"1,2\n", b"Input,0,16\n", b"Input/Output\n", b",Input/Output,\n"])
+def test_first_line_that_is_no_header_row_may_come_again(row: bytes, step: int) -> None:
+    assert filtered(row, row + b"\0", row, step=step) == 3 * row
+
+
+@pytest.mark.parametrize("step", [1, 3, len(HEADER), 1000])
+def test_header_row_of_an_earlier_file_is_dropped_from_the_first_callback_on(step: int) -> None:
+    left = filtered(HEADER + b"a\n\0", b"b\n\0", HEADER + b"c\n\0", step=step, header_row=HEADER)
+
+    assert left == b"a\nb\nc\n"
+
+
+def test_header_row_is_known_once_its_line_has_come() -> None:
+    text_filter = TextFilter()
+
+    known = []
+    for data in (HEADER[:5], HEADER[5:-1], HEADER[-1:] + b"a"):
+        text_filter.text_of(Chunk("op.csv", data, more=True))
+        known.append(text_filter.header_row)
+
+    assert known == [None, None, HEADER]
+
+
+def test_endless_header_row_is_not_looked_for_again() -> None:
+    line = HEADER[:-1] + b"x" * 5000
 
     assert filtered(line, line, step=1000) == line + line
 

@@ -64,7 +64,15 @@ class File:
         "touched",
     )
 
-    def __init__(self, name: str, now: float, *, max_digests: int, max_header_bytes: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        now: float,
+        *,
+        max_digests: int,
+        max_header_bytes: int,
+        header_row: bytes | None,
+    ) -> None:
         self.name = name
         self.prefix = Part(self, 0)
         self.parts = [self.prefix]
@@ -78,7 +86,7 @@ class File:
         self.closed = False  #: whether the last chunk has come; for text, whether the latest was one
         self.touched = now  #: when its latest chunk came
         self.plain = False  #: whether a chunk in append mode that is not the last only needs passing on
-        self._text = TextFilter() if name.endswith(TEXT_SUFFIX) else None
+        self._text = TextFilter(header_row) if name.endswith(TEXT_SUFFIX) else None
         self._reader = None if self._text else HeaderReader(max_header_bytes)
         self._header = NO_HEADER
         self._max_digests = max_digests
@@ -90,6 +98,11 @@ class File:
         self._callback: int | None = None  #: the append callback of which further records follow
         self._waiting: Waiting = {}
         self._cut = False  #: whether a callback was given up before its final record
+
+    @property
+    def header_row(self) -> bytes | None:
+        """The header row of statistics text, once it is known."""
+        return None if self._text is None else self._text.header_row
 
     @property
     def bytes(self) -> int:

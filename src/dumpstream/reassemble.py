@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from dumpstream.chunk import Chunk
 
+#: Names of ended statistics text whose header row is known again.
+_MAX_HEADER_ROWS = 1024
+
 __all__ = [
     "End",
     "Event",
@@ -44,6 +47,15 @@ class ReassemblyOptions:
     max_digests: int = 1024  #: real-offset chunks of an open file that are known again when they are re-sent
     max_header_bytes: int = 1 << 20  #: of a header that comes in several chunks; a larger one is not read
 
+    def __post_init__(self) -> None:
+        for name in ("idle_timeout", "text_idle_timeout"):
+            timeout = getattr(self, name)
+            if timeout is not None and not timeout >= 0:  # nor NaN
+                raise ValueError(f"{name} must be at least 0 seconds, or None for no limit, not {timeout}")
+        for name in ("max_digests", "max_header_bytes"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+
 
 class Reassembler:
     """Puts the chunks of interleaved files in order.
@@ -56,6 +68,7 @@ class Reassembler:
         self._options = options or ReassemblyOptions()
         self._files = _OpenFiles(self._options.idle_timeout)
         self._texts = _OpenFiles(self._options.text_idle_timeout)
+        self._header_rows: dict[str, bytes] = {}  #: of ended statistics text, the latest name last
 
     @property
     def open_files(self) -> int:
@@ -145,6 +158,7 @@ class Reassembler:
                 now,
                 max_digests=self._options.max_digests,
                 max_header_bytes=self._options.max_header_bytes,
+                header_row=self._header_rows.pop(name, None),
             )
             files.add(file)
         return file
@@ -159,10 +173,18 @@ class Reassembler:
                 file.give_up_callback(events)
             waiting = file.close(events)
             del self._files_like(file.name).by_name[file.name]
+            self._keep_header_row(file)
             if not waiting:
                 return
             file = self._find(file.name, file.touched)
             file.take_over(waiting, events)
+
+    def _keep_header_row(self, file: File) -> None:
+        """Remember the header row of *file*, so that a further part of the same name does not repeat it."""
+        if file.header_row is not None:
+            self._header_rows[file.name] = file.header_row
+            if len(self._header_rows) > _MAX_HEADER_ROWS:
+                del self._header_rows[next(iter(self._header_rows))]
 
 
 class _OpenFiles:

@@ -10,22 +10,30 @@ if TYPE_CHECKING:
 #: How the name of a file of statistics text ends.
 TEXT_SUFFIX = ".csv"
 
-_LONGEST_LINE = 1 << 16
+#: How the header row begins, whatever statistics were selected.
+_HEADER_START = b"Input/Output,"
+_LONGEST_HEADER = 1 << 12
 
 
 class TextFilter:
-    """Takes one trailing NUL, and a first line that repeats the file's, out of the text of each callback.
+    """Takes one trailing NUL, and a repeated header row at its start, out of the text of each callback.
 
-    The file's first line is that of the first callback with any text. A line longer than 64 KiB is not
-    looked for again.
+    The header row is *header_row*, that of an earlier file of the same name; else the first line of the first
+    callback with any text, if it begins with ``Input/Output,`` and has at most 4 KiB. Without one, every
+    line stays.
     """
 
     __slots__ = ("_learning", "_line", "_matched")
 
-    def __init__(self) -> None:
-        self._line: bytes | None = None  #: the first line with its newline; None until it has come
+    def __init__(self, header_row: bytes | None = None) -> None:
+        self._line = header_row  #: with its newline; empty if there is none, None until that is known
         self._learning: tuple[int, bytearray] | None = None  #: the callback it is taken from, and its start
         self._matched: dict[int, int] = {}  #: per unfinished callback, how much of the line it has repeated
+
+    @property
+    def header_row(self) -> bytes | None:
+        """The header row with its newline, once it is known."""
+        return self._line or None
 
     def text_of(self, chunk: Chunk) -> memoryview | bytes:
         """Return the text of *chunk*, a record in append mode, that goes into the file now.
@@ -47,10 +55,10 @@ class TextFilter:
         learner, start = self._learning
         if sequence != learner:
             return
-        start += text[: _LONGEST_LINE - len(start)]
+        start += text[: _LONGEST_HEADER - len(start)]
         line, newline, _ = start.partition(b"\n")
-        if newline or not more or len(start) == _LONGEST_LINE:
-            known = line and (newline or len(start) < _LONGEST_LINE)
+        if newline or not more or len(start) == _LONGEST_HEADER:
+            known = line.startswith(_HEADER_START) and (newline or len(start) < _LONGEST_HEADER)
             self._line = bytes(line) + b"\n" if known else b""
             self._learning = None
             if more:
