@@ -20,7 +20,7 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream import SinkError
 from dumpstream._native import sync_filesystem
-from dumpstream.sinks import Fsync, SinkSettings, Stored, WholeFile, _tree
+from dumpstream.sinks import Fsync, SinkSettings, Stored, WholeFile, _frames, _tree
 from dumpstream.sinks.zstd import ZstdSink, is_temporary
 
 if TYPE_CHECKING:
@@ -126,13 +126,21 @@ async def test_a_result_tells_path_size_and_checksum(sink: ZstdSink, tmp_path: P
         assert stored.xxh3 == xxh3_64_hexdigest(LARGE)
 
 
-async def test_every_frame_carries_checksum_and_size(sink: ZstdSink, tmp_path: Path) -> None:
-    stored = await put_one(sink, "name", b"abc")
+@pytest.mark.parametrize("many_at_once", [True, False])
+async def test_every_frame_carries_checksum_and_size(
+    sink: ZstdSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, many_at_once: bool
+) -> None:
+    monkeypatch.setattr(_frames, "_MANY_AT_ONCE", many_at_once)
+    contents = [b"abc", b"", b"de" * 1000, LARGE[: 300 << 10], b"f"]
 
-    frame = zstandard.get_frame_parameters(await read(tmp_path / str(stored.path)))
+    results = await sink.put([WholeFile(str(number), data) for number, data in enumerate(contents)])
 
-    assert frame.has_checksum
-    assert frame.content_size == 3
+    for data, result in zip(contents, results, strict=True):
+        assert isinstance(result, Stored)
+        stored = await read(tmp_path / str(result.path))
+        frame = zstandard.get_frame_parameters(stored)
+        assert (frame.has_checksum, frame.content_size) == (True, len(data))
+        assert decompress(stored) == data
 
 
 async def test_an_empty_file_is_one_empty_frame(sink: ZstdSink, tmp_path: Path) -> None:
@@ -141,13 +149,12 @@ async def test_an_empty_file_is_one_empty_frame(sink: ZstdSink, tmp_path: Path) 
         assert stored.xxh3 == xxh3_64_hexdigest(b"")
 
 
-async def test_small_writes_share_a_frame(sink: ZstdSink, tmp_path: Path) -> None:
-    writes = [[b"%d" % number, b","] for number in range(1000)]
+async def test_small_pieces_of_a_write_share_a_frame(sink: ZstdSink, tmp_path: Path) -> None:
+    pieces = [b"%d," % number for number in range(1000)]
 
-    stored = await write_one(sink, "name", *writes)
+    stored = await write_one(sink, "name", pieces, [b"end"])
 
-    expected = b"".join(b"".join(pieces) for pieces in writes)
-    assert frames(await read(tmp_path / str(stored.path))) == [expected]
+    assert frames(await read(tmp_path / str(stored.path))) == [b"".join(pieces), b"end"]
 
 
 async def test_large_pieces_are_cut_into_frames_in_order(sink: ZstdSink, tmp_path: Path) -> None:
@@ -157,32 +164,6 @@ async def test_large_pieces_are_cut_into_frames_in_order(sink: ZstdSink, tmp_pat
     assert b"".join(found) == b"head" + LARGE * 3 + b"tail"
     assert max(map(len, found)) <= 2 << 20
     assert min(map(len, found[1:-1])) > 1 << 20
-
-
-async def test_small_writes_to_more_files_than_may_wait_are_stored_too(
-    sink: ZstdSink, tmp_path: Path
-) -> None:
-    files = [await sink.open(str(number)) for number in range(120)]
-
-    for file in files:
-        await file.write([LARGE[: 200 << 10]])
-    for file in files:
-        await file.write([LARGE[: 20 << 10]])
-    results = [await file.commit() for file in files]
-
-    for stored in results:
-        assert decompress(await read(tmp_path / str(stored.path))) == LARGE[: 200 << 10] + LARGE[: 20 << 10]
-
-
-async def test_files_that_ended_make_room_for_small_writes(sink: ZstdSink, tmp_path: Path) -> None:
-    for number in range(100):
-        file = await sink.open(f"before/{number}")
-        await file.write([LARGE[: 250 << 10]])
-        await (file.abort() if number % 2 else file.commit())
-
-    stored = await write_one(sink, "name", [LARGE[: 250 << 10]], [b"end"])
-
-    assert frames(await read(tmp_path / str(stored.path))) == [LARGE[: 250 << 10] + b"end"]
 
 
 async def test_arrays_are_stored_as_their_bytes(sink: ZstdSink, tmp_path: Path) -> None:
@@ -316,12 +297,12 @@ async def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
         await sink.open("name")
 
 
-@pytest.mark.parametrize(("workers", "descriptors"), [(0, 256), (2, 3)])
-def test_settings_that_allow_no_work_are_refused(tmp_path: Path, workers: int, descriptors: int) -> None:
-    settings = SinkSettings(directory=tmp_path, workers=workers, max_descriptors=descriptors)
+@pytest.mark.parametrize("level", [-5, 0, 22])
+async def test_every_level_zstd_has_will_do(tmp_path: Path, level: int) -> None:
+    async with open_sink(SinkSettings(directory=tmp_path, level=level)) as sink:
+        stored = await put_one(sink, "name", LARGE[:100_000])
 
-    with pytest.raises(SinkError, match="allow at least 1 and 4"):
-        ZstdSink("", settings)
+    assert decompress(await read(tmp_path / str(stored.path))) == LARGE[:100_000]
 
 
 @pytest.mark.parametrize(("fsync", "syncs"), [(Fsync.NONE, 0), (Fsync.FILE, 0), (Fsync.CAPTURE, 1)])

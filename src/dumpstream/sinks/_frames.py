@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from threading import Condition
-from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar, cast
 
 from xxhash import xxh3_64
-from zstandard import ZstdCompressor, ZstdError
+from zstandard import ZstdCompressor, ZstdError, backend_features
 
 from dumpstream._errors import SinkError
 from dumpstream.sinks import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
     from dumpstream.sinks._tree import Draft, Tree
 
     Block: TypeAlias = list[memoryview]
-    Job: TypeAlias = Callable[[ZstdCompressor], None]
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -33,6 +30,14 @@ _P = ParamSpec("_P")
 SMALL_BYTES = 256 << 10
 # Larger pieces are cut into frames of at most this: four windows of level 1, and still in the cache.
 _FRAME_BYTES = 2 << 20
+# What it costs to store a frame, in bytes compressed meanwhile.
+_STORING_WORK = 32 << 10
+
+# Only zstandard's C implementation can compress many blocks in one call.
+_MANY_AT_ONCE = "multi_compress_to_buffer" in backend_features
+
+_NO_BYTES = memoryview(b"")
+_EMPTY_FRAME = memoryview(ZstdCompressor(write_checksum=True).compress(b""))
 
 _NO_SPACE = "free some space or choose another destination"
 _NO_ACCESS = "make the destination writable or choose another"
@@ -66,7 +71,7 @@ def sink_error(what: str, exc: OSError | MemoryError | ZstdError) -> SinkError:
 def view_bytes(data: Buffer) -> memoryview:
     """Return *data* as one row of bytes."""
     view = memoryview(data)
-    return view.cast("B") if view.nbytes else memoryview(b"")
+    return view.cast("B") if view.nbytes else _NO_BYTES
 
 
 def cut(pieces: Iterable[memoryview]) -> list[Block]:
@@ -108,11 +113,55 @@ class Turns:
                 self._condition.notify_all()
 
 
+class Job:
+    """A block of a file, to be compressed by any thread and then stored after the blocks before it.
+
+    Attributes:
+        work: what it costs, as the number of bytes that are compressed in the same time.
+    """
+
+    __slots__ = ("data", "finish", "frame", "work", "writer")
+
+    def __init__(self, writer: Writer, block: Block, *, finish: bool) -> None:
+        self.writer, self.finish = writer, finish
+        self.data = block[0] if len(block) == 1 else memoryview(b"".join(block))
+        self.frame = _NO_BYTES
+        self.work = len(self.data) + _STORING_WORK
+
+    def store(self) -> None:
+        """Append the frame to the file, and if it is the last, publish the file."""
+        if self.frame:
+            self.writer.append(self.data, self.frame)
+            self.frame = _NO_BYTES
+        if self.finish:
+            self.writer.finish()
+
+
+def compress(jobs: Iterable[Job], compressor: ZstdCompressor) -> None:
+    """Make the frames of *jobs*; those without bytes have none."""
+    jobs = [job for job in jobs if job.data]
+    try:
+        frames = _frames([job.data for job in jobs], compressor)
+    except (MemoryError, ZstdError) as exc:
+        for job in jobs:
+            job.writer.fail(exc)
+    else:
+        for job, frame in zip(jobs, frames, strict=True):
+            job.frame = memoryview(frame)
+
+
+def _frames(blocks: list[bytes | bytearray | memoryview], compressor: ZstdCompressor) -> Collection[Buffer]:
+    if len(blocks) > 1 and _MANY_AT_ONCE:
+        # One call for all, so that the thread takes the interpreter's lock once, not once for each.
+        return cast("Collection[Buffer]", compressor.multi_compress_to_buffer(blocks))
+    return [compressor.compress(block) for block in blocks]
+
+
 class Writer:
     """One file on its way into the tree.
 
-    Holds no descriptor and no compressor between jobs. Failures do not raise: they are the `outcome`, and
-    every later job does nothing.
+    Holds no descriptor and no compressor between calls. Failures do not raise: they are the `outcome`, and
+    everything after them does nothing.
     """
 
     __slots__ = ("_bytes", "_draft", "_hash", "_name", "_number", "_tree", "outcome")
@@ -125,17 +174,10 @@ class Writer:
         self.outcome: Stored | SinkError | None = None
 
     def jobs(self, blocks: Sequence[Block], *, finish: bool) -> list[Job]:
-        """Return the jobs that append *blocks* and then, if *finish*, publish the file.
-
-        They must be started in this order, by as many threads as one likes: each compresses at once, then
-        waits for those before it.
-        """
-        if len(blocks) < 2:  # noqa: PLR2004 - a lone block has no order to keep
-            return [partial(self._append, blocks[0] if blocks else [], nullcontext(), finish=finish)]
-        turns, last = Turns(), len(blocks) - 1
-        return [
-            partial(self._append, block, turns.turn(ticket), finish=finish and ticket == last)
-            for ticket, block in enumerate(blocks)
+        """Return the jobs that append *blocks* and then, if *finish*, publish the file."""
+        last = len(blocks) - 1
+        return [Job(self, block, finish=finish and at == last) for at, block in enumerate(blocks)] or [
+            Job(self, [], finish=finish)
         ]
 
     @property
@@ -143,9 +185,26 @@ class Writer:
         """Whether there is something of the file in the tree that is not published."""
         return self._draft is not None
 
-    def fail(self, error: SinkError) -> None:
-        """Make *error* the outcome, unless there is one."""
-        self.outcome = self.outcome or error
+    def cancel(self) -> None:
+        """Make it fail, because not all of the file may have been passed on."""
+        self.outcome = self.outcome or SinkError(f"storing {self._name!r} was cancelled; abort it")
+
+    def fail(self, exc: OSError | MemoryError | ZstdError) -> None:
+        """Make *exc* the outcome, unless there is one."""
+        self.outcome = self.outcome or sink_error(f"store {self._name!r}", exc)
+
+    def append(self, data: memoryview, frame: memoryview) -> None:
+        """Add *data*, which *frame* is the compressed form of."""
+        self._attempt(self._append, data, frame)
+
+    def finish(self) -> None:
+        """Publish the file; if anything failed, remove it."""
+        if self._draft is None:
+            self.append(_NO_BYTES, _EMPTY_FRAME)
+        self.outcome = self._attempt(self._publish) or self.outcome
+        if isinstance(self.outcome, SinkError):
+            with suppress(OSError):  # the first failure is the one to report
+                self.discard()
 
     def discard(self) -> None:
         """Remove what there is of the file.
@@ -157,38 +216,23 @@ class Writer:
             self._tree.discard(self._draft)
             self._draft = None
 
-    def _append(
-        self, block: Block, turn: AbstractContextManager[None], compressor: ZstdCompressor, *, finish: bool
-    ) -> None:
-        data = block[0] if len(block) == 1 else memoryview(b"".join(block))
-        # A file without bytes is one empty frame.
-        frame = self._attempt(compressor.compress, data) if block or self._draft is None else b""
-        with turn:
-            if frame:
-                self._attempt(self._write, data, frame)
-            if finish:
-                self.outcome = self._attempt(self._publish) or self.outcome
-                if isinstance(self.outcome, SinkError):
-                    with suppress(OSError):  # the first failure is the one to report
-                        self.discard()
-
     def _attempt(self, step: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
         """Return what *step* returns, or None if it failed or something did before."""
         if self.outcome is None:
             try:
                 return step(*args, **kwargs)
-            except (OSError, MemoryError, ZstdError) as exc:
-                self.fail(sink_error(f"store {self._name!r}", exc))
+            except (OSError, MemoryError) as exc:
+                self.fail(exc)
         return None
 
-    def _write(self, data: memoryview, frame: bytes) -> None:
+    def _append(self, data: memoryview, frame: memoryview) -> None:
         if self._draft is None or self._hash is None:
             self._draft, fd = self._tree.create(self._name)
             self._hash = xxh3_64()
         else:
             fd = self._tree.append(self._draft)
         try:
-            unwritten = memoryview(frame)
+            unwritten = frame
             while unwritten:
                 unwritten = unwritten[os.write(fd, unwritten) :]
         finally:

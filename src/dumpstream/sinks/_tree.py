@@ -107,21 +107,24 @@ class Tree:
         with self._lease(draft.directory) as dir_fd:
             return os.open(draft.temporary, _MORE, dir_fd=dir_fd)
 
+    def path(self, draft: Draft, *, number: int = 1) -> str:
+        """Return the path that *draft* gets if its name is free."""
+        return self._from_base + "/".join((*draft.directory, self._numbered(draft.stem, number)))
+
     def publish(self, draft: Draft, *, number: int = 1) -> str:
         """Give *draft* the first free name from *number* on; return its path."""
         with self._lease(draft.directory) as dir_fd:
             if self._durable:
                 _sync(draft.temporary, dir_fd)
             while True:
-                published = self._numbered(draft.stem, number)
                 try:
-                    rename_noreplace(dir_fd, draft.temporary, dir_fd, published)
+                    rename_noreplace(dir_fd, draft.temporary, dir_fd, self._numbered(draft.stem, number))
                     break
                 except FileExistsError:
                     number = self._free_number(draft.stem, number, dir_fd)
             if self._durable:
                 os.fsync(dir_fd)
-        return self._from_base + "/".join((*draft.directory, published))
+        return self.path(draft, number=number)
 
     def discard(self, draft: Draft) -> None:
         """Remove *draft*."""
