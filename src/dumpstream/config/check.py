@@ -1,0 +1,142 @@
+"""Check a configuration: every problem at once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from pydantic import ValidationError
+
+from dumpstream.config.document import Unreadable, parse, read_bytes
+from dumpstream.config.model import UNCHECKED, AclConfig, Statistic
+from dumpstream.config.problem import Finding, Location, Problem, Rule, Subject
+from dumpstream.config.rules import BY_ID, RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pydantic_core import ErrorDetails
+
+_TYPE_RULES: Final = {
+    "model_type": "type.object",
+    "string_type": "type.string",
+    "tuple_type": "type.array",
+}
+
+#: Takes the place of a wrong item in any list of strings, of which only that of statistics is choosy.
+_ANY_STRING: Final = get_args(Statistic)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What came of checking a file."""
+
+    config: AclConfig | None  #: None if the file, or a type in it, is wrong
+    problems: tuple[Problem, ...]  #: errors first
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems because of which CANN refuses the file; with *strict*, also the documents."""
+        return tuple(problem for problem in self.problems if problem.is_error)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The other problems."""
+        return tuple(problem for problem in self.problems if not problem.is_error)
+
+
+def check_file(
+    path: str | os.PathLike[str], *, strict: bool = False, environment: Mapping[str, str] = os.environ
+) -> Check:
+    """Check the file *path* as CANN would when this process gave it to ``aclmdlSetDump``.
+
+    Args:
+        path: the file.
+        strict: make errors of what only the documents, or only some releases, refuse.
+        environment: the variables of the process that will dump.
+    """
+    data = read_bytes(path)
+    if isinstance(data, Unreadable):
+        return _unreadable(data)
+    return check_bytes(data, strict=strict, environment=environment)
+
+
+def check_bytes(data: bytes, *, strict: bool = False, environment: Mapping[str, str] = os.environ) -> Check:
+    """Check what a file holds; the arguments are those of `check_file`."""
+    document = parse(data)
+    if isinstance(document, Unreadable):
+        return _unreadable(document)
+    config, wrong = _typed(document.root)
+    problems = [BY_ID["file.repeated_key"].broken_at(Finding(location)) for location in document.repeated]
+    problems += [BY_ID[name].broken_at(finding) for name, finding in wrong]
+    # What follows from a wrong value is not a second problem.
+    hidden = {finding.location for _, finding in wrong}
+    problems += [
+        rule.broken_at(finding, strict=strict)
+        for rule, finding in _findings(Subject(config, environment))
+        if not any(finding.location[:length] in hidden for length in range(len(finding.location) + 1))
+    ]
+    return Check(None if wrong else config, _sorted(problems))
+
+
+def check_config(
+    config: AclConfig,
+    *,
+    strict: bool = False,
+    environment: Mapping[str, str] = os.environ,
+    disk: bool = True,
+) -> tuple[Problem, ...]:
+    """Return what the rules say about *config*; without *disk*, only those that do not look at it."""
+    found = _findings(Subject(config, environment), disk=disk)
+    return _sorted(rule.broken_at(finding, strict=strict) for rule, finding in found)
+
+
+def _findings(subject: Subject, *, disk: bool = True) -> Iterator[tuple[Rule, Finding]]:
+    for rule in RULES:
+        if rule.find is not None and (disk or not rule.on_disk):
+            for finding in rule.find(subject):
+                yield rule, finding
+
+
+def _typed(root: Any) -> tuple[AclConfig, list[tuple[str, Finding]]]:
+    """Return the configuration without its wrong values, and the rules that these break. Changes *root*."""
+    try:
+        return AclConfig.model_validate(root, context=UNCHECKED), []
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False)
+    if not isinstance(root, dict):
+        root = {}
+    else:
+        for error in errors:
+            _remove(root, error["loc"], {} if error["type"] == "model_type" else _ANY_STRING)
+    return AclConfig.model_validate(root, context=UNCHECKED), [_broken(error) for error in errors]
+
+
+def _broken(error: ErrorDetails) -> tuple[str, Finding]:
+    location, value = error["loc"], error["input"]
+    if error["type"] != "literal_error":
+        return _TYPE_RULES[error["type"]], Finding(location)
+    if not isinstance(value, str):
+        return "type.string", Finding(location)
+    words = {"value": repr(value), "choices": error["ctx"]["expected"]}
+    return "value.choice" if value else "value.empty", Finding(location, words)
+
+
+def _remove(root: Any, location: Location, neutral: object) -> None:
+    """Remove the key at *location*; an item is replaced by *neutral*, so that no index changes."""
+    *way, last = location
+    for key in way:
+        root = root[key]
+    if isinstance(root, dict):
+        del root[last]
+    else:
+        root[last] = neutral
+
+
+def _unreadable(reason: Unreadable) -> Check:
+    return Check(None, (BY_ID[reason.rule].broken_at(reason.finding),))
+
+
+def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    return tuple(sorted(problems, key=lambda problem: not problem.is_error))

@@ -1,0 +1,129 @@
+"""What can be wrong with a configuration: rules, and where they were broken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dumpstream.config.model import AclConfig, DumpSettings
+
+#: The keys and indices that lead from the root of the file to a value.
+Location = tuple[str | int, ...]
+
+INVALID_FILE: Final = 100003
+PARSE_FILE: Final = 100006
+INVALID_DUMP_CONFIG: Final = 100009
+
+
+class Origin(StrEnum):
+    """Who says so."""
+
+    SOURCE = "source"
+    DOCUMENTS = "documents"
+    BOTH = "both"
+    RELEASES = "releases"  #: the source of some releases; others accept it
+
+
+class Subject(NamedTuple):
+    """What the rules look at."""
+
+    config: AclConfig
+    environment: Mapping[str, str]
+
+    @property
+    def dump(self) -> DumpSettings:
+        """The settings that most rules are about."""
+        return self.config.dump
+
+
+class Finding(NamedTuple):
+    """A place where a rule is broken, and the words that its message needs."""
+
+    location: Location
+    words: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, never changed
+
+
+#: Yields every place where a rule is broken.
+Condition = Callable[[Subject], Iterable[Finding]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """A rule, and what CANN answers if it is broken."""
+
+    id: str
+    path: str  #: the JSON path it is about; ``[*]`` stands for any item
+    message: str
+    remedy: str
+    origin: Origin
+    refuses: bool = True  #: False: accepted, but perhaps not what was meant
+    acl_error: int | None = None
+    message_class: str | None = None
+    find: Condition | None = None  #: None: reading the file finds it
+    on_disk: bool = False  #: needs to look at the disk
+
+    def broken_at(self, finding: Finding, *, strict: bool = False) -> Problem:
+        """Return the problem that *finding* is."""
+        certain = self.origin in (Origin.SOURCE, Origin.BOTH)
+        return Problem(
+            rule=self.id,
+            path=json_path(finding.location),
+            message=self.message.format(**finding.words),
+            remedy=self.remedy.format(**finding.words),
+            is_error=self.refuses and (certain or strict),
+            origin=self.origin,
+            acl_error=self.acl_error,
+            message_class=self.message_class,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """A broken rule at a place in the file."""
+
+    rule: str
+    path: str
+    message: str
+    remedy: str
+    is_error: bool
+    origin: Origin
+    acl_error: int | None
+    message_class: str | None
+
+    @property
+    def text(self) -> str:
+        """What is wrong and what to write instead."""
+        return f"{self.message}; {self.remedy}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        return {
+            "severity": "error" if self.is_error else "warning",
+            "rule": self.rule,
+            "path": self.path,
+            "message": self.message,
+            "remedy": self.remedy,
+            "origin": str(self.origin),
+            "acl_error": self.acl_error,
+            "message_class": self.message_class,
+        }
+
+
+def json_path(location: Location) -> str:
+    """Return *location* as a JSON path."""
+    parts = ["$"]
+    for part in location:
+        if isinstance(part, int):
+            parts.append(f"[{part}]")
+        elif re.fullmatch(r"[A-Za-z_]\w*", part, re.ASCII):
+            parts.append(f".{part}")
+        else:
+            escaped = part.replace("\\", "\\\\").replace("'", "\\'")
+            parts.append(f"['{escaped}']")
+    return "".join(parts)
