@@ -6,12 +6,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dumpstream import _native
 from dumpstream._errors import AclError, LibraryNotFoundError
 from dumpstream.acl import Acl, Dump, load_acl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Functions that write down that they were called, and return what `code_<name>` says.
 FAKE = r"""
@@ -328,6 +332,29 @@ class TestDump:
             dump.finalize(0x7700)
 
         assert fake.calls[-1] == "aclmdlFinalizeDump"
+
+    def test_dump_that_could_not_be_stopped_is_known_to_go_on(self, fake: Fake) -> None:
+        fake["aclmdlFinalizeDump"] = 500000
+        dump = Dump(fake.acl, self.CONFIG)
+        dump.begin()
+
+        with pytest.raises(AclError, match="aclmdlFinalizeDump returned 500000"):
+            dump.finalize(None)
+
+        assert dump.started
+
+    @pytest.mark.parametrize("done", [Dump.undo, Dump.leave])
+    def test_what_was_undone_or_left_is_not_undone_again(
+        self, fake: Fake, done: Callable[[Dump], None]
+    ) -> None:
+        dump = Dump(fake.acl, self.CONFIG)
+        dump.begin()
+        done(dump)
+        calls = list(fake.calls)
+
+        dump.undo()
+
+        assert fake.calls == calls
 
     def test_refused_registration_begins_nothing(self, fake: Fake) -> None:
         fake["acldumpRegCallback"] = 500000

@@ -11,8 +11,9 @@ import pytest
 
 from dumpstream._errors import DestinationError, DestinationInUseError, NotACaptureError
 from dumpstream.destination import Destination
-from dumpstream.lock import lock_holder
-from dumpstream.rows import Outcome
+from dumpstream.lock import lock_holder, release_lock, take_lock
+from dumpstream.rows import Outcome, StoredPart, file_row
+from dumpstream.verdict import Verdict
 
 
 @pytest.fixture
@@ -30,11 +31,27 @@ def make_capture(path: Path) -> None:
     destination.close()
 
 
+def replace_capture(path: Path) -> None:
+    destination = Destination.open(path, force=True)
+    destination.begin_run({})
+    destination.close()
+
+
+def name_parts(path: Path, *parts: str) -> None:
+    """Have the journal say that these were stored."""
+    with (path / "journal.jsonl").open("a") as journal:
+        for part in parts:
+            stored = [StoredPart("zstd", part, 0, 1, 1, None)]
+            journal.write(file_row("name", 1, 1, Verdict.UNPARSED, stored) + "\n")
+
+
 class TestFreshDestinations:
     def test_directory_and_its_parents_are_made(self, tmp_path: Path) -> None:
         path = tmp_path / "a/b"
 
-        Destination.open(path).close()
+        destination = Destination.open(path)
+        destination.begin_run({})
+        destination.close()
 
         assert path.stat().st_mode & 0o777 == 0o700
         assert {entry.stat().st_mode & 0o777 for entry in path.iterdir()} == {0o600}
@@ -68,23 +85,43 @@ class TestFreshDestinations:
         (path / ".lock").touch()
         (path / ".manifest.json.new").write_text("{")
 
-        Destination.open(path).close()
-
-        assert json.loads((path / "manifest.json").read_text())["runs"] == []
-
-    def test_start_that_failed_before_its_run_leaves_the_directory_unused(self, path: Path) -> None:
-        Destination.open(path).close()
-
         destination = Destination.open(path)
 
         assert destination.begin_run({}) == 1
         destination.close()
 
+    def test_without_a_run_no_trace_is_left(self, tmp_path: Path) -> None:
+        (tmp_path / "there").mkdir()
+
+        for path in (tmp_path / "a/b", tmp_path / "there"):
+            Destination.open(path).close()
+
+        assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+
+    def test_without_a_run_what_somebody_else_put_there_stays(self, path: Path) -> None:
+        destination = Destination.open(path)
+        (path / "notes.txt").write_text("mine")
+
+        destination.close()
+
+        assert [entry.name for entry in path.iterdir()] == ["notes.txt"]
+
+    def test_refused_start_leaves_no_directories(self, tmp_path: Path) -> None:
+        (tmp_path / "sealed").mkdir(mode=0o700)
+        (tmp_path / "sealed/.lock").symlink_to("elsewhere")
+
+        with pytest.raises(DestinationError, match="symbolic"):
+            Destination.open(tmp_path / "sealed")
+
+        assert [entry.name for entry in (tmp_path / "sealed").iterdir()] == [".lock"]
+
     def test_root_may_be_a_link(self, path: Path, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()
         path.symlink_to("real")
 
-        Destination.open(path).close()
+        destination = Destination.open(path)
+        destination.begin_run({})
+        destination.close()
 
         assert (tmp_path / "real/manifest.json").exists()
 
@@ -114,10 +151,45 @@ class TestUsedDestinations:
         make_capture(path)
         (path / "notes.txt").write_text("mine")
 
-        Destination.open(path, force=True).close()
+        replace_capture(path)
 
         assert sorted(entry.name for entry in path.iterdir()) == [".lock", "manifest.json", "notes.txt"]
-        assert json.loads((path / "manifest.json").read_text())["runs"] == []
+        assert [run["options"] for run in json.loads((path / "manifest.json").read_text())["runs"]] == [{}]
+
+    def test_force_deletes_nothing_before_a_run_begins(self, path: Path) -> None:
+        make_capture(path)
+        before = {entry: entry.read_bytes() for entry in path.rglob("*") if entry.is_file()}
+
+        Destination.open(path, force=True).close()
+
+        assert {entry: entry.read_bytes() for entry in path.rglob("*") if entry.is_file()} == before
+
+    def test_force_deletes_what_the_journal_says_was_stored_inside(self, path: Path) -> None:
+        make_capture(path)
+        (path / "own/deep").mkdir(parents=True)
+        for name in ("own/deep/a.zst", "own/b.zst", "c.zst", "own/notes.txt"):
+            (path / name).write_text("data")
+        name_parts(path, "own/deep/a.zst", "own/b.zst", "c.zst", "own/gone.zst")
+
+        replace_capture(path)
+
+        names = sorted(str(entry.relative_to(path)) for entry in path.rglob("*"))
+        assert names == [".lock", "manifest.json", "own", "own/notes.txt"]
+
+    def test_force_deletes_nothing_outside_whatever_the_journal_says(
+        self, path: Path, tmp_path: Path
+    ) -> None:
+        make_capture(path)
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "file").touch()
+        (path / "link").symlink_to(outside)
+        name_parts(path, str(outside / "file"), "../outside/file", "link/file", "manifest.json", ".lock", "/")
+
+        replace_capture(path)
+
+        assert (outside / "file").exists()
+        assert sorted(entry.name for entry in path.iterdir()) == [".lock", "link", "manifest.json"]
 
     def test_force_removes_planted_links_and_not_what_they_lead_to(self, path: Path, tmp_path: Path) -> None:
         make_capture(path)
@@ -126,7 +198,7 @@ class TestUsedDestinations:
         (path / "files").rename(tmp_path / "moved")
         (path / "files").symlink_to(tmp_path / "precious")
 
-        Destination.open(path, force=True).close()
+        replace_capture(path)
 
         assert not (path / "files").is_symlink()
         assert (tmp_path / "precious/file").exists()
@@ -212,6 +284,19 @@ class TestLock:
 
         first.close()
         Destination.open(path, append=True).close()
+
+    def test_lock_that_its_holder_removed_is_made_anew(self, path: Path) -> None:
+        path.mkdir()
+        dir_fd = os.open(path, os.O_RDONLY)
+        removed = take_lock(path, dir_fd)
+        (path / ".lock").unlink()
+
+        taken = take_lock(path, dir_fd)
+
+        assert lock_holder(path) == os.getpid()
+        for fd in (removed, taken):
+            release_lock(fd)
+        os.close(dir_fd)
 
     def test_holder_is_known_while_it_holds(self, path: Path) -> None:
         destination = Destination.open(path)

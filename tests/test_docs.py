@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dumpstream import DumpstreamError, Verdict, _errors, _native
-from dumpstream.capture import CaptureOptions
 from dumpstream.cli import _parser
+from dumpstream.options import CaptureOptions
 from dumpstream.report import Report
 from dumpstream.simulation import PRESETS, Workload
 from dumpstream.verification import Kind

@@ -10,7 +10,8 @@ from types import ModuleType
 
 import dumpstream
 from dumpstream import _errors
-from dumpstream.capture import CaptureOptions, open_capture
+from dumpstream.capture import open_capture
+from dumpstream.options import CaptureOptions
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import SinkSettings

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -187,6 +188,32 @@ async def test_callback_is_unregistered_at_the_end(mdl: Mdl) -> None:
         assert mdl.callback is not None
 
     assert mdl.callback is None
+
+
+async def test_callback_stays_to_refuse_what_comes_when_the_rest_is_discarded(
+    mdl: Mdl, buffer: ctypes.Array[ctypes.c_char]
+) -> None:
+    async with PyAclSource(Acl(mdl), OPTIONS) as source:
+        source.discard()
+
+    assert mdl.call(chunk(buffer)) != 0
+
+
+async def test_unregistering_is_left_to_a_thread_and_may_fail_without_keeping_the_ring(mdl: Mdl) -> None:
+    threads = []
+
+    def refuse() -> int:
+        threads.append(threading.current_thread())
+        raise OSError("no more")
+
+    mdl.dump_unreg_callback = refuse  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no more"):
+        async with PyAclSource(Acl(mdl), OPTIONS):
+            pass
+
+    assert threads != [threading.current_thread()]
+    async with PyAclSource(Acl(Mdl()), OPTIONS):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
-from dumpstream.destination import Destination
+from dumpstream.manifest import MANIFEST
 from dumpstream.rows import JOURNAL, Outcome, StoredPart, begin_row, file_row, loss_row
 from dumpstream.stored import State, StoredCapture
 from dumpstream.verdict import Verdict
@@ -110,10 +110,11 @@ class TestState:
         assert capture.files == ()
         assert capture.state is State.INTERRUPTED
 
-    def test_capture_in_which_no_run_began_is_interrupted(self, tmp_path: Path) -> None:
-        Destination.open(tmp_path / "capture").close()
+    def test_directory_in_which_no_run_began_holds_no_capture(self, tmp_path: Path) -> None:
+        (tmp_path / MANIFEST).write_text('{"format": 1, "dumpstream": "0.1.0", "created": "", "runs": []}')
 
-        assert StoredCapture.open(tmp_path / "capture").state is State.INTERRUPTED
+        with pytest.raises(NotACaptureError, match="no run has begun there"):
+            StoredCapture.open(tmp_path)
 
     def test_unreadable_lines_are_numbered(self, builder: CaptureBuilder) -> None:
         builder.write("garbage")

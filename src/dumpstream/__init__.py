@@ -16,9 +16,10 @@ from dumpstream._errors import (
     RingError,
     SinkError,
 )
-from dumpstream.capture import Capture, CaptureOptions, open_capture
+from dumpstream.capture import Capture, open_capture
 from dumpstream.chunk import Chunk
 from dumpstream.opname import OpName, parse_name
+from dumpstream.options import CaptureOptions
 from dumpstream.report import LossCount, Report
 from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
 from dumpstream.source import Batch, Loss, OnFull, PyAclSource, RingOptions, RingSource, Source

@@ -117,11 +117,18 @@ class Dump:
     def __init__(self, acl: Acl, config: Path | None) -> None:
         self.acl = acl
         self._config = config
+        self._registered = False
         self._started = False
+
+    @property
+    def started(self) -> bool:
+        """Whether `begin` started it, and it has not been stopped."""
+        return self._started
 
     def begin(self) -> None:
         """Register the callback and, with a configuration, start dumping by it."""
         self.acl.register()
+        self._registered = True
         try:
             if self._config is not None:
                 self._started = self.acl.init_dump()
@@ -133,22 +140,32 @@ class Dump:
             raise
 
     def undo(self) -> None:
-        """Stop dumping at once, whatever is under way."""
+        """Stop dumping at once, whatever is under way, and unregister; what is undone already stays so."""
         try:
             self.finalize(None)
         finally:
+            self.unregister()
+
+    def unregister(self) -> None:
+        """Unregister the callback, once."""
+        if self._registered:
+            self._registered = False
             self.acl.unregister()
+
+    def leave(self) -> None:
+        """Leave everything as it is, and the callback registered, so that it refuses what still comes."""
+        self._registered = self._started = False
 
     def finalize(self, context: int | None) -> bool:
         """Stop what `begin` started, once the device of *context* has done its work; False if nothing was."""
         if not self._started:
             return False
-        self._started = False
         try:
             if context is not None:
                 self.acl.synchronize(context)
         finally:
             self.acl.finalize_dump()
+            self._started = False
         return True
 
 

@@ -28,16 +28,19 @@ def take_lock(path: Path, dir_fd: int) -> int:
     Raises:
         DestinationInUseError: another process has it.
     """
-    fd = open_regular(LOCK, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
-    try:
-        _wait_for(path, fd)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    except BaseException:
-        os.close(fd)
-        raise
-    _held.add(fd)
-    return fd
+    while True:
+        fd = open_regular(LOCK, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
+        try:
+            _wait_for(path, fd)
+            if _is_there(fd, dir_fd):
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+                _held.add(fd)
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # its last holder has removed it
 
 
 def release_lock(fd: int) -> None:
@@ -48,6 +51,11 @@ def release_lock(fd: int) -> None:
             os.ftruncate(fd, 0)
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
+
+
+def holds_lock(fd: int) -> bool:
+    """Whether *fd* is a lock that this process has taken, and not a forked child's copy of it."""
+    return fd in _held
 
 
 def lock_holder(path: Path) -> int | None:
@@ -73,6 +81,13 @@ def _wait_for(path: Path, fd: int) -> None:
         except BlockingIOError:
             time.sleep(_PAUSE_S)  # `lock_holder` takes the lock for a moment, too
     raise DestinationInUseError(path, _read_pid(fd))
+
+
+def _is_there(fd: int, dir_fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(LOCK, dir_fd=dir_fd, follow_symlinks=False), os.fstat(fd))
+    except FileNotFoundError:
+        return False
 
 
 def _read_pid(fd: int) -> int:

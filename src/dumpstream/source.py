@@ -171,7 +171,8 @@ class RingSource:
                 options.on_full is OnFull.BLOCK, int(options.block_timeout * 1e9), options.max_file_bytes
             )
         except OSError as exc:
-            await anyio.to_thread.run_sync(self._unmake_ring, ring)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._unmake_ring, ring)
             if exc.errno == errno.EBUSY:
                 raise CaptureInUseError from None
             raise RingError(f"the ring could not be attached: {exc.strerror}") from exc
@@ -302,10 +303,14 @@ class PyAclSource(RingSource):
     """The same ring, filled through pyACL, for those who have only that.
 
     Registers `on_chunk` with ``acl.mdl.dump_reg_callback``, which calls it with the GIL held: the callback
-    then costs microseconds instead of nanoseconds. Beware of ``acl.mdl.finalize_dump``: it keeps the GIL
-    while it waits for the runtime's thread, which waits for the GIL to deliver a chunk, so with chunks queued
-    it never returns. Before finalising, synchronise the device and wait until `quiet` says that no chunk has
-    come for a while; or finalise through `open_capture(config=...)` on the default source instead.
+    then costs microseconds instead of nanoseconds. Leaving unregisters it, unless the rest is discarded
+    (the capture failed or was cancelled): it stays and refuses what is still queued, which would otherwise go
+    to the runtime's own disk.
+
+    Beware of ``acl.mdl.finalize_dump``: it keeps the GIL while it waits for the runtime's thread, which waits
+    for the GIL to deliver a chunk, so with chunks queued it never returns. Before finalising, synchronise the
+    device and wait until `quiet` says that no chunk has come for a while; or finalise through
+    `open_capture(config=...)` on the default source instead.
 
     Args:
         acl: the imported ``acl`` module.
@@ -315,6 +320,7 @@ class PyAclSource(RingSource):
     def __init__(self, acl: Any, options: RingOptions | None = None) -> None:
         super().__init__(options)
         self._acl = acl
+        self._discarding = False
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -328,8 +334,17 @@ class PyAclSource(RingSource):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._acl.mdl.dump_unreg_callback()
-        await super().__aexit__(kind, error, trace)
+        with anyio.CancelScope(shield=True):
+            try:
+                if not self._discarding:
+                    await anyio.to_thread.run_sync(self._acl.mdl.dump_unreg_callback)
+            finally:
+                await super().__aexit__(kind, error, trace)
+
+    def discard(self) -> None:
+        """Refuse everything from now on, at once, and count it; the callback stays registered for that."""
+        self._discarding = True
+        super().discard()
 
     async def quiet(self, seconds: float = 0.5) -> None:
         """Wait until no chunk has come for *seconds*; the GIL is free meanwhile."""

@@ -129,6 +129,8 @@ class StoredCapture:
             NotACaptureError: there is no capture, or one that this version cannot read.
         """
         manifest = read_manifest(path)
+        if not manifest.runs:
+            raise NotACaptureError(path, "holds no capture: no run has begun there; capture into it")
         # Before the journal: a capture that ends in between has then written all its rows.
         pid = lock_holder(path)
         try:
@@ -145,12 +147,11 @@ class StoredCapture:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a run that is not the one running has no end in the journal, or none ever began."""
+        """Whether a run that is not the one running has no end in the journal."""
         open_runs = {run for run, outcome in self.outcomes.items() if outcome is None}
         if self.running:
             open_runs.discard(max(self.outcomes, default=0))
-            return bool(open_runs)
-        return bool(open_runs) or not self.outcomes
+        return bool(open_runs)
 
     @property
     def state(self) -> State:

@@ -19,6 +19,7 @@ from dumpstream import (
     SinkError,
     open_capture,
 )
+from dumpstream.manifest import read_manifest
 from dumpstream.simulation import SimulatedRuntime, Workload
 from dumpstream.sinks.memory import MemorySink
 
@@ -146,7 +147,7 @@ async def test_a_refused_beginning_is_undone_and_leaves_no_run(
 
     assert caught.value.code == code
     assert recorder.calls == calls
-    assert await run_sync(rig.ends) == []
+    assert not rig.path.exists()
     recorder.answer(function, 0)
     async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
         pass
@@ -162,6 +163,7 @@ async def test_a_refused_end_is_raised_after_everything_was_drained(rig: Rig, re
 
     assert (await run_sync(rig.read))["file"].data == b"data"
     assert [end.outcome for end in await run_sync(rig.ends)] == ["failed"]
+    assert recorder.calls == [*_BEGIN, "aclmdlFinalizeDump"]  # what is queued is refused, not written to disk
 
 
 async def test_after_a_failure_the_callback_stays_unless_the_dump_is_finalised(
@@ -243,6 +245,51 @@ async def test_what_was_refused_before_it_began_can_be_tried_again(rig: Rig) -> 
         rig.push("file", b"data", last=True)
 
     assert (await run_sync(rig.read))["file"].data == b"data"
+
+
+async def test_force_keeps_the_capture_before_if_the_dump_is_refused(rig: Rig, recorder: Recorder) -> None:
+    async with rig.pushed():
+        rig.push("file", b"data", last=True)
+    recorder.answer("set", 100009)
+
+    with pytest.raises(AclError):
+        async with open_capture(
+            rig.path, config=rig.config, acl_library=recorder.path, force=True, buffer_bytes=1 << 16
+        ):
+            pytest.fail("entered")
+
+    assert (await run_sync(rig.read))["file"].data == b"data"
+    assert (await run_sync(rig.verify)).whole
+
+
+async def test_force_deletes_what_a_sink_stored_in_a_directory_of_its_own_inside(rig: Rig) -> None:
+    inside = rig.path / "own"
+
+    async with rig.pushed(sinks=[f"zstd:{inside}"]):
+        rig.push("dir/file", b"data", last=True)
+    stored = await run_sync(lambda: list(inside.rglob("*.zst")))
+    async with rig.pushed(force=True):
+        pass
+
+    assert len(stored) == 1
+    assert not inside.exists()
+
+
+async def test_a_journal_that_cannot_be_opened_fails_the_run(rig: Rig, recorder: Recorder) -> None:
+    async with rig.pushed():
+        pass
+    journal = rig.path / "journal.jsonl"
+    await run_sync(lambda: journal.rename(rig.path / "moved"))
+    await run_sync(journal.symlink_to, "moved")
+
+    with pytest.raises(DestinationError, match="symbolic"):
+        async with open_capture(
+            rig.path, config=rig.config, acl_library=recorder.path, append=True, buffer_bytes=1 << 16
+        ):
+            pytest.fail("entered")
+
+    assert recorder.calls == _BEGIN + _END
+    assert [run.outcome for run in (await run_sync(read_manifest, rig.path)).runs] == ["finished", "failed"]
 
 
 async def test_a_source_of_ones_own_excludes_what_drives_the_default_one(rig: Rig) -> None:

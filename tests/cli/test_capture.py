@@ -7,22 +7,22 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream.capture import CaptureOptions
 from dumpstream.cli import _parser, capture, main
 from dumpstream.cli._arguments import capture_options
 from dumpstream.destination import Destination
 from dumpstream.extraction import choose_targets
 from dumpstream.manifest import read_manifest
+from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.simulation import Workload, dump_config
 from dumpstream.stored import StoredCapture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 _SMALL_RING = ["--buffer-bytes", "1M"]
 
@@ -164,6 +164,7 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         *("--on-full", "drop", "--block-timeout", "7.5", "--max-file-bytes", "1G"),
         *("--level", "3", "--workers", "3", "--fsync", "capture", "--max-descriptors", "64"),
         *("--idle-timeout", "100", "--text-idle-timeout", "5"),
+        *("--max-digests", "9", "--max-header-bytes", "64k"),
         *("--held-bytes", "1M", "--gathered-bytes", "2MiB"),
         simulate="tensor_bytes=64",
     )
@@ -182,10 +183,51 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         "max_descriptors": 64,
         "idle_timeout": 100,
         "text_idle_timeout": 5,
+        "max_digests": 9,
+        "max_header_bytes": 64 << 10,
         "held_bytes": 1 << 20,
         "gathered_bytes": 2 << 20,
     }
     assert not (tmp_path / "ring").exists()
+
+
+def test_force_deletes_nothing_if_the_run_cannot_begin(
+    places: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.read_bytes() for path in places["used"].rglob("*") if path.is_file()}
+
+    codes = [
+        run_capture(places["used"], "--force", *[text.format(**places) for text in arguments])
+        for arguments in (
+            ["--sink", "s4:"],
+            ["--acl-lib", "{missing}"],
+            ["--level", "99"],
+            ["--workers", "0"],
+        )
+    ]
+
+    assert codes == [1, 1, 2, 2]
+    assert {path: path.read_bytes() for path in places["used"].rglob("*") if path.is_file()} == before
+    assert len(capsys.readouterr().err.splitlines()) == len(codes)
+
+
+def test_a_run_that_cannot_begin_leaves_no_trace(places: dict[str, Path]) -> None:
+    run_capture(places["new"] / "below", "--buffer-file", places["file"])
+
+    assert not places["new"].exists()
+    assert main(["ls", str(places["new"])]) == 1
+
+
+def test_an_error_of_the_program_is_not_taken_for_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("dumpstream.session.begin_row", fail)
+
+    with pytest.raises(ValueError, match="a bug"):
+        run_capture(tmp_path / "run")
 
 
 def test_flags_are_options_of_the_capture_and_have_its_defaults() -> None:
@@ -193,9 +235,11 @@ def test_flags_are_options_of_the_capture_and_have_its_defaults() -> None:
 
     options = capture_options(args)
 
-    assert set(options) - {"sinks", "append", "force"} <= CaptureOptions.__annotations__.keys()
+    assert options.keys() == CaptureOptions.__annotations__.keys()
     assert options["buffer_bytes"] == 256 << 20
-    assert options["sinks"] is None
+    assert StageOptions.divide(options, directory=Path("run")) == StageOptions.divide(
+        {}, directory=Path("run")
+    )
 
 
 def test_help_mentions_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,11 +263,12 @@ def test_help_mentions_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         (["--block-timeout", "-1"], 2, "must be 0 to 1000000000 seconds"),
         (["--simulate", "nothing"], 2, "give a preset (small, demo"),
         (["--simulate", "steps=many"], 2, "must be a whole number"),
-        (["--append", "--force"], 2, "exclude each other"),
+        (["--level", "23"], 2, "level must be from -131072 to 22"),
+        (["--workers", "0"], 2, "workers must be at least 1"),
+        (["--idle-timeout", "nan"], 2, "idle_timeout must be at least 0 seconds"),
         (["--sink", "s4:bucket"], 1, "installed sinks: memory:, null:"),
-        (["--workers", "0"], 1, "allow at least 1"),
-        (["--config", "{missing}"], 1, "give config (--config) a file"),
-        (["--config", "{bad_config}"], 1, "aclmdlSetDump returned 100009"),
+        (["--config", "{missing}"], 1, "name a regular file"),
+        (["--config", "{bad_config}"], 1, "make a directory"),
         (["--acl-lib", "{missing}"], 1, "name the library with --acl-lib"),
         (["--buffer-file", "{file}"], 1, "give buffer_file (--buffer-file) another name"),
         (["--out", "{file}"], 1, "choose a directory"),
@@ -259,6 +304,7 @@ def test_bad_circumstances_are_one_line_with_the_remedy(
         ["capture", "--out", "run", "--simulate", "--buffer-bytes", "much"],
         ["capture", "--out", "run", "--simulate", "--on-full", "explode"],
         ["capture", "--out", "run", "--simulate", "--no-such-flag"],
+        ["capture", "--out", "run", "--simulate", "--append", "--force"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -347,7 +347,9 @@ def test_force_deletes_the_statistics_of_the_capture_before(builder: CaptureBuil
     (path / "stats").mkdir()
     (path / "stats" / "part.parquet").write_bytes(b"")
 
-    Destination.open(path, force=True).close()
+    destination = Destination.open(path, force=True)
+    destination.begin_run({})
+    destination.close()
 
     assert not (path / "stats").exists()
 

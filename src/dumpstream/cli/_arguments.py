@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+from dumpstream.options import CaptureOptions
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import Fsync, SinkSettings
@@ -28,7 +31,9 @@ def size(text: str) -> int:
 
 def add_capture_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `capture_options` reads."""
-    ring, reassembly, pipeline = RingOptions(), ReassemblyOptions(), PipelineOptions()
+    # Not made: help is for machines with less memory than the ring takes by default, too.
+    ring = SimpleNamespace(**{field.name: field.default for field in fields(RingOptions)})
+    reassembly, pipeline = ReassemblyOptions(), PipelineOptions()
     sinks = SinkSettings(directory=Path())
     place = parser.add_argument_group("destination")
     place.add_argument(
@@ -37,8 +42,9 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
         metavar="KIND:LOCATION",
         help="where files go; may be repeated, and replaces the default zstd: (files below --out)",
     )
-    place.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
-    place.add_argument("--force", action="store_true", help="delete the capture that is in --out first")
+    earlier = place.add_mutually_exclusive_group()
+    earlier.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
+    earlier.add_argument("--force", action="store_true", help="delete the capture that is in --out first")
     group = parser.add_argument_group("ring")
     group.add_argument(
         "--buffer-bytes", type=size, default=ring.buffer_bytes, metavar="SIZE", help="its size"
@@ -82,6 +88,14 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
         metavar="SECONDS",
         help="the same for statistics text, which has no last chunk",
     )
+    group.add_argument(
+        "--max-digests",
+        type=int,
+        default=reassembly.max_digests,
+        metavar="N",
+        help="chunks of an open file that are known again when they are re-sent",
+    )
+    group.add_argument("--max-header-bytes", type=size, default=reassembly.max_header_bytes, metavar="SIZE")
     group.add_argument("--held-bytes", type=size, default=pipeline.held_bytes, metavar="SIZE")
     group.add_argument("--gathered-bytes", type=size, default=pipeline.gathered_bytes, metavar="SIZE")
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
@@ -89,10 +103,6 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
             action.help = f"{action.help or action.dest.replace('_', ' ')} (default: %(default)s)"
 
 
-def capture_options(args: Namespace) -> dict[str, Any]:
-    """Return what the flags declared by `add_capture_arguments` mean to `open_capture`."""
-    names = (
-        "append force buffer_bytes buffer_file on_full block_timeout max_file_bytes level workers fsync "
-        "max_descriptors idle_timeout text_idle_timeout held_bytes gathered_bytes"
-    )
-    return {name: getattr(args, name) for name in names.split()} | {"sinks": args.sink}
+def capture_options(args: Namespace) -> CaptureOptions:
+    """Return the options that the flags declared by `add_capture_arguments` stand for, not yet checked."""
+    return cast("CaptureOptions", {name: getattr(args, name) for name in CaptureOptions.__annotations__})

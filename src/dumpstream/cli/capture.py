@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from dumpstream.cli._arguments import add_capture_arguments, capture_options
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli.config import report_problems
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from dumpstream.simulation import SimulatedRuntime
 
 _PROGRESS_S = 0.25
-_EXIT_NOT_WHOLE = 3
 
 _EPILOG = """\
 examples:
@@ -66,21 +67,32 @@ def run(args: Namespace) -> int:
     """Capture, print the summary, and return the exit code."""
     import anyio  # noqa: PLC0415 - --help need not wait for it
 
-    from dumpstream.simulation import SimulatedRuntime, Workload, dump_config  # noqa: PLC0415
+    from dumpstream.options import StageOptions  # noqa: PLC0415
+    from dumpstream.simulation import (  # noqa: PLC0415
+        SimulatedRuntime,
+        Workload,
+        dump_config,
+        simulated_library,
+    )
 
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="dumpstream-") as dump_path,
-            SimulatedRuntime(Workload.parse(args.simulate)) as runtime,
-        ):
-            if args.config is None:
-                args.config = Path(dump_path, "acl.json")
-                args.config.write_text(dump_config(dump_path), encoding="utf-8")
-            uvloop = {"use_uvloop": find_spec("uvloop") is not None}
-            report = anyio.run(_capture, args, runtime, backend_options=uvloop)
+        workload = Workload.parse(args.simulate)
+        StageOptions.divide(capture_options(args), directory=args.out)
     except ValueError as exc:
         print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
         return 2
+    if args.config is not None and _is_refused(args.config):
+        return 1
+    with (
+        tempfile.TemporaryDirectory(prefix="dumpstream-") as dump_path,
+        SimulatedRuntime(workload) as runtime,
+    ):
+        if args.config is None:
+            args.config = Path(dump_path, "acl.json")
+            args.config.write_text(dump_config(dump_path), encoding="utf-8")
+        args.acl_lib = args.acl_lib or simulated_library()
+        uvloop = {"use_uvloop": find_spec("uvloop") is not None}
+        report = anyio.run(_capture, args, runtime, backend_options=uvloop)
     if report is None:
         print("dumpstream: aborted; what was finished stays", file=sys.stderr)
         return 1
@@ -88,7 +100,16 @@ def run(args: Namespace) -> int:
         print(json.dumps(report.as_dict(), indent=2))
     else:
         _print_summary(report, args.out)
-    return 0 if report.whole else _EXIT_NOT_WHOLE
+    return 0 if report.whole else NOT_WHOLE
+
+
+def _is_refused(config: Path) -> bool:
+    """Print why CANN would refuse *config*, if it would."""
+    from dumpstream.config import check_file  # noqa: PLC0415 - without --config nobody waits for it
+
+    errors = check_file(config).errors
+    report_problems(errors, config)
+    return bool(errors)
 
 
 async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:
@@ -97,17 +118,22 @@ async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:
     from anyio.to_thread import run_sync  # noqa: PLC0415
 
     from dumpstream.capture import open_capture  # noqa: PLC0415
-    from dumpstream.simulation import simulated_library  # noqa: PLC0415
 
-    library = args.acl_lib or simulated_library()
     try:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_obey_signals, runtime, scope)
                 async with open_capture(
-                    args.out, config=args.config, acl_library=library, **capture_options(args)
+                    args.out,
+                    config=args.config,
+                    acl_library=args.acl_lib,
+                    sinks=args.sink,
+                    append=args.append,
+                    force=args.force,
+                    **capture_options(args),
                 ) as capture:
                     tasks.start_soon(_show_progress, capture)
+                    tasks.start_soon(_stop_when_ended, capture, runtime)
                     await run_sync(runtime.run)
                 tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -123,11 +149,18 @@ async def _obey_signals(runtime: SimulatedRuntime, scope: anyio.CancelScope) -> 
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         stopping = False
         async for _ in signals:
-            runtime.stop()
             if stopping:
                 scope.cancel()
+                return
             stopping = True
+            runtime.stop()
             print("dumpstream: finishing what has come; again to abort", file=sys.stderr)
+
+
+async def _stop_when_ended(capture: Capture, runtime: SimulatedRuntime) -> None:
+    """Stop a run that nobody captures any more."""
+    await capture.wait()
+    runtime.stop()
 
 
 async def _show_progress(capture: Capture) -> None:

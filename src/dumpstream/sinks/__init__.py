@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from dumpstream._errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from typing_extensions import Buffer
 
 _GROUP = "dumpstream.sinks"
+#: What libzstd accepts; a negative level is faster and compresses less.
+_LEVELS = (-(1 << 17), 22)
+#: A root, a directory below it, and two files on their way.
+_MIN_DESCRIPTORS = 4
 
 
 class Fsync(StrEnum):
@@ -36,6 +41,18 @@ class SinkSettings:
     workers: int = field(default_factory=lambda: max(2, min(8, os.cpu_count() or 2)))
     fsync: Fsync = Fsync.NONE
     max_descriptors: int = 256  #: files and directories held open at once, at most
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fsync", Fsync(self.fsync))
+        least, most = _LEVELS
+        if not least <= self.level <= most:
+            raise ValueError(f"level must be from {least} to {most}, not {self.level}")
+        if self.workers < 1:
+            raise ValueError(f"workers must be at least 1, not {self.workers}")
+        if self.max_descriptors < _MIN_DESCRIPTORS:
+            raise ValueError(
+                f"max_descriptors must be at least {_MIN_DESCRIPTORS}, not {self.max_descriptors}"
+            )
 
 
 class WholeFile(NamedTuple):
@@ -94,10 +111,40 @@ def load_sink(spec: str, settings: SinkSettings) -> Sink:
     """Return the sink that a ``kind:location`` string names.
 
     Raises:
-        SinkError: there is no such kind; the message lists those installed.
+        SinkError: there is no such kind, and the message lists those installed; or it cannot be made.
     """
     kind, _, location = spec.partition(":")
+    return make_sink(kind, find_factory(kind), location, settings)
+
+
+def find_factory(kind: str) -> SinkFactory:
+    """Return what makes sinks of this kind; reads files, so not for the event loop.
+
+    Raises:
+        SinkError: there is no such kind, and the message lists those installed; or it cannot be loaded.
+    """
     for point in entry_points(group=_GROUP, name=kind):
-        return cast("SinkFactory", point.load())(location, settings)
+        with _explained(kind):
+            return cast("SinkFactory", point.load())
     known = ", ".join(sorted(f"{name}:" for name in entry_points(group=_GROUP).names))
     raise SinkError(f"no sink {kind!r}; installed sinks: {known}")
+
+
+def make_sink(kind: str, factory: SinkFactory, location: str, settings: SinkSettings) -> Sink:
+    """Return what *factory*, that of *kind*, makes for *location*.
+
+    Raises:
+        SinkError: it cannot be made, whatever the factory raised.
+    """
+    with _explained(kind):
+        return factory(location, settings)
+
+
+@contextmanager
+def _explained(kind: str) -> Iterator[None]:
+    try:
+        yield
+    except SinkError:
+        raise
+    except Exception as exc:
+        raise SinkError(f"the {kind} sink cannot be made: {type(exc).__name__}: {exc}") from exc

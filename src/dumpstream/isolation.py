@@ -1,0 +1,69 @@
+"""Isolation: a context whose beginning and end no cancellation can cut in two."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+_Value = TypeVar("_Value")
+
+
+@asynccontextmanager
+async def isolated(context: AbstractAsyncContextManager[_Value]) -> AsyncIterator[_Value]:
+    """Enter *context* in a task of its own, keep it open while the block runs, and leave it there.
+
+    A cancellation of asyncio's own (`asyncio.timeout`, `Task.cancel`) breaks through every shield, and what a
+    worker thread is making just then belongs to nobody. Here it meets the task of the block alone; *context*
+    sees a cancelled scope instead, from which shields protect, and the block is left when *context* is.
+
+    An exception of the block is raised after *context* was left, which does not see it.
+    """
+    keeper = _Keeper(context)
+    failure: BaseException | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keeper.run)
+        try:
+            await keeper.begun.wait()
+            if keeper.error is None:
+                yield keeper.value
+        except BaseException as exc:  # noqa: BLE001 - raised outside the group, which would wrap it
+            failure = exc
+            if isinstance(exc, anyio.get_cancelled_exc_class()):
+                keeper.scope.cancel()
+        keeper.left.set()
+    if failure is not None:
+        raise failure
+    if keeper.error is not None:
+        raise keeper.error
+
+
+class _Keeper(Generic[_Value]):
+    """Holds a context open in the task that runs it."""
+
+    value: _Value
+
+    def __init__(self, context: AbstractAsyncContextManager[_Value]) -> None:
+        self._context = context
+        self.scope = anyio.CancelScope()
+        self.begun = anyio.Event()  #: entered, or failed to
+        self.left = anyio.Event()  #: set by the block
+        self.error: BaseException | None = None
+
+    async def run(self) -> None:
+        try:
+            with self.scope:
+                async with self._context as self.value:
+                    self.begun.set()
+                    await self.left.wait()
+        except BaseException as exc:
+            self.error = exc
+            if not isinstance(exc, Exception):
+                raise
+        finally:
+            self.begun.set()

@@ -1,0 +1,90 @@
+"""The options of a capture, and which stage each belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, TypeVar
+
+from dumpstream.pipeline import PipelineOptions
+from dumpstream.reassemble import ReassemblyOptions
+from dumpstream.sinks import Fsync, SinkSettings
+from dumpstream.source import OnFull, RingOptions
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+_Options = TypeVar("_Options", RingOptions, ReassemblyOptions, PipelineOptions, SinkSettings)
+
+
+class CaptureOptions(TypedDict, total=False):
+    """The options of `open_capture`, each with its meaning and default in the class that holds it.
+
+    `RingOptions`, `ReassemblyOptions`, `PipelineOptions` and `SinkSettings`, in this order.
+    """
+
+    buffer_bytes: int
+    buffer_file: str | os.PathLike[str] | None
+    on_full: OnFull | str
+    block_timeout: float
+    max_file_bytes: int
+    idle_timeout: float | None
+    text_idle_timeout: float | None
+    max_digests: int
+    max_header_bytes: int
+    held_bytes: int
+    gathered_bytes: int
+    level: int
+    workers: int
+    fsync: Fsync | str
+    max_descriptors: int
+
+
+class StageOptions(NamedTuple):
+    """The options of a capture, checked and given to the stages."""
+
+    ring: RingOptions | None  #: None if the source is not the capture's own
+    reassembly: ReassemblyOptions
+    pipeline: PipelineOptions
+    sinks: SinkSettings
+
+    @classmethod
+    def divide(cls, options: CaptureOptions, *, directory: Path, with_ring: bool = True) -> Self:
+        """Give every one of *options* to its stage.
+
+        Raises:
+            TypeError: there is no option of this name; the message has those most like it.
+            ValueError: one is out of range, or is the ring's when there is none.
+        """
+        _refuse_unknown(options)
+        if not with_ring:
+            _refuse_ring_options(options)
+        return cls(
+            _pick(RingOptions, options) if with_ring else None,
+            _pick(ReassemblyOptions, options),
+            _pick(PipelineOptions, options),
+            _pick(SinkSettings, options, directory=directory),
+        )
+
+
+def _pick(kind: type[_Options], options: CaptureOptions, **more: Any) -> _Options:
+    names = {field.name for field in fields(kind)}
+    values: dict[str, Any] = {name: value for name, value in options.items() if name in names}
+    return kind(**values, **more)
+
+
+def _refuse_unknown(options: CaptureOptions) -> None:
+    known = CaptureOptions.__annotations__
+    for name in options:
+        if name not in known:
+            similar = get_close_matches(name, known) or known
+            raise TypeError(f"a capture has no option {name!r}; did you mean {' or '.join(similar)}?")
+
+
+def _refuse_ring_options(options: CaptureOptions) -> None:
+    of_ring = [field.name for field in fields(RingOptions) if field.name in options]
+    if of_ring:
+        raise ValueError(
+            f"{', '.join(of_ring)}: with source= the ring is not the capture's; give the source RingOptions"
+        )

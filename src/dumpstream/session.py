@@ -1,0 +1,176 @@
+"""Session: the stages of a capture at work, from the first line in the journal to the last."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream import _native
+from dumpstream._errors import DestinationError, DumpstreamError
+from dumpstream.destination import explained
+from dumpstream.plan import as_sink_error
+from dumpstream.report import LossCount, Report
+from dumpstream.rows import Outcome, begin_row, end_row, loss_row, timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from dumpstream.acl import Dump
+    from dumpstream.destination import Destination
+    from dumpstream.journal import Journal
+    from dumpstream.pipeline import Pipeline
+    from dumpstream.plan import Outlet
+
+#: CANN before 9.1 may still be inside the last callback when it says that dumping has ended.
+_LAST_CALLBACK_S = 0.02
+
+
+class Session:
+    """A run that has begun: *place* has its *number*, and *dump*, if it is the capture's, delivers."""
+
+    def __init__(
+        self,
+        *,
+        place: Destination,
+        number: int,
+        pipeline: Pipeline,
+        outlets: Sequence[Outlet],
+        journal: Journal,
+        dump: Dump | None,
+    ) -> None:
+        self.place = place
+        self.pipeline = pipeline
+        self._number = number
+        self._outlets = outlets
+        self._journal = journal
+        self._dump = dump
+        self._drained = anyio.Event()
+        self._started = monotonic()
+        self._ended: float | None = None
+        self._late_before = _native.late_calls()
+        self._late = 0
+
+    def report(self) -> Report:
+        """Return the figures of the moment, or those of the end."""
+        pipeline, ledger = self.pipeline, self.pipeline.ledger
+        ring = pipeline.source.statistics()
+        losses = {cause: LossCount(*lost) for cause, lost in ring.losses.items()}
+        if pipeline.cause is not None and ledger.lost_chunks:
+            losses[pipeline.cause] = LossCount(ledger.lost_chunks, ledger.lost_bytes)
+        if self._late:
+            losses["late"] = LossCount(self._late, 0)
+        return Report(
+            seconds=(self._ended or monotonic()) - self._started,
+            chunks=pipeline.chunks,
+            bytes=pipeline.bytes,
+            files=ledger.verdicts.total(),
+            open_files=pipeline.open_files,
+            stored_bytes=ledger.stored_bytes,
+            verdicts={str(verdict): count for verdict, count in sorted(ledger.verdicts.items())},
+            losses=losses,
+            unnamed_losses=ring.unnamed,
+            ring_bytes=ring.size,
+            ring_fill=ring.fill,
+            failure=pipeline.cause if pipeline.error is None else str(pipeline.error),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the pipeline beside the block; after it, end the dump, the pipeline and the journal.
+
+        If the block or what follows it is cancelled, the pipeline is told to end at once; the rest is done
+        all the same.
+        """
+        self._journal.add(begin_row(self._number, timestamp()))
+        failure: BaseException | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._run_pipeline)
+                tasks.start_soon(self._heed_cancellation)
+                try:
+                    yield
+                except BaseException as exc:  # noqa: BLE001 - raised outside the group, which would wrap it
+                    failure = exc
+                # A task of its own: the one that leaves the block may be cancelled while it waits.
+                tasks.start_soon(self._end)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._write_end()
+        if failure is not None:
+            raise failure
+
+    async def _run_pipeline(self) -> None:
+        try:
+            await self.pipeline.run()
+        finally:
+            self._drained.set()
+
+    async def _heed_cancellation(self) -> None:
+        try:
+            await self._drained.wait()
+        except anyio.get_cancelled_exc_class():
+            self.pipeline.cancel()
+            raise
+
+    async def _end(self) -> None:
+        """Finalise, drain, unregister: in the order in which the runtime loses nothing."""
+        with anyio.CancelScope(shield=True):
+            finalized = await self._finalize()
+            await self.pipeline.source.stop()
+            await self._drained.wait()
+            if self._dump is None:
+                return
+            # Chunks still queued would go to the runtime's own disk: the callback stays to refuse them.
+            settled = self.pipeline.cause is None if finalized is None else finalized
+            try:
+                await run_sync(self._dump.unregister if settled else self._dump.leave)
+            except DumpstreamError as exc:
+                self.pipeline.fail(exc)
+
+    async def _finalize(self) -> bool | None:
+        """Return whether everything queued has come; None if the dump goes on, being somebody else's."""
+        if self._dump is None or not self._dump.started:
+            return None
+        # What the device has not sent yet would be discarded if the capture was given up.
+        context = self._dump.acl.current_context() if self.pipeline.cause is None else None
+        try:
+            await run_sync(self._dump.finalize, context)
+        except DumpstreamError as exc:
+            self.pipeline.fail(exc)
+        if self._dump.started:
+            return False
+        await anyio.sleep(_LAST_CALLBACK_S)
+        return True
+
+    async def _write_end(self) -> None:
+        """Close the sinks, then the books; what cannot be closed is one more reason to fail."""
+        for outlet in self._outlets:
+            try:
+                await outlet.sink.aclose()
+            except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
+                self.pipeline.fail(as_sink_error(outlet, exc))
+        self._ended = monotonic()
+        self._late = _native.late_calls() - self._late_before
+        report = self.report()
+        for cause, loss in report.losses.items():
+            self._journal.add(loss_row(cause, loss.chunks, loss.bytes))
+        self._journal.add(end_row(self._number, timestamp(), self._outcome, report.as_dict()))
+        try:
+            with explained(self.place.path):
+                await self._journal.aclose()
+        except DestinationError as exc:
+            self.pipeline.fail(exc)
+        try:
+            await run_sync(self.place.end_run, self._outcome)
+        except DestinationError as exc:
+            self.pipeline.fail(exc)
+
+    @property
+    def _outcome(self) -> Outcome:
+        if self.pipeline.error is not None:
+            return Outcome.FAILED
+        return Outcome.FINISHED if self.pipeline.cause is None else Outcome.CANCELLED
