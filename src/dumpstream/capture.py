@@ -154,9 +154,10 @@ async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Cap
     stages = request.stages
     async with AsyncExitStack() as stack:
         outlets = []
+        unused = await stack.enter_async_context(AsyncExitStack())  # the session closes those that it used
         for sink in request.sinks:
             outlets.append(await _make_outlet(sink, stages.sinks))
-            stack.push_async_callback(_give_up_sink, outlets[-1].sink)
+            unused.push_async_callback(_give_up_sink, outlets[-1].sink)
         dump = await run_sync(request.load_dump)
         place = await run_sync(request.open_destination)
         stack.push_async_callback(_in_thread, place.close)
@@ -180,6 +181,7 @@ async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Cap
         session = Session(
             place=place, number=number, pipeline=pipeline, outlets=outlets, journal=journal, dump=dump
         )
+        unused.pop_all()
         async with session.running():
             yield Capture(session)
     if pipeline.error is not None:

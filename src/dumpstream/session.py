@@ -10,7 +10,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream import _native
-from dumpstream._errors import DestinationError, DumpstreamError
+from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.destination import explained
 from dumpstream.plan import as_sink_error
 from dumpstream.report import LossCount, Report
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: CANN before 9.1 may still be inside the last callback when it says that dumping has ended.
 _LAST_CALLBACK_S = 0.02
+#: Seconds that the sinks have for closing after a cancellation.
+_CLOSE_S = 5
 
 
 class Session:
@@ -98,8 +100,11 @@ class Session:
                 # A task of its own: the one that leaves the block may be cancelled while it waits.
                 tasks.start_soon(self._end)
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._write_end()
+            try:
+                await self._close_sinks()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._write_end()
         if failure is not None:
             raise failure
 
@@ -146,13 +151,26 @@ class Session:
         await anyio.sleep(_LAST_CALLBACK_S)
         return True
 
-    async def _write_end(self) -> None:
-        """Close the sinks, then the books; what cannot be closed is one more reason to fail."""
+    async def _close_sinks(self) -> None:
+        """Let the sinks finish; once the caller is cancelled, for a few seconds more."""
+        try:
+            await self._close_each()
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_CLOSE_S, shield=True) as scope:
+                await self._close_each()
+            if scope.cancelled_caught:
+                self.pipeline.fail(SinkError(f"a sink did not close within {_CLOSE_S} s of the cancellation"))
+            raise
+
+    async def _close_each(self) -> None:
         for outlet in self._outlets:
             try:
                 await outlet.sink.aclose()
             except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
                 self.pipeline.fail(as_sink_error(outlet, exc))
+
+    async def _write_end(self) -> None:
+        """Close the books; what cannot be closed is one more reason to fail."""
         self._ended = monotonic()
         self._late = _native.late_calls() - self._late_before
         report = self.report()

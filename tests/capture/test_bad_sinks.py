@@ -70,6 +70,13 @@ class SlowSink(NullSink):
         return await anyio.sleep_forever()
 
 
+class ClingingSink(NullSink):
+    """Never closes."""
+
+    async def aclose(self) -> None:
+        await anyio.sleep_forever()
+
+
 @pytest.mark.parametrize("stored", [None, [None], [Stored(path=5)], [], 7])  # type: ignore[arg-type]
 @pytest.mark.parametrize("data", [b"small", _LARGE], ids=["put", "commit"])
 async def test_a_result_that_is_none_is_a_failure_of_the_sink(rig: Rig, stored: Any, data: bytes) -> None:
@@ -108,3 +115,17 @@ async def test_no_call_begins_after_the_cancellation(rig: Rig) -> None:
     assert sink.calls == 2
     assert capture.report.files == 4
     assert [end.outcome for end in await run_sync(rig.ends)] == ["cancelled"]
+
+
+async def test_a_sink_that_never_closes_cannot_hold_up_a_cancellation(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dumpstream.session._CLOSE_S", 0.1)
+
+    with anyio.fail_after(10), anyio.CancelScope() as scope:
+        async with rig.pushed(sinks=[ClingingSink()]):
+            rig.push("file", b"bytes", last=True)
+            scope.cancel()
+            await anyio.sleep_forever()
+
+    assert [end.outcome for end in await run_sync(rig.ends)] == ["failed"]
