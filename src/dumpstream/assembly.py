@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from dumpstream.chunk import APPEND, Chunk
 from dumpstream.events import End, Event, Held, Hold, Part, Piece, Recall
-from dumpstream.run import Run
+from dumpstream.stretch import Stretch
 from dumpstream.text import TEXT_SUFFIX, TextFilter, strip_nul
 from dumpstream.verdict import NO_HEADER, HeaderReader, Verdict, judge
 
@@ -198,7 +198,7 @@ class File:
             self.missing.append((end, start))
             part = Part(self, start)
             self.parts.append(part)
-            end = self._recall(Run(part, start), start, events)
+            end = self._recall(Stretch(part, start), start, events)
             part.size = end - start
         if end < self._known_end:
             self.missing.append((end, self._known_end))
@@ -243,7 +243,7 @@ class File:
         end = self._end_of_bytes()
         self._keep_in_order(held, end)
         if end == self.prefix.size:
-            self.prefix.size = self._recall(Run(self.prefix, end), end, events)
+            self.prefix.size = self._recall(Stretch(self.prefix, end), end, events)
 
     def _finish_record(self, sequence: int, *, more: bool, is_last: bool) -> None:
         self._callback = sequence if more else None
@@ -300,13 +300,13 @@ class File:
             self.pass_on(self.prefix, start, data, events)
             self.prefix.size = end
             return
-        run = Run(self.prefix, start)
+        stretch = Stretch(self.prefix, start)
         self._orders += 1
-        events += run.add(start, data, order=self._orders, until=self._held[0].offset)
-        self.prefix.size = self._recall(run, end, events)
+        events += stretch.add(start, data, order=self._orders, until=self._held[0].offset)
+        self.prefix.size = self._recall(stretch, end, events)
 
-    def _recall(self, run: Run, end: int, events: list[Event]) -> int:
-        """Recall the held pieces that continue *run*, which reaches up to *end*; return how far they do."""
+    def _recall(self, stretch: Stretch, end: int, events: list[Event]) -> int:
+        """Recall the held pieces that continue *stretch*, which reaches to *end*; return how far they do."""
         count = 0
         for held in self._held:
             if held.offset > end:
@@ -319,6 +319,6 @@ class File:
         for held, following in pairwise(recalled):
             held.until = following.offset
         for held in recalled:
-            held.run = run
+            held.stretch = stretch
             events.append(Recall(held))
         return end

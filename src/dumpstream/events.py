@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
     from dumpstream.assembly import File
     from dumpstream.chunk import Chunk
-    from dumpstream.run import Run
+    from dumpstream.stretch import Stretch
     from dumpstream.verdict import Verdict
 
 
 class Part:
-    """Bytes of a file without a hole: its beginning, or a run of bytes behind a gap."""
+    """Bytes of a file without a hole: its beginning, or a stretch behind a gap."""
 
     __slots__ = ("file", "offset", "size")
 
@@ -27,15 +27,15 @@ class Part:
 class Held:
     """The identity of bytes that wait; compares by identity, so it can be a key."""
 
-    __slots__ = ("file", "length", "offset", "order", "run", "until")
+    __slots__ = ("file", "length", "offset", "order", "stretch", "until")
 
     def __init__(self, file: File, length: int) -> None:
         self.file = file
         self.length = length
         self.offset = -1  #: where they go in the file; -1 until the callback they wait for is finished
         self.order = 0  #: which of two overlapping pieces came first: the lower
-        self.run: Run | None = None  #: what they go into, once recalled
-        self.until = 0  #: where the next piece of that run starts
+        self.stretch: Stretch | None = None  #: what they go into, once recalled
+        self.until = 0  #: where the next piece of that stretch starts
 
 
 class Whole(NamedTuple):

@@ -116,12 +116,12 @@ class Reassembler:
         Raises:
             ValueError: *held* is not being recalled, or *data* has another length.
         """
-        run, held.run = held.run, None
-        if run is None:
+        stretch, held.stretch = held.stretch, None
+        if stretch is None:
             raise ValueError("these bytes are not being recalled; restore() answers a Recall, once")
         if memoryview(data).nbytes != held.length:
             raise ValueError(f"{memoryview(data).nbytes} bytes restored where {held.length} were held")
-        return run.add(held.offset, data, order=held.order, until=held.until)
+        return stretch.add(held.offset, data, order=held.order, until=held.until)
 
     def lose(self, name: str, cause: str, size: int, *, ended: bool, now: float) -> list[Event]:
         """Note that *size* bytes of *name* will never come; *ended* if the last chunk was among them."""

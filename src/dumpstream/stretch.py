@@ -1,4 +1,4 @@
-"""Run: pieces of a file that have become contiguous, put together where they overlap."""
+"""Stretch: pieces of a file that have become contiguous, put together where they overlap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _COMPARE_BYTES = 1 << 16
 
 
-class Run:
+class Stretch:
     """Pieces that have become contiguous, on their way out in the order of the file.
 
     Where pieces overlap, the one that came first gives the bytes and the others are compared with it.
