@@ -1,4 +1,4 @@
-"""For those who extend dumpstream: the test that every sink must pass."""
+"""For tests of one's own: the simulated runtime, and the test that every sink must pass."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import anyio
 from xxhash import xxh3_64_hexdigest
 
+from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
 from dumpstream.sinks import Stored, WholeFile
 
 if TYPE_CHECKING:
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from dumpstream.sinks import Sink
 
     Read: TypeAlias = Callable[[str], Awaitable[Sequence[bytes]]]
+
+__all__ = [
+    "HOSTILE_NAMES",
+    "SimulatedRuntime",
+    "Workload",
+    "check_sink",
+    "dump_config",
+    "simulated_library",
+]
 
 _MANY = 300
 _LARGE = bytes(range(256)) * (20 << 10)  # 5 MiB
