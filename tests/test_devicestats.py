@@ -115,6 +115,25 @@ def test_extremes_that_were_printed_as_32_bits_are_put_right_or_unknown(
     assert (row.problem is None) == (extremes[0] is not None)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "printed", "extreme"),
+    [
+        ("DT_UINT32", "-1,2.14748e+09", 2**32 - 1),
+        ("DT_UINT64", "5,1e+12", None),
+        ("DT_DOUBLE", "1717986918,0.5", None),
+        ("DT_DOUBLE", "1.5,0.5", 1.5),
+        ("DT_FLOAT", "3,nan", 3.0),
+    ],
+)
+def test_an_extreme_that_was_selected_alone_is_put_right_or_unknown(
+    dtype: str, printed: str, extreme: float | None
+) -> None:
+    (row,) = parse(f"{BASE},Count,Max Value,Avg Value\nInput,0,8,{dtype},ND,1,1,{printed}\n")
+
+    assert (row.max, type(row.max), row.min) == (extreme, type(extreme), None)
+    assert (row.problem is None) == (extreme is not None)
+
+
 def test_counts_above_two_billion_are_put_right() -> None:
     (row,) = parse(f"{DEFAULT}Input,0,8,DT_INT8,ND,3000000000,1,0,0.5,-1294967296,0,0,0\n")
 

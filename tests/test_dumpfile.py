@@ -13,6 +13,7 @@ import zstandard
 from dumpstream import DumpFile, DumpFormatError, StoredCapture
 from dumpstream._errors import PartError
 from dumpstream.content import StreamedContent
+from dumpstream.dtypes import DTYPES
 from dumpstream.header import HeaderCollector, parse_header
 from dumpstream.rows import file_row
 from dumpstream.simulation import Workload
@@ -382,6 +383,41 @@ class TestShapes:
     def test_shape_that_no_array_can_have_is_refused(self) -> None:
         with pytest.raises(DumpFormatError, match="shape that cannot be read"):
             self.array(b"", 0, 2**63, 2**63)
+
+
+class TestElements:
+    @pytest.mark.parametrize("number", [11, 13, 17, 27, 28, 32, 33, 37])
+    @pytest.mark.parametrize("compressed", [False, True])
+    def test_blocks_of_elements_are_the_array(self, number: int, *, compressed: bool) -> None:
+        count = 3_000_003
+        size = DTYPES[number].stored_bytes(count, 0) + 5  # with padding
+        raw = np.random.default_rng(number).bytes(size)
+        data = with_header(output(size, count, dtype=number), raw)
+
+        with DumpFile.open(zstandard.compress(data, 1) if compressed else data) as dump:
+            (tensor,) = dump.tensors
+            blocks = [block.copy() for block in dump.elements(tensor)]
+            array = dump.array(tensor)
+
+        assert len(blocks) > 1
+        assert np.concatenate(blocks).tobytes() == array.tobytes()
+        assert {(block.dtype, block.ndim) for block in blocks} == {(array.dtype, 1)}
+
+    def test_those_before_the_end_of_the_file_come_before_the_error(self) -> None:
+        data = zstandard.compress(TWO[:-2])
+
+        with DumpFile.open(data) as dump:
+            blocks = dump.elements(dump.tensors[1])
+
+            assert next(blocks).tolist() == [0, 1, 2, 3, 4]
+            with pytest.raises(DumpFormatError, match="needs 2 bytes more"):
+                next(blocks)
+
+    def test_shape_that_does_not_fit_is_refused(self) -> None:
+        data = with_header(output(24, 7), bytes(24))
+
+        with DumpFile.open(data) as dump, pytest.raises(DumpFormatError, match="needs 28 bytes and has 24"):
+            next(dump.elements(dump.tensors[0]))
 
 
 class TestDamage:

@@ -29,7 +29,7 @@ def test_every_element_is_counted_where_it_lies(
     array = np.array(values, dtype)
     numbers = array.astype(np.float64)
 
-    found = count_stretches(array, float(numbers.min()), float(numbers.max()), 4)
+    found = count_stretches([array], float(numbers.min()), float(numbers.max()), 4)
 
     assert found.counts == counts
 
@@ -37,13 +37,13 @@ def test_every_element_is_counted_where_it_lies(
 def test_what_is_not_finite_is_not_counted() -> None:
     array = np.array([np.nan, np.inf, -np.inf, 1, 2], np.float32)
 
-    assert sum(count_stretches(array, 1, 2, 4).counts) == 2
+    assert sum(count_stretches([array], 1, 2, 4).counts) == 2
 
 
 def test_more_than_a_block_is_counted() -> None:
     array = np.arange(1 << 21, dtype=np.float32).reshape(2, -1)
 
-    assert count_stretches(array, 0, float(array.max()), 4).counts == (1 << 19,) * 4
+    assert count_stretches([array], 0, float(array.max()), 4).counts == (1 << 19,) * 4
 
 
 def test_bars_rise_with_the_counts_and_are_blank_without_any() -> None:
@@ -54,6 +54,14 @@ def test_bars_rise_with_the_counts_and_are_blank_without_any() -> None:
 
 
 def test_few_values_are_all_first() -> None:
-    assert pick_values(np.arange(4).reshape(2, 2), 3, 1) == ([0, 1, 2, 3], [])
-    assert pick_values(np.arange(5), 3, 1) == ([0, 1, 2], [4])
-    assert pick_values(np.array([1.5], ml_dtypes.float8_e5m2), 1, 1) == ([1.5], [])
+    assert pick_values([np.arange(4).reshape(2, 2)], 3, 1) == ([0, 1, 2, 3], [])
+    assert pick_values([np.arange(5)], 3, 1) == ([0, 1, 2], [4])
+    assert pick_values([np.array([1.5], ml_dtypes.float8_e5m2)], 1, 1) == ([1.5], [])
+
+
+def test_values_are_picked_from_blocks_as_from_one() -> None:
+    blocks = [np.arange(2), np.arange(2, 3), np.arange(3, 3), np.arange(3, 12)]
+
+    assert pick_values(blocks, 4, 2) == ([0, 1, 2, 3], [10, 11])
+    assert pick_values(blocks, 10, 5) == ([*range(12)], [])
+    assert pick_values([], 4, 2) == ([], [])

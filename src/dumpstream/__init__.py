@@ -29,6 +29,8 @@ from dumpstream.verdict import Verdict
 if TYPE_CHECKING:
     from dumpstream.dumpfile import DumpFile
     from dumpstream.header import Tensor
+    from dumpstream.layouts import to_layout
+    from dumpstream.statistics import TensorStatistics, tensor_statistics
 
 __all__ = [
     "AclError",
@@ -63,15 +65,24 @@ __all__ = [
     "Stored",
     "StoredCapture",
     "Tensor",
+    "TensorStatistics",
     "Verdict",
     "WholeFile",
     "load_sink",
     "open_capture",
     "parse_name",
+    "tensor_statistics",
+    "to_layout",
 ]
 
 # Loaded when first asked for: they need numpy, which takes longer to load than all the rest.
-_DEFERRED = {"DumpFile": "dumpstream.dumpfile", "Tensor": "dumpstream.header"}
+_DEFERRED = {
+    "DumpFile": "dumpstream.dumpfile",
+    "Tensor": "dumpstream.header",
+    "TensorStatistics": "dumpstream.statistics",
+    "tensor_statistics": "dumpstream.statistics",
+    "to_layout": "dumpstream.layouts",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dumpstream.stored import StoredCapture, StoredFile
 
 _BLOCK_BYTES = 1 << 20
+_SMALL_BYTES = 64 << 10  #: fewer are sooner read than mapped
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -143,7 +144,7 @@ def content_of_bytes(data: memoryview) -> Content:
 def content_of_path(path: str | os.PathLike[str]) -> Content:
     """Return the content of the file *path*, which may be compressed.
 
-    The file is mapped: whoever shortens it while it is read ends this process.
+    A file that is not small is mapped: whoever shortens it while it is read ends this process.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -155,8 +156,9 @@ def content_of_path(path: str | os.PathLike[str]) -> Content:
             raise
         fd = open_regular(os.path.realpath(path), os.O_RDONLY)  # what the user named may be a link
     try:
-        if os.fstat(fd).st_size == 0:
-            return PlainContent(memoryview(b""))
+        start = os.read(fd, _SMALL_BYTES)
+        if len(start) < _SMALL_BYTES:
+            return content_of_bytes(memoryview(start))
         return content_of_bytes(memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ)))
     finally:
         os.close(fd)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.batches import WORKERS, run_batches
+from dumpstream.dtypes import element_shape
 from dumpstream.header import IO
 from dumpstream.layouts import PLAIN, to_layout
 from dumpstream.opname import parse_name
-from dumpstream.tensorfiles import FileFormat, write_array
+from dumpstream.tensorfiles import FileFormat, write_array, write_elements
 from dumpstream.text import TEXT_SUFFIX
 
 if TYPE_CHECKING:
@@ -94,14 +95,15 @@ def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptio
     for tensor in dump.tensors:
         if tensor.stored:
             try:
-                array = _arranged(dump.array(tensor), tensor, options)
+                size += drafts.write(
+                    f".{tensor.io}.{tensor.index}.{options.format}",
+                    partial(_write_tensor, dump=dump, tensor=tensor, options=options),
+                )
             except DumpFormatError as exc:
                 problems.append(_text(exc))
             except ValueError as exc:
                 problems.append(f"{tensor.label}: {exc}")
             else:
-                suffix = f".{tensor.io}.{tensor.index}.{options.format}"
-                size += drafts.write(suffix, partial(write_array, array=array, file_format=options.format))
                 tensors += 1
     try:
         dump.read_to_end()
@@ -114,15 +116,22 @@ def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptio
     return Converted(item, tensors, size, problem=_with_verdict(item, problem))
 
 
-def _arranged(array: NDArray[Any], tensor: Tensor, options: ConversionOptions) -> NDArray[Any]:
-    """Return *array* in the wanted layout."""
+def _write_tensor(fd: int, dump: DumpFile, tensor: Tensor, options: ConversionOptions) -> int:
+    """Write *tensor* to *fd*; what is compressed and stays as it lies does not have to fit into memory."""
+    shape = element_shape(tensor.dtype, tensor.shape, tensor.size)
     name, layout = tensor.format.name, options.layout
-    without_axes = name == "ND" or (name in PLAIN and len(name) != array.ndim)
+    without_axes = name == "ND" or (name in PLAIN and len(name) != len(shape))
     if layout is None or without_axes or tensor.io in {IO.BUFFER, IO.SPACE}:
-        return array
+        if dump.copies:
+            return write_elements(fd, dump.elements(tensor), tensor.dtype.numpy, shape, options.format)
+        return write_array(fd, dump.array(tensor), options.format)
+    return write_array(fd, _arranged(dump.array(tensor), tensor, layout, options), options.format)
+
+
+def _arranged(array: NDArray[Any], tensor: Tensor, layout: str, options: ConversionOptions) -> NDArray[Any]:
     return to_layout(
         array,
-        name,
+        tensor.format.name,
         layout,
         options.shape or tensor.original_shape,
         original_format=layout if options.shape else None,

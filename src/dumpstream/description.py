@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
@@ -10,11 +11,13 @@ from dumpstream.dtypes import decode
 from dumpstream.opname import Scheme, parse_name
 from dumpstream.overflow import decode_overflow, kind_of
 from dumpstream.preview import count_stretches, pick_values
-from dumpstream.statistics import tensor_statistics
+from dumpstream.statistics import RunningStatistics
 from dumpstream.table import json_value
 from dumpstream.text import TEXT_SUFFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from numpy.typing import NDArray
 
     from dumpstream.dumpfile import DumpFile
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 _OVERFLOW_OPERATOR = "Node_OpDebug"
 _STRETCHES = 48  #: of a histogram
 _FIRST_VALUES, _LAST_VALUES = 8, 4
+_HELD_BYTES = 64 << 20  #: of a compressed tensor, in memory
 
 
 def describe(item: Input) -> dict[str, Any]:
@@ -113,19 +117,28 @@ def _describe_elements(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:
     described: dict[str, Any] = dict.fromkeys(("statistics", "histogram", "first", "last", "problem"))
     if not tensor.stored:
         return described
+    running = RunningStatistics(tensor)
     try:
-        data = dump.bytes(tensor)
+        # A large one that is compressed is read several times, as it may not fit into memory.
+        held = None if dump.copies and tensor.size > _HELD_BYTES else dump.bytes(tensor)
+        for block in dump.blocks(tensor) if held is None else [held]:
+            running.update(block)
     except (DumpFormatError, PartError) as exc:
         return described | {"problem": _text(exc)}
-    found = tensor_statistics(tensor, data)
+    found = running.result()
     described["statistics"] = _json_statistics(found)
-    try:
-        array = decode(tensor.dtype, tensor.shape, tensor.size, data)
-    except ValueError as exc:
-        return described | {"problem": str(exc)}
-    first, last = pick_values(array, _FIRST_VALUES, _LAST_VALUES)
+    if running.problem is not None:
+        return described | {"problem": running.problem}
+    elements = partial(dump.elements, tensor)
+    if held is not None:
+        try:
+            array = decode(tensor.dtype, tensor.shape, tensor.size, held)
+        except ValueError as exc:
+            return described | {"problem": str(exc)}
+        elements = partial(iter, [array])
+    first, last = pick_values(elements(), _FIRST_VALUES, _LAST_VALUES)
     return described | {
-        "histogram": _histogram(array, found),
+        "histogram": _histogram(elements, tensor, found),
         "first": [_json_number(value) for value in first],
         "last": [_json_number(value) for value in last],
     }
@@ -135,13 +148,15 @@ def _json_statistics(found: TensorStatistics) -> dict[str, Any]:
     return {name: json_value(value) for name, value in asdict(found).items() if name != "histogram"}
 
 
-def _histogram(array: NDArray[Any], found: TensorStatistics) -> dict[str, Any] | None:
-    if array.dtype.kind == "c" or found.finite_min is None or found.finite_max is None:
+def _histogram(
+    elements: Callable[[], Iterable[NDArray[Any]]], tensor: Tensor, found: TensorStatistics
+) -> dict[str, Any] | None:
+    if tensor.dtype.numpy.kind == "c" or found.finite_min is None or found.finite_max is None:
         return None
     low, high = float(found.finite_min), float(found.finite_max)
     if not low <= high:
         return None
-    return count_stretches(array, low, high, _STRETCHES)._asdict()
+    return count_stretches(elements(), low, high, _STRETCHES)._asdict()
 
 
 def _json_number(value: Any) -> Any:

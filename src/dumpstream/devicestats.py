@@ -178,30 +178,35 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 def _repaired(row: Row) -> Row:
     """Return *row* with the extremes that its type must have, or without them."""
-    if row.max is None or row.min is None:
+    if row.max is None and row.min is None:
         return row
     if row.dtype in {"uint32", "uint64"}:
         row = replace(row, max=_unsigned(row.max), min=_unsigned(row.min))
     if row.dtype not in _TRUSTED and not _credible(row):
         problem = f"max and min are unknown: the runtime printed 32 bits of each {row.dtype or 'value'}"
         return replace(row, max=None, min=None, problem=problem)
-    if row.dtype is not None and "float" in row.dtype and row.max is not None and row.min is not None:
-        return replace(row, max=float(row.max), min=float(row.min))  # the text of 1.0 is 1
+    if row.dtype is not None and "float" in row.dtype:
+        return replace(row, max=_float(row.max), min=_float(row.min))  # the text of 1.0 is 1
     return row
 
 
-def _unsigned(value: Number) -> Number:
-    return value + _UNSIGNED if value < 0 else value
+def _float(value: Number | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _unsigned(value: Number | None) -> Number | None:
+    return value + _UNSIGNED if value is not None and value < 0 else value
 
 
 def _credible(row: Row) -> bool:
     """Whether the extremes of *row* are those of the tensor and not what 32 bits of them look like."""
-    low, high, mean = row.min, row.max, row.mean
-    if low is None or high is None or isinstance(low, float) or isinstance(high, float):
+    known = [value for value in (row.min, row.max) if value is not None]
+    if any(isinstance(value, float) for value in known):
         return True
-    if "float" in (row.dtype or "") and max(abs(low), abs(high)) >= _LARGEST_PLAIN:
+    if "float" in (row.dtype or "") and max(map(abs, known)) >= _LARGEST_PLAIN:
         return False
+    mean = row.mean
     if mean is None or not math.isfinite(mean):
         return False
-    slack = _ROUNDING * max(abs(low), abs(mean), abs(high))
-    return low <= mean + slack and mean <= high + slack
+    slack = _ROUNDING * max(abs(mean), *map(abs, known))
+    return (row.min is None or row.min <= mean + slack) and (row.max is None or mean <= row.max + slack)

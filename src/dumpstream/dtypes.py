@@ -53,6 +53,10 @@ class DType:
             return count
         return -(-count * self.bits // _BYTE_BITS)
 
+    def unit_bytes(self, *, packed: bool) -> int:
+        """Return the fewest bytes that hold a whole number of elements."""
+        return self.bits // math.gcd(self.bits, _BYTE_BITS) if packed else -(-self.bits // _BYTE_BITS)
+
 
 def dtype_of(number: int) -> DType:
     """Return the data type *number*; one that is not known is given as bytes and named by its number."""
@@ -97,27 +101,32 @@ def decode(dtype: DType, shape: Sequence[int], size: int, data: Buffer) -> NDArr
     shape = element_shape(dtype, shape, size)
     count = math.prod(shape)
     raw = np.frombuffer(memoryview(data), np.uint8, needed)
+    return decode_elements(dtype, raw, count, packed=dtype.is_packed(count, size)).reshape(shape)
+
+
+def decode_elements(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed: bool) -> NDArray[Any]:
+    """Return the *count* elements that the bytes *raw* are, in one dimension, as `decode` does."""
     elements: NDArray[Any]
     if dtype.table is not None:
-        elements = dtype.table[_codes(dtype, raw, count, size)]
+        elements = dtype.table[_codes(dtype, raw, count, packed=packed)]
     elif dtype.numpy == np.bool_:
         elements = raw != 0
     elif dtype.number == _COMPLEX32:
         elements = raw.view("<f2").astype("<f4").view(dtype.numpy)
     else:
         elements = raw.view(dtype.numpy)
-    return elements.reshape(shape)
+    return elements
 
 
-def _codes(dtype: DType, raw: NDArray[np.uint8], count: int, size: int) -> NDArray[np.uint8]:
-    if dtype.is_packed(count, size):
+def _codes(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed: bool) -> NDArray[np.uint8]:
+    if packed:
         return _unpack(raw, dtype.bits, count)
     return raw if dtype.bits == _BYTE_BITS else raw & np.uint8((1 << dtype.bits) - 1)
 
 
 def _unpack(raw: NDArray[np.uint8], bits: int, count: int) -> NDArray[np.uint8]:
     """Return the *count* elements of *bits* bits in *raw*, a byte each."""
-    group = bits // math.gcd(bits, _BYTE_BITS)  # so many bytes hold a whole number of elements
+    group = bits // math.gcd(bits, _BYTE_BITS)  # as `DType.unit_bytes` has it
     padded = np.zeros(-(-len(raw) // group) * group, np.uint8)
     padded[: len(raw)] = raw
     words: NDArray[Any] = padded

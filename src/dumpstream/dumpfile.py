@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, overload
+
+import numpy as np
 
 from dumpstream._errors import DumpFormatError
 from dumpstream.content import content_of_bytes, content_of_path, content_of_stored
-from dumpstream.dtypes import decode, needed_bytes
+from dumpstream.dtypes import decode, decode_elements, element_shape, needed_bytes
 from dumpstream.header import (
     MAX_HEADER_BYTES,
     PREFIX_BYTES,
@@ -39,7 +41,8 @@ class DumpFile:
     def __init__(self, content: Content, source: str) -> None:
         self.source = source  #: what it was opened from, for messages
         self._content: Content | None = content
-        with self._named():
+        self._naming = _Naming(source)
+        with self._naming:
             self.header: DumpHeader = _read_header(content)
 
     @overload
@@ -122,12 +125,12 @@ class DumpFile:
             DumpFormatError: the file ends before the tensor does, or the shape does not fit its bytes.
             ValueError: the file has no bytes of the tensor; `Tensor.stored` tells.
         """
-        start, _ = _range(tensor)
-        with self._fitting(tensor, start):
-            needed = needed_bytes(tensor.dtype, tensor.shape, tensor.size)
-        data = self._read(tensor, start, start + needed)
-        with self._fitting(tensor, start):
+        start, stop = self._needed(tensor)
+        data = self._read(tensor, start, stop)
+        try:
             return decode(tensor.dtype, tensor.shape, tensor.size, data)
+        except ValueError as exc:
+            raise self._misfit(tensor, start, exc) from exc
 
     def bytes(self, tensor: Tensor) -> memoryview:
         """Return the bytes of *tensor*, read-only; a view of the file where that is uncompressed.
@@ -145,13 +148,33 @@ class DumpFile:
             DumpFormatError: the file ends before the tensor does; all there is was yielded before.
             ValueError: the file has no bytes of the tensor; `Tensor.stored` tells.
         """
-        start, stop = _range(tensor)
-        with self._named():
-            for block in self._opened().blocks(start, stop):
-                start += len(block)
-                yield block
-        if start < stop:
-            raise self._ended(tensor, start, stop)
+        yield from self._blocks(tensor, *_range(tensor))
+
+    def elements(self, tensor: Tensor) -> Iterator[NDArray[Any]]:
+        """Yield the elements of *tensor* in order, in blocks of one dimension, as `array` has them.
+
+        Takes memory for one block only, also where the file is compressed. A block is valid until anything
+        else is read from the file. Fails as `array` does; all there is was yielded before.
+        """
+        dtype, size = tensor.dtype, tensor.size
+        start, stop = self._needed(tensor)
+        left = math.prod(element_shape(dtype, tensor.shape, size))
+        packed = dtype.is_packed(left, size)
+        unit, bits = dtype.unit_bytes(packed=packed), dtype.bits if packed else 0
+        rest = b""
+        for block in self._blocks(tensor, start, stop):
+            start += len(block)
+            data = b"".join((rest, block)) if rest else block
+            whole = len(data) if start == stop else len(data) - len(data) % unit
+            count = min(left, whole * 8 // bits if packed else whole // unit)
+            raw = np.frombuffer(data, np.uint8, whole)
+            rest, left = bytes(data[whole:]), left - count
+            yield decode_elements(dtype, raw, count, packed=packed)
+
+    @property
+    def copies(self) -> bool:
+        """Whether reading takes memory for what is read, as the file is compressed."""
+        return self._opened().copies
 
     def read_to_end(self) -> None:
         """Read what is behind the last tensor: damage to a stored or compressed file may show only there.
@@ -161,14 +184,22 @@ class DumpFile:
             PartError: the capture's file cannot be read back.
         """
         length = self.header.length
-        with self._named():
+        with self._naming:
             surplus = sum(len(block) for block in self._opened().blocks(length, sys.maxsize))
         if surplus:
             problem = f"has {surplus} bytes more than its header says; a slice may be in it twice"
             raise DumpFormatError(problem, length, source=self.source)
 
+    def _blocks(self, tensor: Tensor, start: int, stop: int) -> Iterator[memoryview]:
+        with self._naming:
+            for block in self._opened().blocks(start, stop):
+                start += len(block)
+                yield block
+        if start < stop:
+            raise self._ended(tensor, start, stop)
+
     def _read(self, tensor: Tensor, start: int, stop: int) -> memoryview:
-        with self._named():
+        with self._naming:
             data = self._opened().read(start, stop)
         if len(data) < stop - start:
             raise self._ended(tensor, start + len(data), stop)
@@ -183,22 +214,33 @@ class DumpFile:
             raise ValueError(f"{self.source} was closed; open it again")
         return self._content
 
-    @contextmanager
-    def _fitting(self, tensor: Tensor, start: int) -> Iterator[None]:
-        """Refuse a tensor whose shape and size do not fit together."""
+    def _needed(self, tensor: Tensor) -> tuple[int, int]:
+        """Return where the bytes lie that the shape of *tensor* needs."""
+        start, _ = _range(tensor)
         try:
-            yield
+            return start, start + needed_bytes(tensor.dtype, tensor.shape, tensor.size)
         except ValueError as exc:
-            problem = f"has a shape that cannot be read: {tensor.label}: {exc}; read its bytes instead"
-            raise DumpFormatError(problem, start, source=self.source) from exc
+            raise self._misfit(tensor, start, exc) from exc
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Say which file it is about."""
-        try:
-            yield
-        except DumpFormatError as exc:
-            raise DumpFormatError(exc.problem, exc.position, source=self.source) from exc
+    def _misfit(self, tensor: Tensor, start: int, error: ValueError) -> DumpFormatError:
+        problem = f"has a shape that cannot be read: {tensor.label}: {error}; read its bytes instead"
+        return DumpFormatError(problem, start, source=self.source)
+
+
+class _Naming:
+    """Lets errors of a ``with`` block say which file they are about."""
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, DumpFormatError):
+            raise DumpFormatError(error.problem, error.position, source=self._source) from error
 
 
 def _find(capture: StoredCapture, name: str | None) -> StoredFile:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from dumpstream import hifloat8
 from dumpstream.dtypes import DTYPES
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _BYTE_BITS = 8
 _CODES = 1 << _BYTE_BITS
 
 # Of floats whose values come from a table in another type, the smallest that is not subnormal.
-_MIN_NORMAL = {"hifloat8": 2.0**-15, "float4_e1m2": 1.0}
+_MIN_NORMAL = {"hifloat8": hifloat8.MIN_NORMAL, "float4_e1m2": 1.0}
 
 
 class Encoding(NamedTuple):

@@ -155,14 +155,21 @@ class Drafts:
                 raise error
 
     def write(self, suffix: str, writer: Callable[[int], int]) -> int:
-        """Make a file, let *writer* fill its descriptor, and return what that returns."""
+        """Make a file, let *writer* fill its descriptor, and return what that returns.
+
+        If *writer* fails, there is no such file.
+        """
         temporary = self._outputs.temporary()
         fd = os.open(temporary, _NEW, 0o600, dir_fd=self._fd)
-        self._files.append((temporary, suffix))
         try:
-            return writer(fd)
+            written = writer(fd)
+        except BaseException:
+            os.unlink(temporary, dir_fd=self._fd)
+            raise
         finally:
             os.close(fd)
+        self._files.append((temporary, suffix))
+        return written
 
     def publish(self) -> None:
         """Give every file its name.

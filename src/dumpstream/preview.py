@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from dumpstream.tensorfiles import plain_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from numpy.typing import NDArray
 
 _BLOCK_ELEMENTS = 1 << 20
@@ -32,26 +35,37 @@ class Histogram(NamedTuple):
         return "".join(levels[-(-count * steps // most)] if count else levels[0] for count in self.counts)
 
 
-def count_stretches(array: NDArray[Any], low: float, high: float, stretches: int) -> Histogram:
-    """Return the histogram of *array*, whose finite elements lie between *low* and *high*."""
-    flat = array.reshape(-1)
+def count_stretches(blocks: Iterable[NDArray[Any]], low: float, high: float, stretches: int) -> Histogram:
+    """Return the histogram of the elements in *blocks*, the finite ones between *low* and *high*."""
     counts = np.zeros(stretches, np.int64)
     # Halved, as the distance between the largest floats is none.
     width = high / 2 - low / 2
-    for start in range(0, len(flat), _BLOCK_ELEMENTS):
-        block = flat[start : start + _BLOCK_ELEMENTS].astype(np.float64)
-        finite = block[np.isfinite(block)]
+    for part in _parts(blocks):
+        numbers = part.astype(np.float64)
+        finite = numbers[np.isfinite(numbers)]
         places = (finite / 2 - low / 2) / width * stretches if width else np.zeros(len(finite))
         counts += np.bincount(np.clip(places.astype(np.int64), 0, stretches - 1), minlength=stretches)
     return Histogram(low, high, tuple(counts.tolist()))
 
 
-def pick_values(array: NDArray[Any], first: int, last: int) -> tuple[list[Any], list[Any]]:
+def pick_values(blocks: Iterable[NDArray[Any]], first: int, last: int) -> tuple[list[Any], list[Any]]:
     """Return the first and the last elements, as Python's numbers; if they are few, all are first."""
-    flat = array.reshape(-1)
-    if flat.size <= first + last:
-        return _numbers(flat), []
-    return _numbers(flat[:first]), _numbers(flat[-last:])
+    begin: list[Any] = []
+    end: deque[Any] = deque(maxlen=last)
+    count = 0
+    for part in _parts(blocks):
+        missing = first - len(begin)
+        begin += _numbers(part[:missing])
+        end.extend(_numbers(part[missing:][-last:]))
+        count += len(part)
+    return (begin, [*end]) if count > first + last else ([*begin, *end], [])
+
+
+def _parts(blocks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    for block in blocks:
+        flat = block.reshape(-1)
+        for start in range(0, len(flat), _BLOCK_ELEMENTS):
+            yield flat[start : start + _BLOCK_ELEMENTS]
 
 
 def _numbers(flat: NDArray[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from enum import StrEnum
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -39,13 +40,25 @@ def write_array(fd: int, array: NDArray[Any], file_format: FileFormat) -> int:
 
     Elements that numpy knows, in the order of memory, are written from where they lie.
     """
+    return write_elements(fd, [array.reshape(-1)], array.dtype, array.shape, file_format)
+
+
+def write_elements(
+    fd: int,
+    blocks: Iterable[NDArray[Any]],
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    file_format: FileFormat,
+) -> int:
+    """Write an array of *dtype* and *shape*, whose elements come in *blocks*, as `write_array` does."""
     if file_format is FileFormat.CSV:
-        return sum(_write_all(fd, line.encode("ascii")) for line in _lines(array))
-    head = npy_header(plain_dtype(array.dtype), array.shape) if file_format is FileFormat.NPY else b""
+        return sum(_write_all(fd, text.encode("ascii")) for text in _lines(blocks, dtype, shape))
+    head = npy_header(plain_dtype(dtype), shape) if file_format is FileFormat.NPY else b""
     size = 0
-    for block in _blocks(array):
-        size += _write_all(fd, block, head)
-        head = b""
+    for block in blocks:
+        for data in _pieces(block):
+            size += _write_all(fd, data, head)
+            head = b""
     return size + (_write_all(fd, head) if head else 0)
 
 
@@ -58,23 +71,31 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return header.getvalue()
 
 
-def _blocks(array: NDArray[Any]) -> Iterator[memoryview]:
-    """Yield the bytes of the elements; those of a mapped file go out faster in blocks than at one go."""
-    flat = array.reshape(-1)
-    dtype = plain_dtype(array.dtype)
+def _pieces(flat: NDArray[Any]) -> Iterator[memoryview]:
+    """Yield the bytes of the elements; those of a mapped file go out faster in pieces than at one go."""
+    dtype = plain_dtype(flat.dtype)
     step = max(1, _BLOCK_BYTES // dtype.itemsize)
     for start in range(0, len(flat), step):
         yield flat[start : start + step].astype(dtype, copy=False).view(np.uint8).data
 
 
-def _lines(array: NDArray[Any]) -> Iterator[str]:
-    rows = array.reshape(-1, array.shape[-1]) if array.ndim and array.size else array.reshape(1, -1)
-    dtype = np.dtype(np.uint8) if array.dtype == np.bool_ else plain_dtype(array.dtype)
-    for row in rows:
-        for start in range(0, len(row), _CSV_ELEMENTS):
-            part = row[start : start + _CSV_ELEMENTS].astype(dtype).astype(np.str_)
-            yield ("," if start else "") + ",".join(part.tolist())
+def _lines(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any], shape: tuple[int, ...]) -> Iterator[str]:
+    """Yield the text: a line for each run of the last axis, or an empty one if there are no elements."""
+    length = shape[-1] if shape else 1
+    dtype = np.dtype(np.uint8) if dtype == np.bool_ else plain_dtype(dtype)
+    if not math.prod(shape):
         yield "\n"
+    at = 0  # in the line
+    for block in blocks:
+        start = 0
+        while start < len(block):
+            part = block[start : start + min(length - at, _CSV_ELEMENTS)]
+            yield ("," if at else "") + ",".join(part.astype(dtype).astype(np.str_).tolist())
+            start += len(part)
+            at += len(part)
+            if at == length:
+                yield "\n"
+                at = 0
 
 
 def _write_all(fd: int, data: memoryview | bytes, head: bytes = b"") -> int:

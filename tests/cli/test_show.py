@@ -5,10 +5,12 @@ import os
 import struct
 import subprocess
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import zstandard
 
 from dumpstream.cli import main
 from dumpstream.verdict import Verdict
@@ -228,3 +230,22 @@ def test_statistics_text_is_referred_to_the_command_that_reads_it(
 
     assert show(path) == 1
     assert "is statistics text; read it with `dumpstream stats`" in capsys.readouterr().err
+
+
+def test_what_is_compressed_does_not_have_to_fit_into_memory(
+    tmp_path: Path, dump: DumpBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    array = np.zeros(24 << 20, np.float32)  # more than is held
+    array[[0, -1]] = -1, 3
+    path = tmp_path / f"{NAME}.zst"
+    path.write_bytes(zstandard.compress(dump.input(array).build(), 1))
+
+    tracemalloc.start()
+    described = shown(capsys, path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < array.nbytes // 2
+    (tensor,) = described["tensors"]
+    assert (tensor["first"][:2], tensor["last"]) == ([-1, 0], [0, 0, 0, 3])
+    assert (tensor["statistics"]["zero"], sum(tensor["histogram"]["counts"])) == (array.size - 2, array.size)

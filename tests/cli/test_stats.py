@@ -120,6 +120,14 @@ def test_only_rows_that_meet_all_conditions_are_shown(
     assert all(row["nan"] > 0 for row in found)
 
 
+def test_paths_may_go_on_behind_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = write_dumps(tmp_path / "a"), write_dumps(tmp_path / "b")
+
+    found = objects(capsys, first, "--where", "nan > 0", second)
+
+    assert {row["file"].removeprefix(f"{tmp_path}/")[0] for row in found} == {"a", "b"}
+
+
 def test_rows_are_sorted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_dumps(tmp_path)
 

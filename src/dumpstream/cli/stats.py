@@ -50,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="PATH", help="a capture, a dump file, or a directory of them"
+        "names", nargs="+", metavar="PATH", help="a capture, a dump file, or a directory of them"
     )
     parser.add_argument(
         "--select",
@@ -162,7 +162,7 @@ class _Found:
         workers = WORKERS if args.workers is None else args.workers
         files = size = 0
         try:
-            for measured in measure(args.paths, histogram=args.histogram, workers=workers):
+            for measured in measure(map(Path, args.names), histogram=args.histogram, workers=workers):
                 files += 1
                 size += measured.bytes
                 self._skipped += measured.skipped
