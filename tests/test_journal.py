@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import resource
-import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -49,20 +49,18 @@ def journal_path(tmp_path: Path) -> Path:
     return tmp_path / "journal.jsonl"
 
 
-@pytest.fixture
+@contextmanager
 def small_file_limit() -> Iterator[None]:
-    """Let files of this process grow to 10 bytes only: a real write error, as a full disk gives one."""
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    signal.signal(signal.SIGXFSZ, handler)
+    """Let files of this process grow to 10 bytes only: a real write error, as a full disk gives one.
 
-
-def lift_file_limit() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    Not for longer than a test runs: the report of the tests may go to a file too.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 class TestRows:
@@ -290,29 +288,28 @@ class TestWriting:
 
 
 @pytest.mark.anyio
-@pytest.mark.usefixtures("small_file_limit")
 class TestFailingWrites:
     async def test_drain_tells_of_a_failed_write(self, journal_path: Path) -> None:
         async with Journal.open(journal_path) as journal:
-            journal.add("longer than the limit")
+            with small_file_limit():
+                journal.add("longer than the limit")
 
-            with pytest.raises(OSError, match="large") as caught:
-                await journal.drain()
+                with pytest.raises(OSError, match="large") as caught:
+                    await journal.drain()
 
-            lift_file_limit()
         assert caught.value.errno == errno.EFBIG
 
     async def test_closing_tells_of_a_failed_write(self, journal_path: Path) -> None:
-        with pytest.raises(OSError, match="large"):
+        with small_file_limit(), pytest.raises(OSError, match="large"):
             async with Journal.open(journal_path) as journal:
                 journal.add("longer than the limit")
 
     async def test_nothing_is_lost_or_doubled_when_there_is_room_again(self, journal_path: Path) -> None:
         async with Journal.open(journal_path) as journal:
-            journal.add("longer than the limit")
-            with pytest.raises(OSError, match="large"):
-                await journal.drain()
-            lift_file_limit()
+            with small_file_limit():
+                journal.add("longer than the limit")
+                with pytest.raises(OSError, match="large"):
+                    await journal.drain()
             journal.add("next")
             await journal.drain()
 
