@@ -181,7 +181,7 @@ raw_names = st.lists(
             ),
         ),
         (
-            "/root/extra-info/data-dump/5/exception_info.7.8.20260530164725123",
+            "/dumps/extra-info/data-dump/5/exception_info.7.8.20260530164725123",
             OpName(scheme=Scheme.EXCEPTION, stream=7, task=8, timestamp=20260530164725123, device=5),
         ),
         (
@@ -189,7 +189,7 @@ raw_names = st.lists(
             OpName(scheme=Scheme.EXCEPTION, stream=7, task=8, timestamp=STAMP),
         ),
         (
-            "/root/extra-info/data-dump/5/exception_info.7.8.AIV.3.20260530164725123",
+            "/dumps/extra-info/data-dump/5/exception_info.7.8.AIV.3.20260530164725123",
             OpName(
                 scheme=Scheme.EXCEPTION,
                 stream=7,
@@ -201,7 +201,7 @@ raw_names = st.lists(
             ),
         ),
         (
-            "/root/extra-info/data-dump/5/te_add_0.kernel.7.8.0.3.20260530164725123",
+            "/dumps/extra-info/data-dump/5/te_add_0.kernel.7.8.0.3.20260530164725123",
             OpName(
                 scheme=Scheme.EXCEPTION,
                 op_name="te_add_0.kernel",
@@ -220,7 +220,7 @@ raw_names = st.lists(
             ),
         ),
         (
-            f"/root/extra-info/data-dump/5/Add.add_1.8.{STAMP}",
+            f"/dumps/extra-info/data-dump/5/Add.add_1.8.{STAMP}",
             OpName(
                 scheme=Scheme.EXCEPTION, op_type="Add", op_name="add_1", task=8, timestamp=STAMP, device=5
             ),
