@@ -68,7 +68,9 @@ def test_empty_first_callback_leaves_the_header_row_to_the_next() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000])
-@pytest.mark.parametrize("row", [b"1,2\n", b"Input,0,16\n", b"Input/Output\n", b",Input/Output,\n"])
+@pytest.mark.parametrize(
+    "row", [b"1,2\n", b"Input,0,16\n", b"Input/Output\n", b",Input/Output,\n", b"a,nan\n"]
+)
 def test_first_line_that_is_no_header_row_may_come_again(row: bytes, step: int) -> None:
     assert filtered(row, row + b"\0", row, step=step) == 3 * row
 
@@ -112,3 +114,7 @@ def test_callbacks_whose_records_interleave_are_told_apart() -> None:
     ]
 
     assert left == [b"", b"", HEADER[:5] + b"differs\n", b"row\n"]
+
+
+def test_any_row_of_words_may_be_the_header_row() -> None:
+    assert filtered(b"op, value\na,1\n\0", b"op, value\nb,2\n\0", step=1000) == b"op, value\na,1\nb,2\n"

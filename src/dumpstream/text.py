@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 #: How the name of a file of statistics text ends.
 TEXT_SUFFIX = ".csv"
 
-#: How the header row begins, whatever statistics were selected.
-_HEADER_START = b"Input/Output,"
 _LONGEST_HEADER = 1 << 12
 
 
@@ -19,8 +17,8 @@ class TextFilter:
     """Takes one trailing NUL, and a repeated header row at its start, out of the text of each callback.
 
     The header row is *header_row*, that of an earlier file of the same name; else the first line of the first
-    callback with any text, if it begins with ``Input/Output,`` and has at most 4 KiB. Without one, every
-    line stays.
+    callback with any text, if it has at most 4 KiB in two columns or more, none of them empty or a number:
+    every row of data has an index. Without one, every line stays.
     """
 
     __slots__ = ("_learning", "_line", "_matched")
@@ -58,7 +56,7 @@ class TextFilter:
         start += text[: _LONGEST_HEADER - len(start)]
         line, newline, _ = start.partition(b"\n")
         if newline or not more or len(start) == _LONGEST_HEADER:
-            known = line.startswith(_HEADER_START) and (newline or len(start) < _LONGEST_HEADER)
+            known = _is_header(line) and (newline or len(start) < _LONGEST_HEADER)
             self._line = bytes(line) + b"\n" if known else b""
             self._learning = None
             if more:
@@ -82,6 +80,19 @@ class TextFilter:
         if more:
             self._matched[sequence] = matched
         return kept
+
+
+def _is_header(line: bytes | bytearray) -> bool:
+    columns = line.split(b",")
+    return len(columns) > 1 and not any(_is_value(column.strip()) for column in columns)
+
+
+def _is_value(column: bytes | bytearray) -> bool:
+    try:
+        float(column)
+    except ValueError:
+        return not column
+    return True
 
 
 def strip_nul(chunk: Chunk) -> memoryview:
