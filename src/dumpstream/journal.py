@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager, suppress
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 import aiofiles
 import anyio
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _FULL_BYTES = 4 << 20
 _GATHER_BYTES = 256 << 10
 _GATHER_S = 0.02
+_RESERVE_BYTES = 256 << 10
 
 
 class Journal:
@@ -32,8 +34,9 @@ class Journal:
     (20 ms or 256 KiB, whichever is first), and those that come while a write is under way share the next.
     """
 
-    def __init__(self, file: AsyncFileIO, fsync: Fsync) -> None:
+    def __init__(self, file: AsyncFileIO, reserve: IO[bytes], fsync: Fsync) -> None:
         self._file = file
+        self._reserve = reserve
         self._fsync = fsync
         self._lines: list[str] = []
         self._unwritten = b""  # what a failed write left over
@@ -55,7 +58,8 @@ class Journal:
         Raises:
             OSError: on entering, if *path* cannot be opened or is a symbolic link; on leaving, as `aclose`.
         """
-        journal = cls(await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend), fsync)
+        file = await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend)
+        journal = cls(file, await anyio.to_thread.run_sync(_take_reserve, path.parent), fsync)
         try:
             yield journal
         finally:
@@ -101,6 +105,7 @@ class Journal:
             return
         with anyio.CancelScope(shield=True):
             try:
+                await anyio.to_thread.run_sync(self._reserve.close)
                 self._error = None
                 await self.drain()
                 if self._fsync is Fsync.CAPTURE:
@@ -143,6 +148,14 @@ class Journal:
 
     async def _sync(self) -> None:
         await anyio.to_thread.run_sync(os.fsync, self._file.fileno())
+
+
+def _take_reserve(directory: Path) -> IO[bytes]:
+    """Return a file without a name that keeps room for the last lines on a disk that the sinks fill."""
+    reserve = TemporaryFile(dir=directory)  # noqa: SIM115 - aclose() gives it back
+    with suppress(OSError):  # where there is not even so much room, the lines must do with what is left
+        os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
+    return reserve
 
 
 def _open_and_mend(path: str, _flags: int) -> int:
