@@ -37,12 +37,28 @@ class Run:
 
 
 @dataclass(kw_only=True, slots=True)
+class Process:
+    """A process captured from outside; what it dumped is a capture of its own."""
+
+    directory: str  #: of its capture, below that of the manifest; empty if it was refused
+    pid: int
+    parent: int
+    command: list[str]
+    rank: int | None = None
+    device: int | None = None
+    started: str
+    ended: str | None = None
+    ending: str | None = None  #: in words, such as ``exit code 0`` or ``killed by SIGKILL``
+
+
+@dataclass(kw_only=True, slots=True)
 class Manifest:
-    """What `manifest.json` says."""
+    """What `manifest.json` says: of a capture with runs of its own, or of one with a capture per process."""
 
     dumpstream: str
     created: str
     runs: list[Run] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -101,6 +117,7 @@ def _parse(path: Path, fields: Any) -> Manifest:
             created=str(fields["created"]),
             dumpstream=str(fields["dumpstream"]),
             runs=[_run(run) for run in fields["runs"]],
+            processes=[_process(process) for process in fields.get("processes", ())],
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         raise NotACaptureError(path, _FOREIGN) from None
@@ -109,3 +126,9 @@ def _parse(path: Path, fields: Any) -> Manifest:
 def _run(fields: dict[str, Any]) -> Run:
     known = {name: value for name, value in fields.items() if name in Run.__slots__}
     return Run(**{**known, "run": int(fields["run"])})
+
+
+def _process(fields: dict[str, Any]) -> Process:
+    known = {name: value for name, value in fields.items() if name in Process.__slots__}
+    numbers = {name: int(fields[name]) for name in ("pid", "parent")}
+    return Process(**{**known, **numbers, "command": [str(word) for word in fields["command"]]})
