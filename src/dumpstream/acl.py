@@ -57,16 +57,16 @@ class Acl:
 
     def register(self) -> None:
         """Register the callback that fills the ring."""
-        self._check(_REGISTER, ctypes.c_void_p(_native.callback_address()), ctypes.c_int32(0))
+        self.call(_REGISTER, ctypes.c_void_p(_native.callback_address()), ctypes.c_int32(0))
 
     def unregister(self) -> None:
         """Unregister whatever callback is registered."""
-        self._function("acldumpUnregCallback")()
+        self.function("acldumpUnregCallback")()
 
     def init_dump(self) -> bool:
         """Start the dump server; False if somebody else had."""
         try:
-            self._check("aclmdlInitDump")
+            self.call("aclmdlInitDump")
         except AclError as exc:
             if exc.code != _REPEAT_INITIALIZE:
                 raise
@@ -75,34 +75,45 @@ class Acl:
 
     def set_dump(self, config: Path) -> None:
         """Apply the dump configuration *config* to the models loaded from now on."""
-        self._check("aclmdlSetDump", os.fsencode(config))
+        self.call("aclmdlSetDump", os.fsencode(config))
 
     def finalize_dump(self) -> None:
         """Stop dumping; everything queued goes through the callback before this returns."""
-        self._check("aclmdlFinalizeDump")
+        self.call("aclmdlFinalizeDump")
 
     def current_context(self) -> int | None:
         """Return the device context of the calling thread, if it has one."""
         context = ctypes.c_void_p()
         if not self.has("aclrtGetCurrentContext"):
             return None
-        code = self._function("aclrtGetCurrentContext")(ctypes.byref(context))
+        code = self.function("aclrtGetCurrentContext")(ctypes.byref(context))
         return context.value if code == 0 else None
 
     def synchronize(self, context: int) -> None:
         """Wait until the device of *context* has done all it was given."""
-        self._check("aclrtSetCurrentContext", ctypes.c_void_p(context))
-        self._check("aclrtSynchronizeDevice")
+        self.call("aclrtSetCurrentContext", ctypes.c_void_p(context))
+        self.call("aclrtSynchronizeDevice")
 
-    def _function(self, name: str) -> ctypes._FuncPointer:
+    def function(self, name: str) -> ctypes._FuncPointer:
+        """Return the function *name*, for what does not return an error code.
+
+        Raises:
+            LibraryNotFoundError: none of the libraries has it.
+        """
         for library in self._libraries:
             if hasattr(library, name):
                 function: ctypes._FuncPointer = getattr(library, name)
                 return function
         raise LibraryNotFoundError([f"{path} (has no {name})" for path in self.paths])
 
-    def _check(self, name: str, *arguments: object) -> None:
-        function = self._function(name)
+    def call(self, name: str, *arguments: object) -> None:
+        """Call the function *name*, which returns an error code.
+
+        Raises:
+            AclError: the code is not 0.
+            LibraryNotFoundError: none of the libraries has the function.
+        """
+        function = self.function(name)
         function.restype = ctypes.c_int
         if code := function(*arguments):
             raise AclError(name, code, _MEANINGS.get(code, "see CANN's list of error codes"))
