@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dumpstream.codes import describe_code
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -29,9 +31,10 @@ class DumpstreamError(Exception):
 class AclError(DumpstreamError):
     """An ACL function returned an error code."""
 
-    def __init__(self, function: str, code: int, meaning: str) -> None:
-        super().__init__(f"{function} returned {code}: {meaning}")
+    def __init__(self, function: str, code: int) -> None:
         self.function, self.code = function, code
+        self.name, self.meaning, self.remedy = describe_code(code)
+        super().__init__(f"{function} returned {code} ({self.name}): {self.meaning}; {self.remedy}")
 
 
 class LibraryNotFoundError(DumpstreamError):

@@ -21,20 +21,6 @@ _ACL_LIBRARIES: Final = ("libacl_rt.so", "libascendcl.so")
 _REGISTER: Final = "acldumpRegCallback"
 _REPEAT_INITIALIZE: Final = 100002
 
-_MEANINGS: Final = {
-    100000: "invalid parameter",
-    100001: "ACL is not initialised; call aclInit before the capture begins",
-    100002: "initialised already",
-    100003: "the configuration file cannot be read; check its path and that it is at most 10 MiB",
-    100006: "the configuration file is nested too deeply",
-    100009: "the dump configuration is not valid; check its keys, and that dump_path is a writable directory",
-    100044: "dumping is configured already, by aclInit; capture without config",
-    100045: "dumping is not initialised",
-    107002: "the calling thread has no device context",
-    500000: "internal error of the runtime; its log says more",
-    500001: "the runtime refused; its log says more",
-}
-
 
 class Acl:
     """The ACL functions of one process, wherever they were found.
@@ -116,7 +102,7 @@ class Acl:
         function = self.function(name)
         function.restype = ctypes.c_int
         if code := function(*arguments):
-            raise AclError(name, code, _MEANINGS.get(code, "see CANN's list of error codes"))
+            raise AclError(name, code)
 
 
 class Dump:

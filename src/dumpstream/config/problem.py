@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 #: The keys and indices that lead from the root of the file to a value.
 Location = tuple[str | int, ...]
-
-INVALID_FILE: Final = 100003
-PARSE_FILE: Final = 100006
-INVALID_DUMP_CONFIG: Final = 100009
 
 
 class Origin(StrEnum):

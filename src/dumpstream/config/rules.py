@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from dumpstream.codes import AclCode
 from dumpstream.config import conditions as when
 from dumpstream.config.model import MAX_BLACKLIST, MAX_PATH_BYTES, MAX_STEP_ITEMS
-from dumpstream.config.problem import INVALID_DUMP_CONFIG, INVALID_FILE, PARSE_FILE, Origin, Rule
+from dumpstream.config.problem import Origin, Rule
 
 _BOTH, _SOURCE, _DOCUMENTS, _RELEASES = Origin.BOTH, Origin.SOURCE, Origin.DOCUMENTS, Origin.RELEASES
 
@@ -17,7 +18,7 @@ _ITEM: Final = "$.dump.dump_list[*]"
 _REFINEMENTS: Final = ("dump_level", "dump_data", "dump_kernel_data", "dump_step", "dump_stats")
 _SWITCHES: Final = ("dump_debug", "dump_op_switch", "dump_list")
 
-_refused = partial(Rule, origin=_BOTH, acl_error=INVALID_DUMP_CONFIG)
+_refused = partial(Rule, origin=_BOTH, acl_error=AclCode.INVALID_DUMP_CONFIG)
 _item = partial(_refused, message_class="EP0001")
 _choice = partial(_refused, message_class="EP0002")
 _value = partial(_refused, message_class="EP0003")
@@ -29,13 +30,13 @@ _trap = partial(Rule, refuses=False)
 # fmt: off
 RULES: Final[tuple[Rule, ...]] = (
     # The file
-    Rule(id="file.path", path="$", origin=_BOTH, acl_error=INVALID_FILE,
+    Rule(id="file.path", path="$", origin=_BOTH, acl_error=AclCode.INVALID_FILE,
          message="the file cannot be read: {problem}",
          remedy="name a regular file that this user can read"),
-    Rule(id="file.size", path="$", origin=_SOURCE, acl_error=INVALID_FILE,
+    Rule(id="file.size", path="$", origin=_SOURCE, acl_error=AclCode.INVALID_FILE,
          message="the file is larger than 10 MiB",
          remedy="select by model_name and opname_range instead of long lists"),
-    Rule(id="file.depth", path="$", origin=_BOTH, acl_error=PARSE_FILE,
+    Rule(id="file.depth", path="$", origin=_BOTH, acl_error=AclCode.PARSE_FILE,
          message="braces or brackets nest deeper than 10, counted also inside strings",
          remedy="remove what is nested so deeply"),
     _refused(id="file.json", path="$", message_class="EP0004",

@@ -135,4 +135,4 @@ class SimulatedRuntime:
     def _call(self, function: str, *arguments: object) -> None:
         code = getattr(self.library, function)(*arguments)
         if code not in (_SUCCESS, _REPEAT_INITIALIZE):
-            raise AclError(function, code, "refused; check the configuration and the order of calls")
+            raise AclError(function, code)
