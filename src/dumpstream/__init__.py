@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from dumpstream._errors import (
     AclError,
     CaptureInUseError,
+    ConfigError,
     DestinationError,
     DestinationInUseError,
     DumpFormatError,
@@ -39,6 +40,7 @@ __all__ = [
     "CaptureInUseError",
     "CaptureOptions",
     "Chunk",
+    "ConfigError",
     "DestinationError",
     "DestinationInUseError",
     "DumpFile",

@@ -3,6 +3,7 @@
 DumpstreamError
   AclError
   CaptureInUseError
+  ConfigError
   DestinationError
     DestinationInUseError
   DumpFormatError
@@ -22,6 +23,8 @@ from dumpstream.codes import describe_code
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from dumpstream.config import Problem
 
 
 class DumpstreamError(Exception):
@@ -56,6 +59,15 @@ class CaptureInUseError(DumpstreamError):
             "a capture is already running in this process; the ACL callback serves one at a time: "
             "leave the first open_capture block before entering another"
         )
+
+
+class ConfigError(DumpstreamError):
+    """A dump configuration is one that CANN refuses; nothing was called with it."""
+
+    def __init__(self, path: Path, problems: Sequence[Problem]) -> None:
+        found = "; ".join(f"{problem.path}: {problem.text}" for problem in problems)
+        super().__init__(f"CANN would refuse {path}: {found}")
+        self.path, self.problems = path, tuple(problems)
 
 
 class DestinationError(DumpstreamError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DestinationError, DumpstreamError
+from dumpstream._errors import DumpstreamError
 from dumpstream.acl import Dump, load_acl
 from dumpstream.destination import Destination, absolute, explained
 from dumpstream.hold import HeldBytes
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Sequence
 
+    from dumpstream.config import AclConfig
     from dumpstream.report import Report
 
     StrPath = str | os.PathLike[str]
@@ -101,6 +101,7 @@ async def open_capture(
         **options: see `CaptureOptions`.
 
     Raises:
+        ConfigError: CANN would refuse *config*; nothing was done.
         DestinationError: *destination* cannot take a capture.
         LibraryNotFoundError: no ACL library was found.
         AclError: an ACL function refused.
@@ -140,8 +141,13 @@ class _Request(NamedTuple):
     force: bool
     stages: StageOptions
 
-    def open_destination(self) -> Destination:
-        dump_path = None if self.config is None else _dump_path(self.config)
+    def load_config(self) -> AclConfig | None:
+        from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
+
+        return None if self.config is None else load_config(self.config)
+
+    def open_destination(self, config: AclConfig | None) -> Destination:
+        dump_path = Path(config.dump.dump_path) if config is not None and config.dump.dump_path else None
         return Destination.open(self.path, append=self.append, force=self.force, dump_path=dump_path)
 
     def load_dump(self) -> Dump | None:
@@ -153,13 +159,14 @@ async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Cap
     """Make the stages, begin, and run: what lasts is not touched before all that may be refused has been."""
     stages = request.stages
     async with AsyncExitStack() as stack:
+        config = await run_sync(request.load_config)
         outlets = []
         unused = await stack.enter_async_context(AsyncExitStack())  # the session closes those that it used
         for sink in request.sinks:
             outlets.append(await _make_outlet(sink, stages.sinks))
             unused.push_async_callback(_give_up_sink, outlets[-1].sink)
         dump = await run_sync(request.load_dump)
-        place = await run_sync(request.open_destination)
+        place = await run_sync(request.open_destination, config)
         stack.push_async_callback(_in_thread, place.close)
         held = HeldBytes(place.path, memory_bytes=stages.pipeline.held_bytes)
         stack.push_async_callback(held.aclose)
@@ -205,20 +212,6 @@ async def _open_journal(place: Destination, fsync: Fsync, stack: AsyncExitStack)
             await run_sync(place.end_run, Outcome.FAILED)
             raise
     return journal
-
-
-def _dump_path(config: Path) -> Path | None:
-    """Return where *config* tells the runtime to write; what else is wrong with it, the runtime will say."""
-    try:
-        dump = json.loads(config.read_bytes() or b"{}").get("dump", {})
-        path = dump.get("dump_path") if isinstance(dump, dict) else None
-    except OSError as exc:
-        raise DestinationError(
-            config, f"cannot be read: {exc.strerror}; give config (--config) a file"
-        ) from exc
-    except (ValueError, AttributeError):
-        return None
-    return Path(path) if isinstance(path, str) and path else None
 
 
 def _as_json(options: CaptureOptions) -> dict[str, Any]:

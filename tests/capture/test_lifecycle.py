@@ -12,6 +12,7 @@ from anyio.to_thread import run_sync
 from dumpstream import (
     AclError,
     CaptureInUseError,
+    ConfigError,
     DestinationError,
     DestinationInUseError,
     LibraryNotFoundError,
@@ -152,6 +153,33 @@ async def test_a_refused_beginning_is_undone_and_leaves_no_run(
     async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
         pass
     assert [end.run for end in await run_sync(rig.ends)] == [1]
+
+
+async def test_a_configuration_that_cann_refuses_is_refused_before_anything_is_done(
+    rig: Rig, recorder: Recorder
+) -> None:
+    rig.config.write_text('{"dump": {"dump_path": "/nowhere/at/all", "dump_mode": "some", "dump_step": "x"}}')
+
+    with pytest.raises(ConfigError) as caught:
+        async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
+            pytest.fail("entered")
+
+    places = ["$.dump.dump_mode", "$.dump.dump_path", "$.dump.dump_step"]
+    assert caught.value.path == rig.config
+    assert sorted(problem.path for problem in caught.value.problems) == places
+    assert all(place in str(caught.value) for place in places)
+    assert recorder.calls == []
+    assert not rig.path.exists()
+
+
+async def test_a_configuration_that_is_missing_is_refused(rig: Rig, recorder: Recorder) -> None:
+    missing = rig.path.parent / "missing.json"
+
+    with pytest.raises(ConfigError, match="No such file"):
+        async with open_capture(rig.path, config=missing, acl_library=recorder.path, buffer_bytes=1 << 16):
+            pytest.fail("entered")
+
+    assert recorder.calls == []
 
 
 async def test_a_refused_end_is_raised_after_everything_was_drained(rig: Rig, recorder: Recorder) -> None:

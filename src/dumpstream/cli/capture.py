@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dumpstream._errors import ConfigError
 from dumpstream.cli._arguments import add_capture_arguments, capture_options
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
@@ -81,8 +82,6 @@ def run(args: Namespace) -> int:
     except ValueError as exc:
         print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
         return 2
-    if args.config is not None and _is_refused(args.config):
-        return 1
     with (
         tempfile.TemporaryDirectory(prefix="dumpstream-") as dump_path,
         SimulatedRuntime(workload) as runtime,
@@ -92,7 +91,11 @@ def run(args: Namespace) -> int:
             args.config.write_text(dump_config(dump_path), encoding="utf-8")
         args.acl_lib = args.acl_lib or simulated_library()
         uvloop = {"use_uvloop": find_spec("uvloop") is not None}
-        report = anyio.run(_capture, args, runtime, backend_options=uvloop)
+        try:
+            report = anyio.run(_capture, args, runtime, backend_options=uvloop)
+        except ConfigError as exc:
+            report_problems(exc.problems, exc.path)
+            return 1
     if report is None:
         print("dumpstream: aborted; what was finished stays", file=sys.stderr)
         return 1
@@ -101,15 +104,6 @@ def run(args: Namespace) -> int:
     else:
         _print_summary(report, args.out)
     return 0 if report.whole else NOT_WHOLE
-
-
-def _is_refused(config: Path) -> bool:
-    """Print why CANN would refuse *config*, if it would."""
-    from dumpstream.config import check_file  # noqa: PLC0415 - without --config nobody waits for it
-
-    errors = check_file(config).errors
-    report_problems(errors, config)
-    return bool(errors)
 
 
 async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:

@@ -1,9 +1,10 @@
 """What to dump: ``acl.json`` read, built, checked against CANN's rules, and explained.
 
-Reading files and looking at the disk blocks: call `check_file` and `check_bytes` from a worker thread.
+Reading files and looking at the disk blocks: call `load_config`, `check_file` and `check_bytes` from a worker
+thread.
 """
 
-from dumpstream.config.check import Check, check_bytes, check_config, check_file
+from dumpstream.config.check import Check, check_bytes, check_config, check_file, load_config
 from dumpstream.config.explanation import Explanation, explain
 from dumpstream.config.locations import Candidate, Landing, landings, switched_on_by
 from dumpstream.config.matcher import Match, Matcher, Operator, read_operators
@@ -46,6 +47,7 @@ __all__ = [
     "explain",
     "json_schema",
     "landings",
+    "load_config",
     "parse_steps",
     "read_operators",
     "switched_on_by",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import ValidationError
 
+from dumpstream._errors import ConfigError
 from dumpstream.config.document import Unreadable, parse, read_bytes
 from dumpstream.config.model import UNCHECKED, AclConfig, Statistic
 from dumpstream.config.problem import Finding, Location, Problem, Rule, Subject
@@ -60,6 +62,18 @@ def check_file(
     if isinstance(data, Unreadable):
         return _unreadable(data)
     return check_bytes(data, strict=strict, environment=environment)
+
+
+def load_config(path: str | os.PathLike[str]) -> AclConfig:
+    """Return the configuration in the file *path*, one that CANN accepts from this process.
+
+    Raises:
+        ConfigError: CANN would refuse it; has all the reasons.
+    """
+    check = check_file(path)
+    if check.config is None or check.errors:
+        raise ConfigError(Path(path), check.errors)
+    return check.config
 
 
 def check_bytes(data: bytes, *, strict: bool = False, environment: Mapping[str, str] = os.environ) -> Check:
