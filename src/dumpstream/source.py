@@ -18,6 +18,7 @@ import anyio.to_thread
 from dumpstream import _native
 from dumpstream._errors import CaptureInUseError, RingError
 from dumpstream.memory import available_memory
+from dumpstream.pyacl import PyAcl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,7 +36,6 @@ _SHORT_WAITS = 4
 #: Wake-ups are not lost; this bounds the damage if one ever is, and picks up losses that came without chunks.
 _LONG_WAIT_S = 1.0
 _DETACH_LIMIT_NS = 10_000_000_000
-_UNSIGNED_APPEND = 1 << 63
 
 
 class OnFull(StrEnum):
@@ -302,15 +302,15 @@ class RingSource:
 class PyAclSource(RingSource):
     """The same ring, filled through pyACL, for those who have only that.
 
-    Registers `on_chunk` with ``acl.mdl.dump_reg_callback``, which calls it with the GIL held: the callback
-    then costs microseconds instead of nanoseconds. Leaving unregisters it, unless the rest is discarded
+    Registers a callback with ``acl.mdl.dump_reg_callback``, which calls it with the GIL held: it then costs
+    microseconds instead of nanoseconds. Leaving unregisters it, unless the rest is discarded
     (the capture failed or was cancelled): it stays and refuses what is still queued, which would otherwise go
     to the runtime's own disk.
 
     Beware of ``acl.mdl.finalize_dump``: it keeps the GIL while it waits for the runtime's thread, which waits
     for the GIL to deliver a chunk, so with chunks queued it never returns. Before finalising, synchronise the
-    device and wait until `quiet` says that no chunk has come for a while; or finalise through
-    `open_capture(config=...)` on the default source instead.
+    device and wait until `quiet` says that no chunk has come for a while; or let `open_capture` drive the
+    dump, on the default source and with the driver of `load_pyacl`.
 
     Args:
         acl: the imported ``acl`` module.
@@ -319,13 +319,13 @@ class PyAclSource(RingSource):
 
     def __init__(self, acl: Any, options: RingOptions | None = None) -> None:
         super().__init__(options)
-        self._acl = acl
+        self._driver = PyAcl(acl)
         self._discarding = False
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         try:
-            self._register()
+            self._driver.register()
         except BaseException:
             await super().__aexit__(None, None, None)
             raise
@@ -337,7 +337,7 @@ class PyAclSource(RingSource):
         with anyio.CancelScope(shield=True):
             try:
                 if not self._discarding:
-                    await anyio.to_thread.run_sync(self._acl.mdl.dump_unreg_callback)
+                    await anyio.to_thread.run_sync(self._driver.unregister)
             finally:
                 await super().__aexit__(kind, error, trace)
 
@@ -348,29 +348,4 @@ class PyAclSource(RingSource):
 
     async def quiet(self, seconds: float = 0.5) -> None:
         """Wait until no chunk has come for *seconds*; the GIL is free meanwhile."""
-        seen = -1
-        while seen != (seen := self.statistics().callbacks):  # noqa: ASYNC110 - silence has no event
-            await anyio.sleep(seconds)
-
-    def on_chunk(self, chunk: dict[str, Any], _length: int = 0) -> int:
-        """Copy one chunk into the ring; never raises, because pyACL leaves exceptions pending.
-
-        Called with one dict, or with a length behind it as CANN's documents say. A chunk that cannot be
-        understood is counted as `bad_name`.
-        """
-        try:
-            name, offset = chunk["file_name"], int(chunk["offset"])
-            return _native.push(
-                name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape"),
-                int(chunk["data_buf"]),
-                int(chunk["buf_len"]),
-                bool(chunk["is_last_chunk"]),
-                offset - (1 << 64) if offset >= _UNSIGNED_APPEND else offset,
-                int(chunk["flag"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            return _native.push(b"", 0, 0, False, -1, 0)
-
-    def _register(self) -> None:
-        if code := self._acl.mdl.dump_reg_callback(self.on_chunk, 0):
-            raise RingError(f"acl.mdl.dump_reg_callback returned {code}; call acl.init first")
+        await anyio.to_thread.run_sync(self._driver.drain, seconds, abandon_on_cancel=True)

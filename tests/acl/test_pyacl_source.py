@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from dumpstream._errors import RingError
+from dumpstream._errors import AclError, LibraryNotFoundError
 from dumpstream.source import OnFull, PyAclSource, RingOptions
 
 if TYPE_CHECKING:
@@ -217,12 +217,14 @@ async def test_unregistering_is_left_to_a_thread_and_may_fail_without_keeping_th
 
 
 @pytest.mark.parametrize(
-    ("broken", "error"), [(Mdl(code=100001), RingError), (object(), AttributeError)], ids=["refuses", "lacks"]
+    ("broken", "error"),
+    [(Mdl(code=100001), AclError), (object(), LibraryNotFoundError)],
+    ids=["refuses", "lacks"],
 )
 async def test_registration_that_fails_leaves_the_ring_to_others(
     mdl: Mdl, broken: object, error: type[Exception]
 ) -> None:
-    with pytest.raises(error, match=r"call acl\.init first|dump_reg_callback"):
+    with pytest.raises(error, match=r"acl\.mdl\.dump_reg_callback"):
         await PyAclSource(Acl(broken), OPTIONS).__aenter__()
 
     async with PyAclSource(Acl(mdl), OPTIONS):

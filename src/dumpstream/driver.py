@@ -1,0 +1,54 @@
+"""Driver: the ACL calls around dumping, whatever binding makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Driver(Protocol):
+    """The calls that a `Lifecycle` puts in order.
+
+    They block: make them from a worker thread. They raise `AclError` if the runtime refuses, also for being
+    asked twice, and `LibraryNotFoundError` if the binding lacks the function.
+    """
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the functions come from."""
+
+    @property
+    def delivering(self) -> bool:
+        """Whether the calling thread is the runtime's, inside the callback."""
+
+    def init(self, config: Path | None) -> None:
+        """Initialise ACL, with the configuration *config*."""
+
+    def release(self) -> bool:
+        """Take back one `init`; False if the binding cannot."""
+
+    def finalize(self) -> None:
+        """Finalise ACL, however often it was initialised."""
+
+    def register(self) -> None:
+        """Register the callback that fills the ring."""
+
+    def unregister(self) -> None:
+        """Unregister whatever callback is registered."""
+
+    def init_dump(self) -> None:
+        """Start the dump server."""
+
+    def set_dump(self, config: Path) -> None:
+        """Apply the dump configuration *config* to the models loaded from now on."""
+
+    def finalize_dump(self) -> None:
+        """Stop dumping; everything queued goes through the callback before this returns."""
+
+    def current_context(self) -> int | None:
+        """Return the device context of the calling thread, if it has one."""
+
+    def synchronize(self, context: int) -> None:
+        """Wait until the device of *context* has done all it was given."""
