@@ -13,14 +13,20 @@ from dumpstream._errors import (
     DumpstreamError,
     LibraryNotFoundError,
     NotACaptureError,
+    OrderError,
     PartError,
     RingError,
     SinkError,
 )
+from dumpstream.acl import load_acl
 from dumpstream.capture import Capture, open_capture
 from dumpstream.chunk import Chunk
+from dumpstream.codes import AclCode
+from dumpstream.driver import Driver
+from dumpstream.lifecycle import Lifecycle, Owner
 from dumpstream.opname import OpName, parse_name
 from dumpstream.options import CaptureOptions
+from dumpstream.pyacl import load_pyacl
 from dumpstream.report import LossCount, Report
 from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
 from dumpstream.source import Batch, Loss, OnFull, PyAclSource, RingOptions, RingSource, Source
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from dumpstream.statistics import TensorStatistics, tensor_statistics
 
 __all__ = [
+    "AclCode",
     "AclError",
     "Batch",
     "Capture",
@@ -43,16 +50,20 @@ __all__ = [
     "ConfigError",
     "DestinationError",
     "DestinationInUseError",
+    "Driver",
     "DumpFile",
     "DumpFormatError",
     "DumpstreamError",
     "Fsync",
     "LibraryNotFoundError",
+    "Lifecycle",
     "Loss",
     "LossCount",
     "NotACaptureError",
     "OnFull",
     "OpName",
+    "OrderError",
+    "Owner",
     "PartError",
     "PyAclSource",
     "Report",
@@ -70,6 +81,8 @@ __all__ = [
     "TensorStatistics",
     "Verdict",
     "WholeFile",
+    "load_acl",
+    "load_pyacl",
     "load_sink",
     "open_capture",
     "parse_name",

@@ -9,6 +9,7 @@ DumpstreamError
   DumpFormatError
   LibraryNotFoundError
   NotACaptureError
+  OrderError
   PartError
   RingError
   SinkError
@@ -101,6 +102,14 @@ class NotACaptureError(DumpstreamError):
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path} {problem}")
         self.path = path
+
+
+class OrderError(DumpstreamError):
+    """An ACL call would have come in the wrong order; it was not made."""
+
+    def __init__(self, call: str, problem: str, order: str) -> None:
+        super().__init__(f"{call}: {problem}; the order is: {order}")
+        self.call, self.problem, self.order = call, problem, order
 
 
 class PartError(DumpstreamError):

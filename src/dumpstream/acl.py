@@ -1,16 +1,15 @@
-"""CANN's dump functions: finding the libraries that have them, and calling them."""
+"""CANN's functions from its libraries: finding them, and calling them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dumpstream import _native
-from dumpstream._errors import AclError, DumpstreamError, LibraryNotFoundError
+from dumpstream._errors import AclError, LibraryNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,14 +18,16 @@ _ENVIRONMENT: Final = "DUMPSTREAM_ACL_LIBRARY"
 _DUMP_LIBRARY: Final = "libascend_dump.so"
 _ACL_LIBRARIES: Final = ("libacl_rt.so", "libascendcl.so")
 _REGISTER: Final = "acldumpRegCallback"
-_REPEAT_INITIALIZE: Final = 100002
 
 
 class Acl:
-    """The ACL functions of one process, wherever they were found.
+    """The ACL functions of one process, wherever they were found; a `Driver`.
 
     Calls release the GIL but block the thread; call them from a worker thread.
     """
+
+    #: The callback is native: no Python runs on the thread that is inside it.
+    delivering: Final = False
 
     def __init__(self, libraries: list[ctypes.CDLL]) -> None:
         self._libraries = libraries
@@ -41,34 +42,34 @@ class Acl:
         """Whether *function* exists in any of the libraries."""
         return any(hasattr(library, function) for library in self._libraries)
 
+    def init(self, config: Path | None) -> None:
+        self.call("aclInit", None if config is None else os.fsencode(config))
+
+    def release(self) -> bool:
+        if not self.has("aclFinalizeReference"):
+            return False
+        self.call("aclFinalizeReference", None)
+        return True
+
+    def finalize(self) -> None:
+        self.call("aclFinalize")
+
     def register(self) -> None:
-        """Register the callback that fills the ring."""
         self.call(_REGISTER, ctypes.c_void_p(_native.callback_address()), ctypes.c_int32(0))
 
     def unregister(self) -> None:
-        """Unregister whatever callback is registered."""
         self.function("acldumpUnregCallback")()
 
-    def init_dump(self) -> bool:
-        """Start the dump server; False if somebody else had."""
-        try:
-            self.call("aclmdlInitDump")
-        except AclError as exc:
-            if exc.code != _REPEAT_INITIALIZE:
-                raise
-            return False
-        return True
+    def init_dump(self) -> None:
+        self.call("aclmdlInitDump")
 
     def set_dump(self, config: Path) -> None:
-        """Apply the dump configuration *config* to the models loaded from now on."""
         self.call("aclmdlSetDump", os.fsencode(config))
 
     def finalize_dump(self) -> None:
-        """Stop dumping; everything queued goes through the callback before this returns."""
         self.call("aclmdlFinalizeDump")
 
     def current_context(self) -> int | None:
-        """Return the device context of the calling thread, if it has one."""
         context = ctypes.c_void_p()
         if not self.has("aclrtGetCurrentContext"):
             return None
@@ -76,7 +77,6 @@ class Acl:
         return context.value if code == 0 else None
 
     def synchronize(self, context: int) -> None:
-        """Wait until the device of *context* has done all it was given."""
         self.call("aclrtSetCurrentContext", ctypes.c_void_p(context))
         self.call("aclrtSynchronizeDevice")
 
@@ -103,67 +103,6 @@ class Acl:
         function.restype = ctypes.c_int
         if code := function(*arguments):
             raise AclError(name, code)
-
-
-class Dump:
-    """The dump, as far as one capture drives it: undoes what it did and nothing else.
-
-    Everything in it blocks: call it from a worker thread, except `current_context`.
-    """
-
-    def __init__(self, acl: Acl, config: Path | None) -> None:
-        self.acl = acl
-        self._config = config
-        self._registered = False
-        self._started = False
-
-    @property
-    def started(self) -> bool:
-        """Whether `begin` started it, and it has not been stopped."""
-        return self._started
-
-    def begin(self) -> None:
-        """Register the callback and, with a configuration, start dumping by it."""
-        self.acl.register()
-        self._registered = True
-        try:
-            if self._config is not None:
-                self._started = self.acl.init_dump()
-                self.acl.set_dump(self._config)
-        except DumpstreamError:
-            # What failed first is what the caller must hear of.
-            with suppress(DumpstreamError):
-                self.undo()
-            raise
-
-    def undo(self) -> None:
-        """Stop dumping at once, whatever is under way, and unregister; what is undone already stays so."""
-        try:
-            self.finalize(None)
-        finally:
-            self.unregister()
-
-    def unregister(self) -> None:
-        """Unregister the callback, once."""
-        if self._registered:
-            self._registered = False
-            self.acl.unregister()
-
-    def leave(self) -> None:
-        """Leave everything as it is, and the callback registered, so that it refuses what still comes."""
-        self._registered = self._started = False
-
-    def finalize(self, context: int | None) -> bool:
-        """Stop what `begin` started, once the device of *context* has done its work; False if nothing was."""
-        if not self._started:
-            return False
-        try:
-            if context is not None:
-                self.acl.synchronize(context)
-        finally:
-            self.acl.finalize_dump()
-            self._started = False
-        return True
 
 
 def load_acl(explicit: str | os.PathLike[str] | None = None) -> Acl:

@@ -10,11 +10,13 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.acl import Dump, load_acl
+from dumpstream.acl import load_acl
 from dumpstream.destination import Destination, absolute, explained
+from dumpstream.dump import Dump
 from dumpstream.hold import HeldBytes
 from dumpstream.isolation import isolated
 from dumpstream.journal import Journal
+from dumpstream.lifecycle import Lifecycle
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
 from dumpstream.plan import Outlet
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from dumpstream.config import AclConfig
+    from dumpstream.driver import Driver
     from dumpstream.report import Report
 
     StrPath = str | os.PathLike[str]
@@ -68,6 +71,7 @@ async def open_capture(
     *,
     config: StrPath | None = None,
     acl_library: StrPath | None = None,
+    driver: Driver | None = None,
     sinks: Sequence[str | Sink] | None = None,
     source: Source | None = None,
     append: bool = False,
@@ -94,6 +98,7 @@ async def open_capture(
         destination: a directory for this capture alone.
         config: the dump configuration to apply (``acl.json``).
         acl_library: the library with the ACL functions, where it is not to be searched for.
+        driver: makes the ACL calls instead of a library that is searched for, such as `load_pyacl` returns.
         sinks: ``kind:location`` strings or objects; by default ``zstd:``, files below *destination*.
         source: where chunks come from instead, such as a `PyAclSource`; then no ACL function is called.
         append: add a run to the capture that is in *destination*.
@@ -110,15 +115,18 @@ async def open_capture(
         TypeError: there is no such option.
         ValueError: an option is out of range, or options exclude each other.
     """
-    if source is not None and (config is not None or acl_library is not None):
+    if source is not None and (config is not None or acl_library is not None or driver is not None):
         raise ValueError(
-            "config and acl_library need the default source; with source= drive the dump yourself"
+            "config, acl_library and driver need the default source; with source= drive the dump yourself"
         )
+    if driver is not None and acl_library is not None:
+        raise ValueError("driver and acl_library exclude each other; the driver has its own library")
     path = await run_sync(absolute, destination)
     request = _Request(
         path,
         None if config is None else Path(config),
         acl_library,
+        driver,
         sinks or _DEFAULT_SINKS,
         source,
         append,
@@ -135,6 +143,7 @@ class _Request(NamedTuple):
     path: Path
     config: Path | None
     acl_library: StrPath | None
+    driver: Driver | None
     sinks: Sequence[str | Sink]
     source: Source | None
     append: bool
@@ -151,7 +160,10 @@ class _Request(NamedTuple):
         return Destination.open(self.path, append=self.append, force=self.force, dump_path=dump_path)
 
     def load_dump(self) -> Dump | None:
-        return None if self.source is not None else Dump(load_acl(self.acl_library), self.config)
+        if self.source is not None:
+            return None
+        driver = self.driver or load_acl(self.acl_library)
+        return Dump(Lifecycle(driver, initialized=True), self.config)
 
 
 @asynccontextmanager
@@ -174,7 +186,7 @@ async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Cap
         if dump is not None:
             await run_sync(dump.begin)
             stack.push_async_callback(_undo, dump)
-        libraries = None if dump is None else ", ".join(dump.acl.paths)
+        libraries = None if dump is None else ", ".join(dump.driver.paths)
         number = await run_sync(lambda: place.begin_run(options, acl_library=libraries))
         journal = await _open_journal(place, stages.sinks.fsync, stack)
         pipeline = Pipeline(

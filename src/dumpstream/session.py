@@ -19,8 +19,8 @@ from dumpstream.rows import Outcome, begin_row, end_row, loss_row, timestamp
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from dumpstream.acl import Dump
     from dumpstream.destination import Destination
+    from dumpstream.dump import Dump
     from dumpstream.journal import Journal
     from dumpstream.pipeline import Pipeline
     from dumpstream.plan import Outlet
@@ -141,7 +141,7 @@ class Session:
         if self._dump is None or not self._dump.started:
             return None
         # What the device has not sent yet would be discarded if the capture was given up.
-        context = self._dump.acl.current_context() if self.pipeline.cause is None else None
+        context = self._dump.driver.current_context() if self.pipeline.cause is None else None
         try:
             await run_sync(self._dump.finalize, context)
         except DumpstreamError as exc:

@@ -1,0 +1,141 @@
+"""A library with the ACL functions that does nothing but write down what is asked of it."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dumpstream.acl import load_acl
+from dumpstream.simulation import dump_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Functions that write down that they were called, and return what `code_<name>` says.
+FAKE = r"""
+#include <string.h>
+
+char calls[1000], config[4096];
+void *registered;
+
+static int called(const char *name, int code) {
+    strcat(strcat(calls, name), " ");
+    return code;
+}
+
+#define FUNCTION(name) \
+    int code_##name; \
+    int name(void) { return called(#name, code_##name); }
+
+#ifdef WITH_DUMP
+int code_acldumpRegCallback;
+int acldumpRegCallback(void *callback, int flag) {
+    registered = flag == 0 ? callback : NULL;
+    return called("acldumpRegCallback", code_acldumpRegCallback);
+}
+FUNCTION(acldumpUnregCallback)
+#endif
+
+#ifdef WITH_REFERENCES
+FUNCTION(aclFinalizeReference)
+#endif
+
+#ifdef WITH_ACL
+FUNCTION(aclInit)
+FUNCTION(aclFinalize)
+FUNCTION(aclmdlInitDump)
+FUNCTION(aclmdlFinalizeDump)
+FUNCTION(aclrtSynchronizeDevice)
+FUNCTION(aclrtSetCurrentContext)
+int code_aclmdlSetDump;
+int aclmdlSetDump(const char *path) {
+    strcpy(config, path);
+    return called("aclmdlSetDump", code_aclmdlSetDump);
+}
+int code_aclrtGetCurrentContext;
+int aclrtGetCurrentContext(void **context) {
+    *context = (void *)0x7700;
+    return code_aclrtGetCurrentContext;
+}
+#endif
+"""
+
+
+def build_library(path: Path, *parts: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-x",
+        "c",
+        "-",
+        "-o",
+        str(path),
+        *(f"-DWITH_{part}" for part in parts),
+    ]
+    subprocess.run(command, input=FAKE, text=True, check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def build() -> Callable[..., Path]:
+    """Compile a library with some *parts* of the functions."""
+    return build_library
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a library that has everything, and CANN's two that share it out."""
+    directory = tmp_path_factory.mktemp("with a space") / "lib"
+    build_library(directory / "everything.so", "DUMP", "ACL")
+    build_library(directory / "libascend_dump.so", "DUMP")
+    build_library(directory / "libacl_rt.so", "ACL")
+    return directory
+
+
+class Fake:
+    """A library of its own for each test, and what was done to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.acl = load_acl(path)
+        self._library = ctypes.CDLL(str(path))
+
+    def __setitem__(self, function: str, code: int) -> None:
+        ctypes.c_int.in_dll(self._library, f"code_{function}").value = code
+
+    @property
+    def calls(self) -> list[str]:
+        return (ctypes.c_char * 1000).in_dll(self._library, "calls").value.decode().split()
+
+    @property
+    def config(self) -> bytes:
+        return (ctypes.c_char * 4096).in_dll(self._library, "config").value
+
+    @property
+    def registered(self) -> int | None:
+        return ctypes.c_void_p.in_dll(self._library, "registered").value
+
+
+@pytest.fixture
+def fake(libraries: Path, tmp_path: Path) -> Fake:
+    return Fake(Path(shutil.copy(libraries / "everything.so", tmp_path / "fake.so")))
+
+
+@pytest.fixture
+def only_dump(libraries: Path, tmp_path: Path) -> Fake:
+    return Fake(Path(shutil.copy(libraries / "libascend_dump.so", tmp_path / "dump_only.so")))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A dump configuration that CANN accepts."""
+    (tmp_path / "dump").mkdir()
+    path = tmp_path / "acl.json"
+    path.write_text(dump_config(tmp_path / "dump"))
+    return path
