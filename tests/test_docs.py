@@ -6,11 +6,12 @@ import argparse
 import re
 from dataclasses import fields
 from importlib.metadata import entry_points
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
 
-from dumpstream import DumpstreamError, Verdict, _errors, _native
+from dumpstream import AclCode, DumpstreamError, Lifecycle, Verdict, _errors, _native
 from dumpstream.cli import _parser
 from dumpstream.options import CaptureOptions
 from dumpstream.report import Report
@@ -93,6 +94,25 @@ def test_every_error_is_explained() -> None:
     assert len(errors) > 1
     assert not _undescribed(
         [name for name in errors if name != "DumpstreamError"], _section("guarantees.md", "Errors")
+    )
+
+
+def test_every_code_of_acl_is_in_the_table() -> None:
+    rows = re.findall(
+        r"^\| (\d+) \| `(\w+)` \| (.+?) \| (.+) \|$", _section("lifecycle.md", "Error codes"), re.MULTILINE
+    )
+
+    assert rows == [(str(int(code)), code.acl_name, code.meaning, code.remedy) for code in AclCode]
+
+
+def test_every_call_of_the_lifecycle_has_its_rule() -> None:
+    calls = [
+        name for name, value in vars(Lifecycle).items() if isfunction(value) and not name.startswith("_")
+    ]
+
+    assert len(calls) > 1
+    assert not _undescribed(
+        calls, _section("lifecycle.md", "The rules") + _section("lifecycle.md", "Three flows")
     )
 
 
