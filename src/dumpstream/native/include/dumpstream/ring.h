@@ -43,7 +43,7 @@
  * one before, so one producer never needs more. */
 #define DS_ABANDON_MAX 10u
 
-/* Why bytes were not delivered. Counted per cause; the names are in module.c. */
+/* Why bytes were not delivered. Counted per cause; the names are in python/module.c. */
 enum ds_cause {
     DS_CAUSE_NULL_CHUNK, /* the runtime passed no chunk */
     DS_CAUSE_BAD_LENGTH, /* `len` does not cover what bufLen promises */

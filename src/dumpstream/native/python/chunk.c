@@ -1,0 +1,143 @@
+/* Chunk: what one callback brought. */
+#include "module.h"
+
+#include <string.h>
+
+typedef struct {
+    PyObject_HEAD PyObject *name;
+    PyObject *owner; /* the Lease, or the bytes of a chunk made in Python */
+    const uint8_t *data;
+    Py_ssize_t length;
+    long long offset;
+    unsigned long long sequence;
+    int flag;
+    char is_last;
+    char more;
+    char leased;
+} Chunk;
+
+static PyTypeObject *chunk_type;
+
+static PyObject *chunk_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"name", "data", "offset", "is_last", "flag", "sequence", "more", NULL};
+    PyObject *name, *data;
+    long long offset = -1;
+    int is_last = 0, flag = 0, more = 0;
+    unsigned long long sequence = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$LpiKp", keywords, &name, &data, &offset, &is_last,
+                                     &flag, &sequence, &more))
+        return NULL;
+    Chunk *self = (Chunk *)make_object(type);
+    if (!self)
+        return NULL;
+    self->offset = offset;
+    self->is_last = (char)is_last;
+    self->flag = flag;
+    self->sequence = sequence;
+    self->more = (char)more;
+    self->name =
+        PyBytes_Check(name) ? decode_name(PyBytes_AsString(name), PyBytes_Size(name)) : Py_NewRef(name);
+    self->owner = PyBytes_FromObject(data);
+    if (!self->name || !self->owner) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->data = (const uint8_t *)PyBytes_AsString(self->owner);
+    self->length = PyBytes_Size(self->owner);
+    return (PyObject *)self;
+}
+
+static void chunk_dealloc(Chunk *self) {
+    Py_XDECREF(self->name);
+    Py_XDECREF(self->owner);
+    free_object((PyObject *)self);
+}
+
+static int chunk_getbuffer(Chunk *self, Py_buffer *view, int flags) {
+    Lease *lease = self->leased ? (Lease *)self->owner : NULL;
+    if (lease && lease->released) {
+        view->obj = NULL;
+        PyErr_SetString(PyExc_ValueError, "the lease on this chunk was released; copy the bytes before that");
+        return -1;
+    }
+    if (PyBuffer_FillInfo(view, (PyObject *)self, (void *)self->data, self->length, 1, flags) != 0)
+        return -1;
+    if (lease)
+        lease->views++;
+    return 0;
+}
+
+static void chunk_releasebuffer(Chunk *self, Py_buffer *Py_UNUSED(view)) {
+    if (self->leased) {
+        ((Lease *)self->owner)->views--;
+        lease_settle((Lease *)self->owner);
+    }
+}
+
+static Py_ssize_t chunk_length(Chunk *self) {
+    return self->length;
+}
+
+static PyObject *chunk_data(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyMemoryView_FromObject(self);
+}
+
+static PyObject *chunk_repr(Chunk *self) {
+    return PyUnicode_FromFormat("<Chunk %R offset=%lld length=%zd is_last=%d more=%d>", self->name,
+                                self->offset, self->length, self->is_last, self->more);
+}
+
+static PyMemberDef chunk_members[] = {{"name", T_OBJECT_EX, offsetof(Chunk, name), READONLY, NULL},
+                                      {"offset", T_LONGLONG, offsetof(Chunk, offset), READONLY, NULL},
+                                      {"is_last", T_BOOL, offsetof(Chunk, is_last), READONLY, NULL},
+                                      {"flag", T_INT, offsetof(Chunk, flag), READONLY, NULL},
+                                      {"sequence", T_ULONGLONG, offsetof(Chunk, sequence), READONLY, NULL},
+                                      {"more", T_BOOL, offsetof(Chunk, more), READONLY, NULL},
+                                      {0}};
+static PyGetSetDef chunk_getset[] = {{"data", (getter)chunk_data, NULL, NULL, NULL}, {0}};
+static PyType_Slot chunk_slots[] = {{Py_tp_new, (void *)chunk_new},
+                                    {Py_tp_dealloc, (void *)chunk_dealloc},
+                                    {Py_tp_repr, (void *)chunk_repr},
+                                    {Py_tp_members, chunk_members},
+                                    {Py_tp_getset, chunk_getset},
+                                    {Py_sq_length, (void *)chunk_length},
+                                    {Py_bf_getbuffer, (void *)chunk_getbuffer},
+                                    {Py_bf_releasebuffer, (void *)chunk_releasebuffer},
+                                    {0, NULL}};
+static PyType_Spec chunk_spec = {"dumpstream._native.Chunk", sizeof(Chunk), 0, Py_TPFLAGS_DEFAULT,
+                                 chunk_slots};
+
+static PyObject *leased_chunk(Lease *lease, const struct ds_view *view, PyObject *name) {
+    Chunk *chunk = (Chunk *)make_object(chunk_type);
+    if (!chunk)
+        return NULL;
+    chunk->name = Py_NewRef(name);
+    chunk->owner = Py_NewRef((PyObject *)lease);
+    chunk->leased = 1;
+    chunk->data = view->data;
+    chunk->length = view->data_length;
+    chunk->offset = view->offset;
+    chunk->sequence = view->sequence;
+    chunk->flag = view->flag;
+    chunk->is_last = (view->flags & DS_RECORD_LAST) != 0;
+    chunk->more = (view->flags & DS_RECORD_MORE) != 0;
+    return (PyObject *)chunk;
+}
+
+int append_chunk(PyObject *chunks, Lease *lease, const struct ds_view *view, struct chunk_name *name) {
+    if (!name->text || name->length != view->name_length ||
+        memcmp(name->raw, view->name, name->length) != 0) {
+        Py_XDECREF(name->text);
+        name->raw = view->name;
+        name->length = view->name_length;
+        name->text = decode_name(view->name, view->name_length);
+    }
+    PyObject *chunk = name->text ? leased_chunk(lease, view, name->text) : NULL;
+    int failed = !chunk || PyList_Append(chunks, chunk) != 0;
+    Py_XDECREF(chunk);
+    return failed ? -1 : 0;
+}
+
+int add_chunk(PyObject *module) {
+    return add_type(module, &chunk_spec, "Chunk", &chunk_type);
+}

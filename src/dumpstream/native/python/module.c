@@ -1,0 +1,168 @@
+/* The module: its functions, and what its types share. */
+#include "module.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "dumpstream/callback.h"
+#include "dumpstream/header.h"
+
+const char *const CAUSE_NAMES[DS_CAUSE_COUNT] = {
+    [DS_CAUSE_NULL_CHUNK] = "null_chunk", [DS_CAUSE_BAD_LENGTH] = "bad_length",
+    [DS_CAUSE_BAD_NAME] = "bad_name",     [DS_CAUSE_BAD_OFFSET] = "bad_offset",
+    [DS_CAUSE_TOO_LARGE] = "too_large",   [DS_CAUSE_FULL] = "ring_full",
+    [DS_CAUSE_TIMEOUT] = "timeout",       [DS_CAUSE_AFTER_LOSS] = "after_loss",
+    [DS_CAUSE_DISCARDED] = "discarded",
+};
+
+/* Objects */
+
+void free_object(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+PyObject *make_object(PyTypeObject *type) {
+    return ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+}
+
+PyObject *raise_errno(int error) {
+    errno = -error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+PyObject *decode_name(const char *name, Py_ssize_t length) {
+    return PyUnicode_DecodeUTF8(name, length, "surrogateescape");
+}
+
+int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type) {
+    PyObject *made = PyType_FromSpec(spec);
+    if (!made)
+        return -1;
+    *type = (PyTypeObject *)made;
+    return PyModule_AddObjectRef(module, name, made);
+}
+
+/* Losses */
+
+int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, uint64_t bytes, bool ended) {
+    PyObject *loss =
+        Py_BuildValue("(NsKN)", name, CAUSE_NAMES[cause], (unsigned long long)bytes, PyBool_FromLong(ended));
+    int failed = !loss || PyList_Append(losses, loss) != 0;
+    Py_XDECREF(loss);
+    return failed ? -1 : 0;
+}
+
+int append_note(PyObject *losses, const struct ds_view *note) {
+    uint32_t cause = (uint32_t)note->flag < DS_CAUSE_COUNT ? (uint32_t)note->flag : DS_CAUSE_AFTER_LOSS;
+    return append_loss(losses, decode_name(note->name, note->name_length), (enum ds_cause)cause,
+                       (uint64_t)note->offset, note->flags & DS_RECORD_LAST);
+}
+
+/* Functions */
+
+static PyObject *callback_address(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromVoidPtr((void *)(uintptr_t)ds_on_chunk);
+}
+
+static PyObject *late_calls(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromUnsignedLongLong(ds_late_calls());
+}
+
+static PyObject *push(PyObject *Py_UNUSED(module), PyObject *args) {
+    const char *name;
+    Py_ssize_t name_length;
+    unsigned long long address;
+    int is_last, flag;
+    long long length, offset;
+    if (!PyArg_ParseTuple(args, "y#KLpLi", &name, &name_length, &address, &length, &is_last, &offset, &flag))
+        return NULL;
+    if (length < 0) {
+        PyErr_SetString(PyExc_ValueError, "length must not be negative");
+        return NULL;
+    }
+    int32_t result;
+    Py_BEGIN_ALLOW_THREADS;
+    result = ds_push_chunk(name, (uint64_t)name_length, (const void *)(uintptr_t)address, (uint64_t)length,
+                           (uint32_t)is_last, offset, flag);
+    Py_END_ALLOW_THREADS;
+    return PyLong_FromLong(result);
+}
+
+static PyObject *read_header(PyObject *Py_UNUSED(module), PyObject *data) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0)
+        return NULL;
+    struct ds_header header;
+    enum ds_header_state state = ds_header_read(view.buf, (size_t)view.len, &header);
+    PyBuffer_Release(&view);
+    return Py_BuildValue("(iKK)", state, (unsigned long long)header.total,
+                         (unsigned long long)header.present);
+}
+
+static PyObject *rename_noreplace(PyObject *Py_UNUSED(module), PyObject *args) {
+    int from_fd, to_fd;
+    PyObject *from, *to;
+    if (!PyArg_ParseTuple(args, "iO&iO&", &from_fd, PyUnicode_FSConverter, &from, &to_fd,
+                          PyUnicode_FSConverter, &to))
+        return NULL;
+    const char *from_name = PyBytes_AsString(from), *to_name = PyBytes_AsString(to);
+    int error = 0;
+    Py_BEGIN_ALLOW_THREADS;
+    if (renameat2(from_fd, from_name, to_fd, to_name, RENAME_NOREPLACE) != 0)
+        error = -errno;
+    /* File systems without the flag: a hard link never replaces either. */
+    if (error == -EINVAL || error == -ENOSYS) {
+        error = linkat(from_fd, from_name, to_fd, to_name, 0) != 0 ? -errno : 0;
+        if (!error && unlinkat(from_fd, from_name, 0) != 0)
+            error = -errno;
+    }
+    Py_END_ALLOW_THREADS;
+    Py_DECREF(from);
+    Py_DECREF(to);
+    if (error)
+        return raise_errno(error);
+    Py_RETURN_NONE;
+}
+
+static PyObject *sync_filesystem(PyObject *Py_UNUSED(module), PyObject *args) {
+    int fd, failed;
+    if (!PyArg_ParseTuple(args, "i", &fd))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    failed = syncfs(fd);
+    Py_END_ALLOW_THREADS;
+    if (failed)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NOARGS, NULL},
+                                  {"late_calls", late_calls, METH_NOARGS, NULL},
+                                  {"push", push, METH_VARARGS, NULL},
+                                  {"read_header", read_header, METH_O, NULL},
+                                  {"parse_header", parse_header, METH_O, NULL},
+                                  {"rename_noreplace", rename_noreplace, METH_VARARGS, NULL},
+                                  {"sync_filesystem", sync_filesystem, METH_VARARGS, NULL},
+                                  {"use_kernels", use_kernels, METH_VARARGS, NULL},
+                                  {0}};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "dumpstream._native", NULL, -1, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void);
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (!module)
+        return NULL;
+    PyObject *causes = PyTuple_New(DS_CAUSE_COUNT);
+    for (int i = 0; causes && i < DS_CAUSE_COUNT; i++)
+        PyTuple_SetItem(causes, i, PyUnicode_FromString(CAUSE_NAMES[i]));
+    int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_ring(module) != 0 ||
+                 add_lease(module) != 0 || add_chunk(module) != 0 || add_statistics(module) != 0;
+    Py_XDECREF(causes);
+    if (failed)
+        Py_CLEAR(module);
+    return module;
+}

@@ -1,0 +1,309 @@
+/* Ring: the ring that this process's own callback fills, read in place. */
+#include "module.h"
+
+#include <unistd.h>
+
+#include "dumpstream/callback.h"
+
+#define MAX_LEASE_RECORDS 8192
+
+typedef struct {
+    PyObject_HEAD struct ds_ring ring;
+    struct ds_policy policy;
+    struct runs runs;
+    pid_t pid;
+    bool open;
+    bool attached;
+    bool stuck; /* a call never left: stays mapped for good */
+    uint64_t ends[MAX_LEASE_RECORDS];
+} Ring;
+
+static PyTypeObject *ring_type;
+
+/* Life */
+
+static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"size", "path", NULL};
+    unsigned long long size;
+    const char *path = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|$z", keywords, &size, &path))
+        return NULL;
+    Ring *self = (Ring *)make_object(type);
+    if (!self)
+        return NULL;
+    int error;
+    Py_BEGIN_ALLOW_THREADS;
+    error = ds_ring_create(&self->ring, size, path);
+    Py_END_ALLOW_THREADS;
+    if (error) {
+        Py_DECREF(self);
+        return raise_errno(error);
+    }
+    self->pid = getpid();
+    self->open = true;
+    return (PyObject *)self;
+}
+
+/* Sets an error and returns false if the ring is not this process's to use. */
+static bool ring_usable(Ring *self) {
+    if (!self->open)
+        PyErr_SetString(PyExc_ValueError, "the ring is closed");
+    else if (self->pid != getpid())
+        PyErr_SetString(PyExc_ValueError,
+                        "the ring belongs to the parent process; a forked child must open its own");
+    else
+        return true;
+    return false;
+}
+
+static void ring_unmap(Ring *self) {
+    if (!self->open)
+        return;
+    self->open = false;
+    if (self->pid != getpid()) {
+        /* Not mapped here, and the address may be somebody else's by now. */
+        close(self->ring.event_fd);
+        close(self->ring.memory_fd);
+        return;
+    }
+    if (self->attached && ds_detach(&self->ring, 0) != 0)
+        self->stuck = true;
+    if (!self->stuck)
+        ds_ring_destroy(&self->ring);
+}
+
+static void ring_dealloc(Ring *self) {
+    ring_unmap(self);
+    if (!self->stuck) /* otherwise a call still uses it */
+        free_object((PyObject *)self);
+}
+
+static PyObject *ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    if (!self->runs.oldest)
+        ring_unmap(self); /* otherwise when the last lease is gone */
+    Py_RETURN_NONE;
+}
+
+static PyObject *ring_attach(Ring *self, PyObject *args) {
+    int block;
+    unsigned long long limit_ns, max_file_bytes;
+    if (!PyArg_ParseTuple(args, "pKK", &block, &limit_ns, &max_file_bytes) || !ring_usable(self))
+        return NULL;
+    self->policy =
+        (struct ds_policy){.block = block != 0, .block_limit_ns = limit_ns, .max_file_bytes = max_file_bytes};
+    int error = ds_attach(&self->ring, &self->policy);
+    if (error)
+        return raise_errno(error);
+    self->attached = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *ring_detach(Ring *self, PyObject *args) {
+    unsigned long long limit_ns;
+    if (!PyArg_ParseTuple(args, "K", &limit_ns) || !ring_usable(self))
+        return NULL;
+    int error;
+    Py_BEGIN_ALLOW_THREADS;
+    error = ds_detach(&self->ring, limit_ns);
+    Py_END_ALLOW_THREADS;
+    self->stuck = error != 0;
+    self->attached = false;
+    return PyBool_FromLong(!self->stuck);
+}
+
+static PyObject *ring_discard(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    if (!ring_usable(self))
+        return NULL;
+    ds_ring_set_state(&self->ring, DS_STATE_DISCARD);
+    Py_RETURN_NONE;
+}
+
+/* Reading */
+
+static void ring_free_space(PyObject *ring, uint64_t position) {
+    Ring *self = (Ring *)ring;
+    if (self->pid == getpid())
+        ds_ring_free(&self->ring, &self->ring.data, position);
+}
+
+/* Moves the notes that belong before the next chunk into `losses`. Returns the
+ * position up to which chunks may be read before the next note, or -1. */
+static int take_notes(Ring *self, PyObject *losses, uint64_t *until) {
+    struct ds_lane *notes = &self->ring.notes;
+    struct ds_view view;
+    uint64_t position = notes->read;
+    int found;
+    *until = UINT64_MAX;
+    while ((found = ds_ring_peek(&self->ring, notes, &position, &view)) == 1) {
+        if (view.sequence > self->ring.data.read) {
+            *until = view.sequence;
+            return 0;
+        }
+        if (append_note(losses, &view) != 0)
+            return -1;
+        notes->read = position;
+        ds_ring_free(&self->ring, notes, position);
+        if (view.flags & DS_RECORD_ABANDON)
+            ds_ring_return_abandon(&self->ring);
+    }
+    return found < 0 ? found : 0;
+}
+
+/* Appends the chunks between `*position` and `until`, within the limits. */
+static int take_chunks(Ring *self, Lease *lease, PyObject *chunks, Py_ssize_t most, uint64_t bytes,
+                       uint64_t until, uint64_t *position) {
+    struct ds_view view;
+    struct chunk_name name = {0};
+    uint64_t start = *position;
+    Py_ssize_t count = 0;
+    int found = 0;
+    while (count < most && *position < until && *position - start < bytes) {
+        uint64_t next = *position;
+        if ((found = ds_ring_peek(&self->ring, &self->ring.data, &next, &view)) != 1)
+            break;
+        if ((found = append_chunk(chunks, lease, &view, &name)) != 0)
+            break;
+        *position = self->ends[count++] = next;
+    }
+    Py_XDECREF(name.text);
+    return found < 0 ? found : 0;
+}
+
+/* A note that came while the chunks were read belongs between them. */
+static int cut_at_note(Ring *self, PyObject *chunks, uint64_t *position) {
+    struct ds_view view;
+    uint64_t note = self->ring.notes.read;
+    int found = ds_ring_peek(&self->ring, &self->ring.notes, &note, &view);
+    if (found != 1 || view.sequence >= *position)
+        return found < 0 ? found : 0;
+    Py_ssize_t count = PyList_Size(chunks);
+    Py_ssize_t keep = count;
+    while (keep > 0 && self->ends[keep - 1] > view.sequence)
+        keep--;
+    *position = keep ? self->ends[keep - 1] : self->ring.data.read;
+    return PyList_SetSlice(chunks, keep, count, NULL);
+}
+
+static int lease_run(Ring *self, Lease *lease, uint64_t position) {
+    if (lease_begin(lease, position - self->ring.data.read, position) != 0)
+        return -1;
+    self->ring.data.read = position;
+    return 0;
+}
+
+/* Takes losses and chunks, in that order of time, and leases the chunks. */
+static int fill_lease(Ring *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
+                      uint64_t bytes) {
+    uint64_t until;
+    uint64_t position = self->ring.data.read;
+    int error = take_notes(self, losses, &until);
+    if (!error)
+        error = take_chunks(self, lease, chunks, most, bytes, until, &position);
+    if (!error)
+        error = cut_at_note(self, chunks, &position);
+    if (!error)
+        error = lease_run(self, lease, position);
+    if (error && !PyErr_Occurred())
+        raise_errno(error);
+    return error;
+}
+
+static PyObject *ring_lease(Ring *self, PyObject *args) {
+    Py_ssize_t most;
+    unsigned long long bytes;
+    if (!PyArg_ParseTuple(args, "nK", &most, &bytes) || !ring_usable(self))
+        return NULL;
+    Lease *lease = lease_new((PyObject *)self, &self->runs, ring_free_space);
+    PyObject *chunks = PyList_New(0);
+    PyObject *losses = PyList_New(0);
+    PyObject *result = NULL;
+    most = most < MAX_LEASE_RECORDS ? most : MAX_LEASE_RECORDS;
+    if (lease && chunks && losses && fill_lease(self, lease, chunks, losses, most, bytes) == 0)
+        result = lease_result(lease, chunks, losses);
+    Py_XDECREF((PyObject *)lease);
+    Py_XDECREF(chunks);
+    Py_XDECREF(losses);
+    return result;
+}
+
+static PyObject *ring_arm(Ring *self, PyObject *args) {
+    unsigned long long distance;
+    if (!PyArg_ParseTuple(args, "K", &distance) || !ring_usable(self))
+        return NULL;
+    return PyBool_FromLong(ds_ring_arm(&self->ring, distance));
+}
+
+static PyObject *ring_disarm(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    if (!ring_usable(self))
+        return NULL;
+    ds_ring_disarm(&self->ring);
+    Py_RETURN_NONE;
+}
+
+static PyObject *ring_fileno(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    return ring_usable(self) ? PyLong_FromLong(self->ring.event_fd) : NULL;
+}
+
+/* The names that are still refused, with their bytes, after `detach`. */
+static PyObject *ring_refused(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    if (!ring_usable(self))
+        return NULL;
+    PyObject *names = PyList_New(0);
+    for (uint32_t i = 0; names && i < DS_REFUSED_MAX; i++) {
+        const char *name;
+        uint32_t length;
+        uint64_t bytes;
+        if (!ds_refused_file(i, &name, &length, &bytes))
+            continue;
+        PyObject *item = Py_BuildValue("(NK)", decode_name(name, length), (unsigned long long)bytes);
+        if (!item || PyList_Append(names, item) != 0)
+            Py_CLEAR(names);
+        Py_XDECREF(item);
+    }
+    return names;
+}
+
+static PyObject *ring_statistics(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    if (!ring_usable(self))
+        return NULL;
+    struct ds_control *control = self->ring.control;
+    PyObject *losses = PyDict_New();
+    for (int i = 0; losses && i < DS_CAUSE_COUNT; i++) {
+        unsigned long long chunks = atomic_load(&control->lost_chunks[i]);
+        PyObject *loss =
+            chunks ? Py_BuildValue("(KK)", chunks, (unsigned long long)atomic_load(&control->lost_bytes[i]))
+                   : NULL;
+        if (loss && PyDict_SetItemString(losses, CAUSE_NAMES[i], loss) != 0)
+            Py_CLEAR(losses);
+        Py_XDECREF(loss);
+    }
+    if (!losses)
+        return NULL;
+    uint64_t tail = atomic_load(&control->data.tail);
+    return Py_BuildValue("(KKKKKN)", (unsigned long long)self->ring.data.size,
+                         (unsigned long long)(atomic_load(&control->data.head) - tail),
+                         (unsigned long long)atomic_load(&control->callbacks),
+                         (unsigned long long)atomic_load(&control->wakeups),
+                         (unsigned long long)atomic_load(&control->unnamed_chunks), losses);
+}
+
+static PyMethodDef ring_methods[] = {{"attach", (PyCFunction)ring_attach, METH_VARARGS, NULL},
+                                     {"detach", (PyCFunction)ring_detach, METH_VARARGS, NULL},
+                                     {"discard", (PyCFunction)ring_discard, METH_NOARGS, NULL},
+                                     {"lease", (PyCFunction)ring_lease, METH_VARARGS, NULL},
+                                     {"arm", (PyCFunction)ring_arm, METH_VARARGS, NULL},
+                                     {"disarm", (PyCFunction)ring_disarm, METH_NOARGS, NULL},
+                                     {"fileno", (PyCFunction)ring_fileno, METH_NOARGS, NULL},
+                                     {"refused", (PyCFunction)ring_refused, METH_NOARGS, NULL},
+                                     {"statistics", (PyCFunction)ring_statistics, METH_NOARGS, NULL},
+                                     {"close", (PyCFunction)ring_close, METH_NOARGS, NULL},
+                                     {0}};
+static PyType_Slot ring_slots[] = {{Py_tp_new, (void *)ring_new},
+                                   {Py_tp_dealloc, (void *)ring_dealloc},
+                                   {Py_tp_methods, ring_methods},
+                                   {0, NULL}};
+static PyType_Spec ring_spec = {"dumpstream._native.Ring", sizeof(Ring), 0, Py_TPFLAGS_DEFAULT, ring_slots};
+
+int add_ring(PyObject *module) {
+    return add_type(module, &ring_spec, "Ring", &ring_type);
+}
