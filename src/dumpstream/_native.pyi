@@ -87,6 +87,51 @@ class Ring:
     def close(self) -> None: ...
 
 @final
+class SharedRing:
+    """The collector's side of a ring that another process fills.
+
+    Nothing in the ring is trusted. Chunks are private copies, so nothing changes under who reads them, and
+    they outlive the ring. A lease's release frees its ring space at once, whatever views there are.
+
+    In sealed memory, or in a new file (*path*), which is read and written by system calls only.
+    Raises `OSError` if the memory or the file cannot be had.
+    """
+
+    def __new__(cls, size: int, *, path: str | None = None) -> SharedRing: ...
+    @staticmethod
+    def recover(path: str, /) -> SharedRing:
+        """Go on with the ring in a file where its collector, which has died, had freed it.
+
+        `OSError` with EBADMSG if the file does not hold a ring.
+        """
+    def fileno(self) -> int:
+        """Return the descriptor to hand over."""
+    def lease(
+        self, max_records: int, max_bytes: int, /
+    ) -> tuple[list[Chunk], list[tuple[str, str, int, bool]], Lease] | None:
+        """Take what is there: chunks, and the losses (name, cause, bytes, ended) that come before them.
+
+        A record that a dead producer did not finish is a loss without a name, of cause `unfinished`. Copies
+        *max_bytes* and at most one record more. `OSError` with EBADMSG if there is nothing left but damage.
+        """
+    def arm(self, distance: int, /) -> bool:
+        """Ask for a wake-up *distance* bytes ahead; True if a record is there already.
+
+        It comes as a message of the producer.
+        """
+    def disarm(self) -> None: ...
+    def discard(self) -> None:
+        """Let the producer refuse all further chunks at once, counting them."""
+    def producer_died(self) -> None:
+        """Go on behind what nobody will finish: no process that writes to the ring is left."""
+    def statistics(self) -> tuple[int, int, int, int, int, dict[str, tuple[int, int]]]:
+        """Return size, fill, callbacks, wake-ups, unnamed losses, and (chunks, bytes) lost by cause.
+
+        All but the first two are what the producer says.
+        """
+    def close(self) -> None: ...
+
+@final
 class Summary:
     """The statistics of a tensor.
 

@@ -13,7 +13,7 @@ const char *const CAUSE_NAMES[DS_CAUSE_COUNT] = {
     [DS_CAUSE_BAD_NAME] = "bad_name",     [DS_CAUSE_BAD_OFFSET] = "bad_offset",
     [DS_CAUSE_TOO_LARGE] = "too_large",   [DS_CAUSE_FULL] = "ring_full",
     [DS_CAUSE_TIMEOUT] = "timeout",       [DS_CAUSE_AFTER_LOSS] = "after_loss",
-    [DS_CAUSE_DISCARDED] = "discarded",
+    [DS_CAUSE_DISCARDED] = "discarded",   [DS_CAUSE_UNFINISHED] = "unfinished",
 };
 
 /* Objects */
@@ -59,6 +59,24 @@ int append_note(PyObject *losses, const struct ds_view *note) {
     uint32_t cause = (uint32_t)note->flag < DS_CAUSE_COUNT ? (uint32_t)note->flag : DS_CAUSE_AFTER_LOSS;
     return append_loss(losses, decode_name(note->name, note->name_length), (enum ds_cause)cause,
                        (uint64_t)note->offset, note->flags & DS_RECORD_LAST);
+}
+
+PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters) {
+    PyObject *losses = PyDict_New();
+    for (int i = 0; losses && i < DS_CAUSE_COUNT; i++) {
+        if (!counters->lost_chunks[i])
+            continue;
+        PyObject *loss = Py_BuildValue("(KK)", (unsigned long long)counters->lost_chunks[i],
+                                       (unsigned long long)counters->lost_bytes[i]);
+        if (!loss || PyDict_SetItemString(losses, CAUSE_NAMES[i], loss) != 0)
+            Py_CLEAR(losses);
+        Py_XDECREF(loss);
+    }
+    if (!losses)
+        return NULL;
+    return Py_BuildValue("(KKKKKN)", (unsigned long long)size, (unsigned long long)counters->fill,
+                         (unsigned long long)counters->callbacks, (unsigned long long)counters->wakeups,
+                         (unsigned long long)counters->unnamed, losses);
 }
 
 /* Functions */
@@ -160,7 +178,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     for (int i = 0; causes && i < DS_CAUSE_COUNT; i++)
         PyTuple_SetItem(causes, i, PyUnicode_FromString(CAUSE_NAMES[i]));
     int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_ring(module) != 0 ||
-                 add_lease(module) != 0 || add_chunk(module) != 0 || add_statistics(module) != 0;
+                 add_shared_ring(module) != 0 || add_lease(module) != 0 || add_chunk(module) != 0 ||
+                 add_statistics(module) != 0;
     Py_XDECREF(causes);
     if (failed)
         Py_CLEAR(module);

@@ -77,10 +77,14 @@ extern const char *const CAUSE_NAMES[DS_CAUSE_COUNT];
 int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, uint64_t bytes, bool ended);
 int append_note(PyObject *losses, const struct ds_view *note);
 
+/* What `statistics` of a ring with a data lane of `size` returns. */
+PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters);
+
 /* What the other files add. */
 int add_lease(PyObject *module);
 int add_chunk(PyObject *module);
 int add_ring(PyObject *module);
+int add_shared_ring(PyObject *module);
 int add_statistics(PyObject *module);
 PyObject *parse_header(PyObject *module, PyObject *data);
 PyObject *use_kernels(PyObject *module, PyObject *args);

@@ -266,25 +266,9 @@ static PyObject *ring_refused(Ring *self, PyObject *Py_UNUSED(ignored)) {
 static PyObject *ring_statistics(Ring *self, PyObject *Py_UNUSED(ignored)) {
     if (!ring_usable(self))
         return NULL;
-    struct ds_control *control = self->ring.control;
-    PyObject *losses = PyDict_New();
-    for (int i = 0; losses && i < DS_CAUSE_COUNT; i++) {
-        unsigned long long chunks = atomic_load(&control->lost_chunks[i]);
-        PyObject *loss =
-            chunks ? Py_BuildValue("(KK)", chunks, (unsigned long long)atomic_load(&control->lost_bytes[i]))
-                   : NULL;
-        if (loss && PyDict_SetItemString(losses, CAUSE_NAMES[i], loss) != 0)
-            Py_CLEAR(losses);
-        Py_XDECREF(loss);
-    }
-    if (!losses)
-        return NULL;
-    uint64_t tail = atomic_load(&control->data.tail);
-    return Py_BuildValue("(KKKKKN)", (unsigned long long)self->ring.data.size,
-                         (unsigned long long)(atomic_load(&control->data.head) - tail),
-                         (unsigned long long)atomic_load(&control->callbacks),
-                         (unsigned long long)atomic_load(&control->wakeups),
-                         (unsigned long long)atomic_load(&control->unnamed_chunks), losses);
+    struct ds_counters counters;
+    ds_ring_count(&self->ring, &counters);
+    return counters_tuple(self->ring.data.size, &counters);
 }
 
 static PyMethodDef ring_methods[] = {{"attach", (PyCFunction)ring_attach, METH_VARARGS, NULL},

@@ -54,6 +54,7 @@ enum ds_cause {
     DS_CAUSE_TIMEOUT,    /* the ring was full for longer than the time limit */
     DS_CAUSE_AFTER_LOSS, /* the rest of a file that had lost a chunk */
     DS_CAUSE_DISCARDED,  /* the capture had ended, the dump had not */
+    DS_CAUSE_UNFINISHED, /* its process died while it was being written */
     DS_CAUSE_COUNT
 };
 
@@ -109,7 +110,8 @@ enum ds_state { DS_STATE_OPEN, DS_STATE_DISCARD, DS_STATE_CLOSED };
 /* One process's hold on one lane. */
 struct ds_lane {
     struct ds_lane_positions *positions;
-    uint8_t *base;
+    uint8_t *base;  /* NULL: not mapped */
+    uint64_t start; /* in the ring's memory or file */
     uint64_t size;
     uint64_t kept; /* bytes that only abandon notes may take */
     uint64_t read; /* the reader's own position */
@@ -122,8 +124,13 @@ struct ds_ring {
     uint64_t nonce;
     uint32_t max_record; /* an eighth of the data lane */
     size_t mapped;
-    int memory_fd;
-    int event_fd;
+    int memory_fd; /* -1: mapped from a descriptor that was somebody else's */
+    int event_fd;  /* -1: `wake` does not need one */
+    /* Called by a producer when the reader asked to be woken. */
+    void (*wake)(struct ds_ring *ring);
+    /* Asked while a producer waits for space; false: nobody will read any more.
+     * NULL: the reader is in this process. */
+    bool (*watch)(struct ds_ring *ring);
 };
 
 /* What a producer hands in. */
@@ -158,6 +165,11 @@ struct ds_view {
  * whose blocks are allocated but not touched. */
 int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path);
 
+/* Maps, for producers, the ring in `fd` that another process made and reads. The
+ * descriptor stays the caller's and may be closed. -EBADMSG: it does not hold a
+ * ring of such a data lane, or not one that its maker cannot shrink. */
+int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size);
+
 /* Unmaps and closes. Nobody may be inside the ring. */
 void ds_ring_destroy(struct ds_ring *ring);
 
@@ -174,7 +186,8 @@ bool ds_ring_reserve_abandon(struct ds_ring *ring);
 void ds_ring_return_abandon(struct ds_ring *ring);
 
 /* Pushes onto the data lane, waiting for space until `deadline_ns` on the
- * monotonic clock. -ETIMEDOUT: none came; -EPIPE: the ring is not open. */
+ * monotonic clock. -ETIMEDOUT: none came; -EPIPE: the ring is not open, or
+ * nobody reads it. */
 int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, uint64_t deadline_ns);
 
 /* Ends all waiting and makes every later push_wait return -EPIPE. */
@@ -193,6 +206,16 @@ void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position)
  * does not arm. */
 bool ds_ring_arm(struct ds_ring *ring, uint64_t distance);
 void ds_ring_disarm(struct ds_ring *ring);
+
+struct ds_counters {
+    uint64_t fill; /* bytes of the data lane that are not free */
+    uint64_t callbacks;
+    uint64_t wakeups;
+    uint64_t unnamed; /* losses whose name is not known */
+    uint64_t lost_chunks[DS_CAUSE_COUNT];
+    uint64_t lost_bytes[DS_CAUSE_COUNT];
+};
+void ds_ring_count(const struct ds_ring *ring, struct ds_counters *counters);
 
 uint64_t ds_clock_ns(void);
 

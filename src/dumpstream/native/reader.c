@@ -1,0 +1,479 @@
+#include "dumpstream/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ring_layout.h"
+
+#define SCAN_BYTES (64u << 10)
+
+/* Access */
+
+/* Orders what a system call did to the file before what comes next, as the
+ * seq_cst operations on a mapping are ordered by themselves. */
+static void order_system_calls(void) {
+    static _Atomic uint32_t word;
+    atomic_fetch_add_explicit(&word, 0, memory_order_seq_cst);
+}
+
+/* Copies bytes of the ring. What is not in the file any more reads as zeros,
+ * which is no record. */
+static void load(const struct ds_reader *reader, uint64_t at, void *to, size_t bytes) {
+    size_t done = 0;
+    if (!reader->in_file) {
+        memcpy(to, (const uint8_t *)reader->ring.control + at, bytes);
+        return;
+    }
+    while (done < bytes) {
+        ssize_t got = pread(reader->ring.memory_fd, (uint8_t *)to + done, bytes - done, (off_t)(at + done));
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0 || errno != EINTR)
+            break;
+    }
+    memset((uint8_t *)to + done, 0, bytes - done);
+    order_system_calls();
+}
+
+static void store(struct ds_reader *reader, uint64_t at, const void *from, size_t bytes) {
+    ssize_t written = pwrite(reader->ring.memory_fd, from, bytes, (off_t)at);
+    (void)written; /* only the producer, who has damaged the file, waits for it */
+    order_system_calls();
+}
+
+static uint64_t load_word(const struct ds_reader *reader, uint64_t at) {
+    uint64_t value;
+    if (!reader->in_file)
+        return atomic_load((_Atomic uint64_t *)(void *)((uint8_t *)reader->ring.control + at));
+    load(reader, at, &value, sizeof value);
+    return value;
+}
+
+static void store_word(struct ds_reader *reader, uint64_t at, uint64_t value) {
+    if (reader->in_file)
+        store(reader, at, &value, sizeof value);
+    else
+        atomic_store((_Atomic uint64_t *)(void *)((uint8_t *)reader->ring.control + at), value);
+}
+
+#define CONTROL(field) offsetof(struct ds_control, field)
+
+static uint64_t positions_of(const struct ds_reader *reader, const struct ds_lane *lane) {
+    return lane == &reader->ring.data ? CONTROL(data) : CONTROL(notes);
+}
+
+static uint64_t load_head(const struct ds_reader *reader, const struct ds_lane *lane) {
+    return load_word(reader, positions_of(reader, lane) + offsetof(struct ds_lane_positions, head));
+}
+
+static void store_tail(struct ds_reader *reader, const struct ds_lane *lane, uint64_t position) {
+    store_word(reader, positions_of(reader, lane) + offsetof(struct ds_lane_positions, tail), position);
+}
+
+/* Adds to a word of the control page, in the kernel, which returns an error
+ * where a store of ours would be a SIGBUS; and wakes all who wait for it. */
+static void add_and_wake(_Atomic uint32_t *word, int delta) {
+    const uint32_t operation = FUTEX_OP(FUTEX_OP_ADD, (uint32_t)delta & 0xfff, FUTEX_OP_CMP_EQ, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE_OP, INT_MAX, 0, word, operation);
+}
+
+static bool is_stamped(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t position) {
+    uint64_t at = lane->start + position % lane->size;
+    return load_word(reader, at) == ds_stamp(reader->ring.nonce, position);
+}
+
+/* Life */
+
+static int map_control(struct ds_reader *reader, uint64_t data_size) {
+    struct ds_ring *ring = &reader->ring;
+    ring->mapped = DS_CONTROL_BYTES;
+    void *base = mmap(NULL, ring->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, ring->memory_fd, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    madvise(base, ring->mapped, MADV_DONTFORK);
+    ds_ring_lay_out(ring, base, NULL, data_size);
+    return 0;
+}
+
+static int create_file(struct ds_reader *reader, uint64_t data_size, const char *path) {
+    struct ds_control control;
+    struct ds_ring *ring = &reader->ring;
+    if (data_size < DS_RING_MIN_BYTES || data_size > DS_RING_MAX_BYTES)
+        return -EINVAL;
+    data_size = ds_align_up(data_size, DS_PAGE);
+    ring->memory_fd = ds_ring_open_file(path, ds_ring_bytes(data_size));
+    if (ring->memory_fd < 0)
+        return ring->memory_fd;
+    int error = ds_control_init(&control, data_size);
+    if (!error)
+        error = map_control(reader, data_size);
+    if (error) {
+        close(ring->memory_fd);
+        unlink(path);
+        return error;
+    }
+    ring->nonce = control.nonce;
+    store(reader, 0, &control, sizeof control);
+    return 0;
+}
+
+int ds_reader_create(struct ds_reader *reader, uint64_t data_size, const char *path) {
+    *reader = (struct ds_reader){.in_file = path != NULL, .ring = {.event_fd = -1}};
+    if (path)
+        return create_file(reader, data_size, path);
+    int error = ds_ring_make(&reader->ring, data_size, NULL);
+    if (!error &&
+        fcntl(reader->ring.memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        error = -errno;
+        ds_ring_destroy(&reader->ring);
+    }
+    return error;
+}
+
+/* Whether a lane can have been left like this. */
+static bool lane_is_sound(const struct ds_lane_positions *positions, uint64_t size) {
+    uint64_t head = atomic_load(&positions->head), tail = atomic_load(&positions->tail);
+    return head % DS_RECORD_ALIGN == 0 && tail % DS_RECORD_ALIGN == 0 && head - tail <= size;
+}
+
+static bool control_is_sound(const struct ds_control *control, uint64_t file_bytes) {
+    uint64_t size = control->data_size;
+    return size >= DS_RING_MIN_BYTES && size <= DS_RING_MAX_BYTES && size % DS_PAGE == 0 &&
+           file_bytes == ds_ring_bytes(size) && ds_control_is_sound(control, size) &&
+           lane_is_sound(&control->data, size) && lane_is_sound(&control->notes, DS_NOTE_LANE_BYTES);
+}
+
+static int resume(struct ds_reader *reader) {
+    struct stat status;
+    struct ds_control control;
+    struct ds_ring *ring = &reader->ring;
+    if (fstat(ring->memory_fd, &status) != 0)
+        return -errno;
+    if (!S_ISREG(status.st_mode))
+        return -EBADMSG;
+    load(reader, 0, &control, sizeof control);
+    if (!control_is_sound(&control, (uint64_t)status.st_size))
+        return -EBADMSG;
+    int error = map_control(reader, control.data_size);
+    ring->nonce = control.nonce;
+    ring->data.read = reader->freed = atomic_load(&control.data.tail);
+    ring->notes.read = atomic_load(&control.notes.tail);
+    return error;
+}
+
+int ds_reader_resume(struct ds_reader *reader, const char *path) {
+    *reader = (struct ds_reader){.in_file = true, .resumed = true, .ring = {.event_fd = -1}};
+    /* Without O_NONBLOCK a pipe of that name would hold us up. */
+    reader->ring.memory_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (reader->ring.memory_fd < 0)
+        return -errno;
+    int error = resume(reader);
+    if (error)
+        close(reader->ring.memory_fd);
+    return error;
+}
+
+void ds_reader_destroy(struct ds_reader *reader) {
+    ds_ring_destroy(&reader->ring);
+}
+
+/* Copies */
+
+/* Moves `*position` behind the record there, which is read where it lies, and
+ * behind the padding before it. Returns as ds_ring_peek. */
+static int walk(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t *position) {
+    const uint32_t known = ds_known_flags(&reader->ring, lane);
+    for (int pads = 0; pads <= 1; pads++) {
+        struct ds_record head = {0};
+        struct ds_view view;
+        uint32_t length;
+        uint64_t offset = *position % lane->size, rest = lane->size - offset;
+        if (!is_stamped(reader, lane, *position))
+            return 0;
+        load(reader, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
+        int found = ds_record_read(&head, rest, known, &view, &length);
+        if (found < 0)
+            return found;
+        *position += length;
+        if (found)
+            return 1;
+    }
+    return -EBADMSG; /* no lap has two */
+}
+
+int ds_copy_next(const struct ds_copy *copy, uint64_t *position, struct ds_view *view) {
+    while (*position < copy->end) {
+        const struct ds_record *record = (const void *)(copy->bytes + (*position - copy->start));
+        uint64_t rest = copy->size - *position % copy->size, left = copy->end - *position;
+        uint32_t length;
+        if (atomic_load_explicit(&record->stamp, memory_order_relaxed) != ds_stamp(copy->nonce, *position))
+            return -EBADMSG;
+        int found = ds_record_read(record, rest, copy->known, view, &length);
+        if (found < 0 || length > left)
+            return -EBADMSG;
+        view->position = *position;
+        *position += length;
+        view->end = *position;
+        if (found)
+            return 1;
+    }
+    return 0;
+}
+
+/* Copies a part of a lane, which may go on at the lane's begin. */
+static int copy_lane(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t start, uint64_t end,
+                     struct ds_copy *copy) {
+    uint64_t bytes = end - start, offset = start % lane->size, first = lane->size - offset;
+    first = first < bytes ? first : bytes;
+    uint8_t *to = malloc(bytes);
+    if (!to)
+        return -ENOMEM;
+    *copy = (struct ds_copy){.bytes = to,
+                             .start = start,
+                             .end = end,
+                             .size = lane->size,
+                             .nonce = reader->ring.nonce,
+                             .known = ds_known_flags(&reader->ring, lane)};
+    load(reader, lane->start + offset, to, first);
+    load(reader, lane->start, to + first, bytes - first);
+    return 0;
+}
+
+/* Ends the copy before the first record that begins at `until` or is damaged: the
+ * producer may have changed what was checked where it lay. */
+static void cut(struct ds_copy *copy, uint64_t until) {
+    struct ds_view view;
+    uint64_t end = copy->start, position = end;
+    while (ds_copy_next(copy, &position, &view) == 1 && view.position < until)
+        end = position;
+    copy->end = end;
+}
+
+static void drop(struct ds_copy *copy) {
+    free(copy->bytes);
+    *copy = (struct ds_copy){0};
+}
+
+/* Copies records while they are published and within the limits. */
+static int copy_records(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t records,
+                        uint64_t bytes, uint64_t until, struct ds_copy *copy) {
+    uint64_t start = lane->read, end = start;
+    int found = 1;
+    while (records-- > 0 && end < until && end - start < bytes) {
+        uint64_t next = end;
+        if ((found = walk(reader, lane, &next)) != 1)
+            break;
+        /* One lap is all there can be; what goes on is the producer's doing. */
+        if (next - start > lane->size)
+            break;
+        end = next;
+    }
+    if (end == start)
+        return found < 0 ? found : 0;
+    int error = copy_lane(reader, lane, start, end, copy);
+    if (error)
+        return error;
+    cut(copy, UINT64_MAX);
+    if (copy->end > start)
+        return 0;
+    drop(copy);
+    return -EBADMSG;
+}
+
+/* Batches */
+
+/* Where the lane ends, now that nobody writes. */
+static uint64_t last_end(const struct ds_reader *reader, const struct ds_lane *lane) {
+    uint64_t claimed = load_head(reader, lane) - lane->read;
+    return lane->read + (claimed < lane->size ? claimed / DS_RECORD_ALIGN * DS_RECORD_ALIGN : lane->size);
+}
+
+/* The next position with a matching stamp, or `end`. */
+static uint64_t find_stamp(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t position,
+                           uint64_t end) {
+    uint64_t block[SCAN_BYTES / sizeof(uint64_t)];
+    while (position < end) {
+        uint64_t offset = position % lane->size, bytes = lane->size - offset;
+        bytes = bytes < end - position ? bytes : end - position;
+        bytes = bytes < sizeof block ? bytes : sizeof block;
+        load(reader, lane->start + offset, block, bytes);
+        for (uint64_t i = 0; i < bytes; i += DS_RECORD_ALIGN) {
+            if (block[i / sizeof *block] == ds_stamp(reader->ring.nonce, position + i))
+                return position + i;
+        }
+        position += bytes;
+    }
+    return end;
+}
+
+/* Goes on behind the records that a dead producer has claimed and never
+ * published. Returns how many bytes they are. */
+static uint64_t skip_hole(struct ds_reader *reader, struct ds_lane *lane) {
+    uint64_t start = lane->read;
+    if (!reader->producer_died || walk(reader, lane, &start) != 0)
+        return 0;
+    uint64_t end = find_stamp(reader, lane, start, last_end(reader, lane));
+    if (end <= start)
+        return 0;
+    lane->read = end;
+    return end - start;
+}
+
+static bool is_drained(const struct ds_reader *reader) {
+    const struct ds_lane *data = &reader->ring.data;
+    return reader->producer_died && data->read >= last_end(reader, data);
+}
+
+/* Takes the notes that belong before the next chunk, and says up to where chunks
+ * may be read before the next note. */
+static int take_losses(struct ds_reader *reader, struct ds_copy *losses, uint64_t *until) {
+    struct ds_lane *notes = &reader->ring.notes;
+    struct ds_view note;
+    reader->unnamed_holes += skip_hole(reader, notes) > 0;
+    *until = UINT64_MAX;
+    int error = copy_records(reader, notes, UINT64_MAX, notes->size, UINT64_MAX, losses);
+    if (error || losses->end == losses->start)
+        return error;
+    uint64_t position = losses->start, end = position;
+    while (ds_copy_next(losses, &position, &note) == 1) {
+        if (note.sequence > reader->ring.data.read && !is_drained(reader)) {
+            *until = note.sequence;
+            break;
+        }
+        end = position;
+        if (note.flags & DS_RECORD_ABANDON)
+            add_and_wake(&reader->ring.control->abandons, -1);
+    }
+    if (end == losses->start) {
+        drop(losses);
+        return 0;
+    }
+    losses->end = notes->read = end;
+    store_tail(reader, notes, end);
+    return 0;
+}
+
+/* A note that came while the chunks were copied belongs between them. */
+static int cut_at_note(const struct ds_reader *reader, struct ds_copy *chunks) {
+    struct ds_copy notes = {0};
+    struct ds_view note;
+    const struct ds_lane *lane = &reader->ring.notes;
+    uint64_t position = lane->read;
+    int error = copy_records(reader, lane, 1, lane->size, UINT64_MAX, &notes);
+    if (!error && ds_copy_next(&notes, &position, &note) == 1 && note.sequence < chunks->end)
+        cut(chunks, note.sequence);
+    free(notes.bytes);
+    return error;
+}
+
+static void count_finished(struct ds_reader *reader, const struct ds_copy *chunks) {
+    struct ds_view view;
+    uint64_t position = chunks->start;
+    while (ds_copy_next(chunks, &position, &view) == 1)
+        reader->finished += !(view.flags & DS_RECORD_MORE);
+}
+
+int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, struct ds_batch *batch) {
+    struct ds_lane *data = &reader->ring.data;
+    uint64_t start = data->read, until;
+    memset(batch, 0, sizeof *batch);
+    int error = take_losses(reader, &batch->losses, &until);
+    if (error)
+        return error;
+    batch->hole_bytes = skip_hole(reader, data);
+    reader->holes += batch->hole_bytes > 0;
+    reader->hole_bytes += batch->hole_bytes;
+    error = copy_records(reader, data, records, bytes, until, &batch->chunks);
+    if (!error && batch->chunks.bytes)
+        error = cut_at_note(reader, &batch->chunks);
+    if (error)
+        drop(&batch->chunks);
+    if (batch->chunks.bytes) {
+        count_finished(reader, &batch->chunks);
+        data->read = batch->chunks.end;
+    }
+    batch->end = data->read;
+    batch->size = data->read - start;
+    /* What was found before the damage is not lost with it. */
+    return batch->size || batch->losses.bytes ? 0 : error;
+}
+
+void ds_batch_free(struct ds_batch *batch) {
+    free(batch->losses.bytes);
+    free(batch->chunks.bytes);
+}
+
+/* Control */
+
+void ds_reader_free(struct ds_reader *reader, uint64_t position) {
+    uint32_t waiters;
+    struct ds_control *control = reader->ring.control;
+    reader->freed = position;
+    /* seq_cst, and before the load of waiters, so that a producer which found no
+     * space is seen waiting. */
+    store_tail(reader, &reader->ring.data, position);
+    if (reader->in_file)
+        load(reader, CONTROL(waiters), &waiters, sizeof waiters);
+    else
+        waiters = atomic_load(&control->waiters);
+    if (waiters)
+        add_and_wake(&control->freed, 1);
+}
+
+bool ds_reader_arm(struct ds_reader *reader, uint64_t distance) {
+    uint64_t position = reader->ring.data.read;
+    /* seq_cst, with the load in a producer's wake_reader. */
+    store_word(reader, CONTROL(wake_at), position + distance);
+    if (walk(reader, &reader->ring.data, &position) == 0)
+        return false;
+    ds_reader_disarm(reader);
+    return true;
+}
+
+void ds_reader_disarm(struct ds_reader *reader) {
+    store_word(reader, CONTROL(wake_at), DS_NEVER);
+}
+
+void ds_reader_set_state(struct ds_reader *reader, enum ds_state state) {
+    struct ds_control *control = reader->ring.control;
+    uint32_t value = state;
+    if (reader->in_file)
+        store(reader, CONTROL(state), &value, sizeof value);
+    else
+        atomic_store(&control->state, value);
+    add_and_wake(&control->freed, 1);
+}
+
+/* Callbacks that the producer began and did not live to end. */
+static uint64_t unfinished(const struct ds_reader *reader, const struct ds_counters *counters) {
+    uint64_t ended = reader->finished;
+    if (reader->resumed || !is_drained(reader))
+        return reader->holes;
+    for (unsigned cause = 0; cause < DS_CAUSE_UNFINISHED; cause++)
+        ended += counters->lost_chunks[cause];
+    uint64_t begun = counters->callbacks > ended ? counters->callbacks - ended : 0;
+    return begun > reader->holes ? begun : reader->holes;
+}
+
+void ds_reader_count(const struct ds_reader *reader, struct ds_counters *counters) {
+    const struct ds_lane *data = &reader->ring.data;
+    uint64_t fill = load_head(reader, data) - reader->freed;
+    counters->fill = fill < data->size ? fill : data->size;
+    counters->callbacks = load_word(reader, CONTROL(callbacks));
+    counters->wakeups = load_word(reader, CONTROL(wakeups));
+    counters->unnamed = load_word(reader, CONTROL(unnamed_chunks)) + reader->unnamed_holes;
+    for (unsigned cause = 0; cause < DS_CAUSE_COUNT; cause++) {
+        counters->lost_chunks[cause] = load_word(reader, CONTROL(lost_chunks) + cause * sizeof(uint64_t));
+        counters->lost_bytes[cause] = load_word(reader, CONTROL(lost_bytes) + cause * sizeof(uint64_t));
+    }
+    counters->lost_chunks[DS_CAUSE_UNFINISHED] = unfinished(reader, counters);
+    counters->lost_bytes[DS_CAUSE_UNFINISHED] = reader->hole_bytes;
+}

@@ -1,0 +1,57 @@
+/* How a ring lies in its memory or file, for those who make, fill and read it:
+ * the control block, the note lane and the data lane, each on its own pages. */
+#ifndef DUMPSTREAM_RING_LAYOUT_H
+#define DUMPSTREAM_RING_LAYOUT_H
+
+#include "dumpstream/ring.h"
+
+#define DS_RING_MAGIC 0x676e697273706d64u /* "dmpsring" */
+#define DS_RING_VERSION 2u
+#define DS_PAGE 4096u
+#define DS_ABANDON_BYTES (48u << 10)
+#define DS_NOTE_LANE_BYTES ((64u << 10) + DS_ABANDON_BYTES)
+#define DS_CONTROL_BYTES ((sizeof(struct ds_control) + DS_PAGE - 1) / DS_PAGE * DS_PAGE)
+#define DS_RING_MAX_BYTES ((uint64_t)1 << 46)
+#define DS_NEVER UINT64_MAX
+
+static inline uint64_t ds_align_up(uint64_t value, uint64_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+/* Bytes of a whole ring. */
+static inline uint64_t ds_ring_bytes(uint64_t data_size) {
+    return DS_CONTROL_BYTES + DS_NOTE_LANE_BYTES + data_size;
+}
+
+static inline uint64_t ds_stamp(uint64_t nonce, uint64_t position) {
+    return (position ^ nonce) | 1u;
+}
+
+static inline struct ds_record *ds_record_at(const struct ds_lane *lane, uint64_t position) {
+    return (struct ds_record *)(void *)(lane->base + position % lane->size);
+}
+
+/* The flags that a record of the lane may have. */
+static inline uint32_t ds_known_flags(const struct ds_ring *ring, const struct ds_lane *lane) {
+    return DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE);
+}
+
+/* Reads the head of a record with `rest` bytes of its lane before it, each
+ * number once, and checks it. Returns 1 and fills all of `view` but its
+ * positions, 0 for a pad, which fills the rest, or -EBADMSG. */
+int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, struct ds_view *view,
+                   uint32_t *length);
+
+/* Makes a ring without a way to wake its reader. As ds_ring_create otherwise. */
+int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path);
+
+/* Makes a new file and allocates its blocks. Returns the descriptor or -errno. */
+int ds_ring_open_file(const char *path, uint64_t bytes);
+
+/* Tells `ring` where things are. `base` is NULL if the lanes are not mapped. */
+void ds_ring_lay_out(struct ds_ring *ring, struct ds_control *control, uint8_t *base, uint64_t data_size);
+
+int ds_control_init(struct ds_control *control, uint64_t data_size);
+bool ds_control_is_sound(const struct ds_control *control, uint64_t data_size);
+
+#endif
