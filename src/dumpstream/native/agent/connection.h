@@ -1,0 +1,60 @@
+/* The agent's connection to its collector: a Unix socket of packets.
+ *
+ * A packet is a type and fields, each ended by NUL: "type\0key=value\0...".
+ * The program around us may close descriptors it does not know, and get the
+ * same numbers again for files of its own: every use looks first whether the
+ * socket is still the one that was opened. */
+#ifndef DUMPSTREAM_AGENT_CONNECTION_H
+#define DUMPSTREAM_AGENT_CONNECTION_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "dumpstream/callback.h"
+
+struct connection {
+    int fd; /* -1: none */
+    dev_t device;
+    ino_t inode;
+};
+
+/* What the collector hands over. */
+struct offer {
+    int ring_fd;
+    uint64_t size; /* of the data lane */
+    struct ds_policy policy;
+    char config[PATH_MAX]; /* the dump configuration to apply; empty: none */
+};
+
+/* A packet under construction. Fields that do not fit are left out. */
+struct packet {
+    size_t length;
+    char bytes[64 << 10];
+};
+
+void packet_begin(struct packet *packet, const char *type);
+void packet_add(struct packet *packet, const char *key, const char *value);
+void packet_add_number(struct packet *packet, const char *key, uint64_t value);
+
+/* Connects to the collector at `path`, introduces this process, and waits for
+ * the ring it is offered. Returns 0, or -errno and one line in `reason`. */
+int connection_open(struct connection *connection, const char *path, struct offer *offer, char *reason,
+                    size_t reason_bytes);
+void connection_close(struct connection *connection);
+
+/* Sends, and waits a little if the collector has not read what came before. */
+void connection_send(const struct connection *connection, const struct packet *packet);
+
+/* Wakes the collector. Never waits. */
+void connection_wake(const struct connection *connection);
+
+/* Whether the collector is known to be gone. */
+bool connection_is_gone(const struct connection *connection);
+
+/* Writes "dumpstream: ..." to the program's standard error, as one line. */
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+
+#endif

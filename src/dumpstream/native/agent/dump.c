@@ -1,0 +1,110 @@
+#include "dump.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libraries.h"
+
+#define DUMP_LIBRARY "libascend_dump.so"
+/* CANN takes no larger configuration. */
+#define MAX_CONFIG_BYTES (10u << 20)
+
+typedef aclError (*plain_call)(void);
+typedef aclError (*path_call)(const char *path);
+typedef aclError (*register_call)(acldumpCallback callback, int32_t flag);
+typedef void (*unregister_call)(void);
+typedef aclError (*context_call)(void **context);
+
+static void *find(const char *name, const void *library) {
+    struct definitions found;
+    all_definitions(name, library, &found);
+    return found.count ? found.address[0] : NULL;
+}
+
+bool dump_register(const void *library, acldumpCallback callback, dump_report report) {
+    static const char name[] = "acldumpRegCallback";
+    struct definitions found;
+    bool registered = false;
+    all_definitions(name, library, &found);
+    if (!found.count && load_library(DUMP_LIBRARY, library))
+        all_definitions(name, library, &found);
+    for (unsigned i = 0; i < found.count; i++) {
+        aclError code = ((register_call)found.address[i])(callback, 0);
+        report(name, found.address[i], code);
+        registered = registered || code == ACL_SUCCESS;
+    }
+    return registered;
+}
+
+void dump_unregister(const void *library, dump_report report) {
+    static const char name[] = "acldumpUnregCallback";
+    struct definitions found;
+    all_definitions(name, library, &found);
+    for (unsigned i = 0; i < found.count; i++) {
+        ((unregister_call)found.address[i])();
+        report(name, found.address[i], ACL_SUCCESS);
+    }
+}
+
+static aclError call_plain(const char *name, const void *library, dump_report report) {
+    plain_call function = (plain_call)find(name, library);
+    aclError code = function ? function() : ACL_FAILURE;
+    report(name, (const void *)function, code);
+    return code;
+}
+
+aclError dump_start(const void *library, const char *path, dump_report report) {
+    static const char name[] = "aclmdlSetDump";
+    aclError code = call_plain("aclmdlInitDump", library, report);
+    if (code != ACL_SUCCESS)
+        return code;
+    path_call set = (path_call)find(name, library);
+    code = set ? set(path) : ACL_FAILURE;
+    report(name, (const void *)set, code);
+    if (code != ACL_SUCCESS)
+        dump_stop(library, report);
+    return code;
+}
+
+void dump_stop(const void *library, dump_report report) {
+    call_plain("aclmdlFinalizeDump", library, report);
+}
+
+void dump_synchronize(const void *library) {
+    void *context = NULL;
+    context_call current = (context_call)find("aclrtGetCurrentContext", library);
+    plain_call synchronize = (plain_call)find("aclrtSynchronizeDevice", library);
+    if (current && synchronize && current(&context) == ACL_SUCCESS && context)
+        synchronize();
+}
+
+/* Whether the text has the key "dump", at whatever depth: a program that names
+ * it means to dump. */
+static bool has_dump_key(const char *text) {
+    static const char key[] = "\"dump\"";
+    for (const char *at = strstr(text, key); at; at = strstr(at, key)) {
+        at += strlen(key);
+        if (at[strspn(at, " \t\r\n")] == ':')
+            return true;
+    }
+    return false;
+}
+
+bool dump_is_configured_by(const char *path) {
+    int fd = path && *path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    char *text = fd >= 0 ? malloc(MAX_CONFIG_BYTES + 1) : NULL;
+    size_t length = 0;
+    ssize_t got = 0;
+    while (text && length < MAX_CONFIG_BYTES &&
+           (got = read(fd, text + length, MAX_CONFIG_BYTES - length)) > 0)
+        length += (size_t)got;
+    if (fd >= 0)
+        close(fd);
+    if (text)
+        text[length] = '\0';
+    bool has = text && has_dump_key(text);
+    free(text);
+    return has;
+}

@@ -1,0 +1,336 @@
+#include "session.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "connection.h"
+#include "dump.h"
+#include "dumpstream/agent.h"
+#include "libraries.h"
+
+#define SOCKET_VARIABLE "DUMPSTREAM_SOCKET"
+#define DETACH_LIMIT_NS 10000000000u
+#define LOCK_PAUSE_NS 1000000
+
+static struct {
+    bool joined;
+    bool started;  /* the dump, by us: ours to stop */
+    bool driven;   /* the dump, by the program: the collector knows */
+    bool stuck;    /* a callback never left: the ring stays mapped, and the only one */
+    pid_t refused; /* the process that was told that it is not captured */
+    const void *library;
+    struct connection connection;
+    struct ds_ring ring;
+    struct ds_policy policy;
+} session = {.connection = {.fd = -1}};
+
+static _Atomic(acldumpCallback) shared;
+
+/* The lock holds the number of its process: a child forked while it was held
+ * finds its parent's number, and takes it. Never held by the callback. */
+static _Atomic pid_t holder;
+
+static int lock(void) {
+    int saved = errno;
+    pid_t self = getpid();
+    for (;;) {
+        pid_t seen = atomic_load(&holder);
+        if (seen != self && atomic_compare_exchange_strong(&holder, &seen, self))
+            return saved;
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_NS}, NULL);
+    }
+}
+
+static void unlock(int saved) {
+    dlerror(); /* the program must not find what our searches did not */
+    atomic_store(&holder, 0);
+    errno = saved;
+}
+
+/* The callback */
+
+static int32_t on_chunk(const acldumpChunk *chunk, int32_t len) {
+    int saved = errno;
+    int32_t result = ds_on_chunk(chunk, len);
+    errno = saved;
+    acldumpCallback other = atomic_load_explicit(&shared, memory_order_acquire);
+    return other ? other(chunk, len) : result;
+}
+
+static void wake(struct ds_ring *ring) {
+    (void)ring;
+    connection_wake(&session.connection);
+}
+
+static bool watch(struct ds_ring *ring) {
+    (void)ring;
+    return !connection_is_gone(&session.connection);
+}
+
+acldumpCallback session_share(acldumpCallback callback) {
+    acldumpCallback none = NULL;
+    /* As the runtime does: the first one stays. */
+    atomic_compare_exchange_strong(&shared, &none, callback);
+    return on_chunk;
+}
+
+bool session_unshare(void) {
+    int saved = lock();
+    bool joined = session.joined && !ds_forked();
+    atomic_store(&shared, NULL);
+    unlock(saved);
+    return !joined;
+}
+
+/* Messages */
+
+static void send_packet(const struct packet *packet) {
+    connection_send(&session.connection, packet);
+}
+
+static void report(const char *call, const void *function, aclError code) {
+    struct packet packet;
+    char text[16];
+    snprintf(text, sizeof text, "%d", code);
+    packet_begin(&packet, "acl");
+    packet_add(&packet, "call", call);
+    packet_add(&packet, "library", library_of(function));
+    packet_add(&packet, "code", text);
+    send_packet(&packet);
+}
+
+static void report_driven(const char *call) {
+    struct packet packet;
+    if (session.driven)
+        return;
+    session.driven = true;
+    packet_begin(&packet, "driven");
+    packet_add(&packet, "call", call);
+    send_packet(&packet);
+}
+
+/* What was refused in all, and what lies in the ring unread. */
+static void say_what_is_lost(const struct ds_counters *counters, uint64_t lost, uint64_t lost_bytes) {
+    if (connection_is_gone(&session.connection) && (lost || counters->fill))
+        complain(
+            "the collector is gone; of %llu chunks of process %d, %llu (%llu bytes) were refused and %llu "
+            "bytes were left unread",
+            (unsigned long long)counters->callbacks, (int)getpid(), (unsigned long long)lost,
+            (unsigned long long)lost_bytes, (unsigned long long)counters->fill);
+}
+
+static void count(struct ds_counters *counters, uint64_t *lost, uint64_t *lost_bytes) {
+    ds_ring_count(&session.ring, counters);
+    *lost = *lost_bytes = 0;
+    for (unsigned cause = 0; cause < DS_CAUSE_COUNT; cause++) {
+        *lost += counters->lost_chunks[cause];
+        *lost_bytes += counters->lost_bytes[cause];
+    }
+}
+
+static void say_bye(void) {
+    struct packet packet;
+    struct ds_counters counters;
+    uint64_t lost, lost_bytes;
+    count(&counters, &lost, &lost_bytes);
+    packet_begin(&packet, "bye");
+    packet_add_number(&packet, "callbacks", counters.callbacks);
+    packet_add_number(&packet, "lost", lost);
+    packet_add_number(&packet, "lost_bytes", lost_bytes);
+    send_packet(&packet);
+    say_what_is_lost(&counters, lost, lost_bytes);
+}
+
+/* Joining and leaving */
+
+/* Notes the files that were still refused: nobody else knows their names. */
+static void note_refused(void) {
+    struct ds_ring *ring = &session.ring;
+    for (uint32_t i = 0; i < DS_REFUSED_MAX; i++) {
+        struct ds_message note = {.flags = DS_RECORD_LAST, .flag = DS_CAUSE_AFTER_LOSS};
+        uint64_t bytes;
+        if (!ds_refused_file(i, &note.name, &note.name_length, &bytes))
+            continue;
+        note.sequence = atomic_load(&ring->data.positions->head);
+        note.offset = (int64_t)bytes;
+        if (ds_ring_push(ring, &ring->notes, &note) != 0)
+            atomic_fetch_add(&ring->control->unnamed_chunks, 1);
+    }
+}
+
+static void leave(void) {
+    session.joined = false;
+    session.stuck = ds_detach(&session.ring, DETACH_LIMIT_NS) != 0;
+    if (!session.stuck)
+        note_refused();
+    say_bye();
+    if (session.stuck)
+        return; /* the call inside may still want to wake the collector */
+    connection_close(&session.connection);
+    ds_ring_destroy(&session.ring);
+}
+
+/* A child starts afresh: the ring is not mapped in it, and the socket is its
+ * parent's. */
+static void forget_parent(void) {
+    if (!ds_forked())
+        return;
+    connection_close(&session.connection);
+    session.joined = session.started = session.stuck = false;
+}
+
+static int attach(struct offer *offer) {
+    int error = ds_ring_map(&session.ring, offer->ring_fd, offer->size);
+    close(offer->ring_fd);
+    if (error)
+        return error;
+    session.ring.wake = wake;
+    session.ring.watch = watch;
+    session.policy = offer->policy;
+    error = ds_attach(&session.ring, &session.policy);
+    if (error)
+        ds_ring_destroy(&session.ring);
+    return error;
+}
+
+static int join(const char *socket, struct offer *offer) {
+    char reason[512] = "out of memory";
+    if (session.stuck)
+        return -EBUSY;
+    int error = connection_open(&session.connection, socket, offer, reason, sizeof reason);
+    if (!error && (error = attach(offer)) != 0) {
+        snprintf(reason, sizeof reason, "the ring cannot be mapped (%s)", strerror(-error));
+        connection_close(&session.connection);
+    }
+    session.joined = !error;
+    session.driven = false;
+    if (error && session.refused != getpid()) {
+        session.refused = getpid();
+        complain("%s; this process is not captured", reason);
+    }
+    return error;
+}
+
+static int begin(const char *socket, const void *library, bool driven) {
+    struct offer offer;
+    int error = join(socket, &offer);
+    if (error)
+        return error;
+    session.library = library;
+    if (!dump_register(library, on_chunk, report)) {
+        complain("no library here lets a dump callback register; this process is not captured");
+        leave();
+        return -ENOENT;
+    }
+    if (driven)
+        report_driven("aclInit");
+    if (driven || !*offer.config)
+        return 0;
+    aclError code = dump_start(library, offer.config, report);
+    session.started = code == ACL_SUCCESS;
+    if (code == ACL_REPEAT_INITIALIZE)
+        report_driven("aclmdlInitDump"); /* somebody had started it before us */
+    else if (code != ACL_SUCCESS)
+        complain("the dump configuration %s was refused with code %d", offer.config, code);
+    return code == ACL_REPEAT_INITIALIZE ? 0 : code;
+}
+
+bool session_possible(void) {
+    const char *socket = getenv(SOCKET_VARIABLE);
+    return socket && *socket;
+}
+
+void session_acl_initialized(const void *init, const char *config_path) {
+    if (!session_possible())
+        return;
+    int saved = lock();
+    forget_parent();
+    if (!session.joined)
+        begin(getenv(SOCKET_VARIABLE), init, dump_is_configured_by(config_path));
+    unlock(saved);
+}
+
+/* Stops what we started. What was queued goes through the callback before the
+ * runtime returns; unregistered earlier, it would go to its disk. */
+static void stop(void) {
+    if (!session.started)
+        return;
+    session.started = false;
+    dump_synchronize(session.library);
+    dump_stop(session.library, report);
+}
+
+static void unregister_and_leave(void) {
+    /* The program's own callback is registered under our name. */
+    if (!atomic_load(&shared))
+        dump_unregister(session.library, report);
+    leave();
+}
+
+void session_acl_finalizing(bool last) {
+    int saved = lock();
+    if (session.joined && !ds_forked() && last) {
+        bool ours = session.started;
+        stop();
+        if (ours)
+            unregister_and_leave();
+        else
+            dump_synchronize(session.library);
+    }
+    unlock(saved);
+}
+
+void session_acl_finalized(bool last) {
+    int saved = lock();
+    if (session.joined && !ds_forked() && last)
+        unregister_and_leave();
+    unlock(saved);
+}
+
+void session_yield(const char *call) {
+    int saved = lock();
+    if (session.joined && !ds_forked()) {
+        stop();
+        report_driven(call);
+    }
+    unlock(saved);
+}
+
+/* For a program that asks by itself */
+
+int ds_agent_join(const char *socket) {
+    int saved = lock();
+    forget_parent();
+    int result = session.joined ? -EALREADY : begin(socket, NULL, false);
+    if (result > 0)
+        unregister_and_leave();
+    unlock(saved);
+    return result;
+}
+
+int ds_agent_leave(void) {
+    int saved = lock();
+    bool joined = session.joined && !ds_forked();
+    if (joined) {
+        stop();
+        unregister_and_leave();
+    }
+    unlock(saved);
+    return joined ? 0 : -ENOTCONN;
+}
+
+/* Chunks may still come while the process ends, and the ring outlives it: there
+ * is nothing to end but what nobody will read. */
+__attribute__((destructor)) static void end(void) {
+    struct ds_counters counters;
+    uint64_t lost, lost_bytes;
+    if (!session.joined || ds_forked())
+        return;
+    count(&counters, &lost, &lost_bytes);
+    say_what_is_lost(&counters, lost, lost_bytes);
+}
