@@ -56,23 +56,25 @@ static void *read_until_done(void *argument) {
     }
 }
 
-static void describe_files(const struct dssim_workload *workload, const char *dump_path) {
+static void describe_files(const struct dssim_workload *workload, const struct dump_config *config) {
     for (uint64_t step = 0; step < STEPS; step++) {
-        for (uint64_t number = 0; number < dssim_files_per_step(workload); number++) {
+        for (uint64_t number = 0; number < dssim_ops_per_step(workload); number++) {
             CHECK(file_count < MAX_FILES);
             struct received *file = &files[file_count++];
-            CHECK_EQUAL(dssim_file_describe(workload, dump_path, step, number, &file->promised), 0);
+            CHECK_EQUAL(dssim_file_describe(workload, config, step, number, 0, &file->promised, NULL), 0);
             CHECK((file->bytes = calloc(1, file->promised.bytes + 1)));
         }
     }
 }
 
-static void check_files(const struct dssim_workload *workload, const char *dump_path) {
-    uint64_t per_step = dssim_files_per_step(workload);
+static void check_files(const struct dssim_workload *workload, const struct dump_config *config) {
+    uint64_t per_step = dssim_ops_per_step(workload);
+    struct dssim_file about;
     for (uint64_t i = 0; i < file_count; i++) {
         uint8_t *expected = malloc(files[i].promised.bytes + 1);
         CHECK(expected);
-        CHECK_EQUAL(dssim_file_render(workload, dump_path, i / per_step, i % per_step, expected), 0);
+        CHECK_EQUAL(dssim_file_describe(workload, config, i / per_step, i % per_step, 0, &about, expected),
+                    0);
         CHECK_EQUAL(files[i].chunks, files[i].promised.chunks);
         CHECK_EQUAL(files[i].length, files[i].promised.bytes);
         CHECK(memcmp(files[i].bytes, expected, files[i].promised.bytes) == 0);
@@ -93,12 +95,17 @@ static void dump(const struct dssim_workload *workload, const char *config) {
     CHECK_EQUAL(aclmdlFinalizeDump(), 0);
 }
 
-static void write_config(const char *path, const char *dump_path) {
+static struct dump_config *write_config(const char *path, const char *dump_path) {
+    char text[256];
     FILE *config = fopen(path, "w");
     CHECK(config);
-    fprintf(config, "{\"dump\": {\"dump_path\": \"%s\", \"dump_mode\": \"all\", \"dump_op_switch\": \"on\"}}",
-            dump_path);
+    snprintf(text, sizeof text,
+             "{\"dump\": {\"dump_path\": \"%s\", \"dump_mode\": \"all\", \"dump_level\": \"op\", "
+             "\"dump_list\": [{}]}}",
+             dump_path);
+    fputs(text, config);
     fclose(config);
+    return dssim_config_open(text);
 }
 
 int main(void) {
@@ -109,10 +116,11 @@ int main(void) {
     struct dssim_counters counters;
     CHECK(mkdtemp(directory));
     snprintf(config, sizeof config, "%s/acl.json", directory);
-    write_config(config, directory);
+    struct dump_config *order = write_config(config, directory);
+    CHECK(order);
     struct dssim_workload *workload = dssim_workload_open(WORKLOAD, error, sizeof error);
     CHECK(workload);
-    describe_files(workload, directory);
+    describe_files(workload, order);
     CHECK_EQUAL(ds_ring_create(&ring, DS_RING_MIN_BYTES, NULL), 0);
     CHECK_EQUAL(ds_attach(&ring, &policy), 0);
 
@@ -122,12 +130,13 @@ int main(void) {
     atomic_store(&done, true);
     pthread_join(reader, NULL);
 
-    check_files(workload, directory);
+    check_files(workload, order);
     dssim_read_counters(&counters);
     CHECK_EQUAL(counters.delivered, atomic_load(&ring.control->callbacks));
     CHECK_EQUAL(counters.refused + counters.disk + counters.lost, 0);
     dssim_reset();
     dssim_workload_close(workload);
+    dssim_config_close(order);
     ds_ring_destroy(&ring);
     unlink(config);
     rmdir(directory);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import threading
 from collections import defaultdict
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from dumpstream.simulation import SimulatedRuntime, dump_config
+from dumpstream.simulation import SimulatedRuntime, Workload, dump_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,6 +97,21 @@ class Dump:
         assert self.recorder.register() == 0
         assert self.library.aclmdlInitDump() == 0
         assert self.library.aclmdlSetDump(os.fsencode(self.config)) == 0
+
+    def configure(self, **settings: object) -> None:
+        """Put other settings into the file that `begin` gives to the runtime."""
+        self.config.write_text(json.dumps({"dump": {"dump_path": str(self.path), **settings}}))
+
+    def run(self, workload: Workload, **settings: object) -> list[str]:
+        """Run *workload* with *settings*; return the names of its files in the order they came."""
+        self.configure(**settings)
+        self.recorder.chunks.clear()
+        with SimulatedRuntime(workload) as runtime:
+            self.begin()
+            runtime.run()
+            self.finalize()
+        self.library.acldumpUnregCallback()
+        return list(self.recorder.files())
 
     def finalize(self) -> None:
         assert self.library.aclmdlFinalizeDump() == 0

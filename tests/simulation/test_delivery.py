@@ -122,8 +122,8 @@ def test_second_registration_succeeds_and_is_ignored(dump: Dump) -> None:
         ({}, 0),
         ({"dump_list": []}, 0),
         ({"dump_list": [], "dump_op_switch": "off"}, 0),
-        ({"dump_list": [{"model_name": "transformer_0"}]}, 5),
-        ({"dump_op_switch": "on"}, 5),
+        ({"dump_list": [{"model_name": "transformer_0"}], "dump_level": "op"}, 5),
+        ({"dump_op_switch": "on"}, 0),
     ],
 )
 def test_nothing_is_dumped_unless_configured(

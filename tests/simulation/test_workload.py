@@ -18,7 +18,7 @@ from google.protobuf import (  # type: ignore[import-untyped]  # ships no types
     message_factory,
 )
 
-from dumpstream.simulation import PRESETS, ExpectedFile, SimulatedRuntime, Workload
+from dumpstream.simulation import PRESETS, ExpectedFile, SimulatedRuntime, Workload, dump_config
 from dumpstream.simulation.library import FileForecast
 
 if TYPE_CHECKING:
@@ -411,11 +411,13 @@ def test_parse_refuses_a_bad_json_file(tmp_path: Path, content: str) -> None:
 def test_library_has_the_same_defaults(library: ctypes.CDLL) -> None:
     error, file = ctypes.create_string_buffer(64), FileForecast()
     handle = library.dssim_workload_open(b"", error, len(error))
+    config = library.dssim_config_open(dump_config("/dump").encode())
 
     described = []
-    for number in range(library.dssim_files_per_step(handle)):
-        library.dssim_file_describe(handle, b"/dump", 0, number, ctypes.byref(file))
+    for number in range(library.dssim_ops_per_step(handle)):
+        library.dssim_file_describe(handle, config, 0, number, 0, ctypes.byref(file), None)
         described.append((file.name.decode(), file.bytes, file.chunks))
+    library.dssim_config_close(config)
     library.dssim_workload_close(handle)
 
     assert described == [(file.name, len(file.data), 1) for file in Workload().expected_files("/dump")]
@@ -432,5 +434,5 @@ def test_library_names_the_known_keys(library: ctypes.CDLL) -> None:
 
 
 def test_too_long_a_dump_path_is_an_error() -> None:
-    with pytest.raises(OSError, match="too long"):
+    with pytest.raises(ValueError, match="configuration is refused"):
         list(Workload().expected_files("/" + "x" * 4090))

@@ -72,7 +72,6 @@ def run(args: Namespace) -> int:
     from dumpstream.simulation import (  # noqa: PLC0415
         SimulatedRuntime,
         Workload,
-        dump_config,
         simulated_library,
     )
 
@@ -88,7 +87,7 @@ def run(args: Namespace) -> int:
     ):
         if args.config is None:
             args.config = Path(dump_path, "acl.json")
-            args.config.write_text(dump_config(dump_path), encoding="utf-8")
+            args.config.write_text(workload.config(dump_path), encoding="utf-8")
         args.acl_lib = args.acl_lib or simulated_library()
         uvloop = {"use_uvloop": find_spec("uvloop") is not None}
         try:

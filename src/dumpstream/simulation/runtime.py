@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -24,9 +23,7 @@ def dump_config(dump_path: str | os.PathLike[str]) -> str:
 
     *dump_path* must exist and be writable, although nothing is written there while a callback is registered.
     """
-    return json.dumps(
-        {"dump": {"dump_path": os.fspath(dump_path), "dump_mode": "all", "dump_op_switch": "on"}}
-    )
+    return Workload().config(dump_path)
 
 
 class SimulationCounters(NamedTuple):
@@ -84,6 +81,17 @@ class SimulatedRuntime:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.finalize()
+
+    def load_models(self) -> None:
+        """Load the models now: they dump what the configuration in force now says, and no later one.
+
+        Nothing comes of them after the dump is finalised. Without this, every run loads them for itself.
+        """
+        self.library.dssim_load_models()
+
+    def unload_models(self) -> None:
+        """Wait for the device, then undo `load_models`."""
+        self.library.dssim_unload_models()
 
     def run(self, steps: int | None = None) -> int:
         """Run *steps* further steps, or the workload's own number, and wait for the device.

@@ -1,12 +1,14 @@
-"""Workload: what the simulated models dump, and a forecast of every file of it."""
+"""Workload: what the simulated models run, and a forecast of every file that a configuration dumps of it."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -45,6 +47,9 @@ PRESETS: Mapping[str, Mapping[str, int | str]] = {
 }
 
 
+_DATA, _COLLECTIVE = "Data", "Hcom"
+
+
 class ExpectedFile(NamedTuple):
     """A file as it must come out of a capture."""
 
@@ -58,7 +63,7 @@ class ExpectedFile(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """What the simulated models dump: one file per operator and step, the same bytes for the same seed.
+    """What the simulated models run; the same seed gives the same bytes.
 
     The faults each take a selector: a share of the files with a decimal point (``"0.25"``), an operator of
     every model (``"3"``), or that at one step (``"3@1"``). `offsets` or `shuffle` may meet one of the
@@ -69,6 +74,9 @@ class Workload:
     models: int = 2
     ops: int = 8  #: operators of each model
     steps: int = 1  #: how many `SimulatedRuntime.run` runs unless told
+    single_ops: int = 0  #: calls of single operators in each step
+    #: Of the operators of a model in turn. ``Data`` feeds the next operator, ``Hcom...`` is a collective.
+    op_types: str = "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast"
     inputs: int = 2  #: tensors of each operator
     outputs: int = 1
     tensor_bytes: str = "1024-65536"  #: ``N``, or ``LOW-HIGH`` for a seeded size of each tensor
@@ -80,6 +88,9 @@ class Workload:
     rate: int = 0  #: bytes per second, all device threads together; 0 is as fast as they can
     slice_bytes: int = 128 << 20  #: longest payload of a chunk
     queue_bytes: int = 0  #: device threads wait while more is queued; 0 is no bound, as in CANN
+    #: ``separate`` gives inputs and outputs files of their own, as calls and collectives always have them.
+    io_files: str = "joint"
+    stats_by: str = "kernel"  #: who makes statistics: ``aicpu`` sends them as one message without NUL
     cann: str = "9.1"  #: ``8.5`` finalises without waiting for the last callback
     stats_text: str = ""  #: statistics text in several messages, each marked last and ending in NUL
     header_only: str = ""  #: the header promises tensors, no byte of them comes
@@ -106,28 +117,50 @@ class Workload:
         with opened(workload):
             return workload
 
-    def expected_files(
-        self, dump_path: str | os.PathLike[str], step: int | None = None
-    ) -> Iterator[ExpectedFile]:
-        """Yield the files of *step*, or of all steps, in order of step, model and operator.
+    def config(self, dump_path: str | os.PathLike[str]) -> str:
+        """Return the text of an acl.json that dumps every operator, at the level of operators."""
+        settings = {"dump_mode": "all", "dump_level": "op", "dump_list": [{}], "dump_op_switch": "on"}
+        return json.dumps({"dump": {"dump_path": os.fspath(dump_path), **settings}})
 
-        Needs no runtime. *dump_path* is that of the configuration the run will have.
+    def graph(self) -> str:
+        """Return the operators of the models in order, as `dumpstream.config.read_operators` takes them."""
+        operators: list[dict[str, object]] = []
+        for model in range(self.models):
+            for place in range(self.ops):
+                kind = self._type_of(place)
+                operators.append(
+                    {"name": self._name_of(place), "type": kind, "model": f"transformer_{model}"}
+                )
+                if kind == _DATA:
+                    operators[-1]["feeds"] = [self._name_of(place + 1)] if place + 1 < self.ops else []
+                if kind == _DATA or kind.startswith(_COLLECTIVE):
+                    operators[-1]["ai_core"] = False
+        return json.dumps(operators, indent=1)
+
+    def _type_of(self, place: int) -> str:
+        types = self.op_types.split("+")
+        return types[place % len(types)]
+
+    def _name_of(self, place: int) -> str:
+        return f"layer_{place}_{self._type_of(place)}"
+
+    def expected_files(
+        self, dump_path: str | os.PathLike[str], step: int | None = None, *, config: str | None = None
+    ) -> Iterator[ExpectedFile]:
+        """Yield the files of *step*, or of all steps, in order of step and operator.
+
+        Needs no runtime. *config* is the text of the configuration that the run will have, which has a
+        *dump_path* of its own; without it, it is `config`.
 
         Raises:
-            ValueError: a field is out of range.
+            ValueError: a field is out of range, or the configuration is refused.
         """
-        library, file, path = load_library(), FileForecast(), os.fsencode(dump_path)
-        with opened(self) as handle:
+        library = load_library()
+        text = self.config(dump_path) if config is None else config
+        with opened(self) as handle, _configured(text) as order:
             for current in range(self.steps) if step is None else (step,):
-                for number in range(library.dssim_files_per_step(handle)):
-                    check_errno(
-                        library.dssim_file_describe(handle, path, current, number, ctypes.byref(file))
-                    )
-                    data = ctypes.create_string_buffer(file.bytes)
-                    check_errno(library.dssim_file_render(handle, path, current, number, data))
-                    yield ExpectedFile(
-                        os.fsdecode(file.name), data.raw, file.fault.decode() or None, file.chunks
-                    )
+                for number in range(library.dssim_ops_per_step(handle)):
+                    yield from _files_after(handle, order, current, number)
 
 
 @contextmanager
@@ -144,6 +177,33 @@ def opened(workload: Workload) -> Iterator[int]:
         yield handle
     finally:
         library.dssim_workload_close(handle)
+
+
+@contextmanager
+def _configured(text: str) -> Iterator[int]:
+    """Give the library's own form of a configuration."""
+    library = load_library()
+    handle = library.dssim_config_open(os.fsencode(text))
+    if not handle:
+        raise ValueError("the configuration is refused; `dumpstream config check` says why")
+    try:
+        yield handle
+    finally:
+        library.dssim_config_close(handle)
+
+
+def _files_after(workload: int, config: int, step: int, number: int) -> Iterator[ExpectedFile]:
+    """Yield the files that come after the operator with this *number* in *step*."""
+    library, file = load_library(), FileForecast()
+    for place in count():
+        where = (workload, config, step, number, place, ctypes.byref(file))
+        found = library.dssim_file_describe(*where, None)
+        if found == -errno.ENOENT:
+            return
+        check_errno(found)
+        data = ctypes.create_string_buffer(file.bytes)
+        check_errno(library.dssim_file_describe(*where, data))
+        yield ExpectedFile(os.fsdecode(file.name), data.raw, file.fault.decode() or None, file.chunks)
 
 
 def _convert(key: str, value: object) -> int | str:

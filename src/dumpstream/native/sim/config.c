@@ -6,8 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "disk.h"
-#include "json.h"
+#include "settings.h"
 
 enum { MAX_FILE_BYTES = 10 << 20, MAX_NESTING = 10 };
 
@@ -35,12 +34,12 @@ static char *read_content(const char *path, size_t *length) {
 }
 
 /* CANN counts raw brackets, also those inside strings. */
-static bool is_too_deep(const char *content, size_t length) {
-    int braces = 0, brackets = 0;
+static bool nests_deeper(const char *content, size_t length, char opening, char closing) {
+    int depth = 0;
     for (size_t i = 0; i < length; i++) {
-        braces += (content[i] == '{') - (content[i] == '}');
-        brackets += (content[i] == '[') - (content[i] == ']');
-        if (braces > MAX_NESTING || brackets > MAX_NESTING)
+        depth += content[i] == opening;
+        depth -= content[i] == closing && depth > 0;
+        if (depth > MAX_NESTING)
             return true;
     }
     return false;
@@ -53,66 +52,56 @@ static uint64_t hash(const char *content, size_t length) {
     return value;
 }
 
-static bool is_writable_directory(const char *path) {
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode) && access(path, R_OK | W_OK) == 0;
-}
-
-static bool read_switch(const struct json *dump, const char *key, bool *on) {
-    const struct json *value = json_member(dump, key);
-    *on = false;
-    if (value == NULL)
-        return true;
-    if (value->kind != JSON_STRING)
-        return false;
-    *on = strcmp(value->text, "on") == 0;
-    return *on || strcmp(value->text, "off") == 0;
-}
-
-static bool read_dump(const struct json *dump, struct dump_config *config) {
-    const struct json *path = json_member(dump, "dump_path");
-    const struct json *list = json_member(dump, "dump_list");
-    bool every_op;
-    if (path == NULL || path->kind != JSON_STRING || strlen(path->text) > MAX_DUMP_PATH)
-        return false;
-    if (remote_prefix(path->text) == 0 && !is_writable_directory(path->text))
-        return false;
-    if (list != NULL && list->kind != JSON_ARRAY)
-        return false;
-    if (!read_switch(dump, "dump_op_switch", &every_op))
-        return false;
-    strcpy(config->dump_path, path->text);
-    config->active = every_op || (list != NULL && list->first != NULL);
-    return true;
-}
-
-static aclError interpret(const char *content, size_t length, struct dump_config *config) {
-    struct json *root = json_parse(content, length);
+struct dump_config *config_parse(const char *text, size_t length, bool on_disk) {
+    struct dump_config *config = calloc(1, sizeof *config);
     const struct json *dump;
-    bool valid = false;
-    if (root != NULL && root->kind == JSON_OBJECT) {
-        dump = json_member(root, "dump");
-        valid =
-            dump == NULL || (dump->kind == JSON_OBJECT && (dump->first == NULL || read_dump(dump, config)));
+    if (config == NULL)
+        return NULL;
+    atomic_init(&config->holders, 1);
+    config->root = json_parse(text, length);
+    if (config->root != NULL && config->root->kind == JSON_OBJECT) {
+        dump = json_member(config->root, "dump");
+        if (dump == NULL || (dump->kind == JSON_OBJECT && settings_read(dump, config, on_disk)))
+            return config;
     }
-    json_free(root);
-    return valid ? ACL_SUCCESS : ACL_ERROR_INVALID_DUMP_CONFIG;
+    config_release(config);
+    return NULL;
 }
 
 aclError config_read(const char *path, struct config_file *file) {
     size_t length;
     char *content = read_content(path, &length);
     aclError code = ACL_SUCCESS;
-    *file = (struct config_file){.empty = true};
+    *file = (struct config_file){.dump = NULL};
     if (content == NULL)
         return ACL_ERROR_INVALID_FILE;
-    if (is_too_deep(content, length)) {
+    if (nests_deeper(content, length, '{', '}') || nests_deeper(content, length, '[', ']')) {
         code = ACL_ERROR_PARSE_FILE;
     } else if (length > 0) {
-        file->empty = false;
         file->content_hash = hash(content, length);
-        code = interpret(content, length, &file->dump);
+        file->dump = config_parse(content, length, true);
+        if (file->dump == NULL)
+            code = ACL_ERROR_INVALID_DUMP_CONFIG;
     }
     free(content);
     return code;
+}
+
+struct dump_config *config_hold(struct dump_config *config) {
+    if (config != NULL)
+        atomic_fetch_add(&config->holders, 1);
+    return config;
+}
+
+void config_release(struct dump_config *config) {
+    if (config == NULL || atomic_fetch_sub(&config->holders, 1) > 1)
+        return;
+    json_free(config->root);
+    free(config);
+}
+
+bool config_dumps(const struct dump_config *config) {
+    if (config == NULL || scene_is_exception(config->scene))
+        return false;
+    return config->list != NULL || config->calls || config->overflow;
 }

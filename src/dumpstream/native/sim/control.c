@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "delivery.h"
 #include "device.h"
 #include "dumpfile.h"
+#include "graph.h"
+#include "plan.h"
 #include "record.h"
 #include "runtime.h"
 #include "sim.h"
@@ -29,8 +32,16 @@ void dssim_workload_close(struct dssim_workload *workload) {
     free(workload);
 }
 
-uint64_t dssim_files_per_step(const struct dssim_workload *workload) {
-    return workload->models * workload->ops;
+uint64_t dssim_ops_per_step(const struct dssim_workload *workload) {
+    return graph_ops(workload);
+}
+
+struct dump_config *dssim_config_open(const char *text) {
+    return config_parse(text, strlen(text), false);
+}
+
+void dssim_config_close(struct dump_config *config) {
+    config_release(config);
 }
 
 /* Appends the names of the file's faults, joined by '+'. */
@@ -45,14 +56,14 @@ static void name_faults(const struct dump_file *file, char *out, size_t out_byte
 
 /* Writes the statistics text to `out` unless it is NULL; returns its length. */
 static uint64_t render_stats(const struct dump_file *file, uint8_t *out) {
-    uint64_t bytes = strlen(stats_header);
+    char line[STATS_HEADER_BYTES + STATS_ROW_BYTES];
+    uint64_t bytes = stats_header(file->text.selection, line);
     if (out != NULL)
-        memcpy(out, stats_header, bytes);
+        memcpy(out, line, bytes);
     for (uint32_t i = 0; i < file->data.tensors; i++) {
-        char row[STATS_ROW_BYTES];
-        size_t length = stats_row(file, i, row);
+        size_t length = stats_row(file, i, line);
         if (out != NULL)
-            memcpy(out + bytes, row, length);
+            memcpy(out + bytes, line, length);
         bytes += length;
     }
     return bytes;
@@ -71,43 +82,49 @@ static uint64_t render_chunks(const struct dump_file *file, const struct deliver
 }
 
 /* Fills in `about` and, unless it is NULL, `out`. */
-static int foresee(const struct dssim_workload *workload, const char *dump_path, uint64_t step,
-                   uint64_t number, struct dssim_file *about, uint8_t *out) {
-    struct dump_file file;
+static int foresee(const struct dump_file *file, const struct dssim_workload *workload,
+                   struct dssim_file *about, uint8_t *out) {
     struct delivery delivery;
-    int error = dump_file_plan(&file, workload, dump_path, step, number);
-    if (error != 0)
-        return error;
-    strcpy(about->name, file.name);
-    name_faults(&file, about->fault, sizeof about->fault);
-    if (dump_file_has(&file, FAULT_STATS_TEXT)) {
-        about->chunks = file.data.tensors;
-        about->bytes = render_stats(&file, out);
+    int error;
+    strcpy(about->name, file->name);
+    name_faults(file, about->fault, sizeof about->fault);
+    if (file->text.selection) {
+        about->chunks = (file->data.tensors + file->text.rows - 1) / file->text.rows;
+        about->bytes = render_stats(file, out);
         return 0;
     }
-    error = delivery_plan(&delivery, &file, workload->slice_bytes);
+    error = delivery_plan(&delivery, file, workload->slice_bytes);
     if (error == 0) {
         about->chunks = delivery.chunks;
-        about->bytes = render_chunks(&file, &delivery, out);
+        about->bytes = render_chunks(file, &delivery, out);
     }
     delivery_free(&delivery);
     return error;
 }
 
-int dssim_file_describe(const struct dssim_workload *workload, const char *dump_path, uint64_t step,
-                        uint64_t number, struct dssim_file *file) {
-    return foresee(workload, dump_path, step, number, file, NULL);
-}
-
-int dssim_file_render(const struct dssim_workload *workload, const char *dump_path, uint64_t step,
-                      uint64_t number, uint8_t *out) {
-    struct dssim_file about;
-    return foresee(workload, dump_path, step, number, &about, out);
+int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
+                        uint64_t step, uint64_t number, uint32_t place, struct dssim_file *about,
+                        uint8_t *out) {
+    struct planned planned;
+    struct dump_file file;
+    int error;
+    if (!plan_file(config, workload, step, number, place, &planned))
+        return -ENOENT;
+    error = dump_file_plan(&file, workload, config->dump_path, &planned);
+    return error != 0 ? error : foresee(&file, workload, about, out);
 }
 
 void dssim_load(const struct dssim_workload *workload) {
     device_load(workload);
     runtime_set_joining(workload->finalize_joins);
+}
+
+void dssim_load_models(void) {
+    device_load_models();
+}
+
+void dssim_unload_models(void) {
+    device_unload_models();
 }
 
 int dssim_start(uint64_t steps) {

@@ -15,14 +15,15 @@
 #include "stats.h"
 #include "thread.h"
 
-/* One start: the files of some steps, shared among the threads. */
+/* One start: the operators of some steps, shared among the threads. */
 struct run {
     struct dssim_workload workload;
-    struct dump_config config;
+    struct dump_config *models; /* what operators of models have to dump; or NULL */
+    struct dump_config *calls;  /* and calls of single operators */
     struct record *record;
     uint64_t first_step;
-    uint64_t files;
-    _Atomic uint64_t next_file;
+    uint64_t ops;
+    _Atomic uint64_t next_op;
     _Atomic uint64_t sent_files;
     atomic_bool stopping;
     pthread_t threads[MAX_DEVICE_THREADS];
@@ -39,6 +40,8 @@ static bool stopped;         /* until a workload is loaded */
 static uint64_t last_files;  /* of the run before */
 static struct timespec due;  /* when the next chunk may go, if paced */
 static struct dssim_workload workload;
+static bool loaded;                  /* the models are, ... */
+static struct dump_order load_order; /* ... with this to dump */
 static _Atomic uint64_t all_files;
 
 static void add_ns(struct timespec *when, uint64_t ns) {
@@ -90,46 +93,82 @@ static bool send_tensors(struct run *run, const struct dump_file *file) {
     return sent;
 }
 
+/* Sends text that the AICPU made, or rows of a kernel's, which the host completes. */
+static bool send_text(struct run *run, const struct dump_file *file, const char *text, size_t length) {
+    struct message *message = message_new(file->name, (uint32_t)length);
+    if (message == NULL)
+        return false;
+    message->statistics = file->text.by_aicpu ? 0 : file->text.selection;
+    message->chunk.isLastChunk = 1;
+    memcpy(message->chunk.dataBuf, text, length);
+    pace(run, length);
+    return record_push(run->record, message);
+}
+
 static bool send_stats(struct run *run, const struct dump_file *file) {
-    for (uint32_t i = 0; i < file->data.tensors; i++) {
-        char row[STATS_ROW_BYTES];
-        size_t length = stats_row(file, i, row);
-        struct message *message = message_new(file->name, (uint32_t)length);
-        if (message == NULL)
-            return false;
-        message->is_stats = true;
-        message->chunk.isLastChunk = 1;
-        memcpy(message->chunk.dataBuf, row, length);
-        pace(run, length);
-        if (!record_push(run->record, message))
+    char text[STATS_HEADER_BYTES + MAX_TENSORS * STATS_ROW_BYTES];
+    for (uint32_t i = 0; i < file->data.tensors;) {
+        size_t length = file->text.by_aicpu ? stats_header(file->text.selection, text) : 0;
+        uint32_t end = i + file->text.rows < file->data.tensors ? i + file->text.rows : file->data.tensors;
+        for (; i < end; i++)
+            length += stats_row(file, i, text + length);
+        if (!send_text(run, file, text, length))
             return false;
     }
     return true;
 }
 
-static bool send_file(struct run *run, uint64_t number) {
-    uint64_t per_step = dssim_files_per_step(&run->workload);
+static bool send_file(struct run *run, const char *dump_path, const struct planned *planned) {
     struct dump_file file;
-    if (dump_file_plan(&file, &run->workload, run->config.dump_path, run->first_step + number / per_step,
-                       number % per_step) != 0)
+    if (dump_file_plan(&file, &run->workload, dump_path, planned) != 0)
         return false;
-    return dump_file_has(&file, FAULT_STATS_TEXT) ? send_stats(run, &file) : send_tensors(run, &file);
+    if (!(file.text.selection ? send_stats(run, &file) : send_tensors(run, &file)))
+        return false;
+    atomic_fetch_add(&run->sent_files, 1);
+    atomic_fetch_add(&all_files, 1);
+    return true;
+}
+
+/* Sends what comes after the operator with this number, counted from the run's first step on. */
+static bool run_op(struct run *run, uint64_t count) {
+    uint64_t per_step = graph_ops(&run->workload);
+    uint64_t step = run->first_step + count / per_step, number = count % per_step;
+    const struct dump_config *config = graph_op(&run->workload, number).is_call ? run->calls : run->models;
+    struct planned planned;
+    if (config == NULL || run->record == NULL)
+        return true;
+    for (uint32_t place = 0; plan_file(config, &run->workload, step, number, place, &planned); place++)
+        if (!send_file(run, config->dump_path, &planned))
+            return false;
+    return true;
 }
 
 static void *device_main(void *argument) {
     struct run *run = argument;
     while (!atomic_load(&run->stopping)) {
-        uint64_t number = atomic_fetch_add(&run->next_file, 1);
-        if (number >= run->files || !send_file(run, number))
+        uint64_t count = atomic_fetch_add(&run->next_op, 1);
+        if (count >= run->ops || !run_op(run, count))
             break;
-        atomic_fetch_add(&run->sent_files, 1);
-        atomic_fetch_add(&all_files, 1);
     }
     pthread_mutex_lock(&lock);
     if (--working == 0)
         pthread_cond_broadcast(&idle);
     pthread_mutex_unlock(&lock);
     return NULL;
+}
+
+static void free_run(struct run *run) {
+    if (run->record != NULL)
+        record_release(run->record);
+    config_release(run->models);
+    config_release(run->calls);
+    free(run);
+}
+
+static void forget_models(void) {
+    config_release(load_order.config);
+    load_order = (struct dump_order){.config = NULL};
+    loaded = false;
 }
 
 /* Waits, with the lock held, until no thread works, and clears up after the run. */
@@ -140,42 +179,66 @@ static void wait_until_idle(void) {
         return;
     for (unsigned i = 0; i < current->started; i++)
         pthread_join(current->threads[i], NULL);
-    record_release(current->record);
     last_files = atomic_load(&current->sent_files);
-    free(current);
+    free_run(current);
     current = NULL;
 }
 
-void device_load(const struct dssim_workload *loaded) {
+void device_load(const struct dssim_workload *wanted) {
     pthread_mutex_lock(&lock);
     wait_until_idle();
-    workload = *loaded;
+    forget_models();
+    workload = *wanted;
     next_step = 0;
     stopped = false;
-    record_set_limit(loaded->queue_bytes);
+    record_set_limit(wanted->queue_bytes);
     pthread_mutex_unlock(&lock);
+}
+
+void device_load_models(void) {
+    struct dump_order order = runtime_dump_order();
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    forget_models();
+    load_order = order;
+    loaded = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void device_unload_models(void) {
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    forget_models();
+    pthread_mutex_unlock(&lock);
+}
+
+/* Returns what loaded models still have to dump, or what freshly loaded ones have; held. */
+static struct dump_config *order_for_models(const struct dump_order *now) {
+    if (!loaded)
+        return config_hold(now->config);
+    return load_order.dump == now->dump ? config_hold(load_order.config) : NULL;
 }
 
 /* Returns the run for the next steps, or NULL if nothing is to be dumped or
  * memory is short (then *error is set). */
 static struct run *plan_run(uint64_t steps, int *error) {
-    struct dump_config config;
-    struct record *record = runtime_dump_target(&config);
-    struct run *run;
-    if (record == NULL)
-        return NULL;
-    run = calloc(1, sizeof *run);
+    struct dump_order now = runtime_dump_order();
+    struct run *run = calloc(1, sizeof *run);
     if (run == NULL) {
-        record_release(record);
+        config_release(now.config);
         *error = -ENOMEM;
         return NULL;
     }
     run->workload = workload;
-    run->config = config;
-    run->record = record;
+    run->calls = now.config;
+    run->models = order_for_models(&now);
+    run->record = record_acquire();
     run->first_step = next_step;
-    run->files = steps * dssim_files_per_step(&workload);
-    return run;
+    run->ops = steps * graph_ops(&workload);
+    if (run->record != NULL && (config_dumps(run->models) || config_dumps(run->calls)))
+        return run;
+    free_run(run);
+    return NULL;
 }
 
 /* Starts the threads; fewer than asked for do the same work. */

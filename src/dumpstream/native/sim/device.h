@@ -6,8 +6,15 @@
 
 #include "workload.h"
 
-/* Waits for the device, then changes what it runs, from step 0 on. */
+/* Waits for the device, then changes what it runs, from step 0 on; no models
+ * are loaded. */
 void device_load(const struct dssim_workload *workload);
+
+/* Loads the models now: what they dump is what the configuration in force now
+ * says, until the dump is finalised, and not what a later one says. A start
+ * without loaded models loads them for itself. */
+void device_load_models(void);
+void device_unload_models(void);
 
 /* Begins further steps once those begun are done. Returns 0 or -errno. */
 int device_start(uint64_t steps);

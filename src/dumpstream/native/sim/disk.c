@@ -2,17 +2,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 size_t remote_prefix(const char *path) {
-    unsigned part[4];
-    int length = 0;
-    sscanf(path, "%3u.%3u.%3u.%3u:%n", &part[0], &part[1], &part[2], &part[3], &length);
-    return (size_t)length;
+    const char *at = path;
+    for (int part = 0; part < 4; part++) {
+        unsigned value = 0;
+        int digits = 0;
+        for (; *at >= '0' && *at <= '9' && digits < 3; digits++)
+            value = value * 10 + (unsigned)(*at++ - '0');
+        if (digits == 0 || value > 255 || *at++ != (part < 3 ? '.' : ':'))
+            return 0;
+    }
+    return *at ? (size_t)(at - path) : 0;
 }
 
 static int make_parents(const char *name) {

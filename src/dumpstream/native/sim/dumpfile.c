@@ -6,12 +6,7 @@
 #include <time.h>
 
 #include "random.h"
-
-static const char *const op_types[] = {
-    "MatMulV2", "Relu", "LayerNorm", "Add", "SoftmaxV2", "GatherV2", "Mul", "Cast",
-};
-
-enum { OP_TYPES = sizeof op_types / sizeof op_types[0] };
+#include "stats.h"
 
 /* Numbers that keep the sequences of one key apart. */
 enum { DRAW_TIME = 1000, DRAW_MODEL, DRAW_OP, DRAW_STEP, DRAW_CLOCK, DRAW_ADDRESS, DRAW_DTYPE, DRAW_BYTES };
@@ -47,40 +42,58 @@ static void set_shape(struct tensor *tensor, const struct dssim_workload *worklo
 /* Data types and shapes belong to the operator; values also to the step. */
 static void plan_tensor(struct dump_file *file, const struct dssim_workload *workload, uint64_t op_key,
                         uint32_t place) {
-    struct tensor *tensor = &file->data.tensor[place];
-    uint64_t draws = (uint64_t)place << 16;
+    struct tensor *tensor = &file->data.tensor[file->data.tensors];
+    const uint64_t draws = (uint64_t)place << 16;
+    const bool is_output = place >= workload->inputs;
     *tensor = (struct tensor){
         .dtype = workload->dtype[below(mix(op_key, draws + DRAW_DTYPE), workload->dtypes)],
-        .is_output = place >= workload->inputs,
+        .is_output = is_output,
+        .index = is_output ? place - (uint32_t)workload->inputs : place,
+        .rectified = is_output || place == 0, /* the other inputs are weights */
         .key = mix(file->key, draws),
     };
-    tensor->rectified = place == 0 || tensor->is_output; /* the other inputs are weights */
     if (dump_file_has(file, FAULT_NAN) && place == workload->inputs) {
         tensor->has_nan = true;
         if (!dtype_facts[tensor->dtype].floating)
             tensor->dtype = DTYPE_FLOAT32;
     }
     set_shape(tensor, workload, op_key, draws + DRAW_BYTES);
-    if (!dump_file_has(file, FAULT_NULL_ADDRESS) || place > 0)
+    if (!dump_file_has(file, FAULT_NULL_ADDRESS) || file->data.tensors > 0)
         tensor->address =
             UINT64_C(0x12c000000000) + 512 * below(mix(file->key, draws + DRAW_ADDRESS), 1 << 26);
+    file->data.tensors++;
+}
+
+/* Writes the last part of the name: operator, task, stream and time. */
+static void name_op(const struct dump_file *file, const struct dssim_workload *workload,
+                    const struct planned *planned, char *out, size_t room) {
+    const struct op *op = &planned->op;
+    const unsigned long long time = file->data.time_us;
+    if (op->is_call)
+        snprintf(out, room, "%s_%llu_%s.%s.%llu.65535.%llu", op->type,
+                 (unsigned long long)(planned->step * workload->single_ops + op->place),
+                 planned->is_kernel ? "L0" : "L2", file->data.op_name, (unsigned long long)(op->place + 1),
+                 time);
+    else
+        snprintf(out, room, "%s.%s.%llu.%llu.%llu", op->type, file->data.op_name,
+                 (unsigned long long)(op->place + 2), (unsigned long long)(op->model + 3), time);
 }
 
 static int set_name(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                    uint64_t model, uint64_t op, uint64_t step) {
-    const char *type = op_types[op % OP_TYPES];
+                    const struct planned *planned) {
     time_t began = (time_t)run_began_s(workload);
-    char began_text[24];
+    char began_text[24], directory[96] = "", model[MAX_MODEL_NAME], last[256];
     struct tm calendar;
     int length;
     strftime(began_text, sizeof began_text, "%Y%m%d%H%M%S", gmtime_r(&began, &calendar));
-    snprintf(file->data.op_name, sizeof file->data.op_name, "layer_%llu_%s", (unsigned long long)op, type);
-    length = snprintf(
-        file->name, sizeof file->name, "%s/%s/%llu//transformer_%llu/%llu/%llu/%s.%s.%llu.%llu.%llu%s",
-        dump_path, began_text, (unsigned long long)workload->device_id, (unsigned long long)model,
-        (unsigned long long)(model + 1), (unsigned long long)step, type, file->data.op_name,
-        (unsigned long long)(op + 2), (unsigned long long)(model + 3), (unsigned long long)file->data.time_us,
-        dump_file_has(file, FAULT_STATS_TEXT) ? ".csv" : "");
+    graph_model_name(planned->op.model, model);
+    if (!planned->op.is_call)
+        snprintf(directory, sizeof directory, "/%s/%llu/%llu/", model,
+                 (unsigned long long)(planned->op.model + 1), (unsigned long long)planned->step);
+    name_op(file, workload, planned, last, sizeof last);
+    length = snprintf(file->name, sizeof file->name, "%s/%s/%llu/%s%s%s", dump_path, began_text,
+                      (unsigned long long)workload->device_id, directory, last,
+                      file->text.selection ? ".csv" : "");
     return length < 0 || (size_t)length >= sizeof file->name ? -ENAMETOOLONG : 0;
 }
 
@@ -91,18 +104,54 @@ static void write_header(struct dump_file *file) {
     file->header_bytes = 8 + message;
 }
 
+static uint64_t op_key_of(const struct dssim_workload *workload, const struct op *op) {
+    return mix(mix(mix(workload->seed, DRAW_MODEL), op->model) + DRAW_OP, op->place);
+}
+
+/* Text that the configuration asks for comes as it should: of the faults only those in the values apply. */
+static void set_text(struct dump_file *file, const struct dssim_workload *workload, uint32_t selection) {
+    const uint32_t in_values = 1u << FAULT_NAN;
+    file->text = (struct stats_text){.rows = 1};
+    if (selection) {
+        file->faults &= in_values;
+        file->text.selection = workload->aicpu_stats ? STATISTICS_DEFAULT : selection;
+        file->text.rows = workload->aicpu_stats ? MAX_TENSORS : STATS_MESSAGE_ROWS;
+        file->text.by_aicpu = workload->aicpu_stats;
+    } else if (dump_file_has(file, FAULT_STATS_TEXT)) {
+        file->text.selection = STATISTICS_DEFAULT;
+    }
+}
+
+static void set_time(struct dump_file *file, const struct dssim_workload *workload,
+                     const struct planned *planned) {
+    struct op after = graph_op(workload, planned->after);
+    uint64_t key = mix(op_key_of(workload, &after) + DRAW_STEP, planned->step);
+    file->data.time_us = (run_began_s(workload) + 1 + planned->step) * 1000000 + planned->after * 37 +
+                         below(mix(key, DRAW_CLOCK), 37) + planned->place;
+}
+
+static void set_op_name(struct dump_file *file, const struct planned *planned) {
+    const char *name = planned->op.name, *suffix = "";
+    if (planned->is_kernel) {
+        name = planned->op.is_call ? call_kernel(&planned->op) : name;
+        suffix = planned->op.is_call ? "" : "_kernel";
+    }
+    snprintf(file->data.op_name, sizeof file->data.op_name, "%.52s%s", name, suffix);
+}
+
 int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                   uint64_t step, uint64_t number) {
-    uint64_t model = number / workload->ops, op = number % workload->ops;
-    uint64_t op_key = mix(mix(mix(workload->seed, DRAW_MODEL), model) + DRAW_OP, op);
-    file->key = mix(op_key + DRAW_STEP, step);
-    file->faults = workload_faults(workload, file->key, op, step);
-    file->data.time_us =
-        (run_began_s(workload) + 1 + step) * 1000000 + number * 37 + below(mix(file->key, DRAW_CLOCK), 37);
-    file->data.tensors = (uint32_t)(workload->inputs + workload->outputs);
-    for (uint32_t i = 0; i < file->data.tensors; i++)
-        plan_tensor(file, workload, op_key, i);
-    if (set_name(file, workload, dump_path, model, op, step) != 0)
+                   const struct planned *planned) {
+    uint64_t op_key = op_key_of(workload, &planned->op);
+    file->key = mix(op_key + DRAW_STEP, planned->step);
+    file->faults = workload_faults(workload, file->key, planned->op.place, planned->step);
+    set_text(file, workload, planned->statistics);
+    set_time(file, workload, planned);
+    set_op_name(file, planned);
+    file->data.tensors = 0;
+    for (uint32_t place = 0; place < workload->inputs + workload->outputs; place++)
+        if (planned->tensors & 1u << place)
+            plan_tensor(file, workload, op_key, place);
+    if (set_name(file, workload, dump_path, planned) != 0)
         return -ENAMETOOLONG;
     write_header(file);
     file->bytes = file->header_bytes;

@@ -6,13 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "plan.h"
 #include "proto.h"
 #include "workload.h"
+
+/* How a file of statistics text comes. */
+struct stats_text {
+    uint32_t selection; /* bits of stats.h; 0: the file is no text */
+    uint32_t rows;      /* in a message, at most */
+    bool by_aicpu;      /* as one message, with its header and without NUL */
+};
 
 struct dump_file {
     char name[ACL_DUMP_MAX_FILE_PATH_LENGTH];
     uint64_t key;
     uint32_t faults; /* bits 1 << fault */
+    struct stats_text text;
     struct dump_data data;
     size_t header_bytes; /* 8 + the DumpData message */
     uint8_t header[8 + DUMP_DATA_BYTES];
@@ -25,7 +34,7 @@ static inline bool dump_file_has(const struct dump_file *file, enum fault fault)
 
 /* Returns 0, or -ENAMETOOLONG if the name does not fit behind `dump_path`. */
 int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                   uint64_t step, uint64_t number);
+                   const struct planned *planned);
 
 /* Writes bytes [offset, offset + bytes) of the file to `out`. */
 void dump_file_read(const struct dump_file *file, uint64_t offset, size_t bytes, uint8_t *out);

@@ -64,10 +64,10 @@ static uint8_t *put_shape(uint8_t *out, uint32_t field, const struct tensor *ten
     return put_bytes(out, field, shape, (size_t)(shape_end - shape));
 }
 
-static uint8_t *put_output(uint8_t *out, const struct tensor *tensor, const char *op_name, uint32_t index) {
+static uint8_t *put_output(uint8_t *out, const struct tensor *tensor, const char *op_name) {
     uint8_t original[MAX_OP_NAME + 16], *original_end = original;
     original_end = put_bytes(original_end, ORIGINAL_OP_NAME, op_name, strlen(op_name));
-    original_end = put_number(original_end, ORIGINAL_OP_OUTPUT_INDEX, index);
+    original_end = put_number(original_end, ORIGINAL_OP_OUTPUT_INDEX, tensor->index);
     out = put_bytes(out, OUTPUT_ORIGINAL_OP, original, (size_t)(original_end - original));
     out = put_number(out, OUTPUT_SIZE, tensor->bytes);
     out = put_shape(out, OUTPUT_ORIGINAL_SHAPE, tensor);
@@ -80,12 +80,12 @@ static uint8_t *put_input(uint8_t *out, const struct tensor *tensor) {
     return put_number(out, INPUT_ADDRESS, tensor->address);
 }
 
-static uint8_t *put_tensor(uint8_t *out, const struct tensor *tensor, const char *op_name, uint32_t index) {
+static uint8_t *put_tensor(uint8_t *out, const struct tensor *tensor, const char *op_name) {
     uint8_t message[TENSOR_MESSAGE_BYTES], *end = message;
     end = put_number(end, TENSOR_DTYPE, dtype_facts[tensor->dtype].number);
     end = put_number(end, TENSOR_FORMAT, FORMAT_ND);
     end = put_shape(end, TENSOR_SHAPE, tensor);
-    end = tensor->is_output ? put_output(end, tensor, op_name, index) : put_input(end, tensor);
+    end = tensor->is_output ? put_output(end, tensor, op_name) : put_input(end, tensor);
     return put_bytes(out, tensor->is_output ? DATA_OUTPUT : DATA_INPUT, message, (size_t)(end - message));
 }
 
@@ -97,9 +97,9 @@ size_t dump_data_write(const struct dump_data *data, uint8_t *out) {
     while (inputs < data->tensors && !data->tensor[inputs].is_output)
         inputs++;
     for (uint32_t i = inputs; i < data->tensors; i++)
-        end = put_tensor(end, &data->tensor[i], data->op_name, i - inputs);
+        end = put_tensor(end, &data->tensor[i], data->op_name);
     for (uint32_t i = 0; i < inputs; i++)
-        end = put_tensor(end, &data->tensor[i], data->op_name, i);
+        end = put_tensor(end, &data->tensor[i], data->op_name);
     end = put_bytes(end, DATA_OP_NAME, data->op_name, strlen(data->op_name));
     return (size_t)(end - out);
 }

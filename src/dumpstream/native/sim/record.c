@@ -85,9 +85,10 @@ static void remember(struct record *record, const char *name) {
 }
 
 /* The text goes into a chunk of its own, with a NUL behind it. */
-static void deliver_stats(struct record *record, const acldumpChunk *rows) {
+static void deliver_stats(struct record *record, const acldumpChunk *rows, uint32_t statistics) {
     bool known = remembers(record, rows->fileName);
-    size_t header = known ? 0 : strlen(stats_header);
+    char line[STATS_HEADER_BYTES];
+    size_t header = known ? 0 : stats_header(statistics, line);
     acldumpChunk *text = malloc(sizeof *text + header + rows->bufLen + 1);
     if (text == NULL) {
         atomic_fetch_add(&record_counters.lost, 1);
@@ -95,7 +96,7 @@ static void deliver_stats(struct record *record, const acldumpChunk *rows) {
     }
     memcpy(text, rows, offsetof(acldumpChunk, dataBuf));
     text->bufLen = (uint32_t)(header + rows->bufLen + 1);
-    memcpy(text->dataBuf, stats_header, header);
+    memcpy(text->dataBuf, line, header);
     memcpy(text->dataBuf + header, rows->dataBuf, rows->bufLen);
     memset(text->dataBuf + header + rows->bufLen, 0, 1 + sizeof *text - offsetof(acldumpChunk, dataBuf));
     if (deliver(text) && !known)
@@ -132,8 +133,8 @@ static void *record_main(void *argument) {
     struct record *record = argument;
     struct message *message;
     while ((message = take(record)) != NULL) {
-        if (message->is_stats)
-            deliver_stats(record, &message->chunk);
+        if (message->statistics)
+            deliver_stats(record, &message->chunk, (uint32_t)message->statistics);
         else
             deliver(&message->chunk);
         discard(record, message);

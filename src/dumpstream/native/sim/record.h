@@ -16,7 +16,7 @@
 struct message {
     struct message *next;
     uint64_t bytes;
-    uint64_t is_stats; /* rows of statistics text, to which the header may have to be added */
+    uint64_t statistics; /* bits of stats.h: rows of text, to which the header may have to be added */
     acldumpChunk chunk;
 };
 

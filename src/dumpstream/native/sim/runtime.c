@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "device.h"
+#include "record.h"
 #include "sim.h"
 
 /* Held by the dump functions throughout, also while they wait for the
@@ -16,7 +17,8 @@ static struct {
     bool init_started;     /* the record thread, by aclInit with a configuration */
     bool configured;       /* aclInit was once given a configuration, ... */
     uint64_t content_hash; /* ... of this content */
-    struct dump_config config;
+    struct dump_config *config;
+    uint64_t dump; /* finalised so far */
 } state;
 
 static atomic_bool finalize_joins = true;
@@ -25,21 +27,37 @@ static atomic_bool finalize_joins = true;
 static char contexts[MAX_DEVICES];
 static _Thread_local char *thread_context;
 
+/* Takes over the configuration; the one before stays with the models loaded under it. */
+static void set_config(struct dump_config *config) {
+    config_release(state.config);
+    state.config = config;
+}
+
+/* Ends the dump, also that of loaded models, and leaves its queue to record_stop. */
+static void end_dump(void) {
+    set_config(NULL);
+    state.dump++;
+}
+
 static aclError init_with(const char *config_path) {
     struct config_file file;
     aclError code = config_read(config_path, &file);
     if (code != ACL_SUCCESS)
         return code;
-    if (file.empty)
+    if (file.dump == NULL)
         return ACL_SUCCESS;
     if (state.configured && state.content_hash != file.content_hash)
-        return ACL_ERROR_INVALID_PARAM;
-    if (record_start() != 0)
-        return ACL_ERROR_INTERNAL_ERROR;
+        code = ACL_ERROR_INVALID_PARAM;
+    else if (record_start() != 0)
+        code = ACL_ERROR_INTERNAL_ERROR;
+    if (code != ACL_SUCCESS) {
+        config_release(file.dump);
+        return code;
+    }
     state.init_started = true;
     state.configured = true;
     state.content_hash = file.content_hash;
-    state.config = file.dump;
+    set_config(file.dump);
     return ACL_SUCCESS;
 }
 
@@ -59,7 +77,7 @@ aclError aclInit(const char *config_path) {
 static void finalize(void) {
     state.references = 0;
     if (state.init_started) {
-        state.config.active = false;
+        end_dump();
         record_stop(atomic_load(&finalize_joins));
         state.init_started = false;
     }
@@ -118,8 +136,8 @@ aclError aclmdlSetDump(const char *config_path) {
     code = check_started();
     if (code == ACL_SUCCESS)
         code = config_path != NULL ? config_read(config_path, &file) : ACL_ERROR_INVALID_PARAM;
-    if (code == ACL_SUCCESS && !file.empty)
-        state.config = file.dump;
+    if (code == ACL_SUCCESS && file.dump != NULL)
+        set_config(file.dump);
     pthread_mutex_unlock(&lock);
     return code;
 }
@@ -129,7 +147,7 @@ aclError aclmdlFinalizeDump(void) {
     pthread_mutex_lock(&lock);
     code = check_started();
     if (code == ACL_SUCCESS) {
-        state.config.active = false;
+        end_dump();
         record_stop(atomic_load(&finalize_joins));
         state.dump_started = false;
     }
@@ -197,14 +215,12 @@ aclError aclrtSynchronizeDevice(void) {
     return ACL_SUCCESS;
 }
 
-struct record *runtime_dump_target(struct dump_config *config) {
-    struct record *record = NULL;
+struct dump_order runtime_dump_order(void) {
+    struct dump_order order;
     pthread_mutex_lock(&lock);
-    *config = state.config;
-    if (config->active)
-        record = record_acquire();
+    order = (struct dump_order){.config = config_hold(state.config), .dump = state.dump};
     pthread_mutex_unlock(&lock);
-    return record;
+    return order;
 }
 
 void runtime_set_joining(bool joining) {
@@ -217,7 +233,7 @@ static void stop_everything(void) {
     record_refuse();
     device_wait();
     pthread_mutex_lock(&lock);
-    state.config.active = false;
+    end_dump();
     if (state.init_started)
         record_stop(true);
     if (state.dump_started)
@@ -239,7 +255,7 @@ void runtime_reset(void) {
 /* As in CANN the dump ends with its process: a forked child must init it again. */
 static void after_fork_in_child(void) {
     pthread_mutex_init(&lock, NULL);
-    state.config.active = false;
+    end_dump();
     state.init_started = state.dump_started = false;
 }
 

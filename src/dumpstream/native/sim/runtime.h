@@ -3,11 +3,14 @@
 #define DSSIM_RUNTIME_H
 
 #include "config.h"
-#include "record.h"
 
-/* Returns the record thread to push to, and the configuration in force; NULL
- * if nothing is to be dumped. To be given back with record_release. */
-struct record *runtime_dump_target(struct dump_config *config);
+struct dump_order {
+    struct dump_config *config; /* in force, to be released; NULL if there is none */
+    uint64_t dump;              /* number of the dump that it belongs to */
+};
+
+/* What a model that is loaded now, or a call that is made now, has to dump. */
+struct dump_order runtime_dump_order(void);
 
 /* Chooses whether finalising waits for the last callback, as CANN does from 9.1 on. */
 void runtime_set_joining(bool joining);

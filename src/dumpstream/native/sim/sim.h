@@ -39,8 +39,14 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
  * of a key given twice the last counts.
  *
  *   seed                the same seed gives the same names and bytes (0)
- *   models, ops         models, and operators of each; one file per operator and step (2, 8)
+ *   models, ops         models, and operators of each (2, 8)
+ *   single_ops          calls of single operators in each step (0)
+ *   op_types            of the operators of a model in turn, joined by '+' (eight); a Data operator
+ *                       feeds the next one, Hcom... is a collective
  *   inputs, outputs     tensors of each operator (2, 1)
+ *   io_files            joint or separate: whether dump_mode all gives one file or two; calls and
+ *                       collectives always give two (joint)
+ *   stats_by            kernel or aicpu: who makes statistics (kernel)
  *   tensor_bytes        N, or LOW-HIGH for a seeded size of each tensor (1024-65536)
  *   shape               such as 8x128, for all tensors, instead of tensor_bytes
  *   dtypes              names joined by '+'; one named twice comes twice as often (all six, once)
@@ -73,6 +79,12 @@ struct dssim_workload;
 DSSIM_API struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes);
 DSSIM_API void dssim_workload_close(struct dssim_workload *workload);
 
+/* A dump configuration, for forecasts. Returns NULL if CANN would refuse it;
+ * whether its dump_path exists does not matter. */
+struct dump_config;
+DSSIM_API struct dump_config *dssim_config_open(const char *text);
+DSSIM_API void dssim_config_close(struct dump_config *config);
+
 /* What must come out of a capture of one file, known without running it. */
 struct dssim_file {
     char name[ACL_DUMP_MAX_FILE_PATH_LENGTH];
@@ -81,20 +93,18 @@ struct dssim_file {
     uint64_t chunks;
 };
 
-/* Files of a step have the numbers 0 to this, exclusive. */
-DSSIM_API uint64_t dssim_files_per_step(const struct dssim_workload *workload);
+/* Operators of a step, calls of single ones included, have the numbers 0 to
+ * this, exclusive. */
+DSSIM_API uint64_t dssim_ops_per_step(const struct dssim_workload *workload);
 
-/* Returns 0, or -ENAMETOOLONG if `dump_path` leaves no room for the name,
- * or -ENOMEM. */
-DSSIM_API int dssim_file_describe(const struct dssim_workload *workload, const char *dump_path, uint64_t step,
-                                  uint64_t number, struct dssim_file *file);
-
-/* Writes the `file->bytes` bytes of the described file to `out`: its payloads
- * in the order of delivery, or by their offsets if they carry any. For
- * statistics text that is the text, with one header row and without NULs.
- * Returns as dssim_file_describe. */
-DSSIM_API int dssim_file_render(const struct dssim_workload *workload, const char *dump_path, uint64_t step,
-                                uint64_t number, uint8_t *out);
+/* Describes the file at `place`, from 0 on, among those that come after the
+ * operator, and writes its `file->bytes` bytes to `out` unless that is NULL:
+ * its payloads in the order of delivery, or by their offsets if they carry
+ * any; of statistics text one header row and all rows, without NULs. Returns
+ * 0, -ENOENT if there is no such file, -ENAMETOOLONG or -ENOMEM. */
+DSSIM_API int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
+                                  uint64_t step, uint64_t number, uint32_t place, struct dssim_file *file,
+                                  uint8_t *out);
 
 /* The run. */
 
@@ -109,6 +119,13 @@ struct dssim_counters {
 
 /* Waits for the device, then makes `workload` (copied) what runs, from step 0. */
 DSSIM_API void dssim_load(const struct dssim_workload *workload);
+
+/* Loads the models now, under the configuration in force now: a later one does
+ * not change what they dump, nor does anything come after the dump is
+ * finalised. Without loaded models every start loads them for itself. Calls of
+ * single operators follow the configuration in force when they start. */
+DSSIM_API void dssim_load_models(void);
+DSSIM_API void dssim_unload_models(void);
 
 /* Runs further steps on the device and returns at once. Nothing is dumped
  * unless a configuration is in force now. Returns 0 or -errno. */

@@ -7,12 +7,23 @@
 
 #include "dumpfile.h"
 
-enum { STATS_ROW_BYTES = 512 };
+enum {
+    STATISTIC_COUNT = 7,
+    STATISTICS_DEFAULT = 0x3f, /* all but the norm */
+    STATS_MESSAGE_ROWS = 10,   /* as many as the kernel's message has */
+    STATS_ROW_BYTES = 512,
+    STATS_HEADER_BYTES = 256,
+};
 
-extern const char stats_header[];
+/* As dump_stats names them, and NULL. A selection is bits 1 << place. */
+extern const char *const statistic_names[STATISTIC_COUNT + 1];
 
-/* Writes the row of one tensor, with its line end and a NUL. Returns its
- * length without the NUL, which is below STATS_ROW_BYTES. */
+/* Both return the length of the line, with its end and without the NUL. */
+
+size_t stats_header(uint32_t selection, char out[STATS_HEADER_BYTES]);
+
+/* The row of one of the file's tensors. The AICPU does not know
+ * bfloat16, and leaves the cells of one empty. */
 size_t stats_row(const struct dump_file *file, uint32_t place, char out[STATS_ROW_BYTES]);
 
 #endif

@@ -217,7 +217,7 @@ static double block_value(enum dtype dtype, const union block *block, size_t i) 
 }
 
 void tensor_measure(const struct tensor *tensor, struct tensor_statistics *statistics) {
-    double sum = 0;
+    double sum = 0, squares = 0;
     union block block;
 
     *statistics = (struct tensor_statistics){.max = -INFINITY, .min = INFINITY};
@@ -230,8 +230,12 @@ void tensor_measure(const struct tensor *tensor, struct tensor_statistics *stati
             statistics->max = value > statistics->max ? value : statistics->max;
             statistics->min = value < statistics->min ? value : statistics->min;
             statistics->nans += isnan(value) ? 1 : 0;
+            statistics->negative_infinities += value == -INFINITY;
+            statistics->positive_infinities += value == INFINITY;
             sum += value;
+            squares += value * value;
         }
     }
     statistics->average = sum / (double)tensor->elements;
+    statistics->norm = sqrt(squares);
 }

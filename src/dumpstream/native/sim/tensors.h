@@ -31,6 +31,7 @@ enum { MAX_DIMS = 8 };
 struct tensor {
     enum dtype dtype;
     bool is_output;
+    uint32_t index; /* among the inputs, or the outputs, of its operator */
     bool rectified; /* ReLU-like: no negative values, about half of them zero */
     bool has_nan;
     uint32_t dims;
@@ -43,7 +44,8 @@ struct tensor {
 
 struct tensor_statistics {
     double max, min, average;
-    uint64_t nans;
+    double norm; /* square root of the sum of squares */
+    uint64_t nans, negative_infinities, positive_infinities;
 };
 
 /* Writes bytes [offset, offset + bytes) of the tensor to `out`. */

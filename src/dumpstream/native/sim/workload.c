@@ -1,10 +1,12 @@
 #include "workload.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "random.h"
 
 const char *const fault_names[FAULT_COUNT] = {
@@ -38,6 +40,7 @@ static const struct number_key number_keys[] = {
     NUMBER(ops, 1, 1000000),
     NUMBER(inputs, 0, MAX_TENSORS / 2),
     NUMBER(outputs, 1, MAX_TENSORS / 2),
+    NUMBER(single_ops, 0, 1000000),
     NUMBER(device_threads, 1, MAX_DEVICE_THREADS),
     NUMBER(device_id, 0, MAX_DEVICES - 1),
     NUMBER(rate, 0, UINT64_C(1) << 50),
@@ -46,6 +49,10 @@ static const struct number_key number_keys[] = {
 };
 
 static const size_t number_key_count = sizeof number_keys / sizeof number_keys[0];
+
+static const char *const op_types[] = {
+    "MatMulV2", "Relu", "LayerNorm", "Add", "SoftmaxV2", "GatherV2", "Mul", "Cast",
+};
 
 void workload_set_defaults(struct dssim_workload *workload) {
     *workload = (struct dssim_workload){
@@ -58,8 +65,11 @@ void workload_set_defaults(struct dssim_workload *workload) {
         .least_tensor_bytes = 1 << 10,
         .most_tensor_bytes = 64 << 10,
         .dtypes = DTYPE_COUNT,
+        .op_types = sizeof op_types / sizeof op_types[0],
         .finalize_joins = true,
     };
+    for (uint32_t i = 0; i < workload->op_types; i++)
+        strcpy(workload->op_type[i], op_types[i]);
     for (uint32_t i = 0; i < DTYPE_COUNT; i++)
         workload->dtype[i] = (enum dtype)i;
 }
@@ -119,6 +129,30 @@ static bool read_dtypes(const char *text, struct dssim_workload *workload) {
     }
 }
 
+static bool read_op_types(const char *text, struct dssim_workload *workload) {
+    workload->op_types = 0;
+    for (;;) {
+        size_t length = strcspn(text, "+");
+        char *type = workload->op_type[workload->op_types];
+        if (workload->op_types++ == MAX_OP_TYPES || length == 0 || length >= MAX_OP_TYPE)
+            return false;
+        memcpy(type, text, length);
+        type[length] = '\0';
+        for (; *type; type++)
+            if (!isalnum((unsigned char)*type) && *type != '_')
+                return false;
+        if (!text[length])
+            return true;
+        text += length + 1;
+    }
+}
+
+/* Reads one of two words. */
+static bool read_either(const char *text, const char *no, const char *yes, bool *value) {
+    *value = strcmp(text, yes) == 0;
+    return *value || strcmp(text, no) == 0;
+}
+
 static bool read_selector(const char *text, struct selector *selector) {
     const char *rest = text;
     char *end;
@@ -156,12 +190,45 @@ static bool apply_number(const struct number_key *key, const char *value, struct
     return explain(error, error_bytes, key->name, value, rule);
 }
 
+/* The keys that are neither numbers nor faults. */
+static const struct word_key {
+    const char *name;
+    const char *rule;
+} word_keys[] = {
+    {"tensor_bytes", "N or LOW-HIGH, from 1 to 2^40"},
+    {"shape", "up to 8 dimensions such as 8x128"},
+    {"dtypes", "float32, float16, bfloat16, int32, int64 or int8, joined by +"},
+    {"op_types", "up to 32 names of letters, digits and _, joined by +"},
+    {"io_files", "joint or separate"},
+    {"stats_by", "kernel or aicpu"},
+    {"cann", "8.5 or 9.1"},
+};
+
+enum { WORD_KEYS = sizeof word_keys / sizeof word_keys[0] };
+
+static bool read_word(struct dssim_workload *workload, const char *key, const char *value) {
+    if (strcmp(key, "tensor_bytes") == 0)
+        return read_range(value, &workload->least_tensor_bytes, &workload->most_tensor_bytes);
+    if (strcmp(key, "shape") == 0)
+        return read_shape(value, workload);
+    if (strcmp(key, "dtypes") == 0)
+        return read_dtypes(value, workload);
+    if (strcmp(key, "op_types") == 0)
+        return read_op_types(value, workload);
+    if (strcmp(key, "io_files") == 0)
+        return read_either(value, "joint", "separate", &workload->separate_io);
+    if (strcmp(key, "stats_by") == 0)
+        return read_either(value, "kernel", "aicpu", &workload->aicpu_stats);
+    return read_either(value, "8.5", "9.1", &workload->finalize_joins);
+}
+
 static bool explain_unknown(char *error, size_t error_bytes, const char *key) {
-    char known[512] = "tensor_bytes, shape, dtypes, cann";
-    for (size_t i = 0; i < number_key_count + FAULT_COUNT; i++) {
-        strcat(known, ", ");
-        strcat(known, i < number_key_count ? number_keys[i].name : fault_names[i - number_key_count]);
-    }
+    char known[512] = "";
+    for (size_t i = 0; i < WORD_KEYS; i++)
+        sprintf(known + strlen(known), "%s%s", i ? ", " : "", word_keys[i].name);
+    for (size_t i = 0; i < number_key_count + FAULT_COUNT; i++)
+        sprintf(known + strlen(known), ", %s",
+                i < number_key_count ? number_keys[i].name : fault_names[i - number_key_count]);
     snprintf(error, error_bytes, "unknown key '%s'; known keys: %s", key, known);
     return false;
 }
@@ -175,21 +242,10 @@ static bool apply(struct dssim_workload *workload, const char *key, const char *
         if (strcmp(key, fault_names[i]) == 0)
             return read_selector(value, &workload->faults[i]) ||
                    explain(error, error_bytes, key, value, "a share such as 0.25, an operator 3, or 3@STEP");
-    if (strcmp(key, "tensor_bytes") == 0)
-        return read_range(value, &workload->least_tensor_bytes, &workload->most_tensor_bytes) ||
-               explain(error, error_bytes, key, value, "N or LOW-HIGH, from 1 to 2^40");
-    if (strcmp(key, "shape") == 0)
-        return read_shape(value, workload) ||
-               explain(error, error_bytes, key, value, "up to 8 dimensions such as 8x128");
-    if (strcmp(key, "dtypes") == 0)
-        return read_dtypes(value, workload) ||
-               explain(error, error_bytes, key, value,
-                       "float32, float16, bfloat16, int32, int64 or int8, joined by +");
-    if (strcmp(key, "cann") == 0) {
-        workload->finalize_joins = strcmp(value, "9.1") == 0;
-        return workload->finalize_joins || strcmp(value, "8.5") == 0 ||
-               explain(error, error_bytes, key, value, "8.5 or 9.1");
-    }
+    for (size_t i = 0; i < WORD_KEYS; i++)
+        if (strcmp(key, word_keys[i].name) == 0)
+            return read_word(workload, key, value) ||
+                   explain(error, error_bytes, key, value, word_keys[i].rule);
     return explain_unknown(error, error_bytes, key);
 }
 
@@ -222,6 +278,12 @@ bool workload_apply(struct dssim_workload *workload, const char *text, char *err
         return false;
     }
     return true;
+}
+
+uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io) {
+    uint32_t inputs = (1u << workload->inputs) - 1;
+    uint32_t outputs = ((1u << workload->outputs) - 1) << workload->inputs;
+    return (io & IO_INPUTS ? inputs : 0) | (io & IO_OUTPUTS ? outputs : 0);
 }
 
 static bool selects(const struct selector *selector, uint64_t random, uint64_t op, uint64_t step) {

@@ -32,7 +32,7 @@ struct selector {
     uint64_t step;
 };
 
-enum { MAX_DTYPES = 32, MAX_DEVICES = 1024, MAX_DEVICE_THREADS = 64 };
+enum { MAX_DTYPES = 32, MAX_DEVICES = 1024, MAX_DEVICE_THREADS = 64, MAX_OP_TYPES = 32, MAX_OP_TYPE = 32 };
 
 struct dssim_workload {
     uint64_t seed;
@@ -40,6 +40,7 @@ struct dssim_workload {
     uint64_t ops;
     uint64_t inputs;
     uint64_t outputs;
+    uint64_t single_ops; /* calls in a step */
     uint64_t device_threads;
     uint64_t device_id;
     uint64_t rate;
@@ -51,6 +52,10 @@ struct dssim_workload {
     uint64_t dim[MAX_DIMS];
     uint32_t dtypes;
     enum dtype dtype[MAX_DTYPES];
+    uint32_t op_types;
+    char op_type[MAX_OP_TYPES][MAX_OP_TYPE];
+    bool separate_io; /* inputs and outputs of an operator are in files of their own */
+    bool aicpu_stats; /* the AICPU makes statistics, not a kernel */
     bool finalize_joins;
     struct selector faults[FAULT_COUNT];
 };
@@ -59,6 +64,10 @@ void workload_set_defaults(struct dssim_workload *workload);
 
 /* Applies key=value lines. Returns false with one line in `error`. */
 bool workload_apply(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes);
+
+/* The tensors of an operator as bits, the inputs first: those that `io`, bits
+ * of config.h, has. */
+uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io);
 
 /* The faults of one file, as bits 1 << fault. `file_key` decides about shares. */
 uint32_t workload_faults(const struct dssim_workload *workload, uint64_t file_key, uint64_t op,
