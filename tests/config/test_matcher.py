@@ -241,3 +241,9 @@ def test_operators_without_an_order_take_their_place_in_the_file() -> None:
 def test_what_is_no_list_of_operators_is_told_with_its_place(data: bytes, place: str) -> None:
     with pytest.raises(DumpstreamError, match=place):
         read_operators(data)
+
+
+def test_a_watched_operator_is_dumped_in_the_chosen_steps() -> None:
+    watch = matcher({"watcher_nodes": ["a"]}, dump_scene="watcher", dump_mode="output", dump_step="1")
+
+    assert [watch.match(operator(step=step)).dumped for step in (0, 1, None)] == [False, True, None]

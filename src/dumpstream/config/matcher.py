@@ -102,7 +102,8 @@ class Matcher:
         if operator.io == "input":
             return Match(False, "only outputs are watched")
         after = ", ".join(item.layer) if item.layer else "every operator"
-        return Match(True, f"its outputs are dumped after it and after {after}")
+        dumped = Match(True, f"its outputs are dumped after it and after {after}")
+        return self._out_of_step(operator) or dumped
 
     def _excluded(self, operator: Operator) -> Match | None:
         """Return why level, step or direction exclude *operator*, or leave it open."""
@@ -111,13 +112,17 @@ class Matcher:
             return Match(False, f"dump_level is {settings.dump_level}")
         if operator.io is not None and settings.dump_mode not in ("all", operator.io):
             return Match(False, f"dump_mode is {settings.dump_mode}")
-        if not settings.dump_step:
+        return self._out_of_step(operator)
+
+    def _out_of_step(self, operator: Operator) -> Match | None:
+        steps = self._settings.dump_step
+        if not steps:
             return None
         if operator.single:
             return Match(False, "with dump_step nothing is dumped that has no step")
         if operator.step is None:
-            return Match(None, f"only in the steps {settings.dump_step}")
-        return None if operator.step in self._steps else Match(False, f"dump_step is {settings.dump_step}")
+            return Match(None, f"only in the steps {steps}")
+        return None if operator.step in self._steps else Match(False, f"dump_step is {steps}")
 
     def _selected(self, operator: Operator, modes: tuple[Mode, ...]) -> Match:
         if operator.single:

@@ -44,8 +44,15 @@ PRESETS: Mapping[str, Mapping[str, int | str]] = {
         "offsets": "8",
         "shuffle": "9",
     },
+    # some operators of which overflow, and nothing else is dumped
+    "overflow": {"mode": "overflow", "ops": 12, "steps": 4, "overflow": "0.05"},
+    # two operators that are watched, one of which is written over in one step
+    "watch": {"mode": "watch", "ops": 12, "steps": 3, "overwrite": "7:2@1"},
 }
 
+
+#: What a workload may be meant to show.
+MODES = ("model", "overflow", "watch")
 
 _DATA, _COLLECTIVE = "Data", "Hcom"
 
@@ -74,6 +81,7 @@ class Workload:
     models: int = 2
     ops: int = 8  #: operators of each model
     steps: int = 1  #: how many `SimulatedRuntime.run` runs unless told
+    mode: str = "model"  #: what `config` asks for, one of `MODES`; ``model`` is everything
     single_ops: int = 0  #: calls of single operators in each step
     #: Of the operators of a model in turn. ``Data`` feeds the next operator, ``Hcom...`` is a collective.
     op_types: str = "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast"
@@ -90,6 +98,9 @@ class Workload:
     queue_bytes: int = 0  #: device threads wait while more is queued; 0 is no bound, as in CANN
     #: ``separate`` gives inputs and outputs files of their own, as calls and collectives always have them.
     io_files: str = "joint"
+    #: ``A:C`` or ``A:C@STEP``: operator A of every model writes over the first output of the earlier C.
+    overwrite: str = ""
+    opdebug: str = "older"  #: layout of overflow records: ``newer`` begins with a magic number
     stats_by: str = "kernel"  #: who makes statistics: ``aicpu`` sends them as one message without NUL
     cann: str = "9.1"  #: ``8.5`` finalises without waiting for the last callback
     stats_text: str = ""  #: statistics text in several messages, each marked last and ending in NUL
@@ -99,6 +110,7 @@ class Workload:
     missing_last: str = ""  #: all bytes, but no chunk is marked last
     resend_slice: str = ""  #: one slice comes twice, the final one only if there is no other
     nan: str = ""  #: NaN in the first output
+    overflow: str = ""  #: infinity in the first output: the operator overflows
     offsets: str = ""  #: chunks carry real offsets
     shuffle: str = ""  #: so, and they come in shuffled order
 
@@ -118,9 +130,22 @@ class Workload:
             return workload
 
     def config(self, dump_path: str | os.PathLike[str]) -> str:
-        """Return the text of an acl.json that dumps every operator, at the level of operators."""
-        settings = {"dump_mode": "all", "dump_level": "op", "dump_list": [{}], "dump_op_switch": "on"}
-        return json.dumps({"dump": {"dump_path": os.fspath(dump_path), **settings}})
+        """Return the text of an acl.json for the `mode` of this workload."""
+        return json.dumps({"dump": {"dump_path": os.fspath(dump_path), **self._settings()}})
+
+    def _settings(self) -> Mapping[str, object]:
+        if self.mode == "overflow":
+            return {"dump_debug": "on"}
+        if self.mode == "watch":
+            return {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [self._watch()]}
+        return {"dump_mode": "all", "dump_level": "op", "dump_list": [{}], "dump_op_switch": "on"}
+
+    def _watch(self) -> Mapping[str, object]:
+        """Watch the operator that is written over and the next one, after the writer and the next one."""
+        writer, _, victim = self.overwrite.partition("@")[0].partition(":")
+        places = [int(writer or self.ops - 1), int(victim or 0)]
+        layer, watched = ([self._name_of(place) for place in (first, first + 1)] for first in places)
+        return {"layer": layer, "watcher_nodes": watched}
 
     def graph(self) -> str:
         """Return the operators of the models in order, as `dumpstream.config.read_operators` takes them."""
@@ -169,6 +194,8 @@ def opened(workload: Workload) -> Iterator[int]:
     library, error = load_library(), ctypes.create_string_buffer(1024)
     values = asdict(workload)
     del values["steps"]  # the library is told with every run
+    if values.pop("mode") not in MODES:
+        raise ValueError(f"mode={workload.mode}: must be {' or '.join(MODES)}")
     text = "".join(f"{key}={value}\n" for key, value in values.items())
     handle = library.dssim_workload_open(os.fsencode(text), error, len(error))
     if not handle:

@@ -5,8 +5,6 @@
 
 #include "random.h"
 
-enum { DRAW_RESENT = 2000, DRAW_SHUFFLE = 3000 };
-
 static uint64_t ascending(const struct delivery *delivery, uint64_t chunk) {
     return chunk > delivery->resent ? chunk - 1 : chunk;
 }

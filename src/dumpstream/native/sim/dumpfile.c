@@ -8,15 +8,12 @@
 #include "random.h"
 #include "stats.h"
 
-/* Numbers that keep the sequences of one key apart. */
-enum { DRAW_TIME = 1000, DRAW_MODEL, DRAW_OP, DRAW_STEP, DRAW_CLOCK, DRAW_ADDRESS, DRAW_DTYPE, DRAW_BYTES };
-
 static uint64_t run_began_s(const struct dssim_workload *workload) {
     const uint64_t year_s = 365 * 86400;
     return UINT64_C(1767225600) + below(mix(workload->seed, DRAW_TIME), year_s);
 }
 
-static void set_shape(struct tensor *tensor, const struct dssim_workload *workload, uint64_t op_key,
+static void set_shape(struct tensor *tensor, const struct dssim_workload *workload, uint64_t shape_key,
                       uint64_t bytes_drawn) {
     const uint32_t width = dtype_facts[tensor->dtype].bytes;
     if (workload->dims > 0) {
@@ -27,7 +24,7 @@ static void set_shape(struct tensor *tensor, const struct dssim_workload *worklo
             tensor->elements *= tensor->dim[i];
     } else {
         uint64_t span = workload->most_tensor_bytes - workload->least_tensor_bytes + 1;
-        uint64_t bytes = workload->least_tensor_bytes + below(mix(op_key, bytes_drawn), span);
+        uint64_t bytes = workload->least_tensor_bytes + below(mix(shape_key, bytes_drawn), span);
         uint64_t columns = 1024;
         tensor->elements = bytes < width ? 1 : bytes / width;
         while (tensor->elements % columns != 0)
@@ -40,43 +37,47 @@ static void set_shape(struct tensor *tensor, const struct dssim_workload *worklo
 }
 
 /* Data types and shapes belong to the operator; values also to the step. */
-static void plan_tensor(struct dump_file *file, const struct dssim_workload *workload, uint64_t op_key,
+static void plan_tensor(struct dump_file *file, const struct dssim_workload *workload, uint64_t shape_key,
                         uint32_t place) {
     struct tensor *tensor = &file->data.tensor[file->data.tensors];
     const uint64_t draws = (uint64_t)place << 16;
     const bool is_output = place >= workload->inputs;
     *tensor = (struct tensor){
-        .dtype = workload->dtype[below(mix(op_key, draws + DRAW_DTYPE), workload->dtypes)],
+        .dtype = workload->dtype[below(mix(shape_key, draws + DRAW_DTYPE), workload->dtypes)],
         .is_output = is_output,
         .index = is_output ? place - (uint32_t)workload->inputs : place,
         .rectified = is_output || place == 0, /* the other inputs are weights */
         .key = mix(file->key, draws),
     };
-    if (dump_file_has(file, FAULT_NAN) && place == workload->inputs) {
-        tensor->has_nan = true;
-        if (!dtype_facts[tensor->dtype].floating)
+    if (place == workload->inputs) {
+        tensor->has_nan = dump_file_has(file, FAULT_NAN);
+        tensor->has_infinity = dump_file_has(file, FAULT_OVERFLOW);
+        if ((tensor->has_nan || tensor->has_infinity) && !dtype_facts[tensor->dtype].floating)
             tensor->dtype = DTYPE_FLOAT32;
     }
-    set_shape(tensor, workload, op_key, draws + DRAW_BYTES);
+    set_shape(tensor, workload, shape_key, draws + DRAW_BYTES);
     if (!dump_file_has(file, FAULT_NULL_ADDRESS) || file->data.tensors > 0)
         tensor->address =
             UINT64_C(0x12c000000000) + 512 * below(mix(file->key, draws + DRAW_ADDRESS), 1 << 26);
     file->data.tensors++;
 }
 
-/* Writes the last part of the name: operator, task, stream and time. */
+/* Writes the last part of the name: operator, task, stream and time. The
+ * record of an overflow has a task and a stream that no operator has. */
 static void name_op(const struct dump_file *file, const struct dssim_workload *workload,
                     const struct planned *planned, char *out, size_t room) {
     const struct op *op = &planned->op;
-    const unsigned long long time = file->data.time_us;
+    uint64_t task = planned->is_opdebug ? workload->ops + 2 : op_task(op);
+    uint64_t stream = op_stream(op) + (planned->is_opdebug ? workload->models : 0);
+    char type[MAX_OP_NAME];
     if (op->is_call)
-        snprintf(out, room, "%s_%llu_%s.%s.%llu.65535.%llu", op->type,
+        snprintf(type, sizeof type, "%.30s_%llu_%s", op->type,
                  (unsigned long long)(planned->step * workload->single_ops + op->place),
-                 planned->is_kernel ? "L0" : "L2", file->data.op_name, (unsigned long long)(op->place + 1),
-                 time);
+                 planned->is_kernel ? "L0" : "L2");
     else
-        snprintf(out, room, "%s.%s.%llu.%llu.%llu", op->type, file->data.op_name,
-                 (unsigned long long)(op->place + 2), (unsigned long long)(op->model + 3), time);
+        snprintf(type, sizeof type, "%s", planned->is_opdebug ? "Opdebug" : op->type);
+    snprintf(out, room, "%s.%s.%llu.%llu.%llu", type, file->data.op_name, (unsigned long long)task,
+             (unsigned long long)stream, (unsigned long long)file->data.time_us);
 }
 
 static int set_name(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
@@ -104,13 +105,9 @@ static void write_header(struct dump_file *file) {
     file->header_bytes = 8 + message;
 }
 
-static uint64_t op_key_of(const struct dssim_workload *workload, const struct op *op) {
-    return mix(mix(mix(workload->seed, DRAW_MODEL), op->model) + DRAW_OP, op->place);
-}
-
 /* Text that the configuration asks for comes as it should: of the faults only those in the values apply. */
 static void set_text(struct dump_file *file, const struct dssim_workload *workload, uint32_t selection) {
-    const uint32_t in_values = 1u << FAULT_NAN;
+    const uint32_t in_values = 1u << FAULT_NAN | 1u << FAULT_OVERFLOW;
     file->text = (struct stats_text){.rows = 1};
     if (selection) {
         file->faults &= in_values;
@@ -125,7 +122,7 @@ static void set_text(struct dump_file *file, const struct dssim_workload *worklo
 static void set_time(struct dump_file *file, const struct dssim_workload *workload,
                      const struct planned *planned) {
     struct op after = graph_op(workload, planned->after);
-    uint64_t key = mix(op_key_of(workload, &after) + DRAW_STEP, planned->step);
+    uint64_t key = op_step_key(workload, &after, planned->step);
     file->data.time_us = (run_began_s(workload) + 1 + planned->step) * 1000000 + planned->after * 37 +
                          below(mix(key, DRAW_CLOCK), 37) + planned->place;
 }
@@ -139,18 +136,58 @@ static void set_op_name(struct dump_file *file, const struct planned *planned) {
     snprintf(file->data.op_name, sizeof file->data.op_name, "%.52s%s", name, suffix);
 }
 
+/* The record is the one output of an operator of its own. */
+static void plan_record(struct dump_file *file, const struct dssim_workload *workload,
+                        const struct planned *planned) {
+    overflow_record(file->record, &planned->op, file->key, workload->newer_opdebug);
+    file->faults = 0;
+    strcpy(file->data.op_name, "Node_OpDebug");
+    file->data.tensor[0] = (struct tensor){
+        .dtype = DTYPE_UINT8,
+        .is_output = true,
+        .dims = 1,
+        .dim = {OVERFLOW_RECORD_BYTES},
+        .elements = OVERFLOW_RECORD_BYTES,
+        .bytes = OVERFLOW_RECORD_BYTES,
+        .address = UINT64_C(0x12c0ffe00000),
+        .given = file->record,
+    };
+    file->data.tensors = 1;
+}
+
+/* Whether the first output was written over before it was dumped. */
+static bool is_overwritten(const struct dssim_workload *workload, const struct planned *planned) {
+    const struct overwrite *overwrite = &workload->overwrite;
+    if (!overwrite->happens || planned->op.is_call || planned->op.place != overwrite->victim)
+        return false;
+    return graph_op(workload, planned->after).place >= overwrite->by &&
+           (!overwrite->once || overwrite->step == planned->step);
+}
+
+static void plan_tensors(struct dump_file *file, const struct dssim_workload *workload,
+                         const struct planned *planned) {
+    uint64_t shape_key = op_key(workload, &planned->op);
+    bool overwritten = is_overwritten(workload, planned);
+    set_op_name(file, planned);
+    file->data.tensors = 0;
+    for (uint32_t place = 0; place < workload->inputs + workload->outputs; place++) {
+        if (!(planned->tensors & 1u << place))
+            continue;
+        plan_tensor(file, workload, shape_key, place);
+        file->data.tensor[file->data.tensors - 1].overwritten = overwritten && place == workload->inputs;
+    }
+}
+
 int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
                    const struct planned *planned) {
-    uint64_t op_key = op_key_of(workload, &planned->op);
-    file->key = mix(op_key + DRAW_STEP, planned->step);
+    file->key = op_step_key(workload, &planned->op, planned->step);
     file->faults = workload_faults(workload, file->key, planned->op.place, planned->step);
     set_text(file, workload, planned->statistics);
     set_time(file, workload, planned);
-    set_op_name(file, planned);
-    file->data.tensors = 0;
-    for (uint32_t place = 0; place < workload->inputs + workload->outputs; place++)
-        if (planned->tensors & 1u << place)
-            plan_tensor(file, workload, op_key, place);
+    if (planned->is_opdebug)
+        plan_record(file, workload, planned);
+    else
+        plan_tensors(file, workload, planned);
     if (set_name(file, workload, dump_path, planned) != 0)
         return -ENAMETOOLONG;
     write_header(file);

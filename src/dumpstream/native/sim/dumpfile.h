@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "overflow.h"
 #include "plan.h"
 #include "proto.h"
 #include "workload.h"
@@ -23,7 +24,8 @@ struct dump_file {
     uint32_t faults; /* bits 1 << fault */
     struct stats_text text;
     struct dump_data data;
-    size_t header_bytes; /* 8 + the DumpData message */
+    uint8_t record[OVERFLOW_RECORD_BYTES]; /* of an overflow */
+    size_t header_bytes;                   /* 8 + the DumpData message */
     uint8_t header[8 + DUMP_DATA_BYTES];
     uint64_t bytes; /* the header and every segment that is dumped */
 };

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
+
 static const struct {
     const char *function;
     const char *kernel;
@@ -44,6 +46,22 @@ bool graph_find(const struct dssim_workload *workload, uint64_t model, const cha
         return false;
     *found = graph_op(workload, model * workload->ops + place);
     return strcmp(found->name, name) == 0;
+}
+
+uint64_t op_key(const struct dssim_workload *workload, const struct op *op) {
+    return mix(mix(mix(workload->seed, DRAW_MODEL), op->model) + DRAW_OP, op->place);
+}
+
+uint64_t op_step_key(const struct dssim_workload *workload, const struct op *op, uint64_t step) {
+    return mix(op_key(workload, op) + DRAW_STEP, step);
+}
+
+uint64_t op_task(const struct op *op) {
+    return op->is_call ? op->place + 1 : op->place + 2;
+}
+
+uint64_t op_stream(const struct op *op) {
+    return op->is_call ? 65535 : op->model + 3;
 }
 
 bool op_is_data(const struct op *op) {

@@ -28,6 +28,13 @@ struct op graph_op(const struct dssim_workload *workload, uint64_t number);
 /* Returns whether the model has an operator of this name. */
 bool graph_find(const struct dssim_workload *workload, uint64_t model, const char *name, struct op *found);
 
+/* Keys of the operator's random numbers: of all steps, and of one. */
+uint64_t op_key(const struct dssim_workload *workload, const struct op *op);
+uint64_t op_step_key(const struct dssim_workload *workload, const struct op *op, uint64_t step);
+
+uint64_t op_task(const struct op *op);
+uint64_t op_stream(const struct op *op);
+
 /* Whether it feeds the next operator and computes nothing. */
 bool op_is_data(const struct op *op);
 

@@ -22,6 +22,30 @@ static bool split(const struct dssim_workload *workload, uint32_t tensors, uint3
     return false;
 }
 
+/* Only operators on the AI Core are looked at. The record comes after their tensors. */
+static bool plan_overflow(const struct dssim_workload *workload, uint32_t place, struct planned *file) {
+    uint64_t key = op_step_key(workload, &file->op, file->step);
+    uint32_t faults = workload_faults(workload, key, file->op.place, file->step);
+    uint32_t tensors = workload_tensors(workload, IO_INPUTS | IO_OUTPUTS);
+    if (!(faults & 1u << FAULT_OVERFLOW) || file->op.is_call || op_is_data(&file->op) ||
+        op_is_collective(&file->op))
+        return false;
+    file->statistics = 0;
+    if (split(workload, tensors, LEVEL_OP, place, file))
+        return true;
+    file->is_opdebug = place > 0 && split(workload, tensors, LEVEL_OP, place - 1, file);
+    return file->is_opdebug;
+}
+
+static bool plan_watch(const struct dump_config *config, const struct dssim_workload *workload,
+                       uint32_t place, struct planned *file) {
+    const struct op after = file->op;
+    if (after.is_call || !selection_has_step(config, file->step) || !selection_triggers(config, &after))
+        return false;
+    file->tensors = workload_tensors(workload, IO_OUTPUTS);
+    return selection_watched(config, workload, after.model, place, &file->op);
+}
+
 bool plan_file(const struct dump_config *config, const struct dssim_workload *workload, uint64_t step,
                uint64_t number, uint32_t place, struct planned *file) {
     uint32_t tensors;
@@ -34,6 +58,10 @@ bool plan_file(const struct dump_config *config, const struct dssim_workload *wo
     };
     if (!config_dumps(config))
         return false;
+    if (config->overflow)
+        return plan_overflow(workload, place, file);
+    if (config->scene == SCENE_WATCHER)
+        return plan_watch(config, workload, place, file);
     if (file->op.is_call) /* which has no step */
         tensors = config->calls && config->ranges == 0 ? workload_tensors(workload, config->io) : 0;
     else

@@ -5,6 +5,20 @@
 
 #include <stdint.h>
 
+/* Numbers that keep the sequences of one key apart. */
+enum {
+    DRAW_TIME = 1000,
+    DRAW_MODEL,
+    DRAW_OP,
+    DRAW_STEP,
+    DRAW_CLOCK,
+    DRAW_ADDRESS,
+    DRAW_DTYPE,
+    DRAW_BYTES,
+    DRAW_RESENT = 2000,
+    DRAW_SHUFFLE = 3000,
+};
+
 /* The n-th number of the sequence `key`. Serves as a key itself. */
 static inline uint64_t mix(uint64_t key, uint64_t n) {
     uint64_t z = key + (n + 1) * UINT64_C(0x9e3779b97f4a7c15);

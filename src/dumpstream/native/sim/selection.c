@@ -116,3 +116,32 @@ uint32_t selection_tensors(const struct dump_config *config, const struct dssim_
     }
     return chosen ? workload_tensors(workload, config->io) & ~blacklisted(config, workload, op) : 0;
 }
+
+/* In watch mode the last item replaces the others. */
+static const struct json *watch_item(const struct dump_config *config) {
+    const struct json *item = config->list->first;
+    while (item->next != NULL)
+        item = item->next;
+    return item;
+}
+
+bool selection_triggers(const struct dump_config *config, const struct op *op) {
+    const struct json *item = watch_item(config);
+    const struct json *layer = first_of(item, "layer");
+    if (is_among(first_of(item, "watcher_nodes"), op->name))
+        return true;
+    return !op_is_collective(op) && (layer == NULL || is_among(layer, op->name));
+}
+
+bool selection_watched(const struct dump_config *config, const struct dssim_workload *workload,
+                       uint64_t model, uint32_t place, struct op *watched) {
+    const struct json *nodes = first_of(watch_item(config), "watcher_nodes");
+    for (const struct json *node = nodes; node != NULL; node = node->next) {
+        const struct json *first = nodes; /* of the same name */
+        while (strcmp(first->text, node->text) != 0)
+            first = first->next;
+        if (first == node && graph_find(workload, model, node->text, watched) && place-- == 0)
+            return true;
+    }
+    return false;
+}

@@ -16,4 +16,11 @@ bool selection_has_step(const struct dump_config *config, uint64_t step);
 uint32_t selection_tensors(const struct dump_config *config, const struct dssim_workload *workload,
                            const struct op *op);
 
+/* Returns whether the outputs of the watched operators are dumped after this one. */
+bool selection_triggers(const struct dump_config *config, const struct op *op);
+
+/* Returns whether the model has a watched operator at `place` among those that are watched. */
+bool selection_watched(const struct dump_config *config, const struct dssim_workload *workload,
+                       uint64_t model, uint32_t place, struct op *watched);
+
 #endif

@@ -46,6 +46,9 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
  *   inputs, outputs     tensors of each operator (2, 1)
  *   io_files            joint or separate: whether dump_mode all gives one file or two; calls and
  *                       collectives always give two (joint)
+ *   overwrite           A:C or A:C@STEP: operator A of every model writes over the first output of
+ *                       the earlier operator C, which shows in what is dumped of C from then on
+ *   opdebug             older or newer: the layout of overflow records (older)
  *   stats_by            kernel or aicpu: who makes statistics (kernel)
  *   tensor_bytes        N, or LOW-HIGH for a seeded size of each tensor (1024-65536)
  *   shape               such as 8x128, for all tensors, instead of tensor_bytes
@@ -61,6 +64,7 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
  * an operator of every model (3), or that at one step (3@1).
  *
  *   nan                 NaN in the first output, made float32 if it could not hold one
+ *   overflow            infinity in the first output, likewise; the operator overflows
  *   missing_last        all bytes, but no chunk is marked last
  *   truncated           the final slice, or half of an only one, never comes, nor a last mark
  *   resend_slice        one slice comes twice, the final one only if there is no other
@@ -72,7 +76,7 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
  *
  * offsets or shuffle may meet one of the others in a file, but not stats_text.
  * Of the others the first of stats_text, header_only, null_address,
- * truncated, missing_last, resend_slice, nan that selects a file applies. */
+ * truncated, missing_last, resend_slice, nan, overflow that selects a file applies. */
 struct dssim_workload;
 
 /* Returns NULL and one line of explanation in `error` if the text is wrong. */

@@ -12,13 +12,14 @@ const struct dtype_facts dtype_facts[DTYPE_COUNT] = {
     [DTYPE_INT32] = {"int32", "DT_INT32", 7, 4, false},
     [DTYPE_INT64] = {"int64", "DT_INT64", 8, 8, false},
     [DTYPE_INT8] = {"int8", "DT_INT8", 3, 1, false},
+    [DTYPE_UINT8] = {"uint8", "DT_UINT8", 4, 1, false},
 };
 
 enum {
     BLOCK_ELEMENTS = 256,
     LANES = 16,
     VOCABULARY = 50257,
-    NAN_SPACING = 64, /* one element in so many is NaN, in a tensor that has any */
+    SPACING = 64, /* one element in so many is NaN, or infinite, in a tensor that has any */
 };
 
 /* Values are made here, a whole block at a time, and copied out, because a
@@ -136,16 +137,29 @@ static void fill_integers(const struct tensor *tensor, uint64_t number, union bl
             out->int64[i] = ids[i];
 }
 
-static void put_nan(const struct tensor *tensor, uint64_t number, union block *out) {
-    uint64_t spacing = tensor->elements < NAN_SPACING ? tensor->elements : NAN_SPACING;
+/* Puts a value into one element in so many. The two 16-bit types have their own forms of it. */
+static void strew(const struct tensor *tensor, uint64_t number, union block *out, float value,
+                  uint16_t float16, uint16_t bfloat16) {
+    uint64_t spacing = tensor->elements < SPACING ? tensor->elements : SPACING;
     uint64_t first = number * BLOCK_ELEMENTS;
     uint64_t phase = below(tensor->key, spacing);
     for (size_t i = (size_t)((phase + spacing - first % spacing) % spacing); i < BLOCK_ELEMENTS;
          i += spacing) {
         if (tensor->dtype == DTYPE_FLOAT32)
-            out->float32[i] = NAN;
+            out->float32[i] = value;
         else
-            out->bits16[i] = tensor->dtype == DTYPE_FLOAT16 ? 0x7e00 : 0x7fc0;
+            out->bits16[i] = tensor->dtype == DTYPE_FLOAT16 ? float16 : bfloat16;
+    }
+}
+
+/* Changes every byte of the elements from the first quarter on, an eighth of all. */
+static void overwrite(const struct tensor *tensor, uint64_t number, union block *out) {
+    const uint32_t width = dtype_facts[tensor->dtype].bytes;
+    const uint64_t begin = tensor->elements / 4, end = begin + (tensor->elements + 7) / 8;
+    for (uint64_t i = 0; i < BLOCK_ELEMENTS; i++) {
+        uint64_t element = number * BLOCK_ELEMENTS + i;
+        for (uint32_t byte = 0; byte < width && element >= begin && element < end; byte++)
+            out->bytes[i * width + byte] ^= 0x5a;
     }
 }
 
@@ -155,7 +169,11 @@ static void make_block(const struct tensor *tensor, uint64_t number, union block
     else
         fill_integers(tensor, number, out);
     if (tensor->has_nan)
-        put_nan(tensor, number, out);
+        strew(tensor, number, out, NAN, 0x7e00, 0x7fc0);
+    if (tensor->has_infinity)
+        strew(tensor, number, out, INFINITY, 0x7c00, 0x7f80);
+    if (tensor->overwritten)
+        overwrite(tensor, number, out);
 }
 
 void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uint8_t *out) {
@@ -164,6 +182,10 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
     size_t skip = (size_t)(offset % block_bytes);
     union block block;
 
+    if (tensor->given != NULL) {
+        memcpy(out, tensor->given + offset, bytes);
+        return;
+    }
     while (bytes > 0) {
         size_t ready = block_bytes - skip;
         size_t taken = ready < bytes ? ready : bytes;
@@ -210,6 +232,7 @@ static double block_value(enum dtype dtype, const union block *block, size_t i) 
         return (double)block->int64[i];
     case DTYPE_INT8:
         return block->int8[i];
+    case DTYPE_UINT8: /* is always given */
     case DTYPE_COUNT:
         break;
     }

@@ -13,6 +13,8 @@ enum dtype {
     DTYPE_INT32,
     DTYPE_INT64,
     DTYPE_INT8,
+    DTYPE_DRAWN, /* those before are the workload's choice */
+    DTYPE_UINT8 = DTYPE_DRAWN,
     DTYPE_COUNT,
 };
 
@@ -34,12 +36,15 @@ struct tensor {
     uint32_t index; /* among the inputs, or the outputs, of its operator */
     bool rectified; /* ReLU-like: no negative values, about half of them zero */
     bool has_nan;
+    bool has_infinity;
+    bool overwritten; /* an eighth of it holds other bytes */
     uint32_t dims;
     uint64_t dim[MAX_DIMS];
     uint64_t elements;
     uint64_t bytes;
     uint64_t address; /* 0: promised, not dumped */
     uint64_t key;
+    const uint8_t *given; /* its bytes, if they are not drawn */
 };
 
 struct tensor_statistics {

@@ -17,6 +17,7 @@ const char *const fault_names[FAULT_COUNT] = {
     [FAULT_MISSING_LAST] = "missing_last",
     [FAULT_RESEND_SLICE] = "resend_slice",
     [FAULT_NAN] = "nan",
+    [FAULT_OVERFLOW] = "overflow",
     [FAULT_OFFSETS] = "offsets",
     [FAULT_SHUFFLE] = "shuffle",
 };
@@ -64,13 +65,13 @@ void workload_set_defaults(struct dssim_workload *workload) {
         .slice_bytes = 128 << 20,
         .least_tensor_bytes = 1 << 10,
         .most_tensor_bytes = 64 << 10,
-        .dtypes = DTYPE_COUNT,
+        .dtypes = DTYPE_DRAWN,
         .op_types = sizeof op_types / sizeof op_types[0],
         .finalize_joins = true,
     };
     for (uint32_t i = 0; i < workload->op_types; i++)
         strcpy(workload->op_type[i], op_types[i]);
-    for (uint32_t i = 0; i < DTYPE_COUNT; i++)
+    for (uint32_t i = 0; i < DTYPE_DRAWN; i++)
         workload->dtype[i] = (enum dtype)i;
 }
 
@@ -117,10 +118,10 @@ static bool read_dtypes(const char *text, struct dssim_workload *workload) {
     for (;;) {
         size_t length = strcspn(text, "+");
         uint32_t i = 0;
-        while (i < DTYPE_COUNT &&
+        while (i < DTYPE_DRAWN &&
                (strlen(dtype_facts[i].name) != length || strncmp(dtype_facts[i].name, text, length) != 0))
             i++;
-        if (i == DTYPE_COUNT || workload->dtypes == MAX_DTYPES)
+        if (i == DTYPE_DRAWN || workload->dtypes == MAX_DTYPES)
             return false;
         workload->dtype[workload->dtypes++] = (enum dtype)i;
         if (!text[length])
@@ -171,6 +172,18 @@ static bool read_selector(const char *text, struct selector *selector) {
     return take_number(&rest, '@', &selector->op) && take_number(&rest, '\0', &selector->step);
 }
 
+static bool read_overwrite(const char *text, struct overwrite *overwrite) {
+    *overwrite = (struct overwrite){.happens = *text};
+    if (!*text)
+        return true;
+    overwrite->once = strchr(text, '@') != NULL;
+    if (!take_number(&text, ':', &overwrite->by) ||
+        !take_number(&text, overwrite->once ? '@' : '\0', &overwrite->victim) ||
+        overwrite->victim >= overwrite->by)
+        return false;
+    return !overwrite->once || take_number(&text, '\0', &overwrite->step);
+}
+
 static bool explain(char *error, size_t error_bytes, const char *key, const char *value, const char *rule) {
     snprintf(error, error_bytes, "%s=%s: must be %s", key, value, rule);
     return false;
@@ -200,6 +213,8 @@ static const struct word_key {
     {"dtypes", "float32, float16, bfloat16, int32, int64 or int8, joined by +"},
     {"op_types", "up to 32 names of letters, digits and _, joined by +"},
     {"io_files", "joint or separate"},
+    {"overwrite", "A:C or A:C@STEP, where operator C comes before A"},
+    {"opdebug", "older or newer"},
     {"stats_by", "kernel or aicpu"},
     {"cann", "8.5 or 9.1"},
 };
@@ -217,13 +232,17 @@ static bool read_word(struct dssim_workload *workload, const char *key, const ch
         return read_op_types(value, workload);
     if (strcmp(key, "io_files") == 0)
         return read_either(value, "joint", "separate", &workload->separate_io);
+    if (strcmp(key, "overwrite") == 0)
+        return read_overwrite(value, &workload->overwrite);
+    if (strcmp(key, "opdebug") == 0)
+        return read_either(value, "older", "newer", &workload->newer_opdebug);
     if (strcmp(key, "stats_by") == 0)
         return read_either(value, "kernel", "aicpu", &workload->aicpu_stats);
     return read_either(value, "8.5", "9.1", &workload->finalize_joins);
 }
 
 static bool explain_unknown(char *error, size_t error_bytes, const char *key) {
-    char known[512] = "";
+    char known[1024] = "";
     for (size_t i = 0; i < WORD_KEYS; i++)
         sprintf(known + strlen(known), "%s%s", i ? ", " : "", word_keys[i].name);
     for (size_t i = 0; i < number_key_count + FAULT_COUNT; i++)

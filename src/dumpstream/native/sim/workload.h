@@ -18,6 +18,7 @@ enum fault {
     FAULT_MISSING_LAST,
     FAULT_RESEND_SLICE,
     FAULT_NAN,
+    FAULT_OVERFLOW,
     FAULT_OFFSETS,
     FAULT_SHUFFLE,
     FAULT_COUNT,
@@ -29,6 +30,15 @@ struct selector {
     enum { SELECT_NONE, SELECT_SHARE, SELECT_OP, SELECT_OP_AND_STEP } kind;
     double share;
     uint64_t op;
+    uint64_t step;
+};
+
+/* One operator of every model writes over the first output of an earlier one. */
+struct overwrite {
+    bool happens;
+    uint64_t by;
+    uint64_t victim;
+    bool once; /* in one step */
     uint64_t step;
 };
 
@@ -54,9 +64,11 @@ struct dssim_workload {
     enum dtype dtype[MAX_DTYPES];
     uint32_t op_types;
     char op_type[MAX_OP_TYPES][MAX_OP_TYPE];
-    bool separate_io; /* inputs and outputs of an operator are in files of their own */
-    bool aicpu_stats; /* the AICPU makes statistics, not a kernel */
+    bool separate_io;   /* inputs and outputs of an operator are in files of their own */
+    bool newer_opdebug; /* overflow records have the newer layout */
+    bool aicpu_stats;   /* the AICPU makes statistics, not a kernel */
     bool finalize_joins;
+    struct overwrite overwrite;
     struct selector faults[FAULT_COUNT];
 };
 
