@@ -153,7 +153,7 @@ class _Request(NamedTuple):
     def load_config(self) -> AclConfig | None:
         from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
 
-        return None if self.config is None else load_config(self.config)
+        return None if self.config is None else load_config(self.config).config
 
     def open_destination(self, config: AclConfig | None) -> Destination:
         dump_path = Path(config.dump.dump_path) if config is not None and config.dump.dump_path else None

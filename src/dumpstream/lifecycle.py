@@ -62,8 +62,8 @@ class Lifecycle:
         self._init_digest: bytes | None = None  # of the first configuration that aclInit took
         self._init_dumps = False  # that configuration makes operators pass the callback
         self._config: Path | None = None
-        self._detail = False
-        self._stuck = False
+        self._detail = False  # set_dump switched detail mode on
+        self._stuck = False  # the runtime failed in finalize_dump
         self._models: dict[str, Path | None] = {}
 
     @property
@@ -205,12 +205,14 @@ class Lifecycle:
 
     def loaded(self, model: str) -> Path | None:
         """Note that *model* was loaded; return the configuration by which it is dumped, if it is."""
-        self._models[model] = self._config
-        return self._config
+        with self._lock:
+            self._models[model] = self._config
+            return self._config
 
     def unloaded(self, model: str) -> None:
         """Forget *model*."""
-        self._models.pop(model, None)
+        with self._lock:
+            self._models.pop(model, None)
 
     @contextmanager
     def _turn(self, call: str) -> Iterator[None]:
@@ -277,6 +279,5 @@ class _Given(NamedTuple):
 def _read(path: Path) -> _Given | None:
     from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
 
-    settings = load_config(path).dump
-    content = path.read_bytes()
-    return _Given(path, settings, hashlib.sha256(content).digest()) if content else None
+    config, content = load_config(path)
+    return _Given(path, config.dump, hashlib.sha256(content).digest()) if content else None

@@ -4,7 +4,7 @@ Reading files and looking at the disk blocks: call `load_config`, `check_file` a
 thread.
 """
 
-from dumpstream.config.check import Check, check_bytes, check_config, check_file, load_config
+from dumpstream.config.check import Check, LoadedConfig, check_bytes, check_config, check_file, load_config
 from dumpstream.config.explanation import Explanation, explain
 from dumpstream.config.locations import Candidate, Landing, landings, switched_on_by
 from dumpstream.config.matcher import Match, Matcher, Operator, read_operators
@@ -31,6 +31,7 @@ __all__ = [
     "DumpSettings",
     "Explanation",
     "Landing",
+    "LoadedConfig",
     "Match",
     "Matcher",
     "Mode",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from pydantic import ValidationError
 
@@ -48,6 +48,13 @@ class Check:
         return tuple(problem for problem in self.problems if not problem.is_error)
 
 
+class LoadedConfig(NamedTuple):
+    """A configuration that CANN accepts, and the bytes that it was read from."""
+
+    config: AclConfig
+    content: bytes
+
+
 def check_file(
     path: str | os.PathLike[str], *, strict: bool = False, environment: Mapping[str, str] = os.environ
 ) -> Check:
@@ -64,16 +71,17 @@ def check_file(
     return check_bytes(data, strict=strict, environment=environment)
 
 
-def load_config(path: str | os.PathLike[str]) -> AclConfig:
+def load_config(path: str | os.PathLike[str]) -> LoadedConfig:
     """Return the configuration in the file *path*, one that CANN accepts from this process.
 
     Raises:
         ConfigError: CANN would refuse it; has all the reasons.
     """
-    check = check_file(path)
-    if check.config is None or check.errors:
+    data = read_bytes(path)
+    check = _unreadable(data) if isinstance(data, Unreadable) else check_bytes(data)
+    if isinstance(data, Unreadable) or check.config is None or check.errors:
         raise ConfigError(Path(path), check.errors)
-    return check.config
+    return LoadedConfig(check.config, data)
 
 
 def check_bytes(data: bytes, *, strict: bool = False, environment: Mapping[str, str] = os.environ) -> Check:
