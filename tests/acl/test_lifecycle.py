@@ -54,12 +54,19 @@ class Program:
         path.write_text(json.dumps(root))
         return path
 
-    def load_and_run(self) -> None:
-        """Load a model and run it for one step."""
+    def load(self) -> None:
+        """Load a model, instead of the one before."""
         with opened(_SMALL) as workload:
             self.library.dssim_load(workload)
-        assert self.library.aclrtSetDevice(0) == 0
-        self.library.dssim_run(1)
+        self.library.dssim_load_models()
+
+    def run(self) -> int:
+        """Run the model for one step; return how many files it dumped."""
+        return int(self.library.dssim_run(1))
+
+    def load_and_run(self) -> None:
+        self.load()
+        self.run()
 
     def dumped_to_disk(self, name: str) -> int:
         """Return the number of files below the dump_path of configuration *name*."""
@@ -395,6 +402,21 @@ class TestSetDump:
 
         assert after_empty == config
         assert life.config is None
+
+    def test_model_loaded_before_it_is_not_dumped_until_it_is_loaded_again(self, program: Program) -> None:
+        life, config = program.lifecycle, program.config("first")
+        life.init()
+        life.init_dump()
+
+        program.load()
+        life.set_dump(config)
+        early = program.run()
+        program.load()
+        late = program.run()
+        life.finalize_dump()
+
+        assert early == 0
+        assert late > 0
 
     def test_only_models_loaded_after_it_are_affected(self, fake: Fake, config: Path) -> None:
         life = Lifecycle(fake.acl, initialized=True)
