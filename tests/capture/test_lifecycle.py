@@ -18,6 +18,7 @@ from dumpstream import (
     LibraryNotFoundError,
     RingSource,
     SinkError,
+    load_acl,
     open_capture,
 )
 from dumpstream.manifest import read_manifest
@@ -118,6 +119,25 @@ async def test_a_dump_that_somebody_else_began_is_not_finalised(rig: Rig, record
         pass
 
     assert recorder.calls == [*_BEGIN, "acldumpUnregCallback"]
+
+
+async def test_detail_mode_which_cannot_be_finalised_is_left_on(rig: Rig, recorder: Recorder) -> None:
+    rig.config.write_text('{"dump": {"dump_scene": "aic_err_detail_dump"}}')
+
+    async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
+        pass
+
+    assert recorder.calls == [*_BEGIN, "acldumpUnregCallback"]
+    assert [end.outcome for end in await run_sync(rig.ends)] == ["finished"]
+
+
+async def test_a_driver_of_ones_own_makes_the_calls(rig: Rig, recorder: Recorder) -> None:
+    driver = await run_sync(load_acl, recorder.path)
+
+    async with open_capture(rig.path, config=rig.config, driver=driver, buffer_bytes=1 << 16):
+        pass
+
+    assert recorder.calls == _BEGIN + _END
 
 
 async def test_the_device_of_the_leaving_thread_is_synchronised_first(rig: Rig, recorder: Recorder) -> None:
@@ -323,6 +343,14 @@ async def test_a_journal_that_cannot_be_opened_fails_the_run(rig: Rig, recorder:
 async def test_a_source_of_ones_own_excludes_what_drives_the_default_one(rig: Rig) -> None:
     with pytest.raises(ValueError, match="with source= drive the dump yourself"):
         async with open_capture(rig.path, source=RingSource(), config=rig.config):
+            pytest.fail("entered")
+
+
+async def test_a_driver_has_a_library_of_its_own(rig: Rig, recorder: Recorder) -> None:
+    driver = await run_sync(load_acl, recorder.path)
+
+    with pytest.raises(ValueError, match="driver and acl_library exclude each other"):
+        async with open_capture(rig.path, driver=driver, acl_library=recorder.path):
             pytest.fail("entered")
 
 
