@@ -157,3 +157,40 @@ def test_a_thread_without_a_device_has_no_context(library: ctypes.CDLL) -> None:
     assert inside == [0] * 4
     assert device.value == 3
     assert after == 107002
+
+
+@pytest.mark.parametrize(
+    ("settings", "types"),
+    [
+        ({"dump_list": [{}]}, {4}),
+        ({"dump_op_switch": "on"}, {4}),
+        ({"dump_debug": "on"}, {5}),
+        ({"dump_scene": "aic_err_norm_dump"}, {2}),
+        ({"dump_scene": "lite_exception"}, {1}),
+        ({"dump_list": []}, set()),
+    ],
+)
+def test_the_path_is_told_of_what_is_switched_on(
+    dump: Dump, settings: dict[str, object], types: set[int]
+) -> None:
+    dump.library.aclInit(None)
+    dump.library.aclmdlInitDump()
+    dump.configure(**settings)
+    dump.library.aclmdlSetDump(os.fsencode(dump.config))
+
+    paths = {number: dump.library.acldumpGetPath(number) for number in range(7)}
+    dump.finalize()
+
+    assert paths == {number: os.fsencode(dump.path) if number in types else None for number in range(7)}
+    assert dump.library.acldumpGetPath(4) is None
+
+
+def test_dumps_of_arguments_start_once_in_a_directory_that_can_be_made(dump: Dump) -> None:
+    start, stop = dump.library.aclopStartDumpArgs, dump.library.aclopStopDumpArgs
+    good, bad = os.fsencode(dump.path / "args"), os.fsencode(dump.config)
+
+    codes = [stop(1), start(1, None), start(1, b""), start(2, good), start(1, bad), start(1, bad + b"/x")]
+    codes += [start(1, good), start(1, good), stop(1), start(1, good)]
+
+    assert codes == [0, *[500001] * 5, 0, 500001, 0, 0]
+    assert (dump.path / "args").is_dir()

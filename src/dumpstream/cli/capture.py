@@ -87,14 +87,18 @@ def run(args: Namespace) -> int:
     ):
         if args.config is None:
             args.config = Path(dump_path, "acl.json")
-            args.config.write_text(workload.config(dump_path), encoding="utf-8")
+            # Exception dumps are not captured, so they must outlive the temporary directory.
+            lasting = None if workload.mode == "exception" else dump_path
+            args.config.write_text(workload.config(lasting), encoding="utf-8")
         args.acl_lib = args.acl_lib or simulated_library()
+        exceptions_before = runtime.counters.exceptions
         uvloop = {"use_uvloop": find_spec("uvloop") is not None}
         try:
             report = anyio.run(_capture, args, runtime, backend_options=uvloop)
         except ConfigError as exc:
             report_problems(exc.problems, exc.path)
             return 1
+        _print_exceptions(runtime, exceptions_before)
     if report is None:
         print("dumpstream: aborted; what was finished stays", file=sys.stderr)
         return 1
@@ -103,6 +107,13 @@ def run(args: Namespace) -> int:
     else:
         _print_summary(report, args.out)
     return 0 if report.whole else NOT_WHOLE
+
+
+def _print_exceptions(runtime: SimulatedRuntime, before: int) -> None:
+    """Say where exception dumps went, if there were more than *before*."""
+    if exceptions := runtime.counters.exceptions - before:
+        where = printable(str(runtime.exception_directory))
+        print(f"dumpstream: {exceptions} exception dumps went to disk: {where}", file=sys.stderr)
 
 
 async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:

@@ -28,7 +28,8 @@ class Counters(ctypes.Structure):
     """struct dssim_counters."""
 
     _fields_ = tuple(
-        (name, ctypes.c_uint64) for name in ("files", "delivered", "refused", "disk", "lost", "ignored")
+        (name, ctypes.c_uint64)
+        for name in ("files", "delivered", "refused", "disk", "lost", "ignored", "exceptions")
     )
 
 
@@ -41,6 +42,14 @@ _PROTOTYPES: Mapping[str, tuple[type | None, tuple[type, ...]]] = {
     "aclmdlFinalizeDump": (ctypes.c_int, ()),
     "acldumpRegCallback": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_int32)),
     "acldumpUnregCallback": (None, ()),
+    "acldumpGetPath": (ctypes.c_char_p, (ctypes.c_int,)),
+    "acldumpSaveExceptionInfo": (
+        ctypes.c_int,
+        (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t),
+    ),
+    "acldumpGetExceptionInfoPath": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_size_t)),
+    "aclopStartDumpArgs": (ctypes.c_int, (ctypes.c_uint32, ctypes.c_char_p)),
+    "aclopStopDumpArgs": (ctypes.c_int, (ctypes.c_uint32,)),
     "aclrtSetDevice": (ctypes.c_int, (ctypes.c_int32,)),
     "aclrtGetDevice": (ctypes.c_int, (ctypes.POINTER(ctypes.c_int32),)),
     "aclrtResetDevice": (ctypes.c_int, (ctypes.c_int32,)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dumpstream._errors import AclError
@@ -35,6 +36,7 @@ class SimulationCounters(NamedTuple):
     disk: int  #: chunks written to disk, as nothing was registered
     lost: int  #: chunks in flight when the dump was finalised, or that the disk did not take
     ignored: int  #: registrations while another was in place
+    exceptions: int  #: exception dumps, which go to disk and never to the callback
 
 
 class SimulatedRuntime:
@@ -126,6 +128,13 @@ class SimulatedRuntime:
         self._call("aclrtResetDevice", self.workload.device_id)
         self._call("aclFinalizeReference", None)
         self._in_use.release()
+
+    @property
+    def exception_directory(self) -> Path:
+        """Where exception dumps go, or went last."""
+        path = ctypes.create_string_buffer(os.pathconf("/", "PC_PATH_MAX"))
+        self._call("acldumpGetExceptionInfoPath", path, len(path))
+        return Path(os.fsdecode(path.value))
 
     @property
     def counters(self) -> SimulationCounters:

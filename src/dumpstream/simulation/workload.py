@@ -48,11 +48,13 @@ PRESETS: Mapping[str, Mapping[str, int | str]] = {
     "overflow": {"mode": "overflow", "ops": 12, "steps": 4, "overflow": "0.05"},
     # two operators that are watched, one of which is written over in one step
     "watch": {"mode": "watch", "ops": 12, "steps": 3, "overwrite": "7:2@1"},
+    # an operator that fails; its dump goes to disk
+    "exception": {"mode": "exception", "ops": 12, "steps": 2, "fails": "5@1"},
 }
 
 
 #: What a workload may be meant to show.
-MODES = ("model", "overflow", "watch")
+MODES = ("model", "overflow", "watch", "exception")
 
 _DATA, _COLLECTIVE = "Data", "Hcom"
 
@@ -111,6 +113,7 @@ class Workload:
     resend_slice: str = ""  #: one slice comes twice, the final one only if there is no other
     nan: str = ""  #: NaN in the first output
     overflow: str = ""  #: infinity in the first output: the operator overflows
+    fails: str = ""  #: the operator fails, which an exception dump shows
     offsets: str = ""  #: chunks carry real offsets
     shuffle: str = ""  #: so, and they come in shuffled order
 
@@ -129,13 +132,19 @@ class Workload:
         with opened(workload):
             return workload
 
-    def config(self, dump_path: str | os.PathLike[str]) -> str:
-        """Return the text of an acl.json for the `mode` of this workload."""
-        return json.dumps({"dump": {"dump_path": os.fspath(dump_path), **self._settings()}})
+    def config(self, dump_path: str | os.PathLike[str] | None) -> str:
+        """Return the text of an acl.json for the `mode` of this workload.
+
+        Only exception dumps can do without a *dump_path*: they go to the current directory, then.
+        """
+        path = {} if dump_path is None else {"dump_path": os.fspath(dump_path)}
+        return json.dumps({"dump": {**path, **self._settings()}})
 
     def _settings(self) -> Mapping[str, object]:
         if self.mode == "overflow":
             return {"dump_debug": "on"}
+        if self.mode == "exception":
+            return {"dump_scene": "aic_err_norm_dump"}
         if self.mode == "watch":
             return {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [self._watch()]}
         return {"dump_mode": "all", "dump_level": "op", "dump_list": [{}], "dump_op_switch": "on"}
@@ -172,7 +181,7 @@ class Workload:
     def expected_files(
         self, dump_path: str | os.PathLike[str], step: int | None = None, *, config: str | None = None
     ) -> Iterator[ExpectedFile]:
-        """Yield the files of *step*, or of all steps, in order of step and operator.
+        """Yield the files of *step*, or of all steps, in order of step and operator; no exception dumps.
 
         Needs no runtime. *config* is the text of the configuration that the run will have, which has a
         *dump_path* of its own; without it, it is `config`.

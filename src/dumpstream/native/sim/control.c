@@ -141,12 +141,13 @@ void dssim_stop(void) {
 
 void dssim_read_counters(struct dssim_counters *counters) {
     *counters = (struct dssim_counters){
-        .files = device_files(),
+        .files = device_counters.files,
         .delivered = record_counters.delivered,
         .refused = record_counters.refused,
         .disk = record_counters.disk,
         .lost = record_counters.lost,
         .ignored = record_counters.ignored,
+        .exceptions = device_counters.exceptions,
     };
 }
 
@@ -155,7 +156,7 @@ void dssim_reset(void) {
     runtime_reset();
     workload_set_defaults(&defaults);
     dssim_load(&defaults);
-    device_reset_files();
+    device_counters.files = device_counters.exceptions = 0;
     record_counters.delivered = record_counters.refused = record_counters.disk = 0;
     record_counters.lost = record_counters.ignored = 0;
 }

@@ -20,7 +20,8 @@ struct run {
     struct dssim_workload workload;
     struct dump_config *models; /* what operators of models have to dump; or NULL */
     struct dump_config *calls;  /* and calls of single operators */
-    struct record *record;
+    struct exception_dump exception;
+    struct record *record; /* or NULL */
     uint64_t first_step;
     uint64_t ops;
     _Atomic uint64_t next_op;
@@ -42,7 +43,8 @@ static struct timespec due;  /* when the next chunk may go, if paced */
 static struct dssim_workload workload;
 static bool loaded;                  /* the models are, ... */
 static struct dump_order load_order; /* ... with this to dump */
-static _Atomic uint64_t all_files;
+
+struct device_counters device_counters;
 
 static void add_ns(struct timespec *when, uint64_t ns) {
     ns += (uint64_t)when->tv_nsec;
@@ -125,16 +127,29 @@ static bool send_file(struct run *run, const char *dump_path, const struct plann
     if (!(file.text.selection ? send_stats(run, &file) : send_tensors(run, &file)))
         return false;
     atomic_fetch_add(&run->sent_files, 1);
-    atomic_fetch_add(&all_files, 1);
+    atomic_fetch_add(&device_counters.files, 1);
     return true;
+}
+
+/* Leaves an exception dump if the operator fails. What the disk does not take is lost, as with CANN. */
+static void write_exception(const struct run *run, const struct op *op, uint64_t step) {
+    uint32_t faults = workload_faults(&run->workload, op_step_key(&run->workload, op, step), op->place, step);
+    if (run->exception.scene == SCENE_NONE || !(faults & 1u << FAULT_FAILS))
+        return;
+    if (exception_write(&run->exception, &run->workload, op, step) == 0)
+        atomic_fetch_add(&device_counters.exceptions, 1);
+    else
+        atomic_fetch_add(&record_counters.lost, 1);
 }
 
 /* Sends what comes after the operator with this number, counted from the run's first step on. */
 static bool run_op(struct run *run, uint64_t count) {
     uint64_t per_step = graph_ops(&run->workload);
     uint64_t step = run->first_step + count / per_step, number = count % per_step;
-    const struct dump_config *config = graph_op(&run->workload, number).is_call ? run->calls : run->models;
+    const struct op op = graph_op(&run->workload, number);
+    const struct dump_config *config = op.is_call ? run->calls : run->models;
     struct planned planned;
+    write_exception(run, &op, step);
     if (config == NULL || run->record == NULL)
         return true;
     for (uint32_t place = 0; plan_file(config, &run->workload, step, number, place, &planned); place++)
@@ -232,10 +247,13 @@ static struct run *plan_run(uint64_t steps, int *error) {
     run->workload = workload;
     run->calls = now.config;
     run->models = order_for_models(&now);
+    run->exception = now.exception;
     run->record = record_acquire();
     run->first_step = next_step;
     run->ops = steps * graph_ops(&workload);
     if (run->record != NULL && (config_dumps(run->models) || config_dumps(run->calls)))
+        return run;
+    if (run->exception.scene != SCENE_NONE)
         return run;
     free_run(run);
     return NULL;
@@ -287,14 +305,6 @@ void device_stop(void) {
         atomic_store(&current->stopping, true);
     pthread_cond_broadcast(&hurry);
     pthread_mutex_unlock(&lock);
-}
-
-uint64_t device_files(void) {
-    return atomic_load(&all_files);
-}
-
-void device_reset_files(void) {
-    atomic_store(&all_files, 0);
 }
 
 /* Pacing follows the monotonic clock, which a static initialiser cannot choose. */

@@ -2,6 +2,7 @@
 #ifndef DSSIM_DEVICE_H
 #define DSSIM_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "workload.h"
@@ -27,8 +28,11 @@ uint64_t device_wait(void);
  * effect until the next device_load. */
 void device_stop(void);
 
-/* Files sent to their end since the counters were last reset. */
-uint64_t device_files(void);
-void device_reset_files(void);
+struct device_counters {
+    _Atomic uint64_t files;      /* sent to their end */
+    _Atomic uint64_t exceptions; /* files of exception dumps */
+};
+
+extern struct device_counters device_counters;
 
 #endif

@@ -22,6 +22,8 @@ size_t remote_prefix(const char *path) {
 
 static int make_parents(const char *name) {
     char path[ACL_DUMP_MAX_FILE_PATH_LENGTH];
+    if (strlen(name) >= sizeof path)
+        return -ENAMETOOLONG;
     strcpy(path, name);
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -32,18 +34,44 @@ static int make_parents(const char *name) {
     return 0;
 }
 
-static int write_all(int descriptor, const acldumpChunk *chunk) {
-    uint32_t done = 0;
-    while (done < chunk->bufLen) {
-        const void *from = chunk->dataBuf + done;
-        size_t left = chunk->bufLen - done;
-        ssize_t written = chunk->offset < 0 ? write(descriptor, from, left)
-                                            : pwrite(descriptor, from, left, chunk->offset + done);
+int disk_make_directory(const char *path) {
+    int result = make_parents(path);
+    struct stat about;
+    if (result != 0)
+        return result;
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || stat(path, &about) != 0)
+        return -errno;
+    if (!S_ISDIR(about.st_mode))
+        return -ENOTDIR;
+    return access(path, R_OK | W_OK) == 0 ? 0 : -errno;
+}
+
+int disk_create(const char *path) {
+    int result = make_parents(path);
+    int descriptor;
+    if (result != 0)
+        return result;
+    unlink(path);
+    descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+    return descriptor >= 0 ? descriptor : -errno;
+}
+
+/* An offset below 0 appends. */
+static int write_at(int descriptor, const uint8_t *bytes, size_t length, int64_t offset) {
+    size_t done = 0;
+    while (done < length) {
+        size_t left = length - done;
+        ssize_t written = offset < 0 ? write(descriptor, bytes + done, left)
+                                     : pwrite(descriptor, bytes + done, left, offset + (int64_t)done);
         if (written < 0 && errno != EINTR)
             return -errno;
-        done += written > 0 ? (uint32_t)written : 0;
+        done += written > 0 ? (size_t)written : 0;
     }
     return 0;
+}
+
+int disk_append(int descriptor, const void *bytes, size_t length) {
+    return write_at(descriptor, bytes, length, -1);
 }
 
 int disk_write(const acldumpChunk *chunk) {
@@ -56,7 +84,7 @@ int disk_write(const acldumpChunk *chunk) {
     descriptor = open(path, flags, 0600);
     if (descriptor < 0)
         return -errno;
-    result = write_all(descriptor, chunk);
+    result = write_at(descriptor, chunk->dataBuf, chunk->bufLen, chunk->offset);
     if (close(descriptor) != 0 && result == 0)
         result = -errno;
     return result;

@@ -8,7 +8,7 @@
 #include "random.h"
 #include "stats.h"
 
-static uint64_t run_began_s(const struct dssim_workload *workload) {
+uint64_t dump_file_began_s(const struct dssim_workload *workload) {
     const uint64_t year_s = 365 * 86400;
     return UINT64_C(1767225600) + below(mix(workload->seed, DRAW_TIME), year_s);
 }
@@ -18,7 +18,7 @@ static void set_shape(struct tensor *tensor, const struct dssim_workload *worklo
     const uint32_t width = dtype_facts[tensor->dtype].bytes;
     if (workload->dims > 0) {
         tensor->dims = workload->dims;
-        memcpy(tensor->dim, workload->dim, sizeof tensor->dim);
+        memcpy(tensor->dim, workload->dim, sizeof workload->dim);
         tensor->elements = 1;
         for (uint32_t i = 0; i < tensor->dims; i++)
             tensor->elements *= tensor->dim[i];
@@ -44,7 +44,7 @@ static void plan_tensor(struct dump_file *file, const struct dssim_workload *wor
     const bool is_output = place >= workload->inputs;
     *tensor = (struct tensor){
         .dtype = workload->dtype[below(mix(shape_key, draws + DRAW_DTYPE), workload->dtypes)],
-        .is_output = is_output,
+        .part = is_output ? PART_OUTPUT : PART_INPUT,
         .index = is_output ? place - (uint32_t)workload->inputs : place,
         .rectified = is_output || place == 0, /* the other inputs are weights */
         .key = mix(file->key, draws),
@@ -82,7 +82,7 @@ static void name_op(const struct dump_file *file, const struct dssim_workload *w
 
 static int set_name(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
                     const struct planned *planned) {
-    time_t began = (time_t)run_began_s(workload);
+    time_t began = (time_t)dump_file_began_s(workload);
     char began_text[24], directory[96] = "", model[MAX_MODEL_NAME], last[256];
     struct tm calendar;
     int length;
@@ -98,11 +98,16 @@ static int set_name(struct dump_file *file, const struct dssim_workload *workloa
     return length < 0 || (size_t)length >= sizeof file->name ? -ENAMETOOLONG : 0;
 }
 
-static void write_header(struct dump_file *file) {
+void dump_file_close(struct dump_file *file) {
     size_t message = dump_data_write(&file->data, file->header + 8);
     for (int i = 0; i < 8; i++)
         file->header[i] = (uint8_t)((uint64_t)message >> (8 * i));
     file->header_bytes = 8 + message;
+    file->bytes = file->header_bytes;
+    if (!dump_file_has(file, FAULT_HEADER_ONLY))
+        for (uint32_t i = 0; i < file->data.tensors; i++)
+            if (file->data.tensor[i].address != 0)
+                file->bytes += file->data.tensor[i].bytes;
 }
 
 /* Text that the configuration asks for comes as it should: of the faults only those in the values apply. */
@@ -123,7 +128,7 @@ static void set_time(struct dump_file *file, const struct dssim_workload *worklo
                      const struct planned *planned) {
     struct op after = graph_op(workload, planned->after);
     uint64_t key = op_step_key(workload, &after, planned->step);
-    file->data.time_us = (run_began_s(workload) + 1 + planned->step) * 1000000 + planned->after * 37 +
+    file->data.time_us = (dump_file_began_s(workload) + 1 + planned->step) * 1000000 + planned->after * 37 +
                          below(mix(key, DRAW_CLOCK), 37) + planned->place;
 }
 
@@ -144,7 +149,7 @@ static void plan_record(struct dump_file *file, const struct dssim_workload *wor
     strcpy(file->data.op_name, "Node_OpDebug");
     file->data.tensor[0] = (struct tensor){
         .dtype = DTYPE_UINT8,
-        .is_output = true,
+        .part = PART_OUTPUT,
         .dims = 1,
         .dim = {OVERFLOW_RECORD_BYTES},
         .elements = OVERFLOW_RECORD_BYTES,
@@ -184,18 +189,14 @@ int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload
     file->faults = workload_faults(workload, file->key, planned->op.place, planned->step);
     set_text(file, workload, planned->statistics);
     set_time(file, workload, planned);
+    file->data.dfx_message[0] = file->data.user_tag[0] = '\0';
     if (planned->is_opdebug)
         plan_record(file, workload, planned);
     else
         plan_tensors(file, workload, planned);
     if (set_name(file, workload, dump_path, planned) != 0)
         return -ENAMETOOLONG;
-    write_header(file);
-    file->bytes = file->header_bytes;
-    if (!dump_file_has(file, FAULT_HEADER_ONLY))
-        for (uint32_t i = 0; i < file->data.tensors; i++)
-            if (file->data.tensor[i].address != 0)
-                file->bytes += file->data.tensor[i].bytes;
+    dump_file_close(file);
     return 0;
 }
 

@@ -38,6 +38,12 @@ static inline bool dump_file_has(const struct dump_file *file, enum fault fault)
 int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
                    const struct planned *planned);
 
+/* Makes the header anew, after a change of the data. */
+void dump_file_close(struct dump_file *file);
+
+/* When the run began, by the device's clock. */
+uint64_t dump_file_began_s(const struct dssim_workload *workload);
+
 /* Writes bytes [offset, offset + bytes) of the file to `out`. */
 void dump_file_read(const struct dump_file *file, uint64_t offset, size_t bytes, uint8_t *out);
 

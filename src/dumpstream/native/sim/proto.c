@@ -9,6 +9,9 @@ enum {
     DATA_OUTPUT = 3,
     DATA_INPUT = 4,
     DATA_OP_NAME = 6,
+    DATA_ATTRIBUTE = 7,
+    DATA_SPACE = 8,
+    DATA_DFX_MESSAGE = 9,
 
     TENSOR_DTYPE = 1,
     TENSOR_FORMAT = 2,
@@ -18,13 +21,22 @@ enum {
     OUTPUT_SIZE = 6,
     OUTPUT_ORIGINAL_SHAPE = 7,
     OUTPUT_ADDRESS = 9,
+    OUTPUT_ARG_INDEX = 12,
 
     INPUT_SIZE = 5,
     INPUT_ORIGINAL_SHAPE = 6,
     INPUT_ADDRESS = 8,
+    INPUT_ARG_INDEX = 10,
+    INPUT_TYPE = 11,
+
+    SPACE_SIZE = 3,
+    SPACE_ARG_INDEX = 4,
 
     ORIGINAL_OP_NAME = 1,
     ORIGINAL_OP_OUTPUT_INDEX = 2,
+
+    ATTRIBUTE_NAME = 1,
+    ATTRIBUTE_VALUE = 2,
 
     SHAPE_DIM = 1,
 
@@ -71,35 +83,62 @@ static uint8_t *put_output(uint8_t *out, const struct tensor *tensor, const char
     out = put_bytes(out, OUTPUT_ORIGINAL_OP, original, (size_t)(original_end - original));
     out = put_number(out, OUTPUT_SIZE, tensor->bytes);
     out = put_shape(out, OUTPUT_ORIGINAL_SHAPE, tensor);
-    return put_number(out, OUTPUT_ADDRESS, tensor->address);
+    out = put_number(out, OUTPUT_ADDRESS, tensor->address);
+    return put_number(out, OUTPUT_ARG_INDEX, tensor->arg_index);
 }
 
 static uint8_t *put_input(uint8_t *out, const struct tensor *tensor) {
     out = put_number(out, INPUT_SIZE, tensor->bytes);
     out = put_shape(out, INPUT_ORIGINAL_SHAPE, tensor);
-    return put_number(out, INPUT_ADDRESS, tensor->address);
+    out = put_number(out, INPUT_ADDRESS, tensor->address);
+    out = put_number(out, INPUT_ARG_INDEX, tensor->arg_index);
+    return put_number(out, INPUT_TYPE, tensor->kind);
 }
 
 static uint8_t *put_tensor(uint8_t *out, const struct tensor *tensor, const char *op_name) {
+    static const uint32_t fields[] = {
+        [PART_INPUT] = DATA_INPUT,
+        [PART_OUTPUT] = DATA_OUTPUT,
+        [PART_SPACE] = DATA_SPACE,
+    };
     uint8_t message[TENSOR_MESSAGE_BYTES], *end = message;
-    end = put_number(end, TENSOR_DTYPE, dtype_facts[tensor->dtype].number);
-    end = put_number(end, TENSOR_FORMAT, FORMAT_ND);
-    end = put_shape(end, TENSOR_SHAPE, tensor);
-    end = tensor->is_output ? put_output(end, tensor, op_name) : put_input(end, tensor);
-    return put_bytes(out, tensor->is_output ? DATA_OUTPUT : DATA_INPUT, message, (size_t)(end - message));
+    if (tensor->part == PART_SPACE) {
+        end = put_number(end, SPACE_SIZE, tensor->bytes);
+        end = put_number(end, SPACE_ARG_INDEX, tensor->arg_index);
+    } else {
+        end = put_number(end, TENSOR_DTYPE, tensor->untyped ? 0 : dtype_facts[tensor->dtype].number);
+        end = put_number(end, TENSOR_FORMAT, FORMAT_ND);
+        end = put_shape(end, TENSOR_SHAPE, tensor);
+        end = tensor->part == PART_OUTPUT ? put_output(end, tensor, op_name) : put_input(end, tensor);
+    }
+    return put_bytes(out, fields[tensor->part], message, (size_t)(end - message));
+}
+
+static uint8_t *put_attribute(uint8_t *out, const char *name, const char *value) {
+    uint8_t message[MAX_USER_TAG + 64], *end = message;
+    end = put_bytes(end, ATTRIBUTE_NAME, name, strlen(name));
+    end = put_bytes(end, ATTRIBUTE_VALUE, value, strlen(value));
+    return put_bytes(out, DATA_ATTRIBUTE, message, (size_t)(end - message));
+}
+
+static uint8_t *put_part(uint8_t *out, const struct dump_data *data, enum part part) {
+    for (uint32_t i = 0; i < data->tensors; i++)
+        if (data->tensor[i].part == part)
+            out = put_tensor(out, &data->tensor[i], data->op_name);
+    return out;
 }
 
 size_t dump_data_write(const struct dump_data *data, uint8_t *out) {
     uint8_t *end = out;
-    uint32_t inputs = 0;
     end = put_bytes(end, DATA_VERSION, "2.0", 3);
     end = put_number(end, DATA_TIME, data->time_us);
-    while (inputs < data->tensors && !data->tensor[inputs].is_output)
-        inputs++;
-    for (uint32_t i = inputs; i < data->tensors; i++)
-        end = put_tensor(end, &data->tensor[i], data->op_name);
-    for (uint32_t i = 0; i < inputs; i++)
-        end = put_tensor(end, &data->tensor[i], data->op_name);
+    end = put_part(end, data, PART_OUTPUT);
+    end = put_part(end, data, PART_INPUT);
     end = put_bytes(end, DATA_OP_NAME, data->op_name, strlen(data->op_name));
+    if (data->user_tag[0])
+        end = put_attribute(end, "user_tag", data->user_tag);
+    end = put_part(end, data, PART_SPACE);
+    if (data->dfx_message[0])
+        end = put_bytes(end, DATA_DFX_MESSAGE, data->dfx_message, strlen(data->dfx_message));
     return (size_t)(end - out);
 }

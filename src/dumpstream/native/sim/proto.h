@@ -9,15 +9,19 @@
 
 enum {
     MAX_OP_NAME = 64,
-    MAX_TENSORS = 32,
-    TENSOR_MESSAGE_BYTES = 512, /* more than any tensor's message takes */
-    DUMP_DATA_BYTES = MAX_TENSORS * TENSOR_MESSAGE_BYTES + 256,
+    MAX_TENSORS = 40,           /* 16 inputs, 16 outputs, and what exception dumps add */
+    TENSOR_MESSAGE_BYTES = 768, /* more than any tensor's message takes */
+    MAX_DFX_MESSAGE = 128,
+    MAX_USER_TAG = 128,
+    DUMP_DATA_BYTES = MAX_TENSORS * TENSOR_MESSAGE_BYTES + 640,
 };
 
 struct dump_data {
     uint64_t time_us;
     char op_name[MAX_OP_NAME];
-    uint32_t tensors; /* inputs first */
+    char dfx_message[MAX_DFX_MESSAGE]; /* of an exception */
+    char user_tag[MAX_USER_TAG];       /* of one that the program saves */
+    uint32_t tensors;                  /* inputs first, then outputs, then spaces */
     struct tensor tensor[MAX_TENSORS];
 };
 

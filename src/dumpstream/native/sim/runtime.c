@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "args.h"
 #include "device.h"
 #include "record.h"
 #include "sim.h"
@@ -19,6 +20,7 @@ static struct {
     uint64_t content_hash; /* ... of this content */
     struct dump_config *config;
     uint64_t dump; /* finalised so far */
+    struct exception_dump exception;
 } state;
 
 static atomic_bool finalize_joins = true;
@@ -27,16 +29,29 @@ static atomic_bool finalize_joins = true;
 static char contexts[MAX_DEVICES];
 static _Thread_local char *thread_context;
 
+/* Once exception dumps are switched on, no other setting changes them. */
+static void switch_exception_on(enum scene scene, const char *dump_path) {
+    if (!scene_is_exception(scene) || state.exception.scene != SCENE_NONE)
+        return;
+    state.exception.scene = scene;
+    exception_find_root(dump_path, state.exception.root);
+}
+
 /* Takes over the configuration; the one before stays with the models loaded under it. */
 static void set_config(struct dump_config *config) {
     config_release(state.config);
     state.config = config;
+    if (config != NULL)
+        switch_exception_on(config->scene, config->dump_path);
 }
 
-/* Ends the dump, also that of loaded models, and leaves its queue to record_stop. */
+/* Ends the dump, also that of loaded models, and leaves its queue to
+ * record_stop. Detailed exception dumps cannot be ended. */
 static void end_dump(void) {
     set_config(NULL);
     state.dump++;
+    if (state.exception.scene != SCENE_DETAIL)
+        state.exception.scene = SCENE_NONE;
 }
 
 static aclError init_with(const char *config_path) {
@@ -68,6 +83,8 @@ aclError aclInit(const char *config_path) {
         code = ACL_ERROR_REPEAT_INITIALIZE;
     else if (config_path != NULL && *config_path)
         code = init_with(config_path);
+    if (code == ACL_SUCCESS)
+        switch_exception_on(exception_scene_of_environment(), "");
     if (code == ACL_SUCCESS || code == ACL_ERROR_REPEAT_INITIALIZE)
         state.references++;
     pthread_mutex_unlock(&lock);
@@ -218,7 +235,8 @@ aclError aclrtSynchronizeDevice(void) {
 struct dump_order runtime_dump_order(void) {
     struct dump_order order;
     pthread_mutex_lock(&lock);
-    order = (struct dump_order){.config = config_hold(state.config), .dump = state.dump};
+    order = (struct dump_order){
+        .config = config_hold(state.config), .dump = state.dump, .exception = state.exception};
     pthread_mutex_unlock(&lock);
     return order;
 }
@@ -244,10 +262,12 @@ static void stop_everything(void) {
 
 void runtime_reset(void) {
     stop_everything();
+    args_reset();
     record_unregister();
     pthread_mutex_lock(&lock);
     state.references = 0;
     state.configured = false;
+    state.exception = (struct exception_dump){.scene = SCENE_NONE};
     pthread_mutex_unlock(&lock);
     thread_context = NULL;
 }

@@ -15,6 +15,35 @@
 
 /* CANN's entry points. */
 
+enum { ACL_OP_DUMP_OP_AICORE_ARGS = 0x1, ACL_DUMP_MAX_SHAPE_NUM = 25 };
+
+typedef enum acldumpType {
+    AIC_ERR_BRIEF_DUMP = 1,
+    AIC_ERR_NORM_DUMP = 2,
+    AIC_ERR_DETAIL_DUMP = 3,
+    DATA_DUMP = 4,
+    OVERFLOW_DUMP = 5,
+} acldumpType;
+
+enum { ACL_DUMP_TENSOR_INPUT, ACL_DUMP_TENSOR_OUTPUT, ACL_DUMP_TENSOR_WORKSPACE };
+enum { ACL_DUMP_ADDR_PTR, ACL_DUMP_ADDR_PTR_PTR, ACL_DUMP_ADDR_RAW };
+enum { ACL_DUMP_PLACEMENT_DEVICE, ACL_DUMP_PLACEMENT_HOST, ACL_DUMP_PLACEMENT_END };
+
+typedef struct acldumpTensorInfo {
+    uint32_t type;
+    size_t tensorSize;
+    int32_t format;
+    int32_t dataType;
+    int64_t *tensorAddr;
+    uint32_t addrType;
+    uint32_t placement;
+    uint32_t argsOffset;
+    uint32_t shapeNum;
+    uint32_t originShapeNum;
+    uint64_t shape[ACL_DUMP_MAX_SHAPE_NUM];
+    uint64_t originShape[ACL_DUMP_MAX_SHAPE_NUM];
+} acldumpTensorInfo;
+
 DSSIM_API aclError aclInit(const char *config_path);
 DSSIM_API aclError aclFinalize(void);
 DSSIM_API aclError aclFinalizeReference(uint64_t *references);
@@ -23,6 +52,12 @@ DSSIM_API aclError aclmdlSetDump(const char *config_path);
 DSSIM_API aclError aclmdlFinalizeDump(void);
 DSSIM_API aclError acldumpRegCallback(acldumpCallback callback, int32_t flag);
 DSSIM_API void acldumpUnregCallback(void);
+DSSIM_API const char *acldumpGetPath(acldumpType type);
+DSSIM_API aclError acldumpSaveExceptionInfo(const char *name, const char *user_tag,
+                                            const acldumpTensorInfo *tensors, size_t count);
+DSSIM_API aclError acldumpGetExceptionInfoPath(char *path, size_t bytes);
+DSSIM_API aclError aclopStartDumpArgs(uint32_t dump_type, const char *path);
+DSSIM_API aclError aclopStopDumpArgs(uint32_t dump_type);
 DSSIM_API aclError aclrtSetDevice(int32_t device);
 DSSIM_API aclError aclrtGetDevice(int32_t *device);
 DSSIM_API aclError aclrtResetDevice(int32_t device);
@@ -65,6 +100,7 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
  *
  *   nan                 NaN in the first output, made float32 if it could not hold one
  *   overflow            infinity in the first output, likewise; the operator overflows
+ *   fails               the operator fails, which an exception dump shows
  *   missing_last        all bytes, but no chunk is marked last
  *   truncated           the final slice, or half of an only one, never comes, nor a last mark
  *   resend_slice        one slice comes twice, the final one only if there is no other
@@ -76,7 +112,7 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
  *
  * offsets or shuffle may meet one of the others in a file, but not stats_text.
  * Of the others the first of stats_text, header_only, null_address,
- * truncated, missing_last, resend_slice, nan, overflow that selects a file applies. */
+ * truncated, missing_last, resend_slice, nan, overflow, fails that selects a file applies. */
 struct dssim_workload;
 
 /* Returns NULL and one line of explanation in `error` if the text is wrong. */
@@ -113,12 +149,13 @@ DSSIM_API int dssim_file_describe(const struct dssim_workload *workload, const s
 /* The run. */
 
 struct dssim_counters {
-    uint64_t files;     /* sent to the end by the device */
-    uint64_t delivered; /* chunks the callback took */
-    uint64_t refused;   /* chunks it answered with nonzero: gone */
-    uint64_t disk;      /* chunks written to disk, as nothing was registered */
-    uint64_t lost;      /* chunks in flight when the dump was finalised, or that the disk did not take */
-    uint64_t ignored;   /* registrations while another was in place */
+    uint64_t files;      /* sent to the end by the device */
+    uint64_t delivered;  /* chunks the callback took */
+    uint64_t refused;    /* chunks it answered with nonzero: gone */
+    uint64_t disk;       /* chunks written to disk, as nothing was registered */
+    uint64_t lost;       /* chunks in flight when the dump was finalised, or that the disk did not take */
+    uint64_t ignored;    /* registrations while another was in place */
+    uint64_t exceptions; /* files of exception dumps */
 };
 
 /* Waits for the device, then makes `workload` (copied) what runs, from step 0. */

@@ -57,14 +57,14 @@ size_t stats_row(const struct dump_file *file, uint32_t place, char out[STATS_RO
     const struct tensor *tensor = &file->data.tensor[place];
     const char *type = dtype_facts[tensor->dtype].cann_name;
     const bool unknown = file->text.by_aicpu && tensor->dtype == DTYPE_BFLOAT16;
-    char shape[MAX_DIMS * 21];
+    char shape[MAX_SHAPE * 21];
     size_t used = 0;
     for (uint32_t i = 0; i < tensor->dims; i++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%llu", i ? "x" : "",
                                  (unsigned long long)tensor->dim[i]);
-    used =
-        (size_t)snprintf(out, STATS_ROW_BYTES, "%s,%u,%llu,%s,ND,%s", tensor->is_output ? "Output" : "Input",
-                         tensor->index, (unsigned long long)tensor->bytes, unknown ? "-" : type, shape);
+    used = (size_t)snprintf(out, STATS_ROW_BYTES, "%s,%u,%llu,%s,ND,%s",
+                            tensor->part == PART_OUTPUT ? "Output" : "Input", tensor->index,
+                            (unsigned long long)tensor->bytes, unknown ? "-" : type, shape);
     if (unknown)
         return used + (size_t)snprintf(out + used, STATS_ROW_BYTES - used, ",,,,,,,\n");
     return used + put_values(tensor, file->text.selection, out + used, STATS_ROW_BYTES - used);

@@ -28,13 +28,18 @@ struct dtype_facts {
 
 extern const struct dtype_facts dtype_facts[DTYPE_COUNT];
 
-enum { MAX_DIMS = 8 };
+enum { MAX_DIMS = 25 };
+
+enum part { PART_INPUT, PART_OUTPUT, PART_SPACE };
 
 struct tensor {
     enum dtype dtype;
-    bool is_output;
-    uint32_t index; /* among the inputs, or the outputs, of its operator */
-    bool rectified; /* ReLU-like: no negative values, about half of them zero */
+    enum part part;
+    uint32_t index;     /* among those of its part that the operator has */
+    uint32_t kind;      /* what it is, in an exception dump; 0 elsewhere */
+    uint32_t arg_index; /* which argument of the kernel it is, there */
+    bool untyped;       /* its type is not told, there */
+    bool rectified;     /* ReLU-like: no negative values, about half of them zero */
     bool has_nan;
     bool has_infinity;
     bool overwritten; /* an eighth of it holds other bytes */

@@ -18,6 +18,7 @@ const char *const fault_names[FAULT_COUNT] = {
     [FAULT_RESEND_SLICE] = "resend_slice",
     [FAULT_NAN] = "nan",
     [FAULT_OVERFLOW] = "overflow",
+    [FAULT_FAILS] = "fails",
     [FAULT_OFFSETS] = "offsets",
     [FAULT_SHUFFLE] = "shuffle",
 };
@@ -39,8 +40,8 @@ static const struct number_key number_keys[] = {
     NUMBER(seed, 0, UINT64_MAX),
     NUMBER(models, 1, 100000),
     NUMBER(ops, 1, 1000000),
-    NUMBER(inputs, 0, MAX_TENSORS / 2),
-    NUMBER(outputs, 1, MAX_TENSORS / 2),
+    NUMBER(inputs, 0, MAX_PART),
+    NUMBER(outputs, 1, MAX_PART),
     NUMBER(single_ops, 0, 1000000),
     NUMBER(device_threads, 1, MAX_DEVICE_THREADS),
     NUMBER(device_id, 0, MAX_DEVICES - 1),
@@ -103,7 +104,7 @@ static bool read_shape(const char *text, struct dssim_workload *workload) {
     while (*text) {
         char end = strchr(text, 'x') ? 'x' : '\0';
         uint64_t dim;
-        if (workload->dims == MAX_DIMS || !take_number(&text, end, &dim))
+        if (workload->dims == MAX_SHAPE || !take_number(&text, end, &dim))
             return false;
         if (dim < 1 || dim > MAX_TENSOR_BYTES / elements || (end && !*text))
             return false;

@@ -19,6 +19,7 @@ enum fault {
     FAULT_RESEND_SLICE,
     FAULT_NAN,
     FAULT_OVERFLOW,
+    FAULT_FAILS,
     FAULT_OFFSETS,
     FAULT_SHUFFLE,
     FAULT_COUNT,
@@ -42,7 +43,15 @@ struct overwrite {
     uint64_t step;
 };
 
-enum { MAX_DTYPES = 32, MAX_DEVICES = 1024, MAX_DEVICE_THREADS = 64, MAX_OP_TYPES = 32, MAX_OP_TYPE = 32 };
+enum {
+    MAX_DTYPES = 32,
+    MAX_DEVICES = 1024,
+    MAX_DEVICE_THREADS = 64,
+    MAX_OP_TYPES = 32,
+    MAX_OP_TYPE = 32,
+    MAX_PART = 16,
+    MAX_SHAPE = 8,
+};
 
 struct dssim_workload {
     uint64_t seed;
@@ -59,7 +68,7 @@ struct dssim_workload {
     uint64_t least_tensor_bytes;
     uint64_t most_tensor_bytes;
     uint32_t dims; /* 0: tensor sizes come from the two above */
-    uint64_t dim[MAX_DIMS];
+    uint64_t dim[MAX_SHAPE];
     uint32_t dtypes;
     enum dtype dtype[MAX_DTYPES];
     uint32_t op_types;
