@@ -352,3 +352,44 @@ class TestStatistics:
         assert rows[0] == "Input,0,12,-,ND,2x3,,,,,,,"
         assert len(rows) == 12
         assert "Avg Value" in header
+
+
+SOUND = json.dumps(
+    {
+        "dump": {
+            "dump_path": ".",
+            "dump_mode": "all",
+            "dump_level": "op",
+            "dump_step": "0|3-5",
+            "dump_list": [
+                {
+                    "model_name": "größe",
+                    "layer": ["a", "\\ud83d\\ude00"],
+                    "opname_range": [{"begin": "a", "end": "b"}],
+                }
+            ],
+        },
+        "other": [1.5e-3, -0, True, None, [[[{}]]]],
+    },
+    ensure_ascii=False,
+).encode()
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    place=st.integers(0, len(SOUND)),
+    cut=st.integers(0, 2),
+    put=st.binary(max_size=2)
+    | st.sampled_from([b"\xef\xbb\xbf", b"1e999", b"[" * 11, b"\\u00e9", b"\\ud83d"]),
+)
+def test_a_damaged_file_gets_the_code_that_the_check_names(
+    dump: Dump, place: int, cut: int, put: bytes
+) -> None:
+    dump.config.write_bytes(SOUND[:place] + put + SOUND[place + cut :])
+    dump.library.aclInit(None)
+    dump.library.aclmdlInitDump()
+
+    code = dump.library.aclmdlSetDump(os.fsencode(dump.config))
+
+    errors = check_file(dump.config).errors
+    assert code == (errors[0].acl_error if errors else 0)

@@ -30,6 +30,8 @@ static char *read_content(const char *path, size_t *length) {
         }
     }
     close(descriptor);
+    if (content != NULL)
+        content[*length] = '\0';
     return content;
 }
 

@@ -47,7 +47,7 @@ struct config_file {
 /* Returns ACL_SUCCESS, or the code with which CANN refuses such a file. */
 aclError config_read(const char *path, struct config_file *file);
 
-/* Returns the configuration, held once, or NULL if CANN would refuse it.
+/* A NUL must follow the text. Returns the configuration, held once, or NULL if CANN would refuse it.
  * Whether dump_path exists matters only with `on_disk`. */
 struct dump_config *config_parse(const char *text, size_t length, bool on_disk);
 

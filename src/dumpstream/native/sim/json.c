@@ -1,5 +1,6 @@
 #include "json.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -66,6 +67,31 @@ static bool skip_number(struct reader *reader) {
         return skip_digits(reader);
     }
     return true;
+}
+
+/* What no double holds is no number to CANN. */
+static bool skip_finite_number(struct reader *reader) {
+    const char *begin = reader->at;
+    return skip_number(reader) && isfinite(strtod(begin, NULL));
+}
+
+/* Returns the length of the UTF-8 character, or 0 if it is none. */
+static size_t utf8_length(const unsigned char *text, size_t room) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = text[0] < 0x80 ? 1 : text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : 4;
+    uint32_t code = text[0] & (0xffu >> (length + 1));
+    if (length == 1)
+        return 1;
+    if (length > room || (length == 4 && text[0] >> 3 != 30))
+        return 0;
+    for (size_t i = 1; i < length; i++) {
+        if (text[i] >> 6 != 2)
+            return 0;
+        code = code << 6 | (text[i] & 0x3f);
+    }
+    if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        return 0;
+    return length;
 }
 
 static bool read_hex4(struct reader *reader, uint32_t *code) {
@@ -140,13 +166,17 @@ static char *read_string(struct reader *reader) {
         return NULL;
     text = out = malloc((size_t)(close - reader->at) + 1);
     while (out != NULL && reader->at < close) {
-        unsigned char c = (unsigned char)*reader->at++;
-        if (c == '\\')
+        size_t length = utf8_length((const unsigned char *)reader->at, (size_t)(close - reader->at));
+        if (*reader->at == '\\') {
+            reader->at++;
             out = read_escape(reader, out);
-        else if (c < 0x20)
+        } else if (length == 0 || (unsigned char)*reader->at < 0x20) {
             out = NULL;
-        else
-            *out++ = (char)c;
+        } else {
+            memcpy(out, reader->at, length);
+            out += length;
+            reader->at += length;
+        }
     }
     if (out == NULL) {
         free(text);
@@ -204,7 +234,7 @@ static bool read_into(struct reader *reader, struct json *json) {
     if (accept_word(reader, "null"))
         return true;
     json->kind = JSON_NUMBER;
-    return skip_number(reader);
+    return skip_finite_number(reader);
 }
 
 static struct json *read_value(struct reader *reader) {
@@ -226,7 +256,9 @@ static struct json *read_value(struct reader *reader) {
 
 struct json *json_parse(const char *text, size_t length) {
     struct reader reader = {.at = text, .end = text + length};
-    struct json *json = read_value(&reader);
+    struct json *json;
+    accept_word(&reader, "\xef\xbb\xbf");
+    json = read_value(&reader);
     skip_space(&reader);
     if (json != NULL && reader.at != reader.end) {
         json_free(json);

@@ -14,7 +14,8 @@ struct json {
     struct json *next;  /* sibling */
 };
 
-/* Returns NULL if the text is no JSON, nests deeper than 256, or memory is short. */
+/* A NUL must follow the text. A byte order mark before it is skipped. Returns
+ * NULL if the text is no JSON, nests deeper than 256, or memory is short. */
 struct json *json_parse(const char *text, size_t length);
 void json_free(struct json *json);
 
