@@ -388,7 +388,7 @@ def test_parse_reads_a_json_file(tmp_path: Path) -> None:
         ("shape=1x1x1x1x1x1x1x1x1", "must be up to 8"),
         ("dtypes=float8", "dtypes=float8: must be float32"),
         ("dtypes=", "dtypes=: must be float32"),
-        ("cann=7", "cann=7: must be 8.5 or 9.1"),
+        ("cann=7", "cann=7: must be 8.5, 9.1 or master"),
         ("nan=1.5", "nan=1.5: must be a share"),
         ("nan=3@", "nan=3@: must be a share"),
         ("null_address=1,inputs=0,outputs=1", "null_address needs a second tensor"),

@@ -104,7 +104,8 @@ class Workload:
     overwrite: str = ""
     opdebug: str = "older"  #: layout of overflow records: ``newer`` begins with a magic number
     stats_by: str = "kernel"  #: who makes statistics: ``aicpu`` sends them as one message without NUL
-    cann: str = "9.1"  #: ``8.5`` finalises without waiting for the last callback
+    #: ``8.5`` finalises without waiting for the last callback; ``master`` is lenient about profiling.
+    cann: str = "9.1"
     stats_text: str = ""  #: statistics text in several messages, each marked last and ending in NUL
     header_only: str = ""  #: the header promises tensors, no byte of them comes
     null_address: str = ""  #: the first tensor has no address: its bytes are promised and left out

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "prof.h"
 #include "settings.h"
 
 enum { MAX_FILE_BYTES = 10 << 20, MAX_NESTING = 10 };
@@ -81,6 +82,7 @@ aclError config_read(const char *path, struct config_file *file) {
         code = ACL_ERROR_PARSE_FILE;
     } else if (length > 0) {
         file->content_hash = hash(content, length);
+        file->profiles = prof_is_configured(content, length);
         file->dump = config_parse(content, length, true);
         if (file->dump == NULL)
             code = ACL_ERROR_INVALID_DUMP_CONFIG;

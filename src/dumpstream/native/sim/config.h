@@ -40,6 +40,7 @@ struct dump_config {
 };
 
 struct config_file {
+    bool profiles; /* switches profiling on */
     uint64_t content_hash;
     struct dump_config *dump; /* NULL if the file is empty; otherwise to be released */
 };

@@ -9,6 +9,7 @@
 #include "dumpfile.h"
 #include "graph.h"
 #include "plan.h"
+#include "prof.h"
 #include "record.h"
 #include "runtime.h"
 #include "sim.h"
@@ -117,6 +118,7 @@ int dssim_file_describe(const struct dssim_workload *workload, const struct dump
 void dssim_load(const struct dssim_workload *workload) {
     device_load(workload);
     runtime_set_joining(workload->finalize_joins);
+    prof_load(workload);
 }
 
 void dssim_load_models(void) {

@@ -5,6 +5,7 @@
 
 #include "args.h"
 #include "device.h"
+#include "prof.h"
 #include "record.h"
 #include "sim.h"
 
@@ -73,6 +74,7 @@ static aclError init_with(const char *config_path) {
     state.configured = true;
     state.content_hash = file.content_hash;
     set_config(file.dump);
+    prof_set_command(file.profiles);
     return ACL_SUCCESS;
 }
 
@@ -93,6 +95,7 @@ aclError aclInit(const char *config_path) {
 
 static void finalize(void) {
     state.references = 0;
+    prof_set_command(false);
     if (state.init_started) {
         end_dump();
         record_stop(atomic_load(&finalize_joins));
@@ -264,6 +267,7 @@ void runtime_reset(void) {
     stop_everything();
     args_reset();
     record_unregister();
+    prof_reset();
     pthread_mutex_lock(&lock);
     state.references = 0;
     state.configured = false;

@@ -11,9 +11,11 @@
 
 #include <dumpstream/acl_abi.h>
 
+#include "prof_abi.h"
+
 #define DSSIM_API __attribute__((visibility("default")))
 
-/* CANN's entry points. */
+/* CANN's entry points; those of profiling are in prof_abi.h. */
 
 enum { ACL_OP_DUMP_OP_AICORE_ARGS = 0x1, ACL_DUMP_MAX_SHAPE_NUM = 25 };
 
@@ -93,7 +95,8 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
  *   rate                bytes per second over all device threads; 0 is as fast as they can (0)
  *   slice_bytes         longest payload of a chunk (134217728, as CANN's)
  *   queue_bytes         device threads wait while more is queued; 0 is no bound, as CANN's (0)
- *   cann                8.5 or 9.1: whether aclmdlFinalizeDump joins the record thread (9.1)
+ *   cann                8.5, 9.1 or master: 8.5 does not join the record thread in aclmdlFinalizeDump;
+ *                       master starts profiling without aclprofInit and forgives what was not begun (9.1)
  *
  * and the faults, each with a selector: a share with a decimal point (0.25),
  * an operator of every model (3), or that at one step (3@1).

@@ -217,10 +217,16 @@ static const struct word_key {
     {"overwrite", "A:C or A:C@STEP, where operator C comes before A"},
     {"opdebug", "older or newer"},
     {"stats_by", "kernel or aicpu"},
-    {"cann", "8.5 or 9.1"},
+    {"cann", "8.5, 9.1 or master"},
 };
 
 enum { WORD_KEYS = sizeof word_keys / sizeof word_keys[0] };
+
+static bool read_cann(const char *value, struct dssim_workload *workload) {
+    workload->lenient_profiling = strcmp(value, "master") == 0;
+    workload->finalize_joins = strcmp(value, "8.5") != 0;
+    return workload->lenient_profiling || !workload->finalize_joins || strcmp(value, "9.1") == 0;
+}
 
 static bool read_word(struct dssim_workload *workload, const char *key, const char *value) {
     if (strcmp(key, "tensor_bytes") == 0)
@@ -239,7 +245,7 @@ static bool read_word(struct dssim_workload *workload, const char *key, const ch
         return read_either(value, "older", "newer", &workload->newer_opdebug);
     if (strcmp(key, "stats_by") == 0)
         return read_either(value, "kernel", "aicpu", &workload->aicpu_stats);
-    return read_either(value, "8.5", "9.1", &workload->finalize_joins);
+    return read_cann(value, workload);
 }
 
 static bool explain_unknown(char *error, size_t error_bytes, const char *key) {

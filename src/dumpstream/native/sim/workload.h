@@ -77,6 +77,7 @@ struct dssim_workload {
     bool newer_opdebug; /* overflow records have the newer layout */
     bool aicpu_stats;   /* the AICPU makes statistics, not a kernel */
     bool finalize_joins;
+    bool lenient_profiling;
     struct overwrite overwrite;
     struct selector faults[FAULT_COUNT];
 };
