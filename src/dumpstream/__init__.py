@@ -15,6 +15,8 @@ from dumpstream._errors import (
     NotACaptureError,
     OrderError,
     PartError,
+    ProfilingError,
+    ProfilingInUseError,
     RingError,
     SinkError,
 )
@@ -26,6 +28,16 @@ from dumpstream.driver import Driver
 from dumpstream.lifecycle import Lifecycle, Owner
 from dumpstream.opname import OpName, parse_name
 from dumpstream.options import CaptureOptions
+from dumpstream.profiling import (
+    AicoreMetric,
+    Collect,
+    Profile,
+    Profiler,
+    ProfileSettings,
+    ProfilingWarning,
+    Subscriber,
+    open_profile,
+)
 from dumpstream.pyacl import load_pyacl
 from dumpstream.report import LossCount, Report
 from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
@@ -42,11 +54,13 @@ if TYPE_CHECKING:
 __all__ = [
     "AclCode",
     "AclError",
+    "AicoreMetric",
     "Batch",
     "Capture",
     "CaptureInUseError",
     "CaptureOptions",
     "Chunk",
+    "Collect",
     "ConfigError",
     "DestinationError",
     "DestinationInUseError",
@@ -65,6 +79,12 @@ __all__ = [
     "OrderError",
     "Owner",
     "PartError",
+    "Profile",
+    "ProfileSettings",
+    "Profiler",
+    "ProfilingError",
+    "ProfilingInUseError",
+    "ProfilingWarning",
     "PyAclSource",
     "Report",
     "RingError",
@@ -77,6 +97,7 @@ __all__ = [
     "Source",
     "Stored",
     "StoredCapture",
+    "Subscriber",
     "Tensor",
     "TensorStatistics",
     "Verdict",
@@ -85,6 +106,7 @@ __all__ = [
     "load_pyacl",
     "load_sink",
     "open_capture",
+    "open_profile",
     "parse_name",
     "tensor_statistics",
     "to_layout",

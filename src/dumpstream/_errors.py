@@ -11,12 +11,15 @@ DumpstreamError
   NotACaptureError
   OrderError
   PartError
+  ProfilingError
+    ProfilingInUseError
   RingError
   SinkError
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from dumpstream.codes import describe_code
@@ -118,6 +121,19 @@ class PartError(DumpstreamError):
     def __init__(self, path: str, problem: str, *, missing: bool = False) -> None:
         super().__init__(f"{path} {problem}")
         self.path, self.problem, self.missing = path, problem, missing
+
+
+class ProfilingError(DumpstreamError):
+    """Profiling cannot be done as it is asked for."""
+
+
+class ProfilingInUseError(ProfilingError):
+    """CANN profiles in one process at a time, and once in it."""
+
+    def __init__(self, pid: int) -> None:
+        who = "this process is" if pid == os.getpid() else f"process {pid} is"
+        super().__init__(f"{who} profiling, and only one can; wait until it has finalised")
+        self.pid = pid
 
 
 class RingError(DumpstreamError):

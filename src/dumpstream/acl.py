@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dumpstream import _native
-from dumpstream._errors import AclError, LibraryNotFoundError
+from dumpstream._errors import AclError, LibraryNotFoundError, ProfilingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _ENVIRONMENT: Final = "DUMPSTREAM_ACL_LIBRARY"
-_DUMP_LIBRARY: Final = "libascend_dump.so"
-_ACL_LIBRARIES: Final = ("libacl_rt.so", "libascendcl.so")
+_LIBRARIES: Final = ("libascend_dump.so", "libacl_rt.so", "libascendcl.so")
+_PROFILER_LIBRARY: Final = "libmsprofiler.so"
 _REGISTER: Final = "acldumpRegCallback"
+_PROFILE: Final = "aclprofInit"
 
 
 class Acl:
@@ -37,6 +38,10 @@ class Acl:
         """The libraries in use, by the names they were opened with."""
         names = (library._name for library in self._libraries)  # noqa: SLF001 - ctypes offers no other way
         return tuple(str(name or "this process") for name in names)
+
+    def joined(self, libraries: Sequence[ctypes.CDLL]) -> Acl:
+        """Return these functions and those that only *libraries* have."""
+        return Acl([*self._libraries, *libraries])
 
     def has(self, function: str) -> bool:
         """Whether *function* exists in any of the libraries."""
@@ -129,22 +134,43 @@ def load_acl(explicit: str | os.PathLike[str] | None = None) -> Acl:
     raise LibraryNotFoundError(["the libraries loaded in this process", *tried])
 
 
-def _loaded() -> Iterator[ctypes.CDLL]:
+def load_profiling(explicit: str | os.PathLike[str] | None = None) -> Acl:
+    """Load what `load_acl` does, and CANN's profiler if the functions of profiling are not among it.
+
+    Raises:
+        LibraryNotFoundError: there is no ACL library at all.
+        ProfilingError: no library has the functions of profiling.
+    """
+    acl = load_acl(explicit)
+    if acl.has(_PROFILE):
+        return acl
+    tried = [f"{path} (has no {_PROFILE})" for path in acl.paths]
+    names = (_PROFILER_LIBRARY,)
+    further = [*_loaded(names), *_installed(tried, names)]
+    if any(hasattr(library, _PROFILE) for library in further):
+        return acl.joined(further)
+    raise ProfilingError(
+        f"no library can profile; tried {'; '.join(tried)}. Source the set_env.sh of a CANN with "
+        f"{_PROFILER_LIBRARY}, or leave profiling out"
+    )
+
+
+def _loaded(names: Sequence[str] = _LIBRARIES) -> Iterator[ctypes.CDLL]:
     """Yield what is in the process already: its global scope, then CANN's libraries opened privately."""
     yield ctypes.CDLL(None)
-    names = "|".join(re.escape(name) for name in (_DUMP_LIBRARY, *_ACL_LIBRARIES))
+    pattern = "|".join(re.escape(name) for name in names)
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    for path in dict.fromkeys(re.findall(rf"^[^/\n]*(/.*/(?:{names})[.0-9]*)$", maps, re.MULTILINE)):
+    for path in dict.fromkeys(re.findall(rf"^[^/\n]*(/.*/(?:{pattern})[.0-9]*)$", maps, re.MULTILINE)):
         if (library := _open(path, [], os.RTLD_NOLOAD)) is not None:
             yield library
 
 
-def _installed(tried: list[str]) -> Iterator[ctypes.CDLL]:
+def _installed(tried: list[str], names: Sequence[str] = _LIBRARIES) -> Iterator[ctypes.CDLL]:
     """Yield CANN's libraries from the loader's path, or from ASCEND_HOME_PATH."""
     folders = [""]
     if home := os.environ.get("ASCEND_HOME_PATH"):
         folders += [f"{home}/lib64/", f"{home}/runtime/lib64/"]
-    for name in (_DUMP_LIBRARY, *_ACL_LIBRARIES):
+    for name in names:
         for folder in folders:
             if (library := _open(folder + name, tried)) is not None:
                 yield library

@@ -60,7 +60,9 @@ class Lifecycle:
         self._dump = Owner.NOBODY
         self._registered = False
         self._init_digest: bytes | None = None  # of the first configuration that aclInit took
+        self._init_config: Path | None = None
         self._init_dumps = False  # that configuration makes operators pass the callback
+        self.profiling = False  #: a `Profiler` is between its `init` and `finalize`, and says so here
         self._config: Path | None = None
         self._detail = False  # set_dump switched detail mode on
         self._stuck = False  # the runtime failed in finalize_dump
@@ -70,6 +72,11 @@ class Lifecycle:
     def acl(self) -> Owner:
         """Who initialised ACL."""
         return self._acl
+
+    @property
+    def init_config(self) -> Path | None:
+        """The configuration that `init` gave to ``aclInit``; what others gave it nobody can tell."""
+        return self._init_config
 
     @property
     def dump(self) -> Owner:
@@ -114,6 +121,7 @@ class Lifecycle:
                 raise self._refused("init", "aclInit takes one configuration per process, and had another")
             first = self._is_first(lambda: self.driver.init(path))
             self._acl, self._counted = Owner.OURS if first else Owner.THEIRS, True
+            self._init_config = path if first else None
             if given and first:
                 self._init_digest, self._config = given.digest, given.in_force
                 self._init_dumps = given.delivers
@@ -131,9 +139,12 @@ class Lifecycle:
                 raise self._refused("finalize", "aclInit was not called here, so finalising is not for us")
             if self.finalizable and not self._stuck:
                 raise self._refused("finalize", "the dump is not finalised")
+            if self.profiling:
+                raise self._refused("finalize", "profiling is not finalised")
             if not self.driver.release() and self._acl is Owner.OURS:
                 self.driver.finalize()
             self._acl, self._counted, self._init_dumps = Owner.NOBODY, False, False
+            self._init_config = None
             if self._dump is not Owner.OURS:
                 self._forget_dump()
 

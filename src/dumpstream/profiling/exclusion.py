@@ -1,0 +1,44 @@
+"""One profiling process at a time: a lock that all processes of a user know."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from dumpstream._errors import DestinationInUseError, ProfilingError, ProfilingInUseError
+from dumpstream.lock import release_lock, take_lock
+
+
+def take_turn() -> int:
+    """Become the process that profiles; return what `end_turn` takes.
+
+    Raises:
+        ProfilingInUseError: another one does, or another profile of this one.
+        ProfilingError: the lock cannot be taken there, or is not this user's own.
+    """
+    try:
+        return _lock(Path(tempfile.gettempdir(), f"dumpstream-profiling-{os.getuid()}"))
+    except OSError as exc:
+        raise ProfilingError(f"no lock can be taken ({exc}); remove what is there or set TMPDIR") from exc
+    except DestinationInUseError as exc:
+        raise ProfilingInUseError(exc.pid) from None
+
+
+def end_turn(turn: int) -> None:
+    """Let another process profile."""
+    release_lock(turn)
+
+
+def _lock(path: Path) -> int:
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    dir_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(dir_fd).st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "belongs to somebody else", str(path))
+        return take_lock(path, dir_fd)
+    finally:
+        os.close(dir_fd)

@@ -1,0 +1,111 @@
+"""Profile: what a block of a program did, as CANN's profiler sees it, in a directory."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.acl import load_profiling
+from dumpstream.destination import absolute, explained
+from dumpstream.isolation import isolated
+from dumpstream.profiling.profiler import Profiler
+from dumpstream.profiling.settings import ProfileSettings
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    StrPath = str | os.PathLike[str]
+
+
+class Profile:
+    """A profile that is being collected, or has been."""
+
+    def __init__(self, path: Path, settings: ProfileSettings) -> None:
+        self.path = path  #: the directory it goes to
+        self.settings = settings
+
+    def directories(self) -> list[Path]:
+        """Return what CANN wrote, one ``PROF_...`` directory per start, earlier profiles included; blocks."""
+        return sorted(self.path.glob("PROF_*/"))
+
+
+@asynccontextmanager
+async def open_profile(
+    destination: StrPath,
+    settings: ProfileSettings | None = None,
+    *,
+    acl_library: StrPath | None = None,
+    profiler: Profiler | None = None,
+) -> AsyncIterator[Profile]:
+    """Profile while the block runs, into the directory *destination*.
+
+    Entering calls ``aclprofInit``, ``aclprofSetConfig`` for everything in `ProfileSettings.extra`, and
+    ``aclprofStart``; load your models inside the block. Leaving calls ``aclprofStop`` and
+    ``aclprofFinalize``, after synchronising the device if the thread that leaves the block has a device
+    context. ``aclInit`` is never called; call it before, and check that ``aclFinalize`` succeeds.
+
+    A cancelled block ends profiling in order, too, but does not wait for the device. What fails or is
+    cancelled before the block is entered is undone.
+
+    Args:
+        destination: a directory; made if missing.
+        settings: what to collect; by default from device 0.
+        acl_library: the library with the ACL functions, where it is not to be searched for.
+        profiler: one that knows what the program did before; by default it is taken to be in time.
+
+    Raises:
+        DestinationError: *destination* cannot be made.
+        LibraryNotFoundError: no ACL library was found.
+        ProfilingError: no library can profile, or not so.
+        ProfilingInUseError: another process is profiling.
+        OrderError: the *profiler* is in use, or knows that it is not the time.
+        AclError: an ACL function refused; on leaving, the profile may be incomplete.
+    """
+    path = await run_sync(absolute, destination)
+    if profiler is None:
+        profiler = Profiler(await run_sync(load_profiling, acl_library))
+    async with isolated(profiling(profiler, path, settings or ProfileSettings())) as profile:
+        yield profile
+
+
+@asynccontextmanager
+async def profiling(profiler: Profiler, path: Path, settings: ProfileSettings) -> AsyncIterator[Profile]:
+    """Profile while the block runs, in a task that only scopes cancel, as `isolated` has it."""
+    with anyio.CancelScope(shield=True):
+        await run_sync(_begin, profiler, path, settings)
+    context: int | None = None
+    try:
+        yield Profile(path, settings)
+        context = profiler.acl.current_context()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run_sync(_end, profiler, context)
+
+
+def _begin(profiler: Profiler, path: Path, settings: ProfileSettings) -> None:
+    with explained(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    profiler.init(path)
+    try:
+        for name, value in settings.extra.items():
+            profiler.set_config(name, value)
+        profiler.start(settings)
+    except BaseException:
+        # What failed first is what the caller must hear of.
+        with suppress(DumpstreamError):
+            profiler.close()
+        raise
+
+
+def _end(profiler: Profiler, context: int | None) -> None:
+    try:
+        if context is not None:
+            profiler.acl.synchronize(context)
+    finally:
+        profiler.close()

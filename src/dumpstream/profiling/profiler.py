@@ -1,0 +1,253 @@
+"""Profiler: CANN's profiling functions, in an order that the runtime takes."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import warnings
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dumpstream._errors import DumpstreamError, OrderError, ProfilingError
+from dumpstream.lifecycle import Lifecycle, Owner
+from dumpstream.profiling.exclusion import end_turn, take_turn
+from dumpstream.profiling.settings import check_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dumpstream.acl import Acl
+    from dumpstream.profiling.settings import ProfileSettings
+
+_ORDER: Final = (
+    "aclInit, aclprofInit, aclprofSetConfig, load models, aclprofStart, run, aclprofStop, aclprofFinalize"
+)
+_LONGEST_PATH: Final = 4095
+
+
+class ProfilingWarning(UserWarning):
+    """The profile will not have everything."""
+
+
+class _Started(NamedTuple):
+    settings: ProfileSettings
+    config: int  #: address of the aclprofConfig
+
+
+class Profiler:
+    """Profiling in this process: refuses a wrong order before the runtime is called.
+
+    What the program does besides it knows from *lifecycle* (``aclInit`` with which configuration, models that
+    were loaded) and from `ran`. Everything in it blocks: call it from a worker thread, one call at a time.
+
+    Args:
+        acl: where the functions are; `load_profiling` finds them.
+        lifecycle: the process's one; by default somebody else has initialised ACL and loaded no models.
+    """
+
+    def __init__(self, acl: Acl, lifecycle: Lifecycle | None = None) -> None:
+        self.acl = acl
+        self.lifecycle = lifecycle or Lifecycle(acl, initialized=True)
+        self.subscribed: set[int] = set()  #: the models that a `Subscriber` has subscribed
+        self._turn: int | None = None  # held from init to finalize
+        self._started: list[_Started] = []
+        self._ran = False
+
+    @property
+    def initialized(self) -> bool:
+        """Whether `init` was called, and not yet `finalize`."""
+        return self._turn is not None
+
+    @property
+    def started(self) -> tuple[ProfileSettings, ...]:
+        """What is being collected."""
+        return tuple(started.settings for started in self._started)
+
+    def ran(self) -> None:
+        """Note that a model has run; what is started afterwards comes too late for that."""
+        self._ran = True
+
+    def init(self, path: Path) -> None:
+        """Begin profiling, with everything written below *path*; after `finalize` it may be another one.
+
+        Raises:
+            OrderError: it is not the time.
+            ProfilingInUseError: another process is profiling.
+            ProfilingError: the path is too long, or this process is profiled dynamically.
+            AclError: the runtime refused.
+        """
+        function = "aclprofInit"
+        if self.lifecycle.acl is Owner.NOBODY:
+            raise OrderError(function, "aclInit has not been called", _ORDER)
+        self.refuse_command(function, _ORDER)
+        if self.initialized:
+            raise OrderError(function, "profiling is initialised; finalise it to change its path", _ORDER)
+        if self.subscribed:
+            raise OrderError(function, "a model is subscribed; unsubscribe every model", _ORDER)
+        encoded = os.fsencode(path)
+        if len(encoded) > _LONGEST_PATH:
+            raise ProfilingError(f"the path of a profile has {len(encoded)} bytes; use up to {_LONGEST_PATH}")
+        if os.environ.get("PROFILING_MODE") == "dynamic":
+            raise ProfilingError("PROFILING_MODE=dynamic excludes profiling from inside; unset it")
+        if self.lifecycle.models:
+            _warn("models were loaded before aclprofInit, so the profile lacks what loading them would tell")
+        with ExitStack() as undo:
+            turn = take_turn()
+            undo.callback(end_turn, turn)
+            self.acl.call(function, encoded, ctypes.c_size_t(len(encoded)))
+            undo.pop_all()
+        self._turn, self.lifecycle.profiling = turn, True
+
+    def set_config(self, name: str, value: str) -> None:
+        """Give the setting *name* (see `ProfileSettings.extra`) its *value*, for what is started from now on.
+
+        Raises:
+            OrderError: it is not the time.
+            ValueError: CANN does not know the setting, or does not take the value.
+            AclError: the runtime refused; not every product has every setting.
+        """
+        function = "aclprofSetConfig"
+        extra = check_extra(name, value)
+        self._need_init(function)
+        if self._started:
+            raise OrderError(function, "collecting has started, and takes settings only before", _ORDER)
+        encoded = value.encode()
+        self.acl.call(function, ctypes.c_int(extra.number), encoded, ctypes.c_size_t(len(encoded)))
+
+    def start(self, settings: ProfileSettings) -> None:
+        """Collect what *settings* say; of their `extra` nothing, which is for `set_config`.
+
+        Raises:
+            OrderError: it is not the time, or a device is being collected from.
+            ProfilingError: the runtime made no configuration of them.
+            AclError: the runtime refused.
+        """
+        function = "aclprofStart"
+        self._need_init(function)
+        self._refuse_repetition(function, settings)
+        if self._ran:
+            _warn("models ran before aclprofStart, so the profile lacks what they did until then")
+        if self._started:
+            _warn("CANN's newest versions ignore a second aclprofStart; name all devices in the first")
+        started = _Started(settings, self._make_config(settings))
+        with ExitStack() as undo:
+            undo.callback(self._destroy, started)
+            self.acl.call(function, ctypes.c_void_p(started.config))
+            undo.pop_all()
+        self._started.append(started)
+
+    def stop(self, settings: ProfileSettings) -> None:
+        """Stop collecting what was started with the same *settings*.
+
+        Raises:
+            OrderError: nothing was started so.
+            AclError: the runtime refused; it is not stopped then.
+        """
+        function = "aclprofStop"
+        self._need_init(function)
+        started = next((one for one in self._started if one.settings.matches(settings)), None)
+        if started is None:
+            raise OrderError(
+                function, "nothing was started with these settings; stop with those of a start", _ORDER
+            )
+        self.acl.call(function, ctypes.c_void_p(started.config))
+        self._started.remove(started)
+        self._destroy(started)
+
+    def finalize(self) -> None:
+        """End profiling; everything is written when this returns.
+
+        Raises:
+            OrderError: it is not the time, or something is still being collected.
+            AclError: the runtime refused; it is not finalised then.
+        """
+        function = "aclprofFinalize"
+        self._need_init(function)
+        if self._started:
+            raise OrderError(function, "collecting goes on; stop what was started", _ORDER)
+        self.acl.call(function)
+        self._end_turn()
+
+    def close(self) -> None:
+        """Stop, finalise and give up whatever is under way, in this order and whatever fails.
+
+        Raises:
+            AclError: the first thing that the runtime refused; the rest was done all the same.
+        """
+        steps: list[Callable[[], None]] = []
+        for started in reversed(self._started):
+            config = ctypes.c_void_p(started.config)
+            steps += [partial(self.acl.call, "aclprofStop", config), partial(self._destroy, started)]
+        if self.initialized:
+            steps.append(partial(self.acl.call, "aclprofFinalize"))
+        self._started = []
+        failures = []
+        for step in steps:
+            try:
+                step()
+            except DumpstreamError as exc:
+                failures.append(exc)
+        self._end_turn()
+        if failures:
+            raise failures[0]
+
+    def refuse_command(self, function: str, order: str) -> None:
+        """Refuse *function* if ``aclInit`` was given a configuration that profiles."""
+        config = self.lifecycle.init_config
+        if config is not None and _switches_on(config):
+            raise OrderError(
+                function, "aclInit configured profiling; take the profiler section out of its acl.json", order
+            )
+
+    def _need_init(self, function: str) -> None:
+        if not self.initialized:
+            raise OrderError(function, "aclprofInit has not been called", _ORDER)
+
+    def _refuse_repetition(self, function: str, settings: ProfileSettings) -> None:
+        for started in self.started:
+            twice = sorted(set(started.devices) & set(settings.devices))
+            if twice or started.matches(settings):
+                what = f"device {twice[0]} is" if twice else "the same is"
+                raise OrderError(function, f"{what} being collected; stop that", _ORDER)
+
+    def _make_config(self, settings: ProfileSettings) -> int:
+        devices = (ctypes.c_uint32 * len(settings.devices))(*settings.devices)
+        create = self.acl.function("aclprofCreateConfig")
+        create.restype = ctypes.c_void_p
+        config: int | None = create(
+            devices,
+            ctypes.c_uint32(len(devices)),
+            ctypes.c_int(settings.metric),
+            None,
+            ctypes.c_uint64(settings.collect.value),
+        )
+        if not config:
+            numbers = ", ".join(map(str, settings.devices))
+            raise ProfilingError(
+                f"aclprofCreateConfig refused devices {numbers}; check that all of them exist"
+            )
+        return config
+
+    def _destroy(self, started: _Started) -> None:
+        self.acl.call("aclprofDestroyConfig", ctypes.c_void_p(started.config))
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            end_turn(self._turn)
+            self._turn, self.lifecycle.profiling = None, False
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, ProfilingWarning, stacklevel=3)
+
+
+def _switches_on(config: Path) -> bool:
+    """Whether the acl.json *config* has ``aclInit`` profile; what else is wrong with it, ``aclInit`` said."""
+    try:
+        profiler = json.loads(config.read_bytes() or b"{}")["profiler"]
+        return bool(profiler["switch"] == "on")
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
