@@ -10,8 +10,8 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.acl import load_acl
-from dumpstream.destination import Destination, absolute, explained
+from dumpstream.acl import load_acl, load_profiling
+from dumpstream.destination import PROFILE, Destination, absolute, explained
 from dumpstream.dump import Dump
 from dumpstream.hold import HeldBytes
 from dumpstream.isolation import isolated
@@ -20,6 +20,8 @@ from dumpstream.lifecycle import Lifecycle
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
 from dumpstream.plan import Outlet
+from dumpstream.profiling.profile import profiling
+from dumpstream.profiling.profiler import Profiler
 from dumpstream.reassemble import Reassembler
 from dumpstream.rows import Outcome
 from dumpstream.session import Session
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from dumpstream.config import AclConfig
     from dumpstream.driver import Driver
+    from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.report import Report
 
     StrPath = str | os.PathLike[str]
@@ -74,6 +77,7 @@ async def open_capture(
     driver: Driver | None = None,
     sinks: Sequence[str | Sink] | None = None,
     source: Source | None = None,
+    profile: ProfileSettings | None = None,
     append: bool = False,
     force: bool = False,
     **options: Unpack[CaptureOptions],
@@ -100,7 +104,8 @@ async def open_capture(
         acl_library: the library with the ACL functions, where it is not to be searched for.
         driver: makes the ACL calls instead of a library that is searched for, such as `load_pyacl` returns.
         sinks: ``kind:location`` strings or objects; by default ``zstd:``, files below *destination*.
-        source: where chunks come from instead, such as a `PyAclSource`; then no ACL function is called.
+        source: where chunks come from instead, such as a `PyAclSource`; then no dump function is called.
+        profile: profile the block, too, into ``profile`` below *destination*, as `open_profile` does.
         append: add a run to the capture that is in *destination*.
         force: delete the capture that is in *destination*.
         **options: see `CaptureOptions`.
@@ -110,6 +115,7 @@ async def open_capture(
         DestinationError: *destination* cannot take a capture.
         LibraryNotFoundError: no ACL library was found.
         AclError: an ACL function refused.
+        ProfilingError: no library can profile, another process does, or it cannot be done so.
         CaptureInUseError: this process is capturing already.
         SinkError: a sink could not be made; or, on leaving, it failed.
         TypeError: there is no such option.
@@ -129,6 +135,7 @@ async def open_capture(
         driver,
         sinks or _DEFAULT_SINKS,
         source,
+        profile,
         append,
         force,
         StageOptions.divide(options, directory=path, with_ring=source is None),
@@ -146,6 +153,7 @@ class _Request(NamedTuple):
     driver: Driver | None
     sinks: Sequence[str | Sink]
     source: Source | None
+    profile: ProfileSettings | None
     append: bool
     force: bool
     stages: StageOptions
@@ -158,6 +166,9 @@ class _Request(NamedTuple):
     def open_destination(self, config: AclConfig | None) -> Destination:
         dump_path = Path(config.dump.dump_path) if config is not None and config.dump.dump_path else None
         return Destination.open(self.path, append=self.append, force=self.force, dump_path=dump_path)
+
+    def load_profiler(self) -> Profiler | None:
+        return None if self.profile is None else Profiler(load_profiling(self.acl_library))
 
     def load_dump(self) -> Dump | None:
         if self.source is not None:
@@ -173,13 +184,15 @@ async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Cap
     async with AsyncExitStack() as stack:
         config = await run_sync(request.load_config)
         outlets = []
-        unused = await stack.enter_async_context(AsyncExitStack())  # the session closes those that it used
+        unused_sinks = await stack.enter_async_context(AsyncExitStack())  # the session closes those it used
         for sink in request.sinks:
             outlets.append(await _make_outlet(sink, stages.sinks))
-            unused.push_async_callback(_give_up_sink, outlets[-1].sink)
+            unused_sinks.push_async_callback(_give_up_sink, outlets[-1].sink)
         dump = await run_sync(request.load_dump)
+        profiler = await run_sync(request.load_profiler)
         place = await run_sync(request.open_destination, config)
         stack.push_async_callback(_in_thread, place.close)
+        unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
         held = HeldBytes(place.path, memory_bytes=stages.pipeline.held_bytes)
         stack.push_async_callback(held.aclose)
         source = await stack.enter_async_context(request.source or RingSource(stages.ring))
@@ -187,7 +200,16 @@ async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Cap
             await run_sync(dump.begin)
             stack.push_async_callback(_undo, dump)
         libraries = None if dump is None else ", ".join(dump.driver.paths)
-        number = await run_sync(lambda: place.begin_run(options, acl_library=libraries))
+        about_profile = None
+        if profiler is not None and request.profile is not None:
+            unused.push_async_callback(_in_thread, place.drop_profile)
+            path = await run_sync(place.make_profile)
+            await stack.enter_async_context(profiling(profiler, path, request.profile))
+            about_profile = request.profile.as_dict()
+        number = await run_sync(
+            lambda: place.begin_run(options, acl_library=libraries, profile=about_profile)
+        )
+        unused.pop_all()
         journal = await _open_journal(place, stages.sinks.fsync, stack)
         pipeline = Pipeline(
             source=source,
@@ -198,9 +220,15 @@ async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Cap
             options=stages.pipeline,
         )
         session = Session(
-            place=place, number=number, pipeline=pipeline, outlets=outlets, journal=journal, dump=dump
+            place=place,
+            number=number,
+            pipeline=pipeline,
+            outlets=outlets,
+            journal=journal,
+            dump=dump,
+            profile=None if profiler is None else PROFILE,
         )
-        unused.pop_all()
+        unused_sinks.pop_all()
         async with session.running():
             yield Capture(session)
     if pipeline.error is not None:

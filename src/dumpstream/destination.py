@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FILES = "files"
 STATS = "stats"
+PROFILE = "profile"
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that a start which was cut off can leave
 _OURS = {LOCK, TEMPORARY, MANIFEST, JOURNAL}
@@ -41,6 +42,7 @@ class Destination:
         self._lock_fd = lock_fd
         self._made = made  # to be taken back if no run begins, in this order
         self._replaced = False
+        self._profiles: set[str] = set()  # what earlier runs left in the directory of profiles
 
     @classmethod
     def open(
@@ -97,6 +99,8 @@ class Destination:
         if MANIFEST not in entries:
             return
         earlier = read_manifest(self.path)
+        if earlier.profiled:
+            self._profiles = _names_in(PROFILE, self._dir_fd)
         if append:
             self.manifest = earlier
         elif force:
@@ -113,7 +117,13 @@ class Destination:
         """Where the journal is."""
         return self.path / JOURNAL
 
-    def begin_run(self, options: Mapping[str, Any], *, acl_library: str | None = None) -> int:
+    def begin_run(
+        self,
+        options: Mapping[str, Any],
+        *,
+        acl_library: str | None = None,
+        profile: Mapping[str, Any] | None = None,
+    ) -> int:
         """Delete the capture that was to be, write down that a run begins, and return its number."""
         run = Run(
             run=max((run.run for run in self.manifest.runs), default=0) + 1,
@@ -122,15 +132,27 @@ class Destination:
             python=platform.python_version(),
             platform=platform.platform(),
             acl_library=acl_library,
+            profile=None if profile is None else {"path": PROFILE, **profile},
         )
         with explained(self.path):
             if self._replaced:
                 self._replaced = False
                 _delete_capture(self.path, self._dir_fd)
+                _delete_profiles(self._profiles, self._dir_fd)
             self.manifest.runs.append(run)
             write_manifest(self.manifest, self._dir_fd)
         self._made = ()
         return run.run
+
+    def make_profile(self) -> Path:
+        """Make the directory of profiles unless it is there, and return its path."""
+        with explained(self.path):
+            os.close(open_directory(self._dir_fd, [PROFILE], create=True))
+        return self.path / PROFILE
+
+    def drop_profile(self) -> None:
+        """Take back what has come into the directory of profiles since `open`, and itself, if it is empty."""
+        _delete_profiles(_names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
 
     def end_run(self, outcome: Outcome) -> None:
         """Write down how the run that began last ended."""
@@ -215,6 +237,21 @@ def _delete(name: str, dir_fd: int) -> None:
             shutil.rmtree(name, dir_fd=dir_fd)
         else:
             os.unlink(name, dir_fd=dir_fd)
+
+
+def _names_in(name: str, dir_fd: int) -> set[str]:
+    """Return what is in the directory *name*; nothing if it is none."""
+    with suppress(OSError), _opened(dir_fd, [name]) as fd:
+        return _entries(fd)
+    return set()
+
+
+def _delete_profiles(names: Iterable[str], dir_fd: int) -> None:
+    with suppress(OSError), _opened(dir_fd, [PROFILE]) as parent:
+        for name in names:
+            _delete(name, parent)
+    with suppress(OSError):
+        os.rmdir(PROFILE, dir_fd=dir_fd)  # unless something else is in it
 
 
 def _delete_parts(path: Path, dir_fd: int) -> None:

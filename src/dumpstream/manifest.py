@@ -34,6 +34,7 @@ class Run:
     python: str
     platform: str
     acl_library: str | None = None
+    profile: dict[str, Any] | None = None  #: its directory (``path``), and what was collected
 
 
 @dataclass(kw_only=True, slots=True)
@@ -59,6 +60,11 @@ class Manifest:
     created: str
     runs: list[Run] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a run had a profile, so that its directory is the capture's."""
+        return any(run.profile for run in self.runs)
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -38,6 +38,7 @@ class Report:
     ring_bytes: int = 0
     ring_fill: int = 0  #: bytes of the ring in use
     failure: str | None = None  #: why the capture ended early
+    profile: str | None = None  #: the profile's directory, below that of the capture
 
     @property
     def whole(self) -> bool:

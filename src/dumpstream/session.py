@@ -43,6 +43,7 @@ class Session:
         outlets: Sequence[Outlet],
         journal: Journal,
         dump: Dump | None,
+        profile: str | None = None,
     ) -> None:
         self.place = place
         self.pipeline = pipeline
@@ -50,6 +51,7 @@ class Session:
         self._outlets = outlets
         self._journal = journal
         self._dump = dump
+        self._profile = profile
         self._drained = anyio.Event()
         self._started = monotonic()
         self._ended: float | None = None
@@ -78,6 +80,7 @@ class Session:
             ring_bytes=ring.size,
             ring_fill=ring.fill,
             failure=pipeline.cause if pipeline.error is None else str(pipeline.error),
+            profile=self._profile,
         )
 
     @asynccontextmanager

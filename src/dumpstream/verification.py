@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import PartError
+from dumpstream.destination import PROFILE
 from dumpstream.lock import LOCK
 from dumpstream.manifest import MANIFEST, TEMPORARY
 from dumpstream.rows import JOURNAL, Outcome
@@ -215,6 +216,8 @@ def _find_unknown(capture: StoredCapture, result: Verification) -> None:
     known |= {MANIFEST, JOURNAL, LOCK}
     for path in _walk(capture):
         name = path.rpartition("/")[2]
+        if capture.manifest.profiled and path.startswith(f"{PROFILE}/"):
+            continue
         if path == TEMPORARY or is_temporary(name):
             result.leftovers.append(path)
         elif path not in known:

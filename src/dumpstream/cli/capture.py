@@ -18,6 +18,7 @@ from dumpstream._errors import ConfigError
 from dumpstream.cli._arguments import add_capture_arguments, capture_options
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli._profile import add_profile_arguments, profile_settings
 from dumpstream.cli.config import report_problems
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--acl-lib", metavar="PATH", help="the library with the ACL functions")
     add_capture_arguments(parser)
+    add_profile_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
 
 
@@ -78,6 +80,7 @@ def run(args: Namespace) -> int:
     try:
         workload = Workload.parse(args.simulate)
         StageOptions.divide(capture_options(args), directory=args.out)
+        args.profile_settings = profile_settings(args, device=workload.device_id)
     except ValueError as exc:
         print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
         return 2
@@ -132,6 +135,7 @@ async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:
                     config=args.config,
                     acl_library=args.acl_lib,
                     sinks=args.sink,
+                    profile=args.profile_settings,
                     append=args.append,
                     force=args.force,
                     **capture_options(args),
@@ -200,6 +204,8 @@ def _print_summary(report: Report, directory: Path) -> None:
         f"{size_text(report.bytes)} stored in {size_text(report.stored_bytes)}, "
         f"{report.seconds:.1f} s, {size_text(int(report.bytes_per_second))}/s, in {directory}"
     )
+    if report.profile is not None:
+        print(f"profile in {directory / report.profile}")
     for cause, loss in report.losses.items():
         print(f"lost to {cause}: {count_text(loss.chunks, 'chunk')}, {size_text(loss.bytes)}")
     if report.unnamed_losses:

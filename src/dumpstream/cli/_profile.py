@@ -1,0 +1,91 @@
+"""The flags of a profile, which is collected beside a capture."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from typing import TYPE_CHECKING
+
+from dumpstream.profiling.settings import EXTRAS, AicoreMetric, Collect, ProfileSettings, check_extra
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+_DEFAULTS = ProfileSettings()
+_METRICS = [metric.name.lower() for metric in AicoreMetric]
+
+
+def add_profile_arguments(parser: ArgumentParser) -> None:
+    """Declare the flags that `profile_settings` reads."""
+    group = parser.add_argument_group("profile")
+    group.add_argument(
+        "--profile", action="store_true", help="profile the run, too, into profile/ below --out"
+    )
+    group.add_argument(
+        "--profile-devices",
+        type=_devices,
+        metavar="N,...",
+        help="from which devices (default: the workload's)",
+    )
+    group.add_argument(
+        "--profile-collect",
+        type=_collect,
+        metavar="KIND,...",
+        help="what is collected, of " + ", ".join(_names(~Collect(0))),
+    )
+    group.add_argument("--profile-metric", choices=_METRICS, help="which counters of the AI Core are read")
+    group.add_argument(
+        "--profile-set",
+        type=_setting,
+        action="append",
+        metavar="NAME=VALUE",
+        help=f"a value for aclprofSetConfig; may be repeated; names: {', '.join(EXTRAS)}",
+    )
+
+
+def profile_settings(args: Namespace, *, device: int) -> ProfileSettings | None:
+    """Return what the flags ask for, with *device* unless they name others; None without ``--profile``.
+
+    Raises:
+        ValueError: flags exclude or need each other.
+    """
+    given = (args.profile_devices, args.profile_collect, args.profile_metric, args.profile_set)
+    if not args.profile:
+        if any(given):
+            raise ValueError("--profile-devices, -collect, -metric and -set need --profile")
+        return None
+    return ProfileSettings(
+        devices=args.profile_devices or (device,),
+        collect=args.profile_collect or _DEFAULTS.collect,
+        metric=AicoreMetric[args.profile_metric.upper()] if args.profile_metric else _DEFAULTS.metric,
+        extra=dict(args.profile_set or ()),
+    )
+
+
+def _names(collect: Collect) -> list[str]:
+    return [kind.name.lower() for kind in Collect if kind in collect and kind.name]
+
+
+def _devices(text: str) -> tuple[int, ...]:
+    if not all(item.isdecimal() and item.isascii() for item in text.split(",")):
+        raise ArgumentTypeError(f"{text!r} is no list of devices; write for example 0 or 0,1,2")
+    return tuple(int(item) for item in text.split(","))
+
+
+def _collect(text: str) -> Collect:
+    collect = Collect(0)
+    for item in text.lower().split(","):
+        if item.upper() not in Collect.__members__:
+            raise ArgumentTypeError(f"{item!r} cannot be collected; known: {', '.join(_names(~Collect(0)))}")
+        collect |= Collect[item.upper()]
+    return collect
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        check_extra(name, value)
+    except ValueError as exc:
+        raise ArgumentTypeError(str(exc)) from None
+    return name, value
