@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -31,7 +32,12 @@ def test_a_python_block_runs_as_printed(code: str, tmp_path: Path) -> None:
     (tmp_path / "block.py").write_text(code, encoding="utf-8")
 
     done = subprocess.run(
-        [sys.executable, "-W", "error", "block.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "block.py"],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # where processes that profile exclude each other
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr
