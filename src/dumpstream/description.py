@@ -54,18 +54,13 @@ def describe(item: Input) -> dict[str, Any]:
     except OSError as exc:
         raise DumpstreamError(f"{item.label} cannot be read: {exc.strerror}") from exc
     with dump:
-        parsed = parse_name(_full_name(item))
+        parsed = parse_name(item.full_name)
         described = _describe_file(item, dump, parsed)
         tensors = [_describe_tensor(dump, tensor) for tensor in dump.tensors]
         if parsed.scheme is Scheme.OVERFLOW or dump.op_name == _OVERFLOW_OPERATOR:
             described["overflow"] = _describe_overflow(dump, tensors)
         described["problem"] = _find_problem(item, dump)
     return described | {"tensors": tensors}
-
-
-def _full_name(item: Input) -> str:
-    """Return the name with the directories that say which model and device it is of."""
-    return item.name if item.path is None else f"{item.path.absolute().parent}/{item.name.rpartition('/')[2]}"
 
 
 def _describe_file(item: Input, dump: DumpFile, parsed: OpName) -> dict[str, Any]:
@@ -139,8 +134,8 @@ def _describe_elements(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:
     first, last = pick_values(elements(), _FIRST_VALUES, _LAST_VALUES)
     return described | {
         "histogram": _histogram(elements, tensor, found),
-        "first": [_json_number(value) for value in first],
-        "last": [_json_number(value) for value in last],
+        "first": [json_value(value) for value in first],
+        "last": [json_value(value) for value in last],
     }
 
 
@@ -157,12 +152,6 @@ def _histogram(
     if not low <= high:
         return None
     return count_stretches(elements(), low, high, _STRETCHES)._asdict()
-
-
-def _json_number(value: Any) -> Any:
-    if isinstance(value, complex):
-        return [json_value(value.real), json_value(value.imag)]
-    return json_value(value)
 
 
 def _describe_overflow(dump: DumpFile, tensors: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -40,6 +40,13 @@ class Input:
     file: StoredFile | None = None  #: of the capture
 
     @property
+    def full_name(self) -> str:
+        """The name with the directories that say which model and device it is of."""
+        if self.path is None:
+            return self.name
+        return f"{self.path.absolute().parent}/{self.name.rpartition('/')[2]}"
+
+    @property
     def verdict(self) -> Verdict | None:
         """What the capture says of it."""
         return None if self.file is None else self.file.verdict

@@ -87,9 +87,7 @@ def _measure_path(item: Input, *, histogram: bool) -> Measured:
     assert path is not None
     if path.suffix == _PARQUET:
         return _read_table(item.label, item.bytes, lambda: path.open("rb"))
-    # The directories name device and model; the name may be from the mapping of a long one.
-    full = f"{path.absolute().parent}/{item.name.rpartition('/')[2]}"
-    origin = replace(origin_of(full), file=item.label)
+    origin = replace(origin_of(item.full_name), file=item.label)
     try:
         with closing(content_of_path(path)) as content:
             measured = _measure(origin, content, histogram=histogram)
@@ -97,7 +95,7 @@ def _measure_path(item: Input, *, histogram: bool) -> Measured:
         return Measured(item.label, item.bytes, problems=[f"{item.label}: {exc}"])
     except OSError as exc:
         return Measured(item.label, problems=[f"{item.label}: cannot be read: {exc.strerror}"])
-    foreign = not item.named and not measured.rows and parse_name(full).scheme is None
+    foreign = not item.named and not measured.rows and parse_name(item.full_name).scheme is None
     return Measured(item.label, item.bytes, skipped=True) if foreign else measured
 
 

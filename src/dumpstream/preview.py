@@ -55,10 +55,17 @@ def pick_values(blocks: Iterable[NDArray[Any]], first: int, last: int) -> tuple[
     count = 0
     for part in _parts(blocks):
         missing = first - len(begin)
-        begin += _numbers(part[:missing])
-        end.extend(_numbers(part[missing:][-last:]))
+        begin += numbers_of(part[:missing])
+        end.extend(numbers_of(part[missing:][-last:]))
         count += len(part)
     return (begin, [*end]) if count > first + last else ([*begin, *end], [])
+
+
+def numbers_of(flat: NDArray[Any]) -> list[Any]:
+    """Return the elements as Python's numbers."""
+    # Of types that numpy does not know, tolist would leave the elements as they are.
+    numbers: list[Any] = flat.astype(plain_dtype(flat.dtype), copy=False).tolist()
+    return numbers
 
 
 def _parts(blocks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
@@ -66,9 +73,3 @@ def _parts(blocks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
         flat = block.reshape(-1)
         for start in range(0, len(flat), _BLOCK_ELEMENTS):
             yield flat[start : start + _BLOCK_ELEMENTS]
-
-
-def _numbers(flat: NDArray[Any]) -> list[Any]:
-    # Of types that numpy does not know, tolist would leave the elements as they are.
-    numbers: list[Any] = flat.astype(plain_dtype(flat.dtype), copy=False).tolist()
-    return numbers

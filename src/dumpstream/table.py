@@ -198,7 +198,9 @@ def json_object(row: Row, columns: Iterable[str] = COLUMNS) -> dict[str, Any]:
 
 
 def json_value(value: Any) -> Any:
-    """Return *value* as JSON can hold it: a number that is not finite becomes a string."""
+    """Return *value* as JSON can hold it: what is not finite becomes a string, a complex number a pair."""
+    if isinstance(value, complex):
+        return [json_value(value.real), json_value(value.imag)]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 _UNITS = ("kB", "MB", "GB", "TB")
 _STEP = 1000
@@ -30,6 +34,30 @@ def size_text(size: int) -> str:
 def count_text(count: int, noun: str) -> str:
     """Return ``1 file``, ``2 files``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def table_lines(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[bool]
+) -> Iterator[str]:
+    """Yield the lines of a table: the *names* of its columns and its *rows*, numbers to the right."""
+    cells = [list(names), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        yield "  ".join(padded).rstrip()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple):
+        return "x".join(map(str, value)) or "-"
+    return printable(str(value))
 
 
 class ProgressLine:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable
 
-    from dumpstream.config import DumpSettings, Problem
+    from dumpstream.config import DumpSettings, Operator, Problem
 
 _EPILOG = """\
 examples:
@@ -102,6 +102,20 @@ def report_problems(problems: Iterable[Problem], name: Path) -> None:
         print(f"dumpstream: {_line(problem, name)}", file=sys.stderr)
 
 
+def operators_in(path: Path) -> tuple[Operator, ...]:
+    """Return the operators in the file that ``--ops`` names.
+
+    Raises:
+        DumpstreamError: it cannot be read, or is no list of operators.
+    """
+    from dumpstream.config import read_operators  # noqa: PLC0415 - --help need not wait for it
+
+    try:
+        return read_operators(path.read_bytes())
+    except OSError as exc:
+        raise DumpstreamError(f"{path} cannot be read: {exc.strerror}; give --ops a JSON file") from exc
+
+
 def _line(problem: Problem, name: Path) -> str:
     severity = "error" if problem.is_error else "warning"
     answer = [str(part) for part in (problem.acl_error, problem.message_class) if part is not None]
@@ -143,12 +157,9 @@ def _explain(args: Namespace) -> int:
 
 
 def _print_matches(settings: DumpSettings, path: Path) -> None:
-    from dumpstream.config import Matcher, read_operators  # noqa: PLC0415 - as above
+    from dumpstream.config import Matcher  # noqa: PLC0415 - as above
 
-    try:
-        operators = read_operators(path.read_bytes())
-    except OSError as exc:
-        raise DumpstreamError(f"{path} cannot be read: {exc.strerror}; give --ops a JSON file") from exc
+    operators = operators_in(path)
     matcher = Matcher(settings, operators)
     answers = {True: "dumped", False: "not", None: "depends"}
     count = 0

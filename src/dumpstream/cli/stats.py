@@ -14,10 +14,10 @@ import sys
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DestinationError
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.table import COLUMNS, Condition, SortKey, find_column, json_object, sort_rows
 
@@ -218,26 +218,11 @@ def _new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
 
 
 def _write_table(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
+    table = [[getattr(row, name) for name in request.columns] for row in rows]
     numeric = [COLUMNS[name].numeric for name in request.columns]
-    table = [[_cell(getattr(row, name)) for name in request.columns] for row in rows]
-    widths = [max(map(len, cells)) for cells in zip(request.columns, *table, strict=True)]
-    for cells in [request.columns, *table] if table else []:
-        padded = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(cells, widths, numeric, strict=True)
-        ]
-        print("  ".join(padded).rstrip(), file=file)
+    for line in table_lines(request.columns, table, numeric) if table else []:
+        print(line, file=file)
     print(count_text(len(table), "tensor"), file=file)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, tuple):
-        return "x".join(map(str, value)) or "-"
-    return printable(str(value))
 
 
 def _write_csv(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
