@@ -18,8 +18,7 @@ from dumpstream.verdict import Verdict
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import DumpBuilder
-    from tests.conftest import CaptureBuilder
+    from tests.conftest import CaptureBuilder, DumpBuilder
 
 NAME = "Conv2D.conv1.4.65535.1780159660546556"
 FLOATS = np.array([[1, 2, np.nan], [4, -np.inf, 0]], np.float32)
