@@ -98,6 +98,11 @@ class DumpFormatError(DumpstreamError):
         super().__init__(f"{name}{problem} (byte {position})")
         self.problem, self.position, self.source = problem, position, source
 
+    @property
+    def detail(self) -> str:
+        """What it says, without the name of the file."""
+        return f"{self.problem} (byte {self.position})"
+
 
 class NotACaptureError(DumpstreamError):
     """The directory holds no capture, or one that this version cannot read."""
@@ -121,6 +126,11 @@ class PartError(DumpstreamError):
     def __init__(self, path: str, problem: str, *, missing: bool = False) -> None:
         super().__init__(f"{path} {problem}")
         self.path, self.problem, self.missing = path, problem, missing
+
+    @property
+    def detail(self) -> str:
+        """What it says, without the name of the file that the part is of."""
+        return str(self)
 
 
 class ProfilingError(DumpstreamError):

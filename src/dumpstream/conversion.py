@@ -81,7 +81,7 @@ def _convert(item: Input, target: Target, folder: Folder, options: ConversionOpt
     except DumpFormatError as exc:
         if not item.named and item.whole and parse_name(item.name).scheme is None:
             return Converted(item, skipped=True)
-        problem = _text(exc)
+        problem = exc.detail
     except PartError as exc:
         problem = str(exc)
     except OSError as exc:
@@ -100,7 +100,7 @@ def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptio
                     partial(_write_tensor, dump=dump, tensor=tensor, options=options),
                 )
             except DumpFormatError as exc:
-                problems.append(_text(exc))
+                problems.append(exc.detail)
             except ValueError as exc:
                 problems.append(f"{tensor.label}: {exc}")
             else:
@@ -108,7 +108,7 @@ def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptio
     try:
         dump.read_to_end()
     except DumpFormatError as exc:
-        problems.append(_text(exc))
+        problems.append(exc.detail)
     drafts.publish()
     problem = None
     if problems:
@@ -138,10 +138,6 @@ def _arranged(array: NDArray[Any], tensor: Tensor, layout: str, options: Convers
         groups=max(1, tensor.sub_format),
         c0=_BLOCK_BITS // tensor.dtype.bits,
     )
-
-
-def _text(error: DumpFormatError) -> str:
-    return f"{error.problem} (byte {error.position})"
 
 
 def _with_verdict(item: Input, problem: str | None) -> str | None:

@@ -49,7 +49,7 @@ def describe(item: Input) -> dict[str, Any]:
                 f"{item.label} is statistics text; read it with `dumpstream stats`"
             ) from exc
         if not item.whole:
-            raise DumpstreamError(f"{item.label} is not whole ({item.verdict}); {_text(exc)}") from exc
+            raise DumpstreamError(f"{item.label} is not whole ({item.verdict}); {exc.detail}") from exc
         raise
     except OSError as exc:
         raise DumpstreamError(f"{item.label} cannot be read: {exc.strerror}") from exc
@@ -119,7 +119,7 @@ def _describe_elements(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:
         for block in dump.blocks(tensor) if held is None else [held]:
             running.update(block)
     except (DumpFormatError, PartError) as exc:
-        return described | {"problem": _text(exc)}
+        return described | {"problem": exc.detail}
     found = running.result()
     described["statistics"] = _json_statistics(found)
     if running.problem is not None:
@@ -169,10 +169,5 @@ def _find_problem(item: Input, dump: DumpFile) -> str | None:
     try:
         dump.read_to_end()
     except (DumpFormatError, PartError) as exc:
-        return _text(exc)
+        return exc.detail
     return None if item.whole else f"is not whole ({item.verdict})"
-
-
-def _text(error: DumpFormatError | PartError) -> str:
-    """Return what *error* says, without the name of the file."""
-    return f"{error.problem} (byte {error.position})" if isinstance(error, DumpFormatError) else str(error)

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli import capture, config, convert, extract, ls, show, stats, verify
+from dumpstream.cli import capture, config, convert, extract, ls, show, stats, verify, watch
 from dumpstream.cli._display import printable
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _COMMANDS: dict[str, Command] = {
     "stats": stats,
     "convert": convert,
     "show": show,
+    "watch": watch,
     "config": config,
 }
 

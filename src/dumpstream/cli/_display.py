@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +35,24 @@ def size_text(size: int) -> str:
 def count_text(count: int, noun: str) -> str:
     """Return ``1 file``, ``2 files``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def time_text(microseconds: int) -> str:
+    """Return the time that is so many *microseconds* after the beginning of 1970."""
+    try:
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds} us since 1970"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+
+
+def number_text(value: Any) -> str:
+    """Return a number as it is shown: floats in six digits, a complex one in two parts."""
+    if isinstance(value, complex):
+        value = [value.real, value.imag]
+    if isinstance(value, list):
+        return "+".join(map(number_text, value)) + "j"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def table_lines(
