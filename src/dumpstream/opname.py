@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+#: The type and the name that records of overflows have for an operator.
+OVERFLOW_OPERATOR = ("Opdebug", "Node_OpDebug")
+
 _N = "[0-9]{1,20}"
 _DEVICE = re.compile("[0-9]{1,5}")
 _NUMBER = re.compile(_N)
@@ -37,7 +40,6 @@ _EXCEPTION_THERE = [
     re.compile(rf"(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<task>{_N})\.(?P<timestamp>{_N})"),
 ]
 
-_OVERFLOW = ("Opdebug", "Node_OpDebug")
 _TEXT_SUFFIX, _ZSTD_SUFFIX = ".csv", ".zst"
 _MODEL_LEVELS = 3
 
@@ -101,7 +103,7 @@ def _operator(parents: list[str], base: str) -> OpName | None:
     op_type, op_name = match["op_type"], match["op_name"]
     if match["ffts"]:
         scheme = Scheme.FFTS
-    elif (op_type, op_name) == _OVERFLOW:
+    elif (op_type, op_name) == OVERFLOW_OPERATOR:
         scheme = Scheme.OVERFLOW
     else:
         scheme = Scheme.ACLNN if _ACLNN_TYPE.fullmatch(op_type) else Scheme.MODEL

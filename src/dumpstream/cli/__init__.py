@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli import capture, config, convert, extract, ls, show, stats, verify, watch
+from dumpstream.cli import capture, config, convert, extract, ls, overflow, show, stats, verify, watch
 from dumpstream.cli._display import printable
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _COMMANDS: dict[str, Command] = {
     "stats": stats,
     "convert": convert,
     "show": show,
+    "overflow": overflow,
     "watch": watch,
     "config": config,
 }
@@ -53,6 +54,8 @@ examples:
   dumpstream verify run1                       read everything again
   dumpstream extract run1 --out dumps          the original files
   dumpstream stats run1 --where 'nan > 0'      which tensors have NaNs
+  dumpstream overflow run1                     which operators overflowed
+  dumpstream watch run1                        who tramples on the watched tensors
 """
 
 
