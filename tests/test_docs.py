@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dumpstream import AclCode, DumpstreamError, Lifecycle, Verdict, _errors, _native
+from dumpstream import AclCode, DumpstreamError, Lifecycle, Verdict, _errors, _native, overflow
 from dumpstream.cli import _parser
 from dumpstream.options import CaptureOptions
 from dumpstream.report import Report
@@ -137,6 +137,10 @@ def test_every_kind_of_problem_is_described() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", _section("cli.md", "verify"), re.MULTILINE)
 
     assert sorted(rows) == sorted(Kind)
+
+
+def test_every_kind_of_a_segment_is_described() -> None:
+    assert not _undescribed(list(overflow._KINDS.values()), _section("modes.md", "The AI Core stopped"))
 
 
 def test_every_figure_of_a_report_is_named() -> None:

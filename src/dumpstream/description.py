@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
 from dumpstream.dtypes import decode
-from dumpstream.opname import Scheme, parse_name
+from dumpstream.header import IO
+from dumpstream.opname import OVERFLOW_OPERATOR, Scheme, parse_name
 from dumpstream.overflow import decode_overflow, kind_of
 from dumpstream.preview import count_stretches, pick_values
 from dumpstream.statistics import RunningStatistics
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from dumpstream.opname import OpName
     from dumpstream.statistics import TensorStatistics
 
-_OVERFLOW_OPERATOR = "Node_OpDebug"
+_CORE_SUFFIX = ".core"
+_DEBUGGER = "load it into CANN's debugger, msdebug"
+_KINDS = {IO.SPACE: "workspace"}
+_USER_TAG = "user_tag"
 _STRETCHES = 48  #: of a histogram
 _FIRST_VALUES, _LAST_VALUES = 8, 4
 _HELD_BYTES = 64 << 20  #: of a compressed tensor, in memory
@@ -36,7 +41,7 @@ def describe(item: Input) -> dict[str, Any]:
     """Return what the file and its name say, and of each tensor statistics, a histogram and some values.
 
     What is wrong with the file, or with a tensor, is its ``problem``. ``overflow`` is there if the file is an
-    overflow record.
+    overflow record, and ``exception`` if it was written as an operator failed.
 
     Raises:
         DumpstreamError: it is no dump file, or cannot be read.
@@ -48,6 +53,8 @@ def describe(item: Input) -> dict[str, Any]:
             raise DumpstreamError(
                 f"{item.label} is statistics text; read it with `dumpstream stats`"
             ) from exc
+        if item.name.endswith(_CORE_SUFFIX):
+            raise DumpstreamError(f"{item.label} is the core file of a detail dump; {_DEBUGGER}") from exc
         if not item.whole:
             raise DumpstreamError(f"{item.label} is not whole ({item.verdict}); {exc.detail}") from exc
         raise
@@ -56,8 +63,11 @@ def describe(item: Input) -> dict[str, Any]:
     with dump:
         parsed = parse_name(item.full_name)
         described = _describe_file(item, dump, parsed)
-        tensors = [_describe_tensor(dump, tensor) for tensor in dump.tensors]
-        if parsed.scheme is Scheme.OVERFLOW or dump.op_name == _OVERFLOW_OPERATOR:
+        failed = parsed.scheme is Scheme.EXCEPTION or any(it.input_type for it in dump.tensors)
+        tensors = [_describe_tensor(dump, tensor, failed=failed) for tensor in dump.tensors]
+        if failed:
+            described["exception"] = _describe_exception(item, dump, parsed, tensors)
+        if parsed.scheme is Scheme.OVERFLOW or dump.op_name == OVERFLOW_OPERATOR[1]:
             described["overflow"] = _describe_overflow(dump, tensors)
         described["problem"] = _find_problem(item, dump)
     return described | {"tensors": tensors}
@@ -85,7 +95,7 @@ def _describe_file(item: Input, dump: DumpFile, parsed: OpName) -> dict[str, Any
     }
 
 
-def _describe_tensor(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:
+def _describe_tensor(dump: DumpFile, tensor: Tensor, *, failed: bool) -> dict[str, Any]:
     return {
         "io": tensor.io,
         "index": tensor.index,
@@ -98,7 +108,7 @@ def _describe_tensor(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:
         "address": f"{tensor.address:#x}",
         "offset": tensor.offset,
         "arg_index": tensor.arg_index,
-        "kind": kind_of(tensor.input_type) if tensor.input_type else None,
+        "kind": _kind(tensor) if failed else None,
         "type": tensor.type,
         "dim_range": tensor.dim_range,
         "original_op": None if tensor.original_op is None else tensor.original_op._asdict(),
@@ -106,6 +116,34 @@ def _describe_tensor(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:
         "stop": tensor.stop,
         **_describe_elements(dump, tensor),
     }
+
+
+def _kind(tensor: Tensor) -> str:
+    """Return what a segment of an exception dump is; only inputs say more than their `io`."""
+    return kind_of(tensor.input_type) if tensor.input_type else _KINDS.get(tensor.io, str(tensor.io))
+
+
+def _describe_exception(
+    item: Input, dump: DumpFile, parsed: OpName, tensors: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "scene": _scene(item.name.rpartition("/")[2], parsed),
+        "core_type": parsed.core_type,
+        "core_id": parsed.core_id,
+        "user_tag": dict(dump.attributes).get(_USER_TAG),
+        "segments": Counter(tensor["kind"] for tensor in tensors),
+    }
+
+
+def _scene(base: str, parsed: OpName) -> str | None:
+    """Return which of CANN's ways to write an exception dump the name of the file is of."""
+    if parsed.scheme is not Scheme.EXCEPTION:
+        return None
+    if ".custom." in base:
+        return "custom"
+    if parsed.core_type is not None:
+        return "core"
+    return "brief" if parsed.op_type is None else "norm"
 
 
 def _describe_elements(dump: DumpFile, tensor: Tensor) -> dict[str, Any]:

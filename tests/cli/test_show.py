@@ -209,16 +209,62 @@ def test_exception_dump_shows_kinds_and_message(
     tmp_path: Path, dump: DumpBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "exception_info.2.7.20260530164725123"
-    tiling = np.arange(4, dtype=np.uint8)
-    path.write_bytes(
-        dump.input(tiling, arg_index=3, input_type=7).message("aicore error\n\x1b[1mpc 0x10").build()
-    )
+    data = np.arange(4, dtype=np.uint8)
+    for kind, argument in ((2, 0), (2, 1), (7, 3)):
+        dump.input(data, arg_index=argument, input_type=kind)
+    dump.output(data, arg_index=2).space(bytes(9), arg_index=2**32 - 1)
+    path.write_bytes(dump.message("aicore error\n\x1b[1mpc 0x10").build())
 
-    show(path)
+    code = show(path)
 
     out = capsys.readouterr().out
+    assert code == 0
+    assert "  exception  brief dump: 2 input, 1 tiling_data, 1 output, 1 workspace\n" in out
     assert "  message    aicore error\n  message    \\x1b[1mpc 0x10\n" in out
-    assert "input 0: uint8 [4], ND, tiling_data, argument 3, 4 B\n" in out
+    assert "input 0: uint8 [4], ND, input, argument 0, 4 B\n" in out
+    assert "input 2: uint8 [4], ND, tiling_data, argument 3, 4 B\n" in out
+    assert "output 0: uint8 [4], ND, output, argument 2, 4 B\n" in out
+    assert "space 0: undefined [], NCHW, workspace, 9 B\n" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "scene"),
+    [
+        ("exception_info.2.7.20260530164725123", "brief"),
+        ("MatMulV2.mm.7.20260530164725123", "norm"),
+        ("exception_info.2.7.1.13.20260530164725123", "core"),
+        ("mine.custom.20260530164725123", "custom"),
+        ("renamed", None),
+    ],
+)
+def test_name_of_an_exception_dump_tells_how_it_was_written(
+    tmp_path: Path, dump: DumpBuilder, capsys: pytest.CaptureFixture[str], name: str, scene: str | None
+) -> None:
+    path = tmp_path / "extra-info/data-dump/0" / name
+    path.parent.mkdir(parents=True)
+    dump.input(np.zeros(4, np.uint8), input_type=101).attribute("user_tag", "before the loop")
+    path.write_bytes(dump.build())
+
+    exception = shown(capsys, path)["exception"]
+
+    assert (exception["scene"], exception["segments"]) == (scene, {"args": 1})
+    assert exception["core_id"] == (13 if scene == "core" else None)
+    assert exception["user_tag"] == "before the loop"
+
+
+def test_other_dumps_have_no_kinds(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    described = shown(capsys, file)
+
+    assert "exception" not in described
+    assert [tensor["kind"] for tensor in described["tensors"]] == [None, None]
+
+
+def test_core_file_is_referred_to_the_debugger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "te_matmul.2.7.20260530164725123.core"
+    path.write_bytes(b"\x7fELF" + bytes(60))
+
+    assert show(path) == 1
+    assert "is the core file of a detail dump; load it into CANN's debugger" in capsys.readouterr().err
 
 
 def test_statistics_text_is_referred_to_the_command_that_reads_it(

@@ -1,21 +1,20 @@
 """Show what is in a dump file.
 
 Prints the operator, and for each tensor its type, format and shape, statistics, a histogram of the finite
-values and the first and last of them. Of an overflow record prints what it says. Exits with 3 if the file is
-damaged or is not whole.
+values and the first and last of them. Of an overflow record prints what it says, and of an exception dump
+what each segment is. Exits with 3 if the file is damaged or is not whole.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._display import count_text, printable, size_text
+from dumpstream.cli._display import count_text, number_text, printable, size_text, time_text
 from dumpstream.cli._exit import NOT_WHOLE
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ examples:
 
 _USAGE = 2
 _SHOWN_MATCHES = 3
+_NO_ARGUMENT = 2**32 - 1
 _ALWAYS = ("count", "max", "min", "mean", "std", "l2norm")
 _IF_ANY = ("nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "saturated")
 
@@ -108,21 +108,23 @@ def _about(described: dict[str, Any]) -> list[tuple[str, str]]:
             operator += f", {place.replace('_', ' ')} {described[place]}"
     lines = [("operator", operator)]
     if described["time"]:
-        lines.append(("dumped", _time_text(described["time"])))
+        lines.append(("dumped", time_text(described["time"])))
     contents = f"{size_text(described['bytes'])}, {count_text(len(described['tensors']), 'tensor')}"
     lines.append(("contents", f"{contents}, version {described['version'] or 'unknown'}"))
     if described["verdict"]:
         lines.append(("verdict", described["verdict"]))
+    if "exception" in described:
+        lines.append(("exception", _exception_text(described["exception"])))
     lines += [("attribute", f"{it['name']}: {it['value']}") for it in described["attributes"]]
     return lines
 
 
-def _time_text(microseconds: int) -> str:
-    try:
-        moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return f"{microseconds} us since 1970"
-    return moment.strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+def _exception_text(exception: dict[str, Any]) -> str:
+    parts = [f"{exception['scene']} dump" if exception["scene"] else "dump"]
+    if exception["core_id"] is not None:
+        parts.append(f"core type {exception['core_type']}, core {exception['core_id']}")
+    segments = [f"{count} {kind}" for kind, count in exception["segments"].items()]
+    return f"{', '.join(parts)}: {', '.join(segments)}"
 
 
 def _record_text(record: Any) -> str:
@@ -136,20 +138,23 @@ def _print_tensor(tensor: dict[str, Any]) -> None:
     if tensor["original_shape"] and tensor["original_shape"] != tensor["shape"]:
         title += f", originally {list(tensor['original_shape'])}"
     if tensor["kind"]:
-        title += f", {tensor['kind']}, argument {tensor['arg_index']}"
+        title += f", {tensor['kind']}"
+        title += "" if tensor["arg_index"] == _NO_ARGUMENT else f", argument {tensor['arg_index']}"
     print(f"{title}, {size_text(tensor['size'])}" + ("" if tensor["start"] is not None else ", not dumped"))
     if tensor["problem"]:
         print(f"  problem: {printable(tensor['problem'])}")
     statistics = tensor["statistics"] or {}
     for names in (_ALWAYS, [name for name in _IF_ANY if statistics.get(name)]):
-        cells = [f"{name} {_number(statistics[name])}" for name in names if statistics.get(name) is not None]
+        cells = [
+            f"{name} {number_text(statistics[name])}" for name in names if statistics.get(name) is not None
+        ]
         if cells:
             print(f"  {'  '.join(cells)}")
     if tensor["histogram"]:
         _print_histogram(tensor["histogram"])
     if tensor["first"]:
-        values = [_number(value) for value in tensor["first"]]
-        values += ["...", *map(_number, tensor["last"])] if tensor["last"] else []
+        values = [number_text(value) for value in tensor["first"]]
+        values += ["...", *map(number_text, tensor["last"])] if tensor["last"] else []
         print(f"  {' '.join(values)}")
 
 
@@ -162,10 +167,4 @@ def _print_histogram(found: dict[str, Any]) -> None:
         bars.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
         bars = histogram.bars(ascii_only=True)
-    print(f"  {_number(histogram.low)} |{bars}| {_number(histogram.high)}")
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, list):  # a complex number
-        return "+".join(map(_number, value)) + "j"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    print(f"  {number_text(histogram.low)} |{bars}| {number_text(histogram.high)}")
