@@ -33,7 +33,7 @@ class Watched(NamedTuple):
 def watch(
     dump: Dump, workload: Workload, item: dict[str, Any], **more: Any
 ) -> dict[tuple[str, int, str], list[Watched]]:
-    """Return the dumps of each model, step and operator, in order of time."""
+    """Return the dumps of each model, step and watched operator, in order of time."""
     names = dump.run(workload, dump_scene="watcher", dump_mode="output", dump_list=[item], **more)
     text = dump.config.read_text()
     files = dump.recorder.files()
@@ -47,7 +47,8 @@ def watch(
         assert parsed.op_name is not None
         assert parsed.timestamp is not None
         outputs = tuple(bytes(file.bytes(tensor)) for tensor in file.tensors)
-        found[parsed.model, parsed.iteration, parsed.op_name].append(Watched(parsed.timestamp, outputs))
+        watched = parsed.op_name.rpartition("_To_")[2]
+        found[parsed.model, parsed.iteration, watched].append(Watched(parsed.timestamp, outputs))
     return {key: sorted(dumps) for key, dumps in found.items()}
 
 
@@ -88,7 +89,19 @@ def test_the_last_item_and_the_steps_decide(dump: Dump) -> None:
         dump_step="1",
     )
 
-    assert {(parse_name(name).iteration, parse_name(name).op_name) for name in names} == {(1, C)}
+    assert {(parse_name(name).iteration, parse_name(name).op_name) for name in names} == {
+        (1, C),
+        (1, f"{A}_To_{C}"),
+    }
+
+
+def test_names_tell_after_which_operator_a_dump_came(dump: Dump) -> None:
+    workload = replace(WORKLOAD, models=1, steps=1)
+
+    names = dump.run(workload, dump_scene="watcher", dump_list=[{"layer": [A], "watcher_nodes": [C]}])
+
+    told = {(it.op_type, it.op_name, it.task, it.stream) for it in map(parse_name, names)}
+    assert told == {("Relu", C, 3, 3), ("Relu", f"{A}_To_{C}", 7, 3)}
 
 
 @pytest.mark.parametrize(("overwrite", "steps"), [("5:1", {0, 1}), ("5:1@1", {1})])

@@ -111,6 +111,7 @@ static int save(const char *name, const char *user_tag, const acldumpTensorInfo 
     strftime(when, sizeof when, "%Y%m%d%H%M%S", localtime_r(&now.tv_sec, &calendar));
     file.data.time_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
     snprintf(file.data.op_name, sizeof file.data.op_name, "%s", name);
+    snprintf(file.data.original_op, sizeof file.data.original_op, "%s", name);
     snprintf(file.data.user_tag, sizeof file.data.user_tag, "%s", user_tag != NULL ? user_tag : "");
     for (size_t i = 0; i < count; i++)
         file.data.tensor[file.data.tensors++] = describe(&tensors[i], (uint32_t)i);

@@ -62,13 +62,14 @@ static void plan_tensor(struct dump_file *file, const struct dssim_workload *wor
     file->data.tensors++;
 }
 
-/* Writes the last part of the name: operator, task, stream and time. The
- * record of an overflow has a task and a stream that no operator has. */
+/* Writes the last part of the name: operator, the task and the stream after
+ * which it comes, and time. The record of an overflow has a task and a stream
+ * that no operator has. */
 static void name_op(const struct dump_file *file, const struct dssim_workload *workload,
                     const struct planned *planned, char *out, size_t room) {
-    const struct op *op = &planned->op;
-    uint64_t task = planned->is_opdebug ? workload->ops + 2 : op_task(op);
-    uint64_t stream = op_stream(op) + (planned->is_opdebug ? workload->models : 0);
+    const struct op *op = &planned->op, after = graph_op(workload, planned->after);
+    uint64_t task = planned->is_opdebug ? workload->ops + 2 : op_task(&after);
+    uint64_t stream = op_stream(&after) + (planned->is_opdebug ? workload->models : 0);
     char type[MAX_OP_NAME];
     if (op->is_call)
         snprintf(type, sizeof type, "%.30s_%llu_%s", op->type,
@@ -132,13 +133,20 @@ static void set_time(struct dump_file *file, const struct dssim_workload *worklo
                          below(mix(key, DRAW_CLOCK), 37) + planned->place;
 }
 
-static void set_op_name(struct dump_file *file, const struct planned *planned) {
+/* A watched operator that is dumped after another has both in its name. */
+static void set_op_name(struct dump_file *file, const struct dssim_workload *workload,
+                        const struct planned *planned) {
     const char *name = planned->op.name, *suffix = "";
     if (planned->is_kernel) {
         name = planned->op.is_call ? call_kernel(&planned->op) : name;
         suffix = planned->op.is_call ? "" : "_kernel";
     }
-    snprintf(file->data.op_name, sizeof file->data.op_name, "%.52s%s", name, suffix);
+    snprintf(file->data.original_op, sizeof file->data.original_op, "%.52s%s", name, suffix);
+    if (planned->after == planned->op.number)
+        strcpy(file->data.op_name, file->data.original_op);
+    else
+        snprintf(file->data.op_name, sizeof file->data.op_name, "%s_To_%s",
+                 graph_op(workload, planned->after).name, file->data.original_op);
 }
 
 /* The record is the one output of an operator of its own. */
@@ -147,6 +155,7 @@ static void plan_record(struct dump_file *file, const struct dssim_workload *wor
     overflow_record(file->record, &planned->op, file->key, workload->newer_opdebug);
     file->faults = 0;
     strcpy(file->data.op_name, "Node_OpDebug");
+    strcpy(file->data.original_op, "Node_OpDebug");
     file->data.tensor[0] = (struct tensor){
         .dtype = DTYPE_UINT8,
         .part = PART_OUTPUT,
@@ -173,7 +182,7 @@ static void plan_tensors(struct dump_file *file, const struct dssim_workload *wo
                          const struct planned *planned) {
     uint64_t shape_key = op_key(workload, &planned->op);
     bool overwritten = is_overwritten(workload, planned);
-    set_op_name(file, planned);
+    set_op_name(file, workload, planned);
     file->data.tensors = 0;
     for (uint32_t place = 0; place < workload->inputs + workload->outputs; place++) {
         if (!(planned->tensors & 1u << place))

@@ -112,7 +112,7 @@ static void describe(struct dump_file *file, enum scene scene) {
         add(file, PART_INPUT, KIND_STACK, STACK_BYTES);
     }
     snprintf(data->dfx_message, sizeof data->dfx_message, "operator %s failed: address out of range",
-             data->op_name);
+             data->original_op);
 }
 
 /* Writes the last part of the name. Times are in milliseconds. */

@@ -76,9 +76,9 @@ static uint8_t *put_shape(uint8_t *out, uint32_t field, const struct tensor *ten
     return put_bytes(out, field, shape, (size_t)(shape_end - shape));
 }
 
-static uint8_t *put_output(uint8_t *out, const struct tensor *tensor, const char *op_name) {
+static uint8_t *put_output(uint8_t *out, const struct tensor *tensor, const char *original_op) {
     uint8_t original[MAX_OP_NAME + 16], *original_end = original;
-    original_end = put_bytes(original_end, ORIGINAL_OP_NAME, op_name, strlen(op_name));
+    original_end = put_bytes(original_end, ORIGINAL_OP_NAME, original_op, strlen(original_op));
     original_end = put_number(original_end, ORIGINAL_OP_OUTPUT_INDEX, tensor->index);
     out = put_bytes(out, OUTPUT_ORIGINAL_OP, original, (size_t)(original_end - original));
     out = put_number(out, OUTPUT_SIZE, tensor->bytes);
@@ -95,7 +95,7 @@ static uint8_t *put_input(uint8_t *out, const struct tensor *tensor) {
     return put_number(out, INPUT_TYPE, tensor->kind);
 }
 
-static uint8_t *put_tensor(uint8_t *out, const struct tensor *tensor, const char *op_name) {
+static uint8_t *put_tensor(uint8_t *out, const struct tensor *tensor, const char *original_op) {
     static const uint32_t fields[] = {
         [PART_INPUT] = DATA_INPUT,
         [PART_OUTPUT] = DATA_OUTPUT,
@@ -109,7 +109,7 @@ static uint8_t *put_tensor(uint8_t *out, const struct tensor *tensor, const char
         end = put_number(end, TENSOR_DTYPE, tensor->untyped ? 0 : dtype_facts[tensor->dtype].number);
         end = put_number(end, TENSOR_FORMAT, FORMAT_ND);
         end = put_shape(end, TENSOR_SHAPE, tensor);
-        end = tensor->part == PART_OUTPUT ? put_output(end, tensor, op_name) : put_input(end, tensor);
+        end = tensor->part == PART_OUTPUT ? put_output(end, tensor, original_op) : put_input(end, tensor);
     }
     return put_bytes(out, fields[tensor->part], message, (size_t)(end - message));
 }
@@ -124,7 +124,7 @@ static uint8_t *put_attribute(uint8_t *out, const char *name, const char *value)
 static uint8_t *put_part(uint8_t *out, const struct dump_data *data, enum part part) {
     for (uint32_t i = 0; i < data->tensors; i++)
         if (data->tensor[i].part == part)
-            out = put_tensor(out, &data->tensor[i], data->op_name);
+            out = put_tensor(out, &data->tensor[i], data->original_op);
     return out;
 }
 

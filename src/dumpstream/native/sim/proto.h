@@ -18,7 +18,8 @@ enum {
 
 struct dump_data {
     uint64_t time_us;
-    char op_name[MAX_OP_NAME];
+    char op_name[2 * MAX_OP_NAME + 4];
+    char original_op[MAX_OP_NAME];     /* whose outputs these are */
     char dfx_message[MAX_DFX_MESSAGE]; /* of an exception */
     char user_tag[MAX_USER_TAG];       /* of one that the program saves */
     uint32_t tensors;                  /* inputs first, then outputs, then spaces */
