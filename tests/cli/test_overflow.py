@@ -163,3 +163,24 @@ def test_operator_file_that_cannot_be_read_is_told_and_exits_with_3(
 
 def test_path_with_nothing_is_an_error(tmp_path: Path) -> None:
     assert overflow(tmp_path / "missing") == 1
+
+
+@pytest.mark.parametrize(("layout", "unit"), [("older", "ai_core"), ("newer", "AIC")])
+def test_every_overflow_of_a_simulated_run_has_its_record_and_its_tensors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str, unit: str
+) -> None:
+    main(["capture", "--out", str(tmp_path / "run"), "--simulate", f"overflow,opdebug={layout}"])
+    capsys.readouterr()
+
+    code = overflow(tmp_path / "run", "--json")
+
+    found = json.loads(capsys.readouterr().out)["overflows"]
+    assert code == 0
+    assert found
+    for it in found:
+        numbers = it["record"]["units"][unit]
+        assert (numbers["task_id"], numbers["stream_id"]) == (it["task"], it["stream"])
+        assert numbers["model_id"] == it["model_id"]
+        assert f"/{it['iteration']}/Opdebug" in it["record"]["file"]
+        assert [tensor["io"] for tensor in it["tensors"]] == ["input", "input", "output"]
+        assert it["tensors"][2]["pos_inf"] > 0

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dumpstream.cli import main
+from dumpstream.simulation import Workload
 from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -161,3 +162,19 @@ def test_file_of_operators_that_is_none_is_an_error(
 
     assert watch(run, "--ops", ops) == 1
     assert capsys.readouterr().err.startswith("dumpstream: ")
+
+
+def test_writer_of_a_simulated_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workload = Workload.parse("watch")
+    (tmp_path / "ops.json").write_text(workload.graph())
+    main(["capture", "--out", str(tmp_path / "run"), "--simulate", "watch"])
+    capsys.readouterr()
+
+    found = watched(capsys, tmp_path / "run", "--ops", tmp_path / "ops.json")
+
+    assert len(found) == workload.models * workload.steps * 2
+    trampled = {(it["model"], it["iteration"], it["op_name"]) for it in found if it["state"] == "trampled"}
+    assert trampled == {(f"transformer_{model}", 1, "layer_2_LayerNorm") for model in range(workload.models)}
+    assert {it["state"] for it in found} == {"trampled", "clean"}
+    suspects = [one["suspects"] for it in found for one in it["tramplings"]]
+    assert all(names[-1] == "layer_7_Cast" for names in suspects)
