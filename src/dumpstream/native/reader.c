@@ -214,11 +214,12 @@ int ds_copy_next(const struct ds_copy *copy, uint64_t *position, struct ds_view 
         const struct ds_record *record = (const void *)(copy->bytes + (*position - copy->start));
         uint64_t rest = copy->size - *position % copy->size, left = copy->end - *position;
         uint32_t length;
+        /* A copy's end and every length are multiples of 16: there is a stamp. */
         if (atomic_load_explicit(&record->stamp, memory_order_relaxed) != ds_stamp(copy->nonce, *position))
             return -EBADMSG;
-        int found = ds_record_read(record, rest, copy->known, view, &length);
-        if (found < 0 || length > left)
-            return -EBADMSG;
+        int found = ds_record_read(record, rest < left ? rest : left, copy->known, view, &length);
+        if (found < 0)
+            return found;
         view->position = *position;
         *position += length;
         view->end = *position;
@@ -290,12 +291,6 @@ static int copy_records(const struct ds_reader *reader, const struct ds_lane *la
 
 /* Batches */
 
-/* Where the lane ends, now that nobody writes. */
-static uint64_t last_end(const struct ds_reader *reader, const struct ds_lane *lane) {
-    uint64_t claimed = load_head(reader, lane) - lane->read;
-    return lane->read + (claimed < lane->size ? claimed / DS_RECORD_ALIGN * DS_RECORD_ALIGN : lane->size);
-}
-
 /* The next position with a matching stamp, or `end`. */
 static uint64_t find_stamp(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t position,
                            uint64_t end) {
@@ -320,7 +315,7 @@ static uint64_t skip_hole(struct ds_reader *reader, struct ds_lane *lane) {
     uint64_t start = lane->read;
     if (!reader->producer_died || walk(reader, lane, &start) != 0)
         return 0;
-    uint64_t end = find_stamp(reader, lane, start, last_end(reader, lane));
+    uint64_t end = find_stamp(reader, lane, start, lane->end);
     if (end <= start)
         return 0;
     lane->read = end;
@@ -328,8 +323,7 @@ static uint64_t skip_hole(struct ds_reader *reader, struct ds_lane *lane) {
 }
 
 static bool is_drained(const struct ds_reader *reader) {
-    const struct ds_lane *data = &reader->ring.data;
-    return reader->producer_died && data->read >= last_end(reader, data);
+    return reader->producer_died && reader->ring.data.read >= reader->ring.data.end;
 }
 
 /* Takes the notes that belong before the next chunk, and says up to where chunks
@@ -412,6 +406,19 @@ void ds_batch_free(struct ds_batch *batch) {
 }
 
 /* Control */
+
+/* Where a lane ends when nobody writes any more: at most a lap behind what the
+ * reader had freed, whatever the producer says. */
+static void end_lane(const struct ds_reader *reader, struct ds_lane *lane, uint64_t freed) {
+    uint64_t claimed = load_head(reader, lane) - freed;
+    lane->end = freed + (claimed < lane->size ? claimed / DS_RECORD_ALIGN * DS_RECORD_ALIGN : lane->size);
+}
+
+void ds_reader_end(struct ds_reader *reader) {
+    end_lane(reader, &reader->ring.data, reader->freed);
+    end_lane(reader, &reader->ring.notes, reader->ring.notes.read);
+    reader->producer_died = true;
+}
 
 void ds_reader_free(struct ds_reader *reader, uint64_t position) {
     uint32_t waiters;

@@ -19,7 +19,10 @@ typedef aclError (*context_call)(void **context);
 
 static void *find(const char *name, const void *library) {
     struct definitions found;
-    all_definitions(name, library, &found);
+    void *near = definition_near(name, library);
+    if (near)
+        return near;
+    all_definitions(name, NULL, &found);
     return found.count ? found.address[0] : NULL;
 }
 

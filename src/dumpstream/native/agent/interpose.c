@@ -109,9 +109,9 @@ static void leave(void) {
     entered.count--;
 }
 
-/* Whether the program made the call, and not a front. */
+/* Whether the program made the call, and not a front or the agent. */
 static bool is_outermost(void) {
-    return entered.count == 1;
+    return entered.count == 1 && !session_is_working();
 }
 
 aclError aclInit(const char *config_path) {

@@ -34,6 +34,11 @@ static _Atomic(acldumpCallback) shared;
 /* The lock holds the number of its process: a child forked while it was held
  * finds its parent's number, and takes it. Never held by the callback. */
 static _Atomic pid_t holder;
+static _Thread_local bool working;
+
+bool session_is_working(void) {
+    return working;
+}
 
 static int lock(void) {
     int saved = errno;
@@ -41,13 +46,16 @@ static int lock(void) {
     for (;;) {
         pid_t seen = atomic_load(&holder);
         if (seen != self && atomic_compare_exchange_strong(&holder, &seen, self))
-            return saved;
+            break;
         nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_NS}, NULL);
     }
+    working = true;
+    return saved;
 }
 
 static void unlock(int saved) {
     dlerror(); /* the program must not find what our searches did not */
+    working = false;
     atomic_store(&holder, 0);
     errno = saved;
 }

@@ -12,6 +12,10 @@
 
 #include "dumpstream/acl_abi.h"
 
+/* Whether the calling thread is in one of these functions: what ACL then calls,
+ * it calls for the agent. */
+bool session_is_working(void);
+
 /* Whether this process may be captured: a collector's socket is known. */
 bool session_possible(void);
 

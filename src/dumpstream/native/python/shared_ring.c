@@ -190,7 +190,7 @@ static PyObject *shared_ring_discard(SharedRing *self, PyObject *Py_UNUSED(ignor
 static PyObject *shared_ring_producer_died(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
     if (!shared_ring_usable(self))
         return NULL;
-    self->reader.producer_died = true;
+    ds_reader_end(&self->reader);
     Py_RETURN_NONE;
 }
 

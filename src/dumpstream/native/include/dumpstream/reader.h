@@ -62,6 +62,10 @@ struct ds_batch {
 int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, struct ds_batch *batch);
 void ds_batch_free(struct ds_batch *batch);
 
+/* The producer is dead: what it had claimed and not published is a hole, behind
+ * which reading goes on. */
+void ds_reader_end(struct ds_reader *reader);
+
 /* As the functions of the ring. Wake-ups come in whatever way the producer's
  * side has. */
 void ds_reader_free(struct ds_reader *reader, uint64_t position);

@@ -115,6 +115,7 @@ struct ds_lane {
     uint64_t size;
     uint64_t kept; /* bytes that only abandon notes may take */
     uint64_t read; /* the reader's own position */
+    uint64_t end;  /* of what a dead producer has claimed */
 };
 
 struct ds_ring {

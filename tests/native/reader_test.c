@@ -1,0 +1,511 @@
+/* A ring that another process fills: what is mapped, what is taken from it, and
+ * what a dead or careless producer leaves behind. Once in memory and once in a
+ * file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "chunks.h"
+#include "dumpstream/callback.h"
+#include "dumpstream/reader.h"
+#include "reading.h"
+
+#define RING_BYTES DS_RING_MIN_BYTES
+#define ALL UINT64_MAX
+#define HUGE_BATCH ((uint64_t)1 << 40)
+
+static bool in_file;
+static char path[] = "/tmp/dumpstream-reader-XXXXXX";
+static struct ds_reader reader;
+static struct ds_ring producer;
+static unsigned woken;
+
+static void count_wake(struct ds_ring *ring) {
+    (void)ring;
+    woken++;
+}
+
+static void open_both(void) {
+    unlink(path);
+    CHECK_EQUAL(ds_reader_create(&reader, RING_BYTES, in_file ? path : NULL), 0);
+    CHECK_EQUAL(ds_ring_map(&producer, reader.ring.memory_fd, RING_BYTES), 0);
+    producer.wake = count_wake;
+    woken = 0;
+}
+
+static void close_both(void) {
+    ds_ring_destroy(&producer);
+    ds_reader_destroy(&reader);
+}
+
+static int push(const char *name, const void *data, uint32_t length, uint32_t flags) {
+    struct ds_message message = {.name = name,
+                                 .name_length = (uint32_t)strlen(name),
+                                 .data = data,
+                                 .data_length = length,
+                                 .offset = -1,
+                                 .flags = flags};
+    return ds_ring_push(&producer, &producer.data, &message);
+}
+
+static void note(const char *name, uint64_t sequence, uint32_t flags) {
+    struct ds_message message = {.name = name,
+                                 .name_length = (uint32_t)strlen(name),
+                                 .sequence = sequence,
+                                 .offset = 7,
+                                 .flags = flags,
+                                 .flag = DS_CAUSE_FULL};
+    CHECK_EQUAL(ds_ring_push(&producer, &producer.notes, &message), 0);
+}
+
+/* Claims space for a record and never publishes it, as a killed producer does. */
+static void leave_hole(struct ds_lane *lane, uint64_t bytes) {
+    atomic_fetch_add(&lane->positions->head, bytes);
+}
+
+static struct ds_batch take_batch(void) {
+    struct ds_batch batch;
+    CHECK_EQUAL(ds_reader_take(&reader, ALL, HUGE_BATCH, &batch), 0);
+    return batch;
+}
+
+static unsigned count_records(const struct ds_copy *copy) {
+    struct ds_view view;
+    unsigned count = 0;
+    uint64_t position = copy->start;
+    while (ds_copy_next(copy, &position, &view) == 1)
+        count++;
+    return count;
+}
+
+/* Takes a batch, frees its space, and returns its chunks as one string. */
+static const char *take_text(void) {
+    static char text[RING_BYTES];
+    struct ds_batch batch = take_batch();
+    struct ds_view view;
+    uint64_t position = batch.chunks.start;
+    size_t length = 0;
+    while (ds_copy_next(&batch.chunks, &position, &view) == 1) {
+        memcpy(text + length, view.data, view.data_length);
+        length += view.data_length;
+    }
+    text[length] = '\0';
+    ds_reader_free(&reader, batch.end);
+    ds_batch_free(&batch);
+    return text;
+}
+
+static void expect_text(const char *expected) {
+    const char *text = take_text();
+    if (strcmp(text, expected) != 0)
+        fprintf(stderr, "'%s', not '%s'\n", text, expected);
+    CHECK(strcmp(text, expected) == 0);
+}
+
+static void records_come_as_they_were_pushed(void) {
+    open_both();
+
+    CHECK_EQUAL(push("a", "one", 3, 0), 0);
+    CHECK_EQUAL(push("b", "two", 3, DS_RECORD_LAST), 0);
+
+    expect_text("onetwo");
+    expect_text("");
+    close_both();
+}
+
+static void many_laps_pass(void) {
+    char text[32];
+    open_both();
+
+    for (unsigned i = 0; i < 20000; i++) {
+        int length = snprintf(text, sizeof text, "%u", i * 7919u);
+        CHECK_EQUAL(push("lap", text, (uint32_t)length, 0), 0);
+        if (i % 3 == 2)
+            take_text();
+    }
+
+    CHECK(atomic_load(&producer.control->data.head) > 10 * RING_BYTES);
+    CHECK_EQUAL(reader.finished, 20000 / 3 * 3);
+    close_both();
+}
+
+static void copy_does_not_change_with_the_ring(void) {
+    open_both();
+    CHECK_EQUAL(push("a", "kept", 4, 0), 0);
+    struct ds_batch batch = take_batch();
+
+    memset(producer.data.base, 0xff, producer.data.size);
+
+    struct ds_view view;
+    uint64_t position = batch.chunks.start;
+    CHECK_EQUAL(ds_copy_next(&batch.chunks, &position, &view), 1);
+    CHECK(memcmp(view.data, "kept", 4) == 0);
+    ds_batch_free(&batch);
+    close_both();
+}
+
+static void limits_bound_a_batch(void) {
+    struct ds_batch batch;
+    open_both();
+    for (unsigned i = 0; i < 10; i++)
+        CHECK_EQUAL(push("a", "0123456789abcdef", 16, 0), 0);
+
+    CHECK_EQUAL(ds_reader_take(&reader, 3, HUGE_BATCH, &batch), 0);
+    CHECK_EQUAL(count_records(&batch.chunks), 3);
+    ds_batch_free(&batch);
+    CHECK_EQUAL(ds_reader_take(&reader, ALL, 81, &batch), 0);
+    CHECK_EQUAL(count_records(&batch.chunks), 2);
+    ds_batch_free(&batch);
+    close_both();
+}
+
+static void space_is_free_when_the_reader_says_so(void) {
+    static const char block[4000];
+    open_both();
+    while (push("a", block, sizeof block, 0) == 0)
+        continue;
+
+    struct ds_batch batch = take_batch();
+    CHECK_EQUAL(push("a", block, sizeof block, 0), -EAGAIN);
+    ds_reader_free(&reader, batch.end);
+
+    CHECK_EQUAL(push("a", block, sizeof block, 0), 0);
+    ds_batch_free(&batch);
+    close_both();
+}
+
+static void sleeping_reader_is_woken_once(void) {
+    open_both();
+    CHECK(!ds_reader_arm(&reader, 0));
+
+    CHECK_EQUAL(push("a", "x", 1, 0), 0);
+    CHECK_EQUAL(push("a", "x", 1, 0), 0);
+
+    CHECK_EQUAL(woken, 1);
+    CHECK(ds_reader_arm(&reader, 0));
+    CHECK_EQUAL(push("a", "x", 1, 0), 0);
+    CHECK_EQUAL(woken, 1);
+    close_both();
+}
+
+static void losses_come_before_the_chunks_behind_them(void) {
+    open_both();
+    CHECK_EQUAL(push("a", "before", 6, 0), 0);
+    note("lost", atomic_load(&producer.control->data.head), DS_RECORD_LAST);
+    CHECK_EQUAL(push("a", "behind", 6, 0), 0);
+
+    struct ds_batch first = take_batch(), second = take_batch();
+
+    CHECK_EQUAL(count_records(&first.losses), 0);
+    CHECK_EQUAL(count_records(&first.chunks), 1);
+    CHECK_EQUAL(count_records(&second.losses), 1);
+    CHECK_EQUAL(count_records(&second.chunks), 1);
+    ds_batch_free(&first);
+    ds_batch_free(&second);
+    close_both();
+}
+
+static void abandon_notes_are_returned(void) {
+    open_both();
+    CHECK(ds_ring_reserve_abandon(&producer));
+    note("cut", 0, DS_RECORD_ABANDON);
+
+    struct ds_batch batch = take_batch();
+
+    CHECK_EQUAL(count_records(&batch.losses), 1);
+    CHECK_EQUAL(atomic_load(&producer.control->abandons), 0);
+    ds_batch_free(&batch);
+    close_both();
+}
+
+/* Such a note would otherwise hold up all chunks, and keep the reader busy. */
+static void note_that_points_inside_a_record_holds_nothing_up(void) {
+    open_both();
+    CHECK_EQUAL(push("a", "0123456789abcdef", 16, 0), 0);
+    note("forged", 16, 0);
+
+    expect_text("0123456789abcdef");
+
+    struct ds_batch batch = take_batch();
+    CHECK_EQUAL(count_records(&batch.losses), 1);
+    ds_batch_free(&batch);
+    close_both();
+}
+
+static void discard_reaches_the_producer(void) {
+    struct ds_message message = {.name = "a", .name_length = 1};
+    open_both();
+
+    ds_reader_set_state(&reader, DS_STATE_DISCARD);
+
+    CHECK_EQUAL(ds_ring_push_wait(&producer, &message, ds_clock_ns() + 1000000000u), -EPIPE);
+    close_both();
+}
+
+static bool nobody_reads(struct ds_ring *ring) {
+    (void)ring;
+    return false;
+}
+
+static void wait_ends_when_nobody_reads(void) {
+    static const char block[4000];
+    struct ds_message message = {.name = "a", .name_length = 1, .data = block, .data_length = sizeof block};
+    open_both();
+    producer.watch = nobody_reads;
+    while (push("a", block, sizeof block, 0) == 0)
+        continue;
+
+    CHECK_EQUAL(ds_ring_push_wait(&producer, &message, UINT64_MAX), -EPIPE);
+
+    close_both();
+}
+
+/* Holes */
+
+static void hole_ends_the_reading_while_its_producer_lives(void) {
+    open_both();
+    CHECK_EQUAL(push("a", "whole", 5, 0), 0);
+    leave_hole(&producer.data, 160);
+    CHECK_EQUAL(push("a", "behind", 6, 0), 0);
+
+    expect_text("whole");
+    expect_text("");
+
+    ds_reader_end(&reader);
+    struct ds_batch batch = take_batch();
+    CHECK_EQUAL(batch.hole_bytes, 160);
+    CHECK_EQUAL(count_records(&batch.chunks), 1);
+    ds_batch_free(&batch);
+    expect_text("");
+    close_both();
+}
+
+static void hole_at_the_end_is_reported_once(void) {
+    struct ds_counters counters;
+    open_both();
+    CHECK_EQUAL(push("a", "whole", 5, 0), 0);
+    leave_hole(&producer.data, 4096);
+    atomic_store(&producer.control->callbacks, 2);
+    ds_reader_end(&reader);
+
+    expect_text("whole");
+    struct ds_batch batch = take_batch();
+
+    CHECK_EQUAL(batch.hole_bytes, 4096);
+    ds_reader_free(&reader, batch.end);
+    ds_batch_free(&batch);
+    expect_text("");
+    ds_reader_count(&reader, &counters);
+    CHECK_EQUAL(counters.fill, 0);
+    CHECK_EQUAL(counters.lost_chunks[DS_CAUSE_UNFINISHED], 1);
+    CHECK_EQUAL(counters.lost_bytes[DS_CAUSE_UNFINISHED], 4096);
+    close_both();
+}
+
+/* The producer has claimed the rest of the lap and a record, and published only
+ * the padding. */
+static void hole_behind_padding_is_passed(void) {
+    static const char block[8000];
+    open_both();
+    for (unsigned i = 0; i < 8; i++)
+        CHECK_EQUAL(push("a", block, sizeof block, 0), 0);
+    CHECK_EQUAL(atomic_load(&producer.control->data.head) % RING_BYTES, 64512);
+    take_text();
+    CHECK_EQUAL(push("a", block, sizeof block, 0), 0);
+    CHECK_EQUAL(push("a", "behind", 6, 0), 0);
+    atomic_store(&((struct ds_record *)(void *)producer.data.base)->stamp, 0);
+
+    expect_text("");
+    ds_reader_end(&reader);
+
+    expect_text("behind");
+    CHECK_EQUAL(reader.holes, 1);
+    close_both();
+}
+
+static void callback_that_claimed_nothing_is_counted_too(void) {
+    struct ds_counters counters;
+    open_both();
+    CHECK_EQUAL(push("a", "whole", 5, 0), 0);
+    CHECK_EQUAL(push("a", "cut off", 7, DS_RECORD_MORE), 0);
+    atomic_store(&producer.control->callbacks, 4);
+    atomic_store(&producer.control->lost_chunks[DS_CAUSE_FULL], 1);
+    ds_reader_end(&reader);
+
+    take_text();
+
+    ds_reader_count(&reader, &counters);
+    CHECK_EQUAL(counters.lost_chunks[DS_CAUSE_UNFINISHED], 2);
+    close_both();
+}
+
+static void hole_among_notes_is_an_unnamed_loss(void) {
+    struct ds_counters counters;
+    open_both();
+    leave_hole(&producer.notes, 64);
+    note("known", 0, 0);
+    ds_reader_end(&reader);
+
+    struct ds_batch batch = take_batch();
+
+    CHECK_EQUAL(count_records(&batch.losses), 1);
+    ds_reader_count(&reader, &counters);
+    CHECK_EQUAL(counters.unnamed, 1);
+    ds_batch_free(&batch);
+    close_both();
+}
+
+/* Damage */
+
+static void good_records_come_before_the_damage(void) {
+    struct ds_batch batch;
+    open_both();
+    CHECK_EQUAL(push("a", "good", 4, 0), 0);
+    CHECK_EQUAL(push("a", "bad", 3, 0), 0);
+    ((struct ds_record *)(void *)(producer.data.base + 80))->length = 17;
+
+    expect_text("good");
+    CHECK_EQUAL(ds_reader_take(&reader, ALL, HUGE_BATCH, &batch), -EBADMSG);
+
+    ds_batch_free(&batch);
+    close_both();
+}
+
+static void head_that_is_out_of_line_is_refused(void) {
+    open_both();
+    atomic_store(&producer.control->data.head, RING_BYTES - 8);
+
+    CHECK_EQUAL(push("a", "x", 1, 0), -EBADMSG);
+
+    close_both();
+}
+
+/* Mapping */
+
+static void only_a_ring_of_that_size_is_mapped(void) {
+    struct ds_ring other;
+    open_both();
+
+    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES + TEST_PAGE), -EBADMSG);
+    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES - 1), -EBADMSG);
+    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, ALL), -EBADMSG);
+    CHECK_EQUAL(ds_ring_map(&other, STDIN_FILENO, RING_BYTES), -EBADMSG);
+    producer.control->magic ^= 1;
+    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES), -EBADMSG);
+
+    close_both();
+}
+
+static void memory_that_may_shrink_is_not_mapped(void) {
+    struct ds_ring open, mapped;
+    CHECK_EQUAL(ds_ring_create(&open, RING_BYTES, NULL), 0);
+
+    CHECK_EQUAL(ds_ring_map(&mapped, open.memory_fd, RING_BYTES), -EBADMSG);
+
+    ds_ring_destroy(&open);
+}
+
+static void memory_can_neither_shrink_nor_grow(void) {
+    open_both();
+
+    CHECK_EQUAL(ftruncate(reader.ring.memory_fd, 0), -1);
+    CHECK_EQUAL(ftruncate(reader.ring.memory_fd, 1 << 30), -1);
+    CHECK_EQUAL(fcntl(reader.ring.memory_fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+
+    close_both();
+}
+
+/* Files */
+
+static void truncated_file_kills_nobody(void) {
+    struct ds_counters counters;
+    open_both();
+    CHECK_EQUAL(push("a", "gone", 4, 0), 0);
+
+    CHECK_EQUAL(truncate(path, 0), 0);
+
+    expect_text("");
+    CHECK(!ds_reader_arm(&reader, 0));
+    ds_reader_disarm(&reader);
+    ds_reader_set_state(&reader, DS_STATE_DISCARD);
+    ds_reader_count(&reader, &counters);
+    ds_reader_end(&reader);
+    expect_text("");
+    close_both();
+}
+
+static void resumed_reader_goes_on_where_the_other_stopped(void) {
+    open_both();
+    CHECK_EQUAL(push("a", "read", 4, 0), 0);
+    expect_text("read");
+    CHECK_EQUAL(push("a", "unread", 6, 0), 0);
+    struct ds_batch batch = take_batch(); /* whose space is never freed */
+    ds_batch_free(&batch);
+    ds_reader_destroy(&reader);
+
+    CHECK_EQUAL(ds_reader_resume(&reader, path), 0);
+
+    expect_text("unread");
+    CHECK_EQUAL(push("a", "more", 4, 0), 0);
+    expect_text("more");
+    close_both();
+}
+
+static void file_that_is_no_ring_is_not_resumed(void) {
+    struct ds_reader other;
+    const uint64_t words[] = {offsetof(struct ds_control, magic),     offsetof(struct ds_control, version),
+                              offsetof(struct ds_control, data_size), offsetof(struct ds_control, note_size),
+                              offsetof(struct ds_control, data.head), offsetof(struct ds_control, data.tail),
+                              offsetof(struct ds_control, notes.tail)};
+    CHECK_EQUAL(ds_reader_resume(&other, "/nonexistent"), -ENOENT);
+    CHECK_EQUAL(ds_reader_resume(&other, "/dev/null"), -EBADMSG);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        open_both();
+        *(uint64_t *)(void *)((uint8_t *)producer.control + words[i]) += 24;
+        CHECK_EQUAL(ds_reader_resume(&other, path), -EBADMSG);
+        close_both();
+    }
+    open_both();
+    CHECK_EQUAL(truncate(path, 100), 0);
+    CHECK_EQUAL(ds_reader_resume(&other, path), -EBADMSG);
+    close_both();
+}
+
+static void run_all(void) {
+    records_come_as_they_were_pushed();
+    many_laps_pass();
+    copy_does_not_change_with_the_ring();
+    limits_bound_a_batch();
+    space_is_free_when_the_reader_says_so();
+    sleeping_reader_is_woken_once();
+    losses_come_before_the_chunks_behind_them();
+    abandon_notes_are_returned();
+    note_that_points_inside_a_record_holds_nothing_up();
+    discard_reaches_the_producer();
+    wait_ends_when_nobody_reads();
+    hole_ends_the_reading_while_its_producer_lives();
+    hole_at_the_end_is_reported_once();
+    hole_behind_padding_is_passed();
+    callback_that_claimed_nothing_is_counted_too();
+    hole_among_notes_is_an_unnamed_loss();
+    good_records_come_before_the_damage();
+    head_that_is_out_of_line_is_refused();
+    only_a_ring_of_that_size_is_mapped();
+}
+
+int main(void) {
+    CHECK_EQUAL(close(mkstemp(path)), 0);
+    run_all();
+    memory_that_may_shrink_is_not_mapped();
+    memory_can_neither_shrink_nor_grow();
+
+    in_file = true;
+    run_all();
+    truncated_file_kills_nobody();
+    resumed_reader_goes_on_where_the_other_stopped();
+    file_that_is_no_ring_is_not_resumed();
+    unlink(path);
+    return 0;
+}
