@@ -1,0 +1,37 @@
+/* A training job on the simulated runtime, for programs that reach ACL in
+ * different ways. */
+#ifndef JOB_H
+#define JOB_H
+
+#include "sim.h"
+
+/* Everything a job calls. */
+struct acl {
+    aclError (*init)(const char *config_path);
+    aclError (*finalize)(void);
+    aclError (*finalize_reference)(uint64_t *references);
+    aclError (*init_dump)(void);
+    aclError (*set_dump)(const char *config_path);
+    aclError (*finalize_dump)(void);
+    aclError (*register_callback)(acldumpCallback callback, int32_t flag);
+    aclError (*set_device)(int32_t device);
+    struct dssim_workload *(*workload_open)(const char *text, char *error, size_t error_bytes);
+    void (*load)(const struct dssim_workload *workload);
+    uint64_t (*run)(uint64_t steps);
+};
+
+/* Does what each argument says, in turn, and prints a line for each:
+ *
+ *   init[=FILE] finalize reference     aclInit, aclFinalize, aclFinalizeReference
+ *   drive=FILE undrive                 aclmdlInitDump and aclmdlSetDump; aclmdlFinalizeDump
+ *   register                           a callback of its own; "finalize" prints what it got
+ *   run=N                              N steps of a workload of 8 files a step
+ *   large=N                            N steps of a workload of 64 MiB a step
+ *   fork                               goes on in a child too, and waits for it at the end
+ *   close                              closes every descriptor from 3 on, and opens /dev/null for each
+ *   exit abort kill wait               ends in this way; "wait" only when its input does
+ *
+ * Returns 0 if nothing failed. */
+int job_run(const struct acl *acl, int argc, char **argv);
+
+#endif
