@@ -12,6 +12,7 @@ import pytest
 from dumpstream._errors import DestinationError, DestinationInUseError, NotACaptureError
 from dumpstream.destination import Destination
 from dumpstream.lock import lock_holder, release_lock, take_lock
+from dumpstream.manifest import read_manifest
 from dumpstream.rows import Outcome, StoredPart, file_row
 from dumpstream.verdict import Verdict
 
@@ -28,6 +29,17 @@ def make_capture(path: Path) -> None:
     (path / "files/a.zst").write_bytes(b"data")
     (path / "journal.jsonl").write_text("line\n")
     destination.end_run(Outcome.FINISHED)
+    destination.close()
+
+
+def make_processes(path: Path) -> None:
+    """Leave a capture of two processes."""
+    destination = Destination.open(path, of_processes=True)
+    destination.begin_processes()
+    for pid, rank in ((1, 0), (2, None)):
+        process = destination.begin_process(pid=pid, parent=1, command=[], rank=rank)
+        make_capture(path / process.directory)
+        destination.end_process(process, "exit code 0")
     destination.close()
 
 
@@ -273,6 +285,100 @@ class TestUnusableDestinations:
             Destination.open(tmp_path / "link" / below, dump_path=tmp_path / "dumps")
 
         assert list((tmp_path / "dumps").iterdir()) == []
+
+
+class TestProcesses:
+    def test_each_is_written_down_with_a_directory_of_its_own(self, path: Path) -> None:
+        destination = Destination.open(path, of_processes=True)
+        destination.begin_processes()
+
+        processes = [
+            destination.begin_process(pid=pid, parent=1, command=["train", "x"], rank=rank, device=rank)
+            for pid, rank in ((10, 0), (11, 1), (12, 0), (13, None), (13, None))
+        ]
+        refused = destination.begin_process(pid=14, parent=1, command=[], rank=2, refused=True)
+        destination.end_process(processes[0], "exit code 0")
+        destination.close()
+
+        assert [it.directory for it in processes] == ["rank-0", "rank-1", "rank-0.2", "pid-13", "pid-13.2"]
+        assert refused.directory == ""
+        read = read_manifest(path)
+        assert read.processes == [*processes, refused]
+        assert read.processes[0].ended is not None
+        assert read.runs == []
+
+    def test_directory_that_is_there_already_is_not_taken(self, path: Path) -> None:
+        make_processes(path)
+        (path / "rank-7").mkdir()
+
+        destination = Destination.open(path, append=True, of_processes=True)
+        destination.begin_processes()
+        added = destination.begin_process(pid=3, parent=1, command=[], rank=7)
+        destination.close()
+
+        assert added.directory == "rank-7.2"
+
+    def test_append_adds_to_those_that_are_there(self, path: Path) -> None:
+        make_processes(path)
+
+        destination = Destination.open(path, append=True, of_processes=True)
+        destination.begin_processes()
+        destination.begin_process(pid=3, parent=1, command=[], rank=0)
+        destination.close()
+
+        assert [it.directory for it in read_manifest(path).processes] == ["rank-0", "pid-2", "rank-0.2"]
+
+    def test_without_append_or_force_they_are_refused(self, path: Path) -> None:
+        make_processes(path)
+
+        with pytest.raises(DestinationError, match=r"--append.*--force"):
+            Destination.open(path, of_processes=True)
+
+    def test_runs_and_processes_do_not_mix(self, path: Path, tmp_path: Path) -> None:
+        make_processes(path)
+        make_capture(tmp_path / "runs")
+
+        with pytest.raises(DestinationError, match="no run can be added"):
+            Destination.open(path, append=True)
+        with pytest.raises(DestinationError, match="no others can be added"):
+            Destination.open(tmp_path / "runs", append=True, of_processes=True)
+
+    @pytest.mark.parametrize("of_processes", [False, True])
+    def test_force_deletes_their_captures_and_nothing_else(self, path: Path, *, of_processes: bool) -> None:
+        make_processes(path)
+        (path / "rank-9").mkdir()
+        (path / "rank-9/mine").touch()
+        (path / "pid-2/notes").touch()
+
+        destination = Destination.open(path, force=True, of_processes=of_processes)
+        assert (path / "rank-0/files/a.zst").exists()
+        destination.begin_processes() if of_processes else destination.begin_run({})
+        destination.close()
+
+        left = sorted(str(entry.relative_to(path)) for entry in path.rglob("*") if entry.is_file())
+        assert left == [".lock", "manifest.json", "pid-2/notes", "rank-9/mine"]
+        assert read_manifest(path).processes == []
+
+    def test_force_leaves_alone_what_a_planted_link_leads_to(self, path: Path, tmp_path: Path) -> None:
+        make_processes(path)
+        (path / "rank-0").rename(tmp_path / "elsewhere")
+        (path / "rank-0").symlink_to(tmp_path / "elsewhere")
+
+        destination = Destination.open(path, force=True, of_processes=True)
+        destination.begin_processes()
+        destination.close()
+
+        assert (tmp_path / "elsewhere/files/a.zst").exists()
+
+    @pytest.mark.parametrize("directory", ["..", "rank-0/..", "/etc", "files", "rank-x", "rank-\u0663"])
+    def test_directory_of_a_process_leads_nowhere_else(self, path: Path, directory: str) -> None:
+        make_processes(path)
+        manifest = json.loads((path / "manifest.json").read_text())
+        manifest["processes"][0]["directory"] = directory
+        (path / "manifest.json").write_text(json.dumps(manifest))
+
+        with pytest.raises(NotACaptureError, match="not dumpstream's"):
+            Destination.open(path, force=True, of_processes=True)
 
 
 class TestLock:

@@ -11,12 +11,13 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.acl import load_acl, load_profiling
-from dumpstream.destination import PROFILE, Destination, absolute, explained
+from dumpstream.destination import Destination, absolute, explained
 from dumpstream.dump import Dump
 from dumpstream.hold import HeldBytes
 from dumpstream.isolation import isolated
 from dumpstream.journal import Journal
 from dumpstream.lifecycle import Lifecycle
+from dumpstream.manifest import PROFILE
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
 from dumpstream.plan import Outlet

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
-import shutil
-import stat
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from dumpstream._errors import DestinationError
+from dumpstream.deletion import delete_capture, delete_profiles, names_in
 from dumpstream.lock import LOCK, holds_lock, release_lock, take_lock
-from dumpstream.manifest import MANIFEST, TEMPORARY, Manifest, Run, read_manifest, write_manifest
+from dumpstream.manifest import (
+    MANIFEST,
+    PROFILE,
+    TEMPORARY,
+    Manifest,
+    Process,
+    Run,
+    read_manifest,
+    write_manifest,
+)
 from dumpstream.nofollow import open_directory
-from dumpstream.rows import JOURNAL, FileRow, Outcome, read_journal, timestamp
+from dumpstream.rows import JOURNAL, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-FILES = "files"
-STATS = "stats"
-PROFILE = "profile"
+    from dumpstream.rows import Outcome
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that a start which was cut off can leave
-_OURS = {LOCK, TEMPORARY, MANIFEST, JOURNAL}
 
 
 class Destination:
@@ -41,20 +47,27 @@ class Destination:
         self._dir_fd = dir_fd
         self._lock_fd = lock_fd
         self._made = made  # to be taken back if no run begins, in this order
-        self._replaced = False
+        self._replaced: Manifest | None = None
         self._profiles: set[str] = set()  # what earlier runs left in the directory of profiles
 
     @classmethod
     def open(
-        cls, path: Path, *, append: bool = False, force: bool = False, dump_path: Path | None = None
+        cls,
+        path: Path,
+        *,
+        append: bool = False,
+        force: bool = False,
+        dump_path: Path | None = None,
+        of_processes: bool = False,
     ) -> Self:
         """Prepare the directory *path* for a capture, making it if need be, and lock it.
 
         Args:
             path: the directory.
-            append: add a run to the capture that is there.
+            append: add to the capture that is there, a run or processes.
             force: delete the capture that is there when a run begins; what is not part of it stays.
             dump_path: where the runtime writes files of its own; *path* must not be there.
+            of_processes: whether it is for processes, each with a capture of its own, instead of runs.
 
         Raises:
             DestinationInUseError: another capture is writing there.
@@ -71,7 +84,7 @@ class Destination:
         with explained(path):
             place = cls._lock(path)
             try:
-                place._prepare(append=append, force=force)  # noqa: SLF001 - its own
+                place._prepare(append=append, force=force, of_processes=of_processes)  # noqa: SLF001 - its own
             except BaseException:
                 place.close()
                 raise
@@ -93,22 +106,23 @@ class Destination:
             raise
         return cls(path, dir_fd, lock_fd, made if LOCK in entries else [LOCK, *made])
 
-    def _prepare(self, *, append: bool, force: bool) -> None:
+    def _prepare(self, *, append: bool, force: bool, of_processes: bool) -> None:
         entries = _entries(self._dir_fd)  # again: it may have been taken before it was locked
         _refuse_foreign(self.path, entries)
         if MANIFEST not in entries:
             return
         earlier = read_manifest(self.path)
         if earlier.profiled:
-            self._profiles = _names_in(PROFILE, self._dir_fd)
+            self._profiles = names_in(PROFILE, self._dir_fd)
         if append:
+            _refuse_mixture(self.path, earlier, of_processes=of_processes)
             self.manifest = earlier
         elif force:
-            self._replaced = True
-        elif earlier.runs:
+            self._replaced = earlier
+        elif earlier.runs or earlier.processes:
             raise DestinationError(
                 self.path,
-                "already holds a capture; add a run to it with --append (append=True), "
+                "already holds a capture; add to it with --append (append=True), "
                 "or delete it and start anew with --force (force=True)",
             )
 
@@ -134,14 +148,8 @@ class Destination:
             acl_library=acl_library,
             profile=None if profile is None else {"path": PROFILE, **profile},
         )
-        with explained(self.path):
-            if self._replaced:
-                self._replaced = False
-                _delete_capture(self.path, self._dir_fd)
-                _delete_profiles(self._profiles, self._dir_fd)
-            self.manifest.runs.append(run)
-            write_manifest(self.manifest, self._dir_fd)
-        self._made = ()
+        self.manifest.runs.append(run)
+        self._begin()
         return run.run
 
     def make_profile(self) -> Path:
@@ -152,14 +160,67 @@ class Destination:
 
     def drop_profile(self) -> None:
         """Take back what has come into the directory of profiles since `open`, and itself, if it is empty."""
-        _delete_profiles(_names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
+        delete_profiles(names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
 
     def end_run(self, outcome: Outcome) -> None:
         """Write down how the run that began last ended."""
         run = self.manifest.runs[-1]
         run.ended, run.outcome = timestamp(), str(outcome)
+        self._write()
+
+    def begin_processes(self) -> None:
+        """Delete the capture that was to be, and write down that processes may come."""
+        self._begin()
+
+    def begin_process(
+        self,
+        *,
+        pid: int,
+        parent: int,
+        command: Sequence[str],
+        rank: int | None = None,
+        device: int | None = None,
+        refused: bool = False,
+    ) -> Process:
+        """Write down a process; its capture goes to its `directory`, which is new, unless it is refused."""
+        process = Process(
+            directory="" if refused else self._choose_directory(rank, pid),
+            pid=pid,
+            parent=parent,
+            command=list(command),
+            rank=rank,
+            device=device,
+            started=timestamp(),
+        )
+        self.manifest.processes.append(process)
+        self._write()
+        return process
+
+    def end_process(self, process: Process, ending: str) -> None:
+        """Write down how *process* ended."""
+        process.ended, process.ending = timestamp(), ending
+        self._write()
+
+    def _begin(self) -> None:
+        with explained(self.path):
+            if self._replaced is not None:
+                replaced, self._replaced = self._replaced, None
+                delete_capture(self.path, self._dir_fd, replaced)
+                delete_profiles(self._profiles, self._dir_fd)
+            write_manifest(self.manifest, self._dir_fd)
+        self._made = ()
+
+    def _write(self) -> None:
         with explained(self.path):
             write_manifest(self.manifest, self._dir_fd)
+
+    def _choose_directory(self, rank: int | None, pid: int) -> str:
+        name = f"pid-{pid}" if rank is None else f"rank-{rank}"
+        with explained(self.path):
+            taken = _entries(self._dir_fd)
+        taken.update(process.directory for process in self.manifest.processes)
+        names = itertools.chain([name], (f"{name}.{count}" for count in itertools.count(2)))
+        return next(free for free in names if free not in taken)
 
     def close(self) -> None:
         """Give the directory up; a second call does nothing."""
@@ -210,6 +271,18 @@ def _refuse_foreign(path: Path, entries: set[str]) -> None:
         raise DestinationError(path, "is not empty and holds no capture; choose an empty or new directory")
 
 
+def _refuse_mixture(path: Path, earlier: Manifest, *, of_processes: bool) -> None:
+    if of_processes and earlier.runs:
+        raise DestinationError(
+            path, "holds the capture of one process, to which no others can be added; choose another --out"
+        )
+    if earlier.processes and not of_processes:
+        raise DestinationError(
+            path,
+            "holds the captures of several processes, to which no run can be added; choose another --out",
+        )
+
+
 def _take_back(made: Iterable[Path | str], dir_fd: int) -> None:
     """Remove files of the directory (by name) and directories (by path), as far as they are still unused."""
     for one in made:
@@ -218,71 +291,3 @@ def _take_back(made: Iterable[Path | str], dir_fd: int) -> None:
                 one.rmdir()
             else:
                 os.unlink(one, dir_fd=dir_fd)
-
-
-def _delete_capture(path: Path, dir_fd: int) -> None:
-    """Delete the data, then the journal.
-
-    The manifest stays, and the journal as long as it is needed, so that a deletion cut short can be repeated.
-    """
-    for name in (FILES, STATS):
-        _delete(name, dir_fd)
-    _delete_parts(path, dir_fd)
-    _delete(JOURNAL, dir_fd)
-
-
-def _delete(name: str, dir_fd: int) -> None:
-    with suppress(FileNotFoundError):
-        if stat.S_ISDIR(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
-            shutil.rmtree(name, dir_fd=dir_fd)
-        else:
-            os.unlink(name, dir_fd=dir_fd)
-
-
-def _names_in(name: str, dir_fd: int) -> set[str]:
-    """Return what is in the directory *name*; nothing if it is none."""
-    with suppress(OSError), _opened(dir_fd, [name]) as fd:
-        return _entries(fd)
-    return set()
-
-
-def _delete_profiles(names: Iterable[str], dir_fd: int) -> None:
-    with suppress(OSError), _opened(dir_fd, [PROFILE]) as parent:
-        for name in names:
-            _delete(name, parent)
-    with suppress(OSError):
-        os.rmdir(PROFILE, dir_fd=dir_fd)  # unless something else is in it
-
-
-def _delete_parts(path: Path, dir_fd: int) -> None:
-    """Delete what sinks with a location of their own stored inside the capture; never what lies outside."""
-    directories: set[tuple[str, ...]] = set()
-    with suppress(OSError):  # a journal that cannot be read names nothing
-        for row in read_journal(path / JOURNAL):
-            if isinstance(row, FileRow):
-                for part in row.stored:
-                    directories.add(_delete_part(PurePosixPath(part.path or "/"), dir_fd))
-    above = {parts[:depth] for parts in directories for depth in range(1, len(parts) + 1)}
-    for parts in sorted(above, key=len, reverse=True):
-        with suppress(OSError), _opened(dir_fd, parts[:-1]) as parent:
-            os.rmdir(parts[-1], dir_fd=parent)  # unless something else is in it
-
-
-def _delete_part(part: PurePosixPath, dir_fd: int) -> tuple[str, ...]:
-    """Delete *part* if it is inside the capture, and return the directory it was in."""
-    *directory, name = part.parts or ("/",)
-    inside = not part.is_absolute() and ".." not in part.parts
-    if not inside or directory[:1] in ([FILES], [STATS]) or (not directory and name in _OURS):
-        return ()
-    with suppress(OSError), _opened(dir_fd, directory) as parent:
-        os.unlink(name, dir_fd=parent)
-    return tuple(directory)
-
-
-@contextmanager
-def _opened(root: int, components: Iterable[str]) -> Iterator[int]:
-    fd = open_directory(root, components)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

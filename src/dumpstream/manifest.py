@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 TEMPORARY = ".manifest.json.new"
+#: The directories of what the sinks store, unless they have a place of their own, and of profiles.
+FILES, STATS, PROFILE = "files", "stats", "profile"
 
 _FOREIGN = f"holds no capture: its {MANIFEST} is not dumpstream's; choose another directory"
 _LARGEST_BYTES = 64 << 20
+_DIRECTORY = re.compile(r"(?:(?:rank|pid)-\d+(?:\.\d+)?)?", re.ASCII)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -136,5 +140,8 @@ def _run(fields: dict[str, Any]) -> Run:
 
 def _process(fields: dict[str, Any]) -> Process:
     known = {name: value for name, value in fields.items() if name in Process.__slots__}
+    if not _DIRECTORY.fullmatch(fields["directory"]):
+        raise ValueError("a process has its capture in a directory that is not one of ours")
     numbers = {name: int(fields[name]) for name in ("pid", "parent")}
+    numbers |= {name: int(known[name]) for name in ("rank", "device") if known.get(name) is not None}
     return Process(**{**known, **numbers, "command": [str(word) for word in fields["command"]]})

@@ -10,9 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import PartError
-from dumpstream.destination import PROFILE
 from dumpstream.lock import LOCK
-from dumpstream.manifest import MANIFEST, TEMPORARY
+from dumpstream.manifest import MANIFEST, PROFILE, TEMPORARY
 from dumpstream.rows import JOURNAL, Outcome
 from dumpstream.sinks._tree import is_temporary
 from dumpstream.stored import State, is_readable

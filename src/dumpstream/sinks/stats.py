@@ -11,8 +11,8 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.canncsv import DEFAULT_SELECTION, CannCsv
-from dumpstream.destination import STATS
 from dumpstream.filestats import begin_file, origin_of, whole_file
+from dumpstream.manifest import STATS
 from dumpstream.parquet import require_pyarrow
 from dumpstream.sinks import Fsync, Stored
 from dumpstream.sinks._frames import sink_error, view_bytes
