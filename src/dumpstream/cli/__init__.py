@@ -9,7 +9,19 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli import capture, config, convert, extract, ls, overflow, show, stats, verify, watch
+from dumpstream.cli import (
+    capture,
+    config,
+    convert,
+    extract,
+    ls,
+    overflow,
+    show,
+    simulate,
+    stats,
+    verify,
+    watch,
+)
 from dumpstream.cli._display import printable
 
 if TYPE_CHECKING:
@@ -39,6 +51,7 @@ _COMMANDS: dict[str, Command] = {
     "overflow": overflow,
     "watch": watch,
     "config": config,
+    "simulate": simulate,
 }
 
 _EPILOG = """\

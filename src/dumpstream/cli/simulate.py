@@ -1,0 +1,230 @@
+"""Run a training job on the simulated runtime.
+
+Behaves like a program on an NPU: initialises ACL, configures a dump, loads its models, runs steps, finalises.
+It captures nothing by itself; put it behind `dumpstream capture --out DIR --`. Without a capture the runtime
+writes what it dumps to its own disk, as CANN does. Ctrl-C ends it after the files it is in.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.cli._arguments import size
+from dumpstream.cli._display import count_text, printable
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable, Iterator, Sequence
+
+    from dumpstream.simulation.job import JobOptions, JobResult
+    from dumpstream.simulation.workload import Workload
+
+_EPILOG = """\
+examples:
+  dumpstream capture --out run1 -- dumpstream simulate --ranks 4     four processes, captured from outside
+  dumpstream simulate --workload demo --steps 20 --rate 50M          a longer run at 50 MiB/s
+  dumpstream simulate --steps 10 --crash-at 3                        one that is killed
+  dumpstream simulate --fault nan=3@1 --fault truncated=0.01         with NaNs, and files that are cut off
+"""
+
+_USAGE = 2
+_FAILED = 1
+_SIGNAL_CODE = 128  #: and the number of the signal, as shells have it
+_MOST_RANKS = 1024
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_CRASHES = {"kill": signal.SIGKILL, "abort": signal.SIGABRT}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "--ranks", type=int, metavar="N", help="fork N processes, each with a rank and a device of its own"
+    )
+    parser.add_argument(
+        "--workload",
+        default="small",
+        metavar="WORKLOAD",
+        help="a preset, a JSON file, or key=value,... (default: small)",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="steps to run (those of the workload)")
+    parser.add_argument("--rate", type=size, metavar="SIZE", help="bytes dumped per second (no limit)")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="of names and bytes; a rank adds its own number"
+    )
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="NAME=SELECTOR",
+        help="a fault of the workload, such as nan=3@1; may be repeated",
+    )
+    parser.add_argument(
+        "--crash-at",
+        type=int,
+        metavar="STEP",
+        help="die in this step, counted from 0; of several the last rank",
+    )
+    parser.add_argument(
+        "--crash-by", choices=list(_CRASHES), default="kill", help="SIGKILL, or abort() (default: kill)"
+    )
+    dump = parser.add_mutually_exclusive_group()
+    dump.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the dump configuration it applies (that of the workload)",
+    )
+    dump.add_argument("--no-dump", action="store_true", help="configure no dump; leave that to the capture")
+
+
+def run(args: Namespace) -> int:
+    """Run the job, say what it did, and return the exit code."""
+    from dumpstream.simulation.job import JobOptions  # noqa: PLC0415 - --help need not wait for it
+
+    try:
+        workload = _workload(args)
+    except ValueError as exc:
+        print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
+        return _USAGE
+    with _configured(args, workload) as config:
+        options = JobOptions(
+            workload=workload, config=config, crash_at=args.crash_at, crash_signal=_CRASHES[args.crash_by]
+        )
+        return _run_job(options) if args.ranks is None else _run_ranks(options, args.ranks)
+
+
+def _workload(args: Namespace) -> Workload:
+    from dumpstream.simulation.workload import Workload, opened  # noqa: PLC0415 - --help need not wait for it
+
+    workload = Workload.parse(args.workload)
+    changes = dict(_fault(text, workload) for text in args.fault)
+    changes |= {key: value for key in ("steps", "rate", "seed") if (value := getattr(args, key)) is not None}
+    workload = replace(workload, **changes)
+    if workload.steps < 0:
+        raise ValueError(f"--steps {workload.steps}: must be 0 or more")
+    if args.ranks is not None and not 1 <= args.ranks <= _MOST_RANKS:
+        raise ValueError(f"--ranks {args.ranks}: must be 1 to {_MOST_RANKS}")
+    with opened(workload):
+        return workload
+
+
+def _fault(text: str, workload: Workload) -> tuple[str, Any]:
+    name, _, selector = text.partition("=")
+    if not (selector and isinstance(getattr(workload, name, None), str)):
+        raise ValueError(f"--fault {text}: must be NAME=SELECTOR, such as nan=3@1")
+    return name, selector
+
+
+@contextmanager
+def _configured(args: Namespace, workload: Workload) -> Iterator[Path | None]:
+    """Give the dump configuration of the job, if it has one."""
+    if args.config is not None or args.no_dump:
+        yield args.config
+        return
+    with tempfile.TemporaryDirectory(prefix="dumpstream-", ignore_cleanup_errors=True) as dump_path:
+        config = Path(dump_path, "acl.json")
+        config.write_text(workload.config(dump_path), encoding="utf-8")
+        yield config
+
+
+def _run_ranks(options: JobOptions, ranks: int) -> int:
+    """Run *ranks* jobs in processes of their own, and return the first exit code that is not 0."""
+    sys.stdout.flush()
+    children: list[int] = []
+    # A signal that comes early waits until there is somebody to take it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    for rank in range(ranks):
+        try:
+            child = os.fork()
+        except OSError as exc:
+            _tell(children, signal.SIGKILL)
+            raise DumpstreamError(
+                f"rank {rank}: cannot fork ({exc.strerror}); ask for fewer --ranks"
+            ) from exc
+        if not child:
+            _run_rank(options, rank, ranks)
+        children.append(child)
+    with _handling(lambda number: _tell(children, number)):
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    for rank, code in enumerate(codes):
+        if code < 0:
+            print(f"dumpstream: rank {rank} was killed by {signal.Signals(-code).name}", file=sys.stderr)
+    return next((code if code > 0 else _SIGNAL_CODE - code for code in codes if code), 0)
+
+
+@contextmanager
+def _handling(handle: Callable[[int], None]) -> Iterator[None]:
+    """Call *handle* with every signal that asks the block to stop."""
+    before = {number: signal.signal(number, lambda number, _: handle(number)) for number in _STOPPING}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(children: Sequence[int], number: int) -> None:
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+
+def _run_rank(options: JobOptions, rank: int, ranks: int) -> NoReturn:
+    """Do what a forked child has to do, which does not include what its parent will."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "DEVICE_ID": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+    }
+    if rank != ranks - 1:
+        options = replace(options, crash_at=None)
+    code = _FAILED
+    try:
+        code = _run_job(options.of_rank(rank), f"rank {rank}: ")
+    except DumpstreamError as exc:
+        print(f"dumpstream: rank {rank}: {printable(str(exc))}", file=sys.stderr)
+    except BaseException:  # noqa: BLE001 - nobody above may see it
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _run_job(options: JobOptions, title: str = "") -> int:
+    from dumpstream.simulation.job import Job  # noqa: PLC0415 - --help need not wait for it
+
+    job = Job(options)
+    with _handling(lambda _: job.stop()):
+        result = job.run()
+    # In one piece: other ranks write to the same place.
+    sys.stdout.write(f"{title}{_summary(result, options.workload.steps)}\n")
+    return 0
+
+
+def _summary(result: JobResult, wanted: int) -> str:
+    counters = result.counters
+    text = count_text(result.steps, "step")
+    if result.steps < wanted:
+        text += f" of {wanted}, then stopped"
+    text += f", {1000 * result.seconds / max(result.steps, 1):.1f} ms per step, "
+    text += f"{count_text(counters.files, 'file')} dumped"
+    ways = {
+        "to a callback": counters.delivered,
+        "refused by it": counters.refused,
+        "to the disk": counters.disk,
+        "lost": counters.lost,
+    }
+    told = ", ".join(f"{count_text(chunks, 'chunk')} {way}" for way, chunks in ways.items() if chunks)
+    return f"{text}: {told}" if told else text

@@ -1,0 +1,116 @@
+"""Job: a training process on the simulated runtime, from aclInit to aclFinalize."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
+
+from dumpstream.acl import Acl
+from dumpstream.simulation.library import load_library
+from dumpstream.simulation.runtime import SimulatedRuntime
+from dumpstream.simulation.workload import opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dumpstream.simulation.runtime import SimulationCounters
+    from dumpstream.simulation.workload import Workload
+
+_POLL_S = 0.001
+
+
+class JobResult(NamedTuple):
+    """What a job did."""
+
+    steps: int  #: that it finished
+    seconds: float  #: that they took
+    counters: SimulationCounters
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobOptions:
+    """What a job does."""
+
+    workload: Workload
+    config: Path | None = None  #: the dump that it configures as a framework does; None leaves that to others
+    crash_at: int | None = None  #: the step in which it dies, counted from 0
+    crash_signal: signal.Signals = signal.SIGKILL  #: that it dies of
+
+    def of_rank(self, rank: int) -> Self:
+        """Return what *rank* of several does: the same on a device of its own, with other bytes."""
+        workload = replace(self.workload, device_id=rank, seed=self.workload.seed + rank)
+        return replace(self, workload=workload)
+
+
+class Job:
+    """A training process: calls the ACL functions of the simulated runtime in the order of a framework.
+
+    There is one in a process. Nothing here knows of a capture; whoever interposes those functions sees a
+    program like any other.
+    """
+
+    def __init__(self, options: JobOptions) -> None:
+        self._options = options
+        self._library = load_library()
+        self._acl = Acl([self._library])
+        self._stopped = False
+
+    def run(self) -> JobResult:
+        """Run all steps, or those before `stop`, and finalise; signals are handled meanwhile.
+
+        Raises:
+            AclError: a call was refused, most likely for the configuration.
+        """
+        workload, acl = self._options.workload, self._acl
+        with ExitStack() as undo, opened(workload) as handle:
+            acl.call("aclInit", None)
+            undo.callback(acl.call, "aclFinalize")
+            acl.call("aclrtSetDevice", workload.device_id)
+            undo.callback(acl.call, "aclrtResetDevice", workload.device_id)
+            if self._options.config is not None:
+                acl.init_dump()
+                undo.callback(acl.finalize_dump)
+                acl.set_dump(self._options.config)
+            undo.callback(acl.call, "aclrtSynchronizeDevice")
+            self._library.dssim_load(handle)  # behind the configuration, which acts on models loaded later
+            started = time.monotonic()
+            # In a thread: a signal is handled only between the calls of the one that takes it.
+            with ThreadPoolExecutor(1) as executor:
+                steps = executor.submit(self._run_steps).result()
+            seconds = time.monotonic() - started
+        return JobResult(steps, seconds, self._counters)
+
+    def stop(self) -> None:
+        """Have `run` return after the files it is in; from any thread, and from a signal handler."""
+        self._stopped = True
+        self._library.dssim_stop()
+
+    @property
+    def _counters(self) -> SimulationCounters:
+        return SimulatedRuntime(self._options.workload).counters
+
+    def _run_steps(self) -> int:
+        for step in range(self._options.workload.steps):
+            if step == self._options.crash_at:
+                self._crash()
+            if not self._stopped:
+                self._library.dssim_run(1)
+            if self._stopped:
+                return step
+        return self._options.workload.steps
+
+    def _crash(self) -> NoReturn:
+        """Die in a step, once a file of it was sent."""
+        before = self._counters.files
+        step = threading.Thread(target=self._library.dssim_run, args=(1,))
+        step.start()
+        while step.is_alive() and self._counters.files == before:
+            time.sleep(_POLL_S)
+        os.kill(os.getpid(), self._options.crash_signal)
+        raise AssertionError("a signal that ends every process was survived")
