@@ -25,6 +25,8 @@ _FLOAT, _UINT8, _INT32 = 1, 4, 7
 _DTYPES = {"float32": _FLOAT, "uint8": _UINT8, "int32": _INT32}
 _ND = 2
 
+    from dumpstream.manifest import Process
+
 _NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
 
@@ -97,6 +99,48 @@ class CaptureBuilder:
         """Leave it as a killed process does."""
         self._destination.close()
         return self.path
+
+
+class CollectionBuilder:
+    """Leaves a capture of several processes as the collector does, step by step."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._destination = Destination.open(path, of_processes=True)
+        self._destination.begin_processes()
+        self._processes: dict[Path, Process] = {}
+
+    def begin(self, *, rank: int | None, pid: int = 1, **more: Any) -> CaptureBuilder:
+        """Begin the capture of a process."""
+        process = self._destination.begin_process(
+            pid=pid,
+            parent=1,
+            command=["/usr/bin/train", "jobs/fast", "--slow"],
+            rank=rank,
+            device=rank,
+            **more,
+        )
+        capture = CaptureBuilder(self.path / process.directory)
+        self._processes[capture.path] = process
+        return capture
+
+    def refuse(self, *, pid: int) -> None:
+        """Write down a process that was not captured."""
+        self._destination.begin_process(pid=pid, parent=1, command=["train"], refused=True)
+
+    def end(self, capture: CaptureBuilder, ending: str = "exit code 0") -> None:
+        """End the capture of a process, and the process."""
+        self._destination.end_process(self._processes[capture.finish()], ending)
+
+    def close(self) -> Path:
+        """Leave the capture as a collector that ends does, or one that is killed."""
+        self._destination.close()
+        return self.path
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> CollectionBuilder:
+    return CollectionBuilder(tmp_path / "run")
 
 
 @pytest.fixture

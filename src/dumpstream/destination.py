@@ -252,6 +252,13 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))  # not Path.resolve: a loop of links must not raise
 
 
+def refuse_inside(out: Path, captures: Iterable[Path]) -> None:
+    """Raise `DestinationError` if *out*, where files are to be written, is inside one of *captures*."""
+    for capture in captures:
+        if _real(out).is_relative_to(_real(capture)):
+            raise DestinationError(out, "is inside the capture; choose another --out")
+
+
 def make_directory(path: Path) -> int:
     """Make the directory *path* with mode 0700 unless it is there, and return a descriptor of it."""
     try:

@@ -6,7 +6,6 @@ import errno
 import os
 import secrets
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from dumpstream._errors import DestinationError, PartError
@@ -18,6 +17,7 @@ from dumpstream.stored import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from dumpstream.rows import FileRow
     from dumpstream.stored import StoredCapture, StoredFile
@@ -49,24 +49,19 @@ def choose_targets(files: Iterable[StoredFile]) -> dict[str, Target]:
 
 
 class Extractor:
-    """Writes files of *capture* below *out*, which is made if missing, and nowhere else.
+    """Writes files of captures below *out*, which is made if missing, and nowhere else.
 
     Args:
-        capture: where the files are.
         out: where they go; may be a symbolic link, but none inside it is followed.
         sparse: place what is behind a gap at its offset; otherwise only what is before the gap is written.
         replace: whether a file that is already there may be replaced.
 
     Raises:
-        DestinationError: *out* cannot be used, or is inside the capture.
+        DestinationError: *out* cannot be used.
     """
 
-    def __init__(
-        self, capture: StoredCapture, out: Path, *, sparse: bool = False, replace: bool = False
-    ) -> None:
-        if Path(os.path.realpath(out)).is_relative_to(os.path.realpath(capture.path)):
-            raise DestinationError(out, "is inside the capture; choose another --out")
-        self._capture, self._out, self._sparse, self._replace = capture, out, sparse, replace
+    def __init__(self, out: Path, *, sparse: bool = False, replace: bool = False) -> None:
+        self._out, self._sparse, self._replace = out, sparse, replace
         with explained(out):
             self._root = make_directory(out)
 
@@ -83,8 +78,8 @@ class Extractor:
             if not self._replace and os.path.lexists(path):
                 raise DestinationError(path, _EXISTS)
 
-    def extract(self, file: StoredFile, target: Target) -> int:
-        """Write *file* to *target* and return how many bytes it has there; appears whole, or not at all.
+    def extract(self, capture: StoredCapture, file: StoredFile, target: Target) -> int:
+        """Write *file* of *capture* to *target*, whole or not at all; return how many bytes it has there.
 
         Raises:
             PartError: something of it is missing, damaged, or in no sink that can be read back.
@@ -96,13 +91,13 @@ class Extractor:
         with explained(path):
             directory = open_directory(self._root, target[:-1], create=True)
             try:
-                return self._write(file, target[-1], directory)
+                return self._write(capture, file, target[-1], directory)
             except FileExistsError:
                 raise DestinationError(path, _EXISTS) from None
             finally:
                 os.close(directory)
 
-    def _write(self, file: StoredFile, name: str, directory: int) -> int:
+    def _write(self, capture: StoredCapture, file: StoredFile, name: str, directory: int) -> int:
         temporary = f".{secrets.token_hex(8)}.extracting"
         fd = os.open(temporary, _NEW, 0o600, dir_fd=directory)
         try:
@@ -110,7 +105,7 @@ class Extractor:
                 end = 0
                 with _plausible(file):
                     for row in file.rows:
-                        end = self._write_row(row, fd, end)
+                        end = self._write_row(capture, row, fd, end)
                     os.ftruncate(fd, end)
             if self._replace:
                 os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -122,14 +117,14 @@ class Extractor:
             raise
         return end
 
-    def _write_row(self, row: FileRow, fd: int, base: int) -> int:
+    def _write_row(self, capture: StoredCapture, row: FileRow, fd: int, base: int) -> int:
         """Write what *row* has from *base* on, and return where it ends."""
         end = base
         for part in parts_of(row):
             if part.offset and not self._sparse:
                 break
             position = base + part.offset
-            for block in self._capture.read_part(part):
+            for block in capture.read_part(part):
                 position += _write_all(fd, block, position)
             end = max(end, position)
         if self._sparse:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
+from dumpstream.collection import Collection
 from dumpstream.dumpfile import DumpFile
 from dumpstream.manifest import MANIFEST
-from dumpstream.stored import StoredCapture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from dumpstream.stored import StoredFile
+    from dumpstream.stored import StoredCapture, StoredFile
     from dumpstream.verdict import Verdict
 
 #: Where CANN writes down which file has which name, if that is too long to be one.
@@ -38,6 +38,8 @@ class Input:
     path: Path | None = None  #: unless it is in a capture
     capture: StoredCapture | None = None
     file: StoredFile | None = None  #: of the capture
+    prefix: str = ""  #: of label and name, if the capture is one of several
+    rank: int | None = None  #: of the process that the capture is of
 
     @property
     def full_name(self) -> str:
@@ -64,19 +66,21 @@ class Input:
         return DumpFile.open(self.path)
 
 
-def find_inputs(paths: Iterable[Path]) -> Iterator[Input]:
+def find_inputs(paths: Iterable[Path], ranks: Sequence[int] = ()) -> Iterator[Input]:
     """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
 
     Those of a directory come in order, without what is hidden; links are not followed. A capture below a
-    directory is a capture.
+    directory is a capture. With *ranks*, of captures of several processes, only those of these.
 
     Raises:
-        DumpstreamError: there is nothing at a path, or it cannot be read.
+        DumpstreamError: there is nothing at a path, or it cannot be read, or has no process of a rank.
     """
     for path in dict.fromkeys(paths):
         try:
             if (path / MANIFEST).exists():
-                yield from _inputs_of_capture(StoredCapture.open(path))
+                yield from _inputs_of_collection(Collection.open(path, ranks))
+            elif ranks:
+                raise DumpstreamError(f"{path} is no capture of several processes; leave --rank out")
             elif path.is_dir():
                 yield from _inputs_below(path)
             else:
@@ -86,11 +90,20 @@ def find_inputs(paths: Iterable[Path]) -> Iterator[Input]:
             raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
 
 
-def _inputs_of_capture(capture: StoredCapture) -> Iterator[Input]:
-    for file in capture.files:
-        yield Input(
-            label=file.name, name=file.name, bytes=file.bytes, named=False, capture=capture, file=file
-        )
+def _inputs_of_collection(collection: Collection) -> Iterator[Input]:
+    for member in collection.members():
+        for file in () if member.capture is None else member.capture.files:
+            name = member.prefix + file.name
+            yield Input(
+                label=name,
+                name=name,
+                bytes=file.bytes,
+                named=False,
+                capture=member.capture,
+                file=file,
+                prefix=member.prefix,
+                rank=member.rank,
+            )
 
 
 def _inputs_below(root: Path, below: str = "") -> Iterator[Input]:
@@ -99,7 +112,7 @@ def _inputs_below(root: Path, below: str = "") -> Iterator[Input]:
     files = [entry for entry in found if entry.is_file(follow_symlinks=False)]
     if any(entry.name == MANIFEST for entry in files):
         with suppress(NotACaptureError):  # any directory may have a file of that name
-            yield from _inputs_of_capture(StoredCapture.open(root / below))
+            yield from _inputs_of_collection(Collection.open(root / below))
             return
     originals = _read_mapping(root / below / MAPPING) if any(it.name == MAPPING for it in files) else {}
     for entry in files:

@@ -49,8 +49,14 @@ class _Job(NamedTuple):
     bytes: int
 
 
-def measure(paths: Iterable[Path], *, histogram: bool = False, workers: int = WORKERS) -> Iterator[Measured]:
-    """Yield the statistics of everything that *paths* stand for, as `find_inputs` finds it.
+def measure(
+    paths: Iterable[Path],
+    *,
+    ranks: Sequence[int] = (),
+    histogram: bool = False,
+    workers: int = WORKERS,
+) -> Iterator[Measured]:
+    """Yield the statistics of everything that *paths* and *ranks* stand for, as `find_inputs` finds it.
 
     What the statistics sink left in a capture is read; what it left out, or lost in a part that a kill cut
     short, is computed from the stored bytes. So is everything, where there are bytes, if a *histogram* is
@@ -59,7 +65,7 @@ def measure(paths: Iterable[Path], *, histogram: bool = False, workers: int = WO
     Raises:
         DumpstreamError: there is nothing at a path.
     """
-    jobs = _jobs(paths, histogram=histogram)
+    jobs = _jobs(find_inputs(paths, ranks), histogram=histogram)
     return run_batches(_run, jobs, bytes_of=lambda job: job.bytes, workers=workers)
 
 
@@ -67,16 +73,28 @@ def _run(batch: Sequence[_Job]) -> list[Measured]:
     return [job.run() for job in batch]
 
 
-def _jobs(paths: Iterable[Path], *, histogram: bool) -> Iterator[_Job]:
+def _jobs(inputs: Iterable[Input], *, histogram: bool) -> Iterator[_Job]:
     capture: _Capture | None = None
-    for item in find_inputs(paths):
+    for item in inputs:
         if item.capture is None or item.file is None:
             yield _Job(partial(_measure_path, item, histogram=histogram), item.bytes)
             continue
         if capture is None or capture.stored is not item.capture:
             capture = _Capture(item.capture, histogram=histogram)
         for row in item.file.rows:
-            yield from capture.jobs(row)
+            for job in capture.jobs(row):
+                of_process = partial(_of_process, job, item.prefix, item.rank)
+                yield job._replace(run=of_process) if item.prefix else job
+
+
+def _of_process(job: _Job, prefix: str, rank: int | None) -> Measured:
+    """Return what *job* gives, with the process told from the others of its capture."""
+    measured = job.run()
+    return measured._replace(
+        label=prefix + measured.label,
+        rows=[replace(row, file=prefix + row.file, rank=rank) for row in measured.rows],
+        problems=[prefix + problem for problem in measured.problems],
+    )
 
 
 # Files on the disk

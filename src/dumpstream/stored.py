@@ -129,6 +129,9 @@ class StoredCapture:
             NotACaptureError: there is no capture, or one that this version cannot read.
         """
         manifest = read_manifest(path)
+        if manifest.processes:
+            first = manifest.processes[0].directory
+            raise NotACaptureError(path, f"holds captures of several processes; name one, such as {first}")
         if not manifest.runs:
             raise NotACaptureError(path, "holds no capture: no run has begun there; capture into it")
         # Before the journal: a capture that ends in between has then written all its rows.

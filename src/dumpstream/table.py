@@ -61,6 +61,7 @@ class Row:
     model_id: int | None = None
     source: str = HOST  #: `HOST`, or `DEVICE` if the runtime computed the row
     problem: str | None = None  #: why the row, or the file if there is no `io`, is not to be trusted
+    rank: int | None = None  #: of the process, in a capture of several
 
 
 class Kind(Enum):

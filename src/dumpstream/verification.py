@@ -19,8 +19,10 @@ from dumpstream.text import TEXT_SUFFIX
 from dumpstream.verdict import HeaderReader, Verdict, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
+    from pathlib import Path
 
+    from dumpstream.collection import Collection, Member
     from dumpstream.rows import FileRow, StoredPart
     from dumpstream.stored import StoredCapture
 
@@ -43,6 +45,7 @@ class Kind(StrEnum):
 
     RUNNING = "running"  #: more is to come
     INTERRUPTED = "interrupted"  #: the journal has no end
+    REFUSED = "refused"  #: a process was not captured
     FAILED = "failed"  #: a run ended early
     JOURNAL = "journal"  #: lines that cannot be read
     LOSS = "loss"  #: chunks that were lost
@@ -58,6 +61,10 @@ class Problem(NamedTuple):
     kind: Kind
     subject: str  #: the name of a file, or a path in the capture
     detail: str
+
+    def below(self, prefix: str) -> Problem:
+        """Return it as a problem of one of several captures."""
+        return self._replace(subject=prefix + self.subject)
 
 
 @dataclass(slots=True)
@@ -88,8 +95,50 @@ def verify(
 
     *progress* is called now and then with what is known so far.
     """
-    result = Verification(capture.state, files=len(capture.files))
-    result.problems += _problems_of_capture(capture)
+    result = Verification(capture.state)
+    _verify_member(capture, "", result, workers, progress)
+    return result
+
+
+def verify_collection(
+    collection: Collection,
+    *,
+    workers: int | None = None,
+    progress: Callable[[Verification], None] | None = None,
+) -> Verification:
+    """Do as `verify` with every member of *collection*, and look for what belongs to none of them."""
+    result = Verification(State.FINISHED)
+    states = []
+    for member in collection.members():
+        if member.capture is None:
+            result.problems.append(_absence(member))
+        else:
+            states.append(member.capture.state)
+            _verify_member(member.capture, member.prefix, result, workers, progress)
+    result.state = collection.state(states)
+    if collection.processes is not None and len(collection.processes) == len(collection.manifest.processes):
+        _verify_root(collection, result)
+    return result
+
+
+def _absence(member: Member) -> Problem:
+    process = member.process
+    assert process is not None
+    kind = Kind.INTERRUPTED if process.directory else Kind.REFUSED
+    subject = process.directory or f"process {process.pid}"
+    return Problem(kind, subject, member.problem or "has no capture")
+
+
+def _verify_member(
+    capture: StoredCapture,
+    prefix: str,
+    result: Verification,
+    workers: int | None,
+    progress: Callable[[Verification], None] | None,
+) -> None:
+    """Add what comes out for *capture* to *result*, under names with the *prefix*."""
+    result.files += len(capture.files)
+    result.problems += _problems_of_capture(capture, prefix)
     rows = (row for file in capture.files for row in file.rows)
     stop = threading.Event()
     executor = ThreadPoolExecutor(workers or os.cpu_count())
@@ -98,14 +147,27 @@ def verify(
             result.parts += batch.parts
             result.bytes += batch.bytes
             result.skipped_parts += batch.skipped_parts
-            result.problems += batch.problems
+            result.problems += [problem.below(prefix) for problem in batch.problems]
             if progress is not None:
                 progress(result)
     finally:
         stop.set()
         executor.shutdown(cancel_futures=True)
-    _find_unknown(capture, result)
-    return result
+    # While the capture runs there always are some: files being written, and rows that are about to be.
+    if not capture.running:
+        known = {part.path for file in capture.files for row in file.rows for part in row.stored}
+        profiles = {PROFILE} if capture.manifest.profiled else ()
+        _find_unknown(capture.path, prefix, {*known, MANIFEST, JOURNAL, LOCK}, result, without=profiles)
+
+
+def _verify_root(collection: Collection, result: Verification) -> None:
+    """Add what is wrong with the directory that the captures of the processes are in."""
+    if collection.pid is not None:
+        detail = f"process {collection.pid} is still capturing; verify again when it ends"
+        result.problems.append(Problem(Kind.RUNNING, str(collection.path), detail))
+        return
+    own = {process.directory for process in collection.manifest.processes}
+    _find_unknown(collection.path, "", {MANIFEST, LOCK}, result, without=own)
 
 
 def _batches(rows: Iterable[FileRow]) -> Iterator[list[FileRow]]:
@@ -122,7 +184,7 @@ def _batches(rows: Iterable[FileRow]) -> Iterator[list[FileRow]]:
         yield batch
 
 
-def _problems_of_capture(capture: StoredCapture) -> Iterator[Problem]:
+def _problems_of_capture(capture: StoredCapture, prefix: str) -> Iterator[Problem]:
     subject = str(capture.path)
     if capture.running:
         yield Problem(
@@ -141,14 +203,13 @@ def _problems_of_capture(capture: StoredCapture) -> Iterator[Problem]:
             )
     if capture.unreadable_lines:
         count, first = len(capture.unreadable_lines), capture.unreadable_lines[0]
-        yield Problem(
-            Kind.JOURNAL, JOURNAL, f"{count} unreadable lines, the first is line {first}; restore a copy"
-        )
+        detail = f"{count} unreadable lines, the first is line {first}; restore a copy"
+        yield Problem(Kind.JOURNAL, prefix + JOURNAL, detail)
     for loss in capture.losses:
         detail = (
             f"{loss.chunks} chunks, {loss.bytes} bytes were lost; files known to miss some are marked lost"
         )
-        yield Problem(Kind.LOSS, loss.cause, detail)
+        yield Problem(Kind.LOSS, prefix + loss.cause, detail)
 
 
 def _check_rows(capture: StoredCapture, rows: list[FileRow], stop: threading.Event) -> Verification:
@@ -204,36 +265,30 @@ def _check_part(
         result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
 
 
-def _find_unknown(capture: StoredCapture, result: Verification) -> None:
-    """Look for files that no row names.
-
-    While the capture runs there always are some: files being written, and rows that are about to be.
-    """
-    if capture.running:
-        return
-    known = {part.path for file in capture.files for row in file.rows for part in row.stored}
-    known |= {MANIFEST, JOURNAL, LOCK}
-    for path in _walk(capture):
+def _find_unknown(
+    root: Path, prefix: str, known: set[str | None], result: Verification, without: Container[str] = ()
+) -> None:
+    """Look for files that no row names."""
+    for path in _walk(root, without):
         name = path.rpartition("/")[2]
-        if capture.manifest.profiled and path.startswith(f"{PROFILE}/"):
-            continue
         if path == TEMPORARY or is_temporary(name):
-            result.leftovers.append(path)
+            result.leftovers.append(prefix + path)
         elif path not in known:
             detail = (
                 "is not in the journal; it was finished just before an interruption, or put there by hand"
             )
-            result.problems.append(Problem(Kind.EXTRA, path, detail))
+            result.problems.append(Problem(Kind.EXTRA, prefix + path, detail))
 
 
-def _walk(capture: StoredCapture) -> Iterator[str]:
-    """Yield the path of everything in the capture that is no directory, without following links."""
+def _walk(root: Path, without: Container[str]) -> Iterator[str]:
+    """Yield the path of everything below *root* that is no directory, without following links."""
     pending = [""]
     while pending:
         prefix = pending.pop()
-        with os.scandir(capture.path / prefix) as entries:
+        with os.scandir(root / prefix) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(f"{prefix}{entry.name}/")
-                else:
-                    yield f"{prefix}{entry.name}"
+                path = f"{prefix}{entry.name}"
+                if not entry.is_dir(follow_symlinks=False):
+                    yield path
+                elif path not in without:
+                    pending.append(f"{path}/")

@@ -1,4 +1,4 @@
-"""The flags of a capture; their defaults live in the option classes."""
+"""Flags that several commands have; the defaults of a capture's live in the option classes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ def size(text: str) -> int:
     if match is None:
         raise ArgumentTypeError(f"{text!r} is no size; write for example 4096, 64M or 1G")
     return int(match[1]) << _UNITS[match[2]]
+
+
+def add_rank_argument(parser: ArgumentParser) -> None:
+    """Declare ``--rank``, a list of numbers that is empty unless it is given."""
+    parser.add_argument(
+        "--rank",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="of a capture of several processes, only those of this rank; may be repeated",
+    )
 
 
 def add_capture_arguments(parser: ArgumentParser) -> None:

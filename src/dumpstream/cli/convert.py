@@ -8,14 +8,13 @@ damaged tensor is left out and the others are written. Exits with 3 if a file is
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentTypeError
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dumpstream._errors import DestinationError
+from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from dumpstream.conversion import Converted
-    from dumpstream.inputs import Input
 
 _EPILOG = """\
 examples:
@@ -53,6 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="PATH",
         help="a capture, a dump file, or a directory of dump files",
     )
+    add_rank_argument(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
     parser.add_argument(
         "--format",
@@ -80,6 +79,7 @@ def run(args: Namespace) -> int:
     """Write the tensors."""
     # --help need not wait for these.
     from dumpstream.conversion import ConversionOptions, convert  # noqa: PLC0415 - above
+    from dumpstream.destination import refuse_inside  # noqa: PLC0415 - above
     from dumpstream.inputs import find_inputs  # noqa: PLC0415 - above
     from dumpstream.outputs import Outputs  # noqa: PLC0415 - above
     from dumpstream.tensorfiles import FileFormat  # noqa: PLC0415 - above
@@ -87,8 +87,9 @@ def run(args: Namespace) -> int:
     if args.shape and not args.layout:
         print("dumpstream: --shape is the shape in a --layout; name one", file=sys.stderr)
         return 2
-    inputs = list(find_inputs(Path(name) for name in args.names))
-    _refuse_inside(args.out, inputs)
+    inputs = list(find_inputs(map(Path, args.names), args.rank))
+    captures = {it.capture.path.parent if it.prefix else it.capture.path for it in inputs if it.capture}
+    refuse_inside(args.out, captures)
     options = ConversionOptions(format=FileFormat(args.format), layout=args.layout, shape=args.shape or ())
     counts: Counter[str] = Counter()
     line = ProgressLine()
@@ -99,13 +100,6 @@ def run(args: Namespace) -> int:
     line.clear()
     print(_summary(counts, len(inputs)))
     return NOT_WHOLE if counts["problems"] else 0
-
-
-def _refuse_inside(out: Path, inputs: list[Input]) -> None:
-    real = Path(os.path.realpath(out))
-    for capture in {item.capture.path for item in inputs if item.capture is not None}:
-        if real.is_relative_to(os.path.realpath(capture)):
-            raise DestinationError(out, "is inside the capture; choose another --out")
 
 
 def _count(converted: Converted, counts: Counter[str], line: ProgressLine) -> None:

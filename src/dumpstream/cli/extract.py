@@ -10,17 +10,20 @@ from __future__ import annotations
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpstreamError, PartError
+from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from dumpstream.stored import StoredFile
+    from dumpstream.collection import Member
+    from dumpstream.extraction import Target
+    from dumpstream.stored import StoredCapture, StoredFile
 
 _EPILOG = """\
 examples:
@@ -41,55 +44,77 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="a name as `ls` shows it, or a pattern with * ? [ ] (all files)",
     )
+    add_rank_argument(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
     parser.add_argument("--sparse", action="store_true", help="place what is behind gaps, leaving holes")
     parser.add_argument("--force", action="store_true", help="replace files that are already there")
 
 
+class _Found(NamedTuple):
+    """A file, where it is and where it goes."""
+
+    name: str  #: as `ls` shows it
+    file: StoredFile
+    capture: StoredCapture
+    target: Target
+
+
 def run(args: Namespace) -> int:
     """Write the files."""
-    from dumpstream.extraction import Extractor, choose_targets  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.stored import StoredCapture  # noqa: PLC0415 - likewise
+    from dumpstream.collection import Collection  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.destination import refuse_inside  # noqa: PLC0415 - likewise
+    from dumpstream.extraction import Extractor  # noqa: PLC0415 - likewise
 
-    capture = StoredCapture.open(args.directory)
-    # Over all files, so that a file's path does not depend on which are asked for.
-    targets = choose_targets(capture.files)
-    files = _select(capture.files, args.names)
+    collection = Collection.open(args.directory, args.rank)
+    refuse_inside(args.out, [collection.path])
+    found = _select([it for member in collection.members() for it in _find(member)], args.names)
     written = size = 0
     line = ProgressLine()
-    with Extractor(capture, args.out, sparse=args.sparse, replace=args.force) as extractor:
-        extractor.refuse_existing(targets[file.name] for file in files)
-        for file in files:
+    with Extractor(args.out, sparse=args.sparse, replace=args.force) as extractor:
+        extractor.refuse_existing(it.target for it in found)
+        for it in found:
             try:
-                size += extractor.extract(file, targets[file.name])
+                size += extractor.extract(it.capture, it.file, it.target)
                 written += 1
             except PartError as exc:
                 line.clear()
-                print(f"dumpstream: {printable(f'{file.name}: {exc}')}", file=sys.stderr)
-            line.show(f"extracted {written} of {count_text(len(files), 'file')}, {size_text(size)}")
+                print(f"dumpstream: {printable(f'{it.name}: {exc}')}", file=sys.stderr)
+            line.show(f"extracted {written} of {count_text(len(found), 'file')}, {size_text(size)}")
     line.clear()
-    print(f"extracted {written} of {count_text(len(files), 'file')}, {size_text(size)}")
-    whole = _tell_incomplete(files)
-    return 0 if whole and written == len(files) else NOT_WHOLE
+    print(f"extracted {written} of {count_text(len(found), 'file')}, {size_text(size)}")
+    whole = _tell_incomplete(found)
+    return 0 if whole and written == len(found) else NOT_WHOLE
 
 
-def _select(files: Sequence[StoredFile], patterns: Sequence[str]) -> Sequence[StoredFile]:
+def _find(member: Member) -> Iterator[_Found]:
+    from dumpstream.extraction import choose_targets  # noqa: PLC0415 - --help need not wait for it
+
+    if member.capture is None:
+        return
+    # Over all files, so that a file's path does not depend on which are asked for.
+    targets = choose_targets(member.capture.files)
+    below = (member.prefix.rstrip("/"),) if member.prefix else ()
+    for file in member.capture.files:
+        yield _Found(member.prefix + file.name, file, member.capture, (*below, *targets[file.name]))
+
+
+def _select(files: Sequence[_Found], patterns: Sequence[str]) -> Sequence[_Found]:
     if not patterns:
         return files
     matches = {
-        pattern: [file for file in files if file.name == pattern or fnmatchcase(file.name, pattern)]
+        pattern: [it.name for it in files if it.name == pattern or fnmatchcase(it.name, pattern)]
         for pattern in patterns
     }
-    for pattern, found in matches.items():
-        if not found:
+    for pattern, names in matches.items():
+        if not names:
             raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
-    chosen = {file.name for found in matches.values() for file in found}
-    return [file for file in files if file.name in chosen]
+    chosen = {name for names in matches.values() for name in names}
+    return [it for it in files if it.name in chosen]
 
 
-def _tell_incomplete(files: Sequence[StoredFile]) -> bool:
+def _tell_incomplete(files: Sequence[_Found]) -> bool:
     """Print which of *files* are not whole, and return whether all are."""
-    incomplete = [file for file in files if not file.verdict.whole]
-    for file in incomplete:
-        print(f"dumpstream: {printable(file.name)}: not whole ({file.verdict})", file=sys.stderr)
+    incomplete = [it for it in files if not it.file.verdict.whole]
+    for it in incomplete:
+        print(f"dumpstream: {printable(it.name)}: not whole ({it.file.verdict})", file=sys.stderr)
     return not incomplete

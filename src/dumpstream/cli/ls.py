@@ -1,63 +1,142 @@
 """List the files of a capture.
 
 Shows for each name its verdict, its original and its stored size, the chunks it came in and the parts it is
-stored in. Works while the capture runs, too.
+stored in; then the processes, if the capture is of several, and how each ended. Works while it runs, too.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import count_text, printable, size_text
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Sequence
 
+    from dumpstream.collection import Collection, Member
     from dumpstream.stored import StoredCapture, StoredFile
 
 _EPILOG = """\
 examples:
   dumpstream ls run1
+  dumpstream ls run1 --rank 0                   of a capture of several processes, those of one rank
   dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
 """
+
+_LONGEST_COMMAND = 60
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
     parser.add_argument("directory", type=Path, metavar="DIR", help="the capture")
+    add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
     """Print the list."""
-    from dumpstream.stored import StoredCapture  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.collection import Collection  # noqa: PLC0415 - --help need not wait for it
 
-    capture = StoredCapture.open(args.directory)
+    collection = Collection.open(args.directory, args.rank)
     if args.json:
-        print(json.dumps(_object(capture), indent=2))
+        print(json.dumps(_object(collection), indent=2))
     else:
-        _print_table(capture)
+        _print_tables(collection)
     return 0
 
 
-def _object(capture: StoredCapture) -> dict[str, Any]:
+class _Sums:
+    """What the files and losses of one capture, or of several, come to."""
+
+    def __init__(self) -> None:
+        self.files = self.bytes = self.stored_bytes = self.unreadable_lines = 0
+        self.verdicts: Counter[str] = Counter()
+        self.losses: dict[str, Counter[str]] = {}
+
+    @classmethod
+    def of(cls, capture: StoredCapture | None) -> _Sums:
+        sums = cls()
+        if capture is not None:
+            sums.files = len(capture.files)
+            sums.bytes = sum(file.bytes for file in capture.files)
+            sums.stored_bytes = sum(file.stored_bytes for file in capture.files)
+            sums.verdicts.update(str(file.verdict) for file in capture.files)
+            sums.losses = {it.cause: Counter(chunks=it.chunks, bytes=it.bytes) for it in capture.losses}
+            sums.unreadable_lines = len(capture.unreadable_lines)
+        return sums
+
+    def __iadd__(self, other: _Sums) -> Self:
+        self.files += other.files
+        self.bytes += other.bytes
+        self.stored_bytes += other.stored_bytes
+        self.unreadable_lines += other.unreadable_lines
+        self.verdicts += other.verdicts
+        for cause, lost in other.losses.items():
+            self.losses.setdefault(cause, Counter()).update(lost)
+        return self
+
+    @property
+    def counted_verdicts(self) -> str:
+        """Such as ``2 complete, 1 gap``."""
+        return ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
+
+    @property
+    def listed_losses(self) -> list[dict[str, Any]]:
+        """One object for each cause."""
+        return [{"cause": cause, **lost} for cause, lost in self.losses.items()]
+
+
+def _object(collection: Collection) -> dict[str, Any]:
+    total = _Sums()
+    states, processes, files = [], [], []
+    runs: list[dict[str, Any]] = []
+    for member in collection.members():
+        sums = _Sums.of(member.capture)
+        total += sums
+        if member.process is not None:
+            processes.append(_process(member, sums))
+        if member.capture is not None:
+            states.append(member.capture.state)
+            runs = [{"run": run, "outcome": outcome} for run, outcome in member.capture.outcomes.items()]
+            files += [_row(file, member) for file in member.capture.files]
+    several = collection.processes is not None
     return {
-        "state": capture.state,
-        "runs": [{"run": run, "outcome": outcome} for run, outcome in capture.outcomes.items()],
-        "files": [_row(file) for file in capture.files],
-        "losses": [loss._asdict() for loss in capture.losses],
-        "unreadable_lines": len(capture.unreadable_lines),
+        "state": collection.state(states),
+        **({"processes": processes} if several else {"runs": runs}),
+        "files": files,
+        "losses": total.listed_losses,
+        "unreadable_lines": total.unreadable_lines,
     }
 
 
-def _row(file: StoredFile) -> dict[str, Any]:
+def _process(member: Member, sums: _Sums) -> dict[str, Any]:
+    assert member.process is not None
     return {
-        "name": file.name,
-        "path": file.path,
+        **asdict(member.process),
+        "state": None if member.capture is None else member.capture.state,
+        "problem": member.problem,
+        "files": sums.files,
+        "bytes": sums.bytes,
+        "stored_bytes": sums.stored_bytes,
+        "verdicts": dict(sorted(sums.verdicts.items())),
+        "losses": sums.listed_losses,
+    }
+
+
+def _row(file: StoredFile, member: Member) -> dict[str, Any]:
+    path = file.path
+    inside = path is not None and not path.startswith("/")
+    return {
+        "name": member.prefix + file.name,
+        **({} if member.process is None else {"rank": member.rank}),
+        "path": f"{member.prefix}{path}" if inside else path,
         "parts": len(file.parts),
         "bytes": file.bytes,
         "stored_bytes": file.stored_bytes,
@@ -68,27 +147,70 @@ def _row(file: StoredFile) -> dict[str, Any]:
     }
 
 
-def _print_table(capture: StoredCapture) -> None:
-    if capture.files:
-        print(f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name")
-    for file in capture.files:
+def _print_tables(collection: Collection) -> None:
+    total = _Sums()
+    states, processes = [], []
+    for member in collection.members():
+        sums = _Sums.of(member.capture)
+        if member.capture is not None:
+            states.append(member.capture.state)
+            if sums.files and not total.files:
+                print(f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name")
+            _print_files(member.capture.files, member.prefix)
+        if member.process is not None:
+            processes.append(_process_cells(member, sums, running=collection.pid is not None))
+        total += sums
+    if collection.processes is not None:
+        _print_processes(processes)
+    print(_summary(total, collection, collection.state(states)))
+
+
+def _print_files(files: Iterable[StoredFile], prefix: str) -> None:
+    for file in files:
         print(
             f"{file.verdict:<12} {size_text(file.bytes):>9} {size_text(file.stored_bytes):>9} "
-            f"{file.chunks:>7} {len(file.parts):>5}  {printable(file.name)}"
+            f"{file.chunks:>7} {len(file.parts):>5}  {printable(prefix + file.name)}"
         )
-    print(_summary(capture))
 
 
-def _summary(capture: StoredCapture) -> str:
-    original = sum(file.bytes for file in capture.files)
-    stored = sum(file.stored_bytes for file in capture.files)
-    verdicts = Counter(file.verdict for file in capture.files)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    summary = f"{count_text(len(capture.files), 'file')}{f' ({counts})' if counts else ''}, "
-    summary += f"{size_text(original)} stored in {size_text(stored)}; the capture is {capture.state}"
-    for loss in capture.losses:
-        summary += f"; lost {count_text(loss.chunks, 'chunk')}, {size_text(loss.bytes)}"
-        summary += f" ({printable(loss.cause)})"
-    if capture.unreadable_lines:
-        summary += f"; {count_text(len(capture.unreadable_lines), 'journal line')} unreadable"
+def _process_cells(member: Member, sums: _Sums, *, running: bool) -> Sequence[str]:
+    process = member.process
+    assert process is not None
+    # Where the interpreter and the script lie is not what tells processes apart.
+    words = [word.rpartition("/")[2] for word in process.command[:2]] + process.command[2:]
+    command = printable(" ".join(words))
+    if len(command) > _LONGEST_COMMAND:
+        command = f"{command[: _LONGEST_COMMAND - 3]}..."
+    return (
+        process.directory or "refused",
+        "-" if process.rank is None else str(process.rank),
+        "-" if process.device is None else str(process.device),
+        str(process.pid),
+        printable(process.ending or ("running" if running else "not known")),
+        sums.counted_verdicts or "no files",
+        command,
+    )
+
+
+def _print_processes(processes: Sequence[Sequence[str]]) -> None:
+    rows = [("process", "rank", "device", "pid", "ended", "files", "command"), *processes]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    print()
+    for cells in rows if processes else []:
+        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+
+
+def _summary(total: _Sums, collection: Collection, state: str) -> str:
+    summary = f"{count_text(total.files, 'file')}"
+    if total.verdicts:
+        summary += f" ({total.counted_verdicts})"
+    if collection.processes is not None:
+        count = len(collection.processes)
+        summary += f" of {count} process" if count == 1 else f" of {count} processes"
+    summary += f", {size_text(total.bytes)} stored in {size_text(total.stored_bytes)}; the capture is {state}"
+    for cause, lost in total.losses.items():
+        summary += f"; lost {count_text(lost['chunks'], 'chunk')}, {size_text(lost['bytes'])}"
+        summary += f" ({printable(cause)})"
+    if total.unreadable_lines:
+        summary += f"; {count_text(total.unreadable_lines, 'journal line')} unreadable"
     return summary

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import count_text, number_text, printable, size_text, time_text
 from dumpstream.cli._exit import NOT_WHOLE
 
@@ -46,6 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="of a capture: a name as `ls` shows it, or a pattern with * ? [ ] that one name matches",
     )
+    add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -60,7 +62,7 @@ def run(args: Namespace) -> int:
     if args.name is not None and not args.path.is_dir():
         print(f"dumpstream: {args.path} is no capture; leave the name out", file=sys.stderr)
         return _USAGE
-    inputs = list(find_inputs([args.path]))
+    inputs = list(find_inputs([args.path], args.rank))
     item = inputs[0] if args.name is None else _select(inputs, args.name)
     described = describe(item)
     if args.json:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DestinationError
+from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.table import COLUMNS, Condition, SortKey, find_column, json_object, sort_rows
@@ -52,6 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "names", nargs="+", metavar="PATH", help="a capture, a dump file, or a directory of them"
     )
+    add_rank_argument(parser)
     parser.add_argument(
         "--select",
         metavar="NAME,...",
@@ -162,7 +164,9 @@ class _Found:
         workers = WORKERS if args.workers is None else args.workers
         files = size = 0
         try:
-            for measured in measure(map(Path, args.names), histogram=args.histogram, workers=workers):
+            for measured in measure(
+                map(Path, args.names), ranks=args.rank, histogram=args.histogram, workers=workers
+            ):
                 files += 1
                 size += measured.bytes
                 self._skipped += measured.skipped
@@ -218,9 +222,13 @@ def _new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
 
 
 def _write_table(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
-    table = [[getattr(row, name) for name in request.columns] for row in rows]
-    numeric = [COLUMNS[name].numeric for name in request.columns]
-    for line in table_lines(request.columns, table, numeric) if table else []:
+    rows, columns = list(rows), [*request.columns]
+    unselected = columns[: len(_TABLE_COLUMNS)] == [*_TABLE_COLUMNS]
+    if unselected and any(row.rank is not None for row in rows):
+        columns.insert(0, "rank")
+    table = [[getattr(row, name) for name in columns] for row in rows]
+    numeric = [COLUMNS[name].numeric for name in columns]
+    for line in table_lines(columns, table, numeric) if table else []:
         print(line, file=file)
     print(count_text(len(table), "tensor"), file=file)
 

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 
@@ -30,18 +31,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
     parser.add_argument("directory", type=Path, metavar="DIR", help="the capture")
+    add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
     """Print what is wrong."""
-    from dumpstream.stored import StoredCapture  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.verification import verify  # noqa: PLC0415 - likewise
+    from dumpstream.collection import Collection  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.verification import verify_collection  # noqa: PLC0415 - likewise
 
-    capture = StoredCapture.open(args.directory)
+    collection = Collection.open(args.directory, args.rank)
     line = ProgressLine()
     try:
-        result = verify(capture, progress=lambda so_far: line.show(_progress(so_far)))
+        result = verify_collection(collection, progress=lambda so_far: line.show(_progress(so_far)))
     finally:
         line.clear()
     if args.json:
