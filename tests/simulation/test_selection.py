@@ -140,7 +140,7 @@ def selections() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(chosen=selections(), io_files=st.sampled_from(["joint", "separate"]))
 def test_the_runtime_dumps_what_the_matcher_says(dump: Dump, chosen: dict[str, Any], io_files: str) -> None:
     dump.configure(**chosen)
@@ -200,7 +200,7 @@ def anything() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(dump_section=anything())
 def test_the_runtime_refuses_what_the_check_refuses(dump: Dump, dump_section: dict[str, Any]) -> None:
     dump.config.write_text(json.dumps({"dump": dump_section}))
@@ -375,7 +375,7 @@ SOUND = json.dumps(
 ).encode()
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     place=st.integers(0, len(SOUND)),
     cut=st.integers(0, 2),

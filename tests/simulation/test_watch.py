@@ -133,7 +133,7 @@ def test_a_writer_must_come_after_what_it_writes_over() -> None:
             Workload.parse(text)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     layer=st.lists(st.integers(0, 9), max_size=3),
     nodes=st.lists(st.integers(0, 9), min_size=1, max_size=3),
