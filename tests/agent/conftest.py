@@ -102,7 +102,7 @@ class Peer:
         while self.ring is not None and (leased := self.ring.lease(1000, 1 << 20)) is not None:
             chunks, losses, lease = leased
             for chunk in chunks:
-                self.files.setdefault(chunk.name, bytearray()).extend(chunk)
+                self.files.setdefault(chunk.name, bytearray()).extend(chunk.data)
             self.losses += losses
             lease.release()
 

@@ -29,14 +29,15 @@ CONFIGURED = [
 REGISTERED = ["acldumpRegCallback", "acldumpUnregCallback"]
 
 
-def command(targets: Targets, way: str, *, library: Path | None = None) -> list[str | Path]:
+def command(targets: Targets, way: str) -> list[str | Path]:
     """Return the start of a command that runs a job in that *way*."""
-    return {
+    ways: dict[str, list[str | Path]] = {
         "linked": [targets.linked],
-        "opened": [targets.opened, library or targets.library],
+        "opened": [targets.opened, targets.library],
         "extension": [targets.host, targets.extension],
         "shell": ["sh", "-c", 'true; "$@"; exit $?', "sh", targets.linked],
-    }[way]
+    }
+    return ways[way]
 
 
 @pytest.mark.parametrize("way", ["linked", "opened", "extension", "shell"])
@@ -85,7 +86,7 @@ def test_front_that_forwards_by_the_same_name_is_captured_once(
 
 
 def test_program_introduces_itself(collector: Collector, targets: Targets) -> None:
-    words = [targets.linked, "init", "finalize"]
+    words: list[str | Path] = [targets.linked, "init", "finalize"]
 
     collector.run(*words, RANK="3", LOCAL_RANK="1", WORLD_SIZE="8")
 

@@ -16,6 +16,8 @@
 #define SOCKET_VARIABLE "DUMPSTREAM_SOCKET"
 #define DETACH_LIMIT_NS 10000000000u
 #define LOCK_PAUSE_NS 1000000
+#define QUIET_NS 50000000
+#define QUIET_LIMIT_NS 10000000000u
 
 static struct {
     bool joined;
@@ -263,16 +265,15 @@ void session_acl_initialized(const void *init, const char *config_path) {
     unlock(saved);
 }
 
-/* Stops what we started. What was queued goes through the callback before the
- * runtime returns; unregistered earlier, it would go to its disk. */
+/* Stops what we started, once the device has sent what it has. */
 static void stop(void) {
-    if (!session.started)
-        return;
-    session.started = false;
     dump_synchronize(session.library);
-    dump_stop(session.library, report);
+    if (session.started)
+        dump_stop(session.library, report);
+    session.started = false;
 }
 
+/* Nothing may be queued any more: the runtime would write it to its disk. */
 static void unregister_and_leave(void) {
     /* The program's own callback is registered under our name. */
     if (!atomic_load(&shared))
@@ -282,14 +283,8 @@ static void unregister_and_leave(void) {
 
 void session_acl_finalizing(bool last) {
     int saved = lock();
-    if (session.joined && !ds_forked() && last) {
-        bool ours = session.started;
+    if (session.joined && !ds_forked() && last)
         stop();
-        if (ours)
-            unregister_and_leave();
-        else
-            dump_synchronize(session.library);
-    }
     unlock(saved);
 }
 
@@ -303,13 +298,25 @@ void session_acl_finalized(bool last) {
 void session_yield(const char *call) {
     int saved = lock();
     if (session.joined && !ds_forked()) {
-        stop();
+        if (session.started)
+            stop();
         report_driven(call);
     }
     unlock(saved);
 }
 
 /* For a program that asks by itself */
+
+/* Without aclFinalize nothing says that the queue is empty: the dump server also
+ * runs for whoever gave aclInit a configuration. */
+static void await_quiet(void) {
+    uint64_t deadline = ds_clock_ns() + QUIET_LIMIT_NS, seen, calls = UINT64_MAX;
+    do {
+        seen = calls;
+        nanosleep(&(struct timespec){.tv_nsec = QUIET_NS}, NULL);
+        calls = atomic_load(&session.ring.control->callbacks);
+    } while (calls != seen && ds_clock_ns() < deadline);
+}
 
 int ds_agent_join(const char *socket) {
     int saved = lock();
@@ -326,6 +333,7 @@ int ds_agent_leave(void) {
     bool joined = session.joined && !ds_forked();
     if (joined) {
         stop();
+        await_quiet();
         unregister_and_leave();
     }
     unlock(saved);

@@ -22,8 +22,10 @@ bool session_possible(void);
 /* ACL was initialised, with `config_path` if any, by the function `init`. */
 void session_acl_initialized(const void *init, const char *config_path);
 
-/* The program is about to finalise ACL, and has done so. `last` is false if
- * others still use it. */
+/* The program is about to finalise ACL, and has done so; `last` is false if others
+ * still use it. The dump is stopped before, and the callback unregistered after:
+ * aclFinalize still delivers what is queued if aclInit had started the dump
+ * server, as it does for any configuration. */
 void session_acl_finalizing(bool last);
 void session_acl_finalized(bool last);
 
