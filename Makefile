@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard src/dumpstream/native/*.[ch] src/dumpstream/native/*/*.[ch] src/dumpstream/native/include/*/*.h)
-C_FILES := $(NATIVE) $(wildcard tests/native/*.[ch] benchmarks/*.c)
+C_FILES := $(NATIVE) $(wildcard tests/native/*.[ch] tests/targets/*.[ch] benchmarks/*.c)
 DEMO := build/demo
 
 .PHONY: help demo test lint native-test native-test-aarch64 pytest bench clean

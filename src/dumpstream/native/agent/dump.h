@@ -10,6 +10,7 @@
 
 #define ACL_SUCCESS 0
 #define ACL_REPEAT_INITIALIZE 100002
+#define ACL_DUMP_ALREADY_RUN 100044
 #define ACL_FAILURE 500001
 
 /* Told of the outcome of every call. */

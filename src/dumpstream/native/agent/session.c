@@ -243,11 +243,13 @@ static int begin(const char *socket, const void *library, bool driven) {
         return 0;
     aclError code = dump_start(library, offer.config, report);
     session.started = code == ACL_SUCCESS;
-    if (code == ACL_REPEAT_INITIALIZE)
+    if (code == ACL_REPEAT_INITIALIZE || code == ACL_DUMP_ALREADY_RUN) {
         report_driven("aclmdlInitDump"); /* somebody had started it before us */
-    else if (code != ACL_SUCCESS)
+        return 0;
+    }
+    if (code != ACL_SUCCESS)
         complain("the dump configuration %s was refused with code %d", offer.config, code);
-    return code == ACL_REPEAT_INITIALIZE ? 0 : code;
+    return code;
 }
 
 bool session_possible(void) {
