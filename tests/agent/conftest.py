@@ -134,6 +134,7 @@ class Collector:
         self.block = True
         self.config: Path | None = None
         self.refusal: str | None = None
+        self.answer: tuple[bytes, list[int]] | None = None  #: to send, with descriptors, whatever is asked
         self.in_file = False
         self.reading = True
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -230,6 +231,9 @@ class Collector:
     def _answer(self, peer: Peer) -> None:
         if self.refusal is not None:
             peer.connection.send(f"refused\0reason={self.refusal}\0".encode())
+            return
+        if self.answer is not None:
+            socket.send_fds(peer.connection, [self.answer[0]], self.answer[1])
             return
         path = str(self.directory / f"ring-{len(self.peers)}") if self.in_file else None
         peer.ring = _native.SharedRing(self.size, path=path)

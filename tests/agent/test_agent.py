@@ -129,6 +129,53 @@ def test_refusal_is_told_once_and_the_program_goes_on(collector: Collector, targ
     )
 
 
+def test_configuration_that_acl_refuses_is_told(
+    collector: Collector, targets: Targets, tmp_path: Path
+) -> None:
+    collector.config = tmp_path / "none.json"
+
+    code = collector.run(targets.linked, "init", "run=1", "finalize")
+
+    failed = [fields for fields in collector.peer.of("acl") if fields["code"] != "0"]
+    assert code == 0
+    assert [(fields["call"], fields["code"]) for fields in failed] == [("aclmdlSetDump", "100003")]
+    assert collector.peer.calls() == [REGISTERED[0], "aclmdlInitDump", "aclmdlFinalizeDump", REGISTERED[1]]
+    assert collector.stderr.endswith("none.json was refused with code 100003\n")
+
+
+_SOUND = b"ring\0size=65536\0block=1\0block_ns=1\0max_file_bytes=1\0"
+
+
+@pytest.mark.parametrize(
+    ("answer", "descriptors"),
+    [
+        (b"ring", 1),
+        (b"ring\0", 1),
+        (b"\0\0\0", 1),
+        (b"x" * 60000, 0),
+        (_SOUND, 0),
+        (_SOUND, 2),
+        (_SOUND, 1),  # not sealed
+        (_SOUND.replace(b"65536", b"65537"), 1),
+        (_SOUND.replace(b"65536", b"-1"), 1),
+        (_SOUND.replace(b"block=1", b"block=2"), 1),
+        (_SOUND + b"config=/" + b"x" * 5000 + b"\0", 1),
+    ],
+)
+def test_answer_that_makes_no_sense_leaves_the_program_alone(
+    collector: Collector, targets: Targets, answer: bytes, descriptors: int
+) -> None:
+    memory = os.memfd_create("ring")
+    os.ftruncate(memory, 4096 + (112 << 10) + (1 << 16))
+    collector.answer = answer, [memory] * descriptors
+
+    code = collector.run(targets.linked, "init", "finalize")
+
+    os.close(memory)
+    assert code == 0
+    assert collector.stderr.endswith("this process is not captured\n")
+
+
 class TestDrivenByTheProgram:
     """A program that drives the dump itself is left alone."""
 
