@@ -316,14 +316,26 @@ class TestLife:
         assert collector.peer.whole_files() == FILES
         assert collector.peer.statistics()[2] == FILES
 
+    def test_child_of_a_captured_process_joins_when_it_initialises_acl(
+        self, collector: Collector, targets: Targets, config: Path
+    ) -> None:
+        words = ["init", "fork", "init", f"drive={config}", "run=2", "undrive", "finalize"]
+
+        code = collector.run(targets.linked, *words)
+
+        assert code == 0, collector.stderr
+        assert [peer.whole_files() for peer in collector.peers] == [FILES, FILES]
+        assert [len(peer.of("bye")) for peer in collector.peers] == [1, 1]
+
     def test_descriptors_that_the_program_closes_and_reuses_are_left_alone(
         self, collector: Collector, targets: Targets, config: Path
     ) -> None:
         collector.config = config
 
-        code = collector.run(targets.linked, "init", "close", "run=2", "finalize")
+        code = collector.run(targets.linked, "init", "close", "run=2", "finalize", "strays")
 
         assert code == 0, collector.stderr
+        assert collector.stdout[-1] == "strays 0"
         assert collector.peer.whole_files() == FILES
         assert not collector.peer.of("bye")
 

@@ -28,7 +28,7 @@ struct acl {
  *   run=N                              N steps of a workload of 8 files a step
  *   large=N                            N steps of a workload of 64 MiB a step
  *   fork                               goes on in a child too, and waits for it at the end
- *   close                              closes every descriptor from 3 on, and opens /dev/null for each
+ *   close strays                       takes all descriptors from 3 on for sockets; packets that came there
  *   exit abort kill wait               ends in this way; "wait" only when its input does
  *
  * Returns 0 if nothing failed. */
