@@ -6,14 +6,11 @@ import ctypes
 import errno
 import json
 import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from dumpstream import _native
 
 if TYPE_CHECKING:
     from tests.agent.conftest import Collector, Targets
@@ -143,39 +140,6 @@ def test_configuration_that_acl_refuses_is_told(
     assert collector.stderr.endswith("none.json was refused with code 100003\n")
 
 
-_SOUND = b"ring\0size=65536\0block=1\0block_ns=1\0max_file_bytes=1\0"
-
-
-@pytest.mark.parametrize(
-    ("answer", "descriptors"),
-    [
-        (b"ring", 1),
-        (b"ring\0", 1),
-        (b"\0\0\0", 1),
-        (b"x" * 60000, 0),
-        (_SOUND, 0),
-        (_SOUND, 2),
-        (_SOUND, 1),  # not sealed
-        (_SOUND.replace(b"65536", b"65537"), 1),
-        (_SOUND.replace(b"65536", b"-1"), 1),
-        (_SOUND.replace(b"block=1", b"block=2"), 1),
-        (_SOUND + b"config=/" + b"x" * 5000 + b"\0", 1),
-    ],
-)
-def test_answer_that_makes_no_sense_leaves_the_program_alone(
-    collector: Collector, targets: Targets, answer: bytes, descriptors: int
-) -> None:
-    memory = os.memfd_create("ring")
-    os.ftruncate(memory, 4096 + (112 << 10) + (1 << 16))
-    collector.answer = answer, [memory] * descriptors
-
-    code = collector.run(targets.linked, "init", "finalize")
-
-    os.close(memory)
-    assert code == 0
-    assert collector.stderr.endswith("this process is not captured\n")
-
-
 class TestDrivenByTheProgram:
     """A program that drives the dump itself is left alone."""
 
@@ -234,179 +198,6 @@ class TestDrivenByTheProgram:
         assert code == 0, collector.stderr
         assert f"own {FILES}" in collector.stdout
         assert collector.peer.whole_files() == FILES
-
-
-class TestLife:
-    """Beginnings and ends in any order."""
-
-    def test_second_finalize_changes_nothing(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        collector.config = config
-
-        code = collector.run(targets.linked, "init", "run=2", "finalize", "finalize")
-
-        assert code == 0
-        assert collector.stdout[-2] == "finalize 100037"
-        assert collector.peer.whole_files() == FILES
-
-    def test_initialised_again_it_joins_again(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        collector.config = config
-
-        code = collector.run(targets.linked, "init", "run=2", "finalize", "init", "run=2", "finalize")
-
-        assert code == 0, collector.stderr
-        assert [peer.whole_files() for peer in collector.peers] == [FILES, FILES]
-        assert len({peer.pid for peer in collector.peers}) == 1
-
-    def test_last_reference_ends_it(self, collector: Collector, targets: Targets, config: Path) -> None:
-        collector.config = config
-
-        code = collector.run(targets.linked, "init", "init", "reference", "run=2", "reference", "exit")
-
-        assert code == 0, collector.stderr
-        assert collector.stdout[2] == "init 100002"
-        assert collector.peer.whole_files() == FILES
-        assert collector.peer.calls() == CONFIGURED
-
-    @pytest.mark.parametrize(
-        ("end", "code"), [("exit", 0), ("abort", -signal.SIGABRT), ("kill", -signal.SIGKILL)]
-    )
-    def test_what_was_committed_survives_any_end(
-        self, collector: Collector, targets: Targets, config: Path, end: str, code: int
-    ) -> None:
-        collector.config, collector.size = config, 8 << 20
-        collector.reading = False
-        process = collector.start(targets.linked, "init", "run=2", end)
-        collector.until(lambda: process.poll() is not None)
-
-        collector.reading = True
-        collector.serve(process)
-
-        peer = collector.peer
-        finished, (_, fill, callbacks, _, _, losses) = len(peer.files), peer.statistics()
-        assert process.returncode == code
-        assert peer.whole_files() == finished
-        assert finished + losses.get("unfinished", (0, 0))[0] == callbacks
-        assert fill == 0
-        assert not peer.of("bye")
-        if end == "exit":
-            assert finished == FILES  # the runtime delivers what it has queued while the process ends
-
-    def test_forked_child_has_a_ring_of_its_own(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        collector.config = config
-
-        code = collector.run(targets.linked, "fork", "init", "run=2", "finalize")
-
-        assert code == 0, collector.stderr
-        assert [peer.whole_files() for peer in collector.peers] == [FILES, FILES]
-
-    def test_child_forked_in_the_middle_never_writes_into_its_parents_ring(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        code = collector.run(
-            targets.linked, "init", "fork", f"drive={config}", "run=2", "undrive", "finalize"
-        )
-
-        assert code == 0, collector.stderr
-        assert collector.peer.whole_files() == FILES
-        assert collector.peer.statistics()[2] == FILES
-
-    def test_child_of_a_captured_process_joins_when_it_initialises_acl(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        words = ["init", "fork", "init", f"drive={config}", "run=2", "undrive", "finalize"]
-
-        code = collector.run(targets.linked, *words)
-
-        assert code == 0, collector.stderr
-        assert [peer.whole_files() for peer in collector.peers] == [FILES, FILES]
-        assert [len(peer.of("bye")) for peer in collector.peers] == [1, 1]
-
-    def test_descriptors_that_the_program_closes_and_reuses_are_left_alone(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        collector.config = config
-
-        code = collector.run(targets.linked, "init", "close", "run=2", "finalize", "strays")
-
-        assert code == 0, collector.stderr
-        assert collector.stdout[-1] == "strays 0"
-        assert collector.peer.whole_files() == FILES
-        assert not collector.peer.of("bye")
-
-
-class TestCollectorTrouble:
-    """A collector that is slow, stuck or dead."""
-
-    def test_full_ring_waits_for_its_reader(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        collector.config = config
-
-        collector.run(targets.linked, "init", "large=1", "finalize")
-
-        assert collector.peer.whole_files() == 8
-        assert collector.peer.wakes > 0
-
-    def test_ring_in_a_file_serves_too(self, collector: Collector, targets: Targets, config: Path) -> None:
-        collector.config, collector.in_file = config, True
-
-        collector.run(targets.linked, "init", "large=1", "finalize")
-
-        assert collector.peer.whole_files() == 8
-
-    def test_stuck_collector_costs_one_time_limit(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        collector.config, collector.block_ns = config, 200_000_000
-        collector.reading = False
-        process = collector.start(targets.linked, "init", "large=2", "exit")
-        collector.until(lambda: process.poll() is not None)
-
-        collector.reading = True
-        collector.serve(process)
-
-        _, _, callbacks, _, _, losses = collector.peer.statistics()
-        assert process.returncode == 0
-        assert callbacks == 16
-        assert sum(chunks for chunks, _ in losses.values()) == 16
-        assert {loss[1] for loss in collector.peer.losses} <= set(_native.CAUSES)
-
-    def test_dead_collector_is_told_and_nobody_waits(
-        self, collector: Collector, targets: Targets, config: Path
-    ) -> None:
-        collector.config, collector.block_ns = config, 600_000_000_000
-        collector.reading = False
-        process = collector.start(targets.linked, "init", "wait", "large=1", "finalize")
-        collector.until(lambda: "errno kept 1" in collector.stdout)
-
-        collector.close()
-        process.communicate("\n", timeout=30)
-
-        assert process.returncode == 0
-        assert "the collector is gone; of 8 chunks" in collector.stderr
-        assert len(collector.stderr.splitlines()) == 1
-
-    def test_refusals_are_in_the_goodbye(self, collector: Collector, targets: Targets, config: Path) -> None:
-        collector.config, collector.block, collector.size = config, False, 1 << 16
-        collector.reading = False
-        process = collector.start(targets.linked, "init", "run=2", "finalize", "wait")
-        collector.until(lambda: "finalize 0" in collector.stdout)
-
-        collector.reading = True
-        collector.until(lambda: bool(collector.peer.of("bye")))
-        process.communicate("\n", timeout=30)
-
-        (bye,) = collector.peer.of("bye")
-        losses = collector.peer.statistics()[5]
-        assert int(bye["callbacks"]) == FILES
-        assert int(bye["lost"]) == sum(chunks for chunks, _ in losses.values()) > 0
-        assert int(bye["lost_bytes"]) == sum(size for _, size in losses.values())
 
 
 class TestInterposing:
