@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -142,7 +142,103 @@ class Source(Protocol):
     def statistics(self) -> RingStatistics: ...
 
 
-class RingSource:
+class ReadableRing(Protocol):
+    """What a `RingReader` needs of a ring."""
+
+    def lease(
+        self, max_records: int, max_bytes: int, /
+    ) -> tuple[list[Chunk], list[tuple[str, str, int, bool]], _native.Lease] | None: ...
+    def arm(self, distance: int, /) -> bool: ...
+    def disarm(self) -> None: ...
+    def discard(self) -> None: ...
+    def statistics(self) -> tuple[int, int, int, int, int, dict[str, tuple[int, int]]]: ...
+
+
+_Ring = TypeVar("_Ring", bound=ReadableRing)
+
+
+class RingReader(Generic[_Ring]):
+    """Batches from a ring of *size* bytes, waited for so that producers seldom have to wake the reader."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._batch_bytes = size // 8
+        self._ring: _Ring | None = None
+        self._wake = anyio.Event()
+        self._stopped = False
+        self._long_wait_s = _LONG_WAIT_S
+        self._statistics = RingStatistics(size, 0, 0, 0, 0, {})
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self._batches()
+
+    async def receive(self) -> Batch:
+        """Return the next batch, waiting for one if there is none.
+
+        Raises:
+            anyio.EndOfStream: the source was stopped and everything has been received.
+            RingError: what lies in the ring is damaged.
+        """
+        await anyio.lowlevel.checkpoint()
+        short_waits = 0
+        while True:
+            # Read before the lease: nothing is accepted after a stop, so an empty ring is then the end.
+            stopped = self._stopped
+            if (batch := self._lease()) is not None:
+                return batch
+            if stopped:
+                return await self._last_batch()
+            self._wake = anyio.Event()
+            short = short_waits < _SHORT_WAITS
+            if self._open_ring().arm(self._size // 8 if short else 0):
+                await anyio.lowlevel.checkpoint()  # a ring that is not ours may say so for ever
+                continue
+            with anyio.move_on_after(_SHORT_WAIT_S if short else self._long_wait_s):
+                await self._wake.wait()
+            short_waits += 1
+
+    def discard(self) -> None:
+        """Refuse everything from now on, at once, and count it as `discarded`."""
+        if self._ring is not None:
+            self._ring.discard()
+
+    def statistics(self) -> RingStatistics:
+        """Return the ring's counters; after the end, those at the end."""
+        return self._statistics if self._ring is None else RingStatistics(*self._ring.statistics())
+
+    async def _batches(self) -> AsyncIterator[Batch]:
+        while True:
+            try:
+                yield await self.receive()
+            except anyio.EndOfStream:
+                return
+
+    def _open_ring(self) -> _Ring:
+        if self._ring is None:
+            raise anyio.ClosedResourceError
+        return self._ring
+
+    def _lease(self) -> Batch | None:
+        try:
+            leased = self._open_ring().lease(_BATCH_CHUNKS, self._batch_bytes)
+        except OSError as exc:
+            raise RingError(f"a record in the ring is damaged: {exc.strerror}") from exc
+        if leased is None:
+            return None
+        chunks, losses, lease = leased
+        return Batch(chunks, [Loss(*loss) for loss in losses], lease)
+
+    async def _last_batch(self) -> Batch:
+        """Return what is to be told when the ring is stopped and empty; called again until it raises."""
+        raise anyio.EndOfStream
+
+    def _on_wakeup(self) -> None:
+        if self._ring is not None:
+            self._ring.disarm()
+        self._wake.set()
+
+
+class RingSource(RingReader[_native.Ring]):
     """The ring that `ds_on_chunk` fills, one per process at a time.
 
     Entering makes the ring and attaches the callback to it; leaving detaches it. Registering the callback
@@ -151,12 +247,9 @@ class RingSource:
 
     def __init__(self, options: RingOptions | None = None) -> None:
         self._options = options or RingOptions()
-        self._ring: _native.Ring | None = None
-        self._wake = anyio.Event()
+        super().__init__(self._options.buffer_bytes)
         self._pid = os.getpid()
-        self._stopped = False
         self._drained = False
-        self._statistics = RingStatistics(self._options.buffer_bytes, 0, 0, 0, 0, {})
 
     @property
     def callback_address(self) -> int:
@@ -196,33 +289,6 @@ class RingSource:
             atexit.unregister(self._leave_process)
             await anyio.to_thread.run_sync(self._unmake_ring, ring)
 
-    def __aiter__(self) -> AsyncIterator[Batch]:
-        return self._batches()
-
-    async def receive(self) -> Batch:
-        """Return the next batch, waiting for one if there is none.
-
-        Raises:
-            anyio.EndOfStream: the source was stopped and everything has been received.
-            RingError: what lies in the ring is damaged.
-        """
-        await anyio.lowlevel.checkpoint()
-        short_waits = 0
-        while True:
-            # Read before the lease: nothing is accepted after a stop, so an empty ring is then the end.
-            stopped = self._stopped
-            if (batch := self._lease()) is not None:
-                return batch
-            if stopped:
-                return self._last_batch()
-            self._wake = anyio.Event()
-            short = short_waits < _SHORT_WAITS
-            if self._open_ring().arm(self._options.buffer_bytes // 8 if short else 0):
-                continue
-            with anyio.move_on_after(_SHORT_WAIT_S if short else _LONG_WAIT_S):
-                await self._wake.wait()
-            short_waits += 1
-
     async def stop(self) -> None:
         """Detach the callback, which then refuses at once; `receive` goes on until all is read."""
         if not self._stopped and self._ring is not None:
@@ -230,49 +296,13 @@ class RingSource:
             self._stopped = True
             self._wake.set()
 
-    def discard(self) -> None:
-        """Refuse everything from now on, at once, and count it as `discarded`."""
-        if self._ring is not None:
-            self._ring.discard()
-
-    def statistics(self) -> RingStatistics:
-        """Return the ring's counters; after the end, those at the end."""
-        return self._statistics if self._ring is None else RingStatistics(*self._ring.statistics())
-
-    async def _batches(self) -> AsyncIterator[Batch]:
-        while True:
-            try:
-                yield await self.receive()
-            except anyio.EndOfStream:
-                return
-
-    def _open_ring(self) -> _native.Ring:
-        if self._ring is None:
-            raise anyio.ClosedResourceError
-        return self._ring
-
-    def _lease(self) -> Batch | None:
-        try:
-            leased = self._open_ring().lease(_BATCH_CHUNKS, self._options.buffer_bytes // 8)
-        except OSError as exc:
-            raise RingError(f"a record in the ring is damaged: {exc.strerror}") from exc
-        if leased is None:
-            return None
-        chunks, losses, lease = leased
-        return Batch(chunks, [Loss(*loss) for loss in losses], lease)
-
-    def _last_batch(self) -> Batch:
+    async def _last_batch(self) -> Batch:
         """Return the losses of files that were still refused at the end, once."""
         if not self._drained:
             self._drained = True
             if refused := self._open_ring().refused():
                 return Batch([], [Loss(name, "after_loss", size, ended=True) for name, size in refused])
-        raise anyio.EndOfStream
-
-    def _on_wakeup(self) -> None:
-        if self._ring is not None:
-            self._ring.disarm()
-        self._wake.set()
+        return await super()._last_batch()
 
     def _leave_process(self) -> None:
         if self._ring is not None and os.getpid() == self._pid:
