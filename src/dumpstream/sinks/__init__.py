@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from anyio import CapacityLimiter
     from typing_extensions import Buffer
 
 _GROUP = "dumpstream.sinks"
@@ -41,6 +42,8 @@ class SinkSettings:
     workers: int = field(default_factory=lambda: max(2, min(8, os.cpu_count() or 2)))
     fsync: Fsync = Fsync.NONE
     max_descriptors: int = 256  #: files and directories held open at once, at most
+    #: The threads that do a sink's work, if it shares them with the sinks of other captures.
+    threads: CapacityLimiter | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fsync", Fsync(self.fsync))

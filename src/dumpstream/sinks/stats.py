@@ -87,7 +87,7 @@ class StatsSink:
         self._sync_at_close = settings.fsync is Fsync.CAPTURE
         self._histogram = options.histogram
         self._output = _make_output(self._tree, options)
-        self._limiter = anyio.CapacityLimiter(self._threads)
+        self._limiter = settings.threads or anyio.CapacityLimiter(self._threads)
         self._closed = False
 
     async def open(self, name: str, *, offset: int = 0) -> _StatsFile | _PartBehindGap:

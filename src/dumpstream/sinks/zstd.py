@@ -50,7 +50,7 @@ class ZstdSink:
             durable=settings.fsync is Fsync.FILE,
         )
         self._sync_at_close = settings.fsync is Fsync.CAPTURE
-        self._workers = _Workers(threads, settings.level)
+        self._workers = _Workers(threads, settings.level, settings.threads)
         self._closed = False
 
     async def open(self, name: str, *, offset: int = 0) -> _ZstdFile:
@@ -90,9 +90,9 @@ class ZstdSink:
 class _Workers:
     """The threads of a sink, with a compressor each."""
 
-    def __init__(self, threads: int, level: int) -> None:
+    def __init__(self, threads: int, level: int, limiter: anyio.CapacityLimiter | None) -> None:
         self._threads, self._level = threads, level
-        self._limiter = anyio.CapacityLimiter(threads)
+        self._limiter = limiter or anyio.CapacityLimiter(threads)
         self._compressors: list[ZstdCompressor] = []
 
     async def run(self, jobs: Sequence[Job]) -> None:
