@@ -33,14 +33,13 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Sequence
 
-    from dumpstream.config import AclConfig
     from dumpstream.driver import Driver
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.report import Report
 
     StrPath = str | os.PathLike[str]
 
-_DEFAULT_SINKS = ("zstd:",)
+DEFAULT_SINKS = ("zstd:",)
 
 
 class Capture:
@@ -129,43 +128,37 @@ async def open_capture(
     if driver is not None and acl_library is not None:
         raise ValueError("driver and acl_library exclude each other; the driver has its own library")
     path = await run_sync(absolute, destination)
-    request = _Request(
+    request = Request(
         path,
-        None if config is None else Path(config),
-        acl_library,
-        driver,
-        sinks or _DEFAULT_SINKS,
-        source,
-        profile,
-        append,
-        force,
+        sinks or DEFAULT_SINKS,
         StageOptions.divide(options, directory=path, with_ring=source is None),
+        config=None if config is None else Path(config),
+        acl_library=acl_library,
+        driver=driver,
+        source=source,
+        profile=profile,
+        append=append,
+        force=force,
     )
-    async with isolated(_open(request, _as_json(options))) as capture:
+    async with isolated(open_request(request, as_json(options))) as capture:
         yield capture
 
 
-class _Request(NamedTuple):
-    """What `open_capture` was asked for, checked as far as it can be without touching anything."""
+class Request(NamedTuple):
+    """What a capture is to be, checked as far as it can be without touching anything."""
 
     path: Path
-    config: Path | None
-    acl_library: StrPath | None
-    driver: Driver | None
     sinks: Sequence[str | Sink]
-    source: Source | None
-    profile: ProfileSettings | None
-    append: bool
-    force: bool
     stages: StageOptions
+    config: Path | None = None
+    acl_library: StrPath | None = None
+    driver: Driver | None = None
+    source: Source | None = None
+    profile: ProfileSettings | None = None
+    append: bool = False
+    force: bool = False
 
-    def load_config(self) -> AclConfig | None:
-        from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
-
-        return None if self.config is None else load_config(self.config).config
-
-    def open_destination(self, config: AclConfig | None) -> Destination:
-        dump_path = Path(config.dump.dump_path) if config is not None and config.dump.dump_path else None
+    def open_destination(self, dump_path: Path | None) -> Destination:
         return Destination.open(self.path, append=self.append, force=self.force, dump_path=dump_path)
 
     def load_profiler(self) -> Profiler | None:
@@ -179,11 +172,11 @@ class _Request(NamedTuple):
 
 
 @asynccontextmanager
-async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Capture]:
+async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterator[Capture]:
     """Make the stages, begin, and run: what lasts is not touched before all that may be refused has been."""
     stages = request.stages
     async with AsyncExitStack() as stack:
-        config = await run_sync(request.load_config)
+        dump_path = await run_sync(find_dump_path, request.config)
         outlets = []
         unused_sinks = await stack.enter_async_context(AsyncExitStack())  # the session closes those it used
         for sink in request.sinks:
@@ -191,7 +184,7 @@ async def _open(request: _Request, options: dict[str, Any]) -> AsyncIterator[Cap
             unused_sinks.push_async_callback(_give_up_sink, outlets[-1].sink)
         dump = await run_sync(request.load_dump)
         profiler = await run_sync(request.load_profiler)
-        place = await run_sync(request.open_destination, config)
+        place = await run_sync(request.open_destination, dump_path)
         stack.push_async_callback(_in_thread, place.close)
         unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
         held = HeldBytes(place.path, memory_bytes=stages.pipeline.held_bytes)
@@ -255,7 +248,20 @@ async def _open_journal(place: Destination, fsync: Fsync, stack: AsyncExitStack)
     return journal
 
 
-def _as_json(options: CaptureOptions) -> dict[str, Any]:
+def find_dump_path(config: Path | None) -> Path | None:
+    """Return where *config* tells the runtime to write, if anywhere; it is checked first.
+
+    Raises:
+        ConfigError: CANN would refuse it.
+    """
+    from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
+
+    path = None if config is None else load_config(config).config.dump.dump_path
+    return Path(path) if path else None
+
+
+def as_json(options: CaptureOptions) -> dict[str, Any]:
+    """Return *options* as the manifest has them."""
     return {
         name: value if isinstance(value, int | float | None) else str(value)
         for name, value in options.items()
