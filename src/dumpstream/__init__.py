@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from dumpstream._errors import (
     AclError,
     CaptureInUseError,
+    CollectorError,
     ConfigError,
     DestinationError,
     DestinationInUseError,
@@ -61,6 +62,7 @@ __all__ = [
     "CaptureOptions",
     "Chunk",
     "Collect",
+    "CollectorError",
     "ConfigError",
     "DestinationError",
     "DestinationInUseError",

@@ -3,6 +3,7 @@
 DumpstreamError
   AclError
   CaptureInUseError
+  CollectorError
   ConfigError
   DestinationError
     DestinationInUseError
@@ -63,6 +64,10 @@ class CaptureInUseError(DumpstreamError):
             "a capture is already running in this process; the ACL callback serves one at a time: "
             "leave the first open_capture block before entering another"
         )
+
+
+class CollectorError(DumpstreamError):
+    """A collector cannot listen, or a process cannot join one."""
 
 
 class ConfigError(DumpstreamError):

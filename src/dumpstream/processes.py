@@ -1,0 +1,157 @@
+"""A process that is watched: alive or not, and how it ended as far as that can be known."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import signal
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import CollectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Linux tells a pidfd's holder how its process ended, also when somebody else has collected it, since 6.15.
+_PIDFD_GET_INFO = 0xC040FF0B
+_PIDFD_INFO_EXIT = 1 << 3
+_INFO = struct.Struct("=Q52xi")  # mask; cgroup and eleven numbers; the status
+
+_VANISHED = "vanished: somebody else collected its exit code"
+
+
+class WatchedProcess:
+    """The process *pid*, held by a pidfd, so that no other process is ever taken for it.
+
+    Used on the event loop, and closed by it.
+
+    Raises:
+        OSError: there is no such process, or it cannot be watched.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._fd = os.pidfd_open(pid)
+        self._on_end: Callable[[], None] | None = None
+        self.alive = True  #: as far as has been seen
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def watch(self, on_end: Callable[[], None]) -> None:
+        """Have the event loop call *on_end* once the process has ended, also if it has already."""
+        self._on_end = on_end
+        asyncio.get_running_loop().add_reader(self._fd, self._note_end)
+
+    def send_signal(self, number: int) -> None:
+        """Send the signal, unless the process has ended."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._fd, number)
+
+    async def status(self) -> int | None:
+        """Return how it ended, as `os.waitpid` has it; None if that cannot be known.
+
+        Exact for a child that was not yet waited for; it is left to be.
+        """
+        return await run_sync(_status, self._fd, self.pid)
+
+    def close(self) -> None:
+        """Watch it no longer; a second call does nothing."""
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _note_end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._fd)
+        self.alive = False
+        if self._on_end is not None:
+            self._on_end()
+
+
+def watch_process(pid: int) -> WatchedProcess:
+    """Return the process of a peer, to be watched.
+
+    Raises:
+        ProcessLookupError: it has ended.
+        CollectorError: it cannot be watched from here.
+    """
+    try:
+        return WatchedProcess(pid)
+    except ProcessLookupError:
+        raise
+    except OSError as exc:
+        raise CollectorError(
+            f"it cannot be watched ({exc.strerror}); run the collector where the process can be seen"
+        ) from exc
+
+
+def ending_text(status: int | None) -> str:
+    """Return in words how a process ended."""
+    if status is None:
+        return _VANISHED
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal_name(os.WTERMSIG(status))}"
+    return f"exit code {os.WEXITSTATUS(status)}"
+
+
+def signal_name(number: int) -> str:
+    """Return ``SIGKILL`` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def exit_code(status: int) -> int:
+    """Return what a shell makes of a status: the exit code, or 128 and the number of the signal."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _status(pidfd: int, pid: int) -> int | None:
+    # The kernel knows a status that was collected, /proc one that was not; it may be collected in between.
+    for find in (_own_status, _collected_status, lambda _: _uncollected_status(pid), _collected_status):
+        if (status := find(pidfd)) is not None:
+            return status
+    return None
+
+
+def _own_status(pidfd: int) -> int | None:
+    try:
+        result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if result is None:
+        return None
+    return result.si_status << 8 if result.si_code == os.CLD_EXITED else result.si_status
+
+
+def _collected_status(pidfd: int) -> int | None:
+    info = bytearray(_INFO.size)
+    _INFO.pack_into(info, 0, _PIDFD_INFO_EXIT, 0)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except OSError:
+        return None
+    mask, status = _INFO.unpack(info)
+    return status if mask & _PIDFD_INFO_EXIT else None
+
+
+def _uncollected_status(pid: int) -> int | None:
+    """Return what /proc says of a process that has ended and was not collected."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    match = re.fullmatch(rb"\d+ \(.*\) ([ZX]) (?:-?\d+ ){48}(\d+)\n?", text, re.DOTALL)
+    return int(match[2]) if match else None
