@@ -1,0 +1,163 @@
+"""Connections: the socket that agents find a collector at, and one peer on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import struct
+from contextlib import suppress
+from tempfile import TemporaryDirectory, gettempdir
+from typing import TYPE_CHECKING
+
+from dumpstream._errors import CollectorError
+from dumpstream.destination import make_directory
+from dumpstream.wire import MAX_MESSAGE_BYTES, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dumpstream.wire import Message
+
+#: What `sun_path` holds, without the NUL.
+LONGEST_SOCKET_PATH = 107
+
+_LONGEST_PARENT = LONGEST_SOCKET_PATH - len("/dumpstream-12345678/socket")
+_CREDENTIALS = struct.Struct("=iII")
+_BACKLOG = 512
+#: Packets that are taken at a time, so that one peer cannot keep the event loop from the others.
+_PACKETS_AT_ONCE = 64
+
+
+class Connection:
+    """A peer of this user's; whatever it sends, it can only end itself.
+
+    Messages come to *on_message* on the event loop. Descriptors that a peer sends are not taken.
+    """
+
+    def __init__(
+        self,
+        peer: socket.socket,
+        on_message: Callable[[Connection, Message], None],
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self.pid, self.uid, _ = credentials(peer)
+        self._peer: socket.socket | None = peer
+        self._on_message, self._on_close = on_message, on_close
+        peer.setblocking(False)
+        asyncio.get_running_loop().add_reader(peer.fileno(), self.read)
+
+    @property
+    def open(self) -> bool:
+        """Whether neither side has closed it."""
+        return self._peer is not None
+
+    def send(self, packet: bytes, descriptor: int | None = None) -> bool:
+        """Send *packet*, with *descriptor* if there is one; False if the peer does not take it."""
+        if self._peer is None:
+            return False
+        descriptors = [] if descriptor is None else [descriptor]
+        try:
+            socket.send_fds(self._peer, [packet], descriptors, socket.MSG_NOSIGNAL)
+        except OSError:
+            return False
+        return True
+
+    def read(self) -> None:
+        """Take what has come; the first packet that is no message ends the connection."""
+        for _ in range(_PACKETS_AT_ONCE):
+            if self._peer is None:
+                return
+            try:
+                packet = self._peer.recv(MAX_MESSAGE_BYTES + 1)
+                if not packet:
+                    self.close()
+                    return
+                message = decode(packet)
+            except BlockingIOError:
+                return
+            except (OSError, ValueError):
+                self.close()
+                return
+            self._on_message(self, message)
+
+    def close(self) -> None:
+        """Hang up; a second call does nothing."""
+        if self._peer is not None:
+            peer, self._peer = self._peer, None
+            asyncio.get_running_loop().remove_reader(peer.fileno())
+            peer.close()
+            self._on_close(self)
+
+
+def credentials(peer: socket.socket) -> tuple[int, int, int]:
+    """Return pid, uid and gid of the process that connected, as the kernel has them."""
+    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, gid = _CREDENTIALS.unpack(data)
+    return pid, uid, gid
+
+
+def is_allowed(uid: int) -> bool:
+    """Whether a peer of user *uid* may join: the collector's own user, and root, who may do anything."""
+    return uid in (os.geteuid(), 0)
+
+
+def listen(path: Path) -> socket.socket:
+    """Return a socket that listens at *path*, for this user alone; its directory is made if missing.
+
+    Blocks. A socket that nobody listens at any more is replaced.
+
+    Raises:
+        CollectorError: it cannot be made there.
+    """
+    if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+        raise CollectorError(
+            f"the socket's path {path} has more than {LONGEST_SOCKET_PATH} bytes; choose a shorter one"
+        )
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        os.close(make_directory(path.parent))
+        _remove_stale(path)
+        os.fchmod(listener.fileno(), 0o600)  # Linux gives the file the mode that its socket has
+        listener.bind(os.fsencode(path))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as exc:
+        listener.close()
+        raise CollectorError(
+            f"no socket can be made at {path}: {exc.strerror}; choose another --socket"
+        ) from exc
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def make_private_directory() -> TemporaryDirectory[str]:
+    """Return a new directory in which a socket can be.
+
+    Raises:
+        CollectorError: there is no place for one.
+    """
+    for parent in (os.environ.get("XDG_RUNTIME_DIR"), gettempdir(), "/tmp"):  # noqa: S108 - it is private
+        if parent and os.access(parent, os.W_OK) and len(os.fsencode(parent)) < _LONGEST_PARENT:
+            return TemporaryDirectory(prefix="dumpstream-", dir=parent)
+    raise CollectorError("no directory for a socket was found; set XDG_RUNTIME_DIR to one with a short path")
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise CollectorError(f"{path} exists and is no socket; choose another --socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe.connect(os.fsencode(path))
+        except ConnectionRefusedError:
+            with suppress(FileNotFoundError):
+                path.unlink()
+            return
+    raise CollectorError(f"another collector listens at {path}; choose another --socket")

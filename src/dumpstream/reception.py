@@ -1,0 +1,95 @@
+"""Reception: where agents come in. Only a peer that has introduced itself is heard further."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from dumpstream.connection import Connection, is_allowed
+from dumpstream.wire import encode
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from dumpstream.wire import Message
+
+#: Peers that have said nothing yet; one more, and the one that came first must go.
+_MAX_STRANGERS = 256
+_INTRODUCTION_S = 10.0
+_ACCEPTS_AT_ONCE = 64
+#: Without a descriptor left nobody can be let in for a while.
+_PAUSE_S = 0.1
+
+
+class Reception:
+    """Lets peers in at *listener*, which it closes.
+
+    Messages come to *on_message*, the first of each peer being its ``hello``; *on_close* hears of every
+    connection that ended.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        on_message: Callable[[Connection, Message], None],
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self._listener = listener
+        self._on_message, self._on_close = on_message, on_close
+        self._loop = asyncio.get_running_loop()
+        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
+        self._pause: asyncio.TimerHandle | None = None
+        self._loop.add_reader(listener.fileno(), self.let_in)
+
+    @property
+    def empty(self) -> bool:
+        """Whether everybody who came in has introduced himself."""
+        return not self._strangers
+
+    def let_in(self) -> None:
+        """Let in who is waiting."""
+        for _ in range(_ACCEPTS_AT_ONCE):
+            try:
+                peer, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:
+                self._loop.remove_reader(self._listener.fileno())
+                self._pause = self._loop.call_later(_PAUSE_S, self._go_on)
+                return
+            connection = Connection(peer, self._hear, self._forget)
+            if not is_allowed(connection.uid):
+                connection.send(encode("refused", [("reason", "the collector belongs to another user")]))
+                connection.close()
+                continue
+            self._strangers[connection] = self._loop.call_later(_INTRODUCTION_S, connection.close)
+            if len(self._strangers) > _MAX_STRANGERS:
+                next(iter(self._strangers)).close()
+
+    def close(self) -> None:
+        """Let nobody in any more, and send away who has not introduced himself."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listener.fileno())
+        self._listener.close()
+        for stranger in list(self._strangers):
+            stranger.close()
+
+    def _go_on(self) -> None:
+        self._loop.add_reader(self._listener.fileno(), self.let_in)
+
+    def _hear(self, connection: Connection, message: Message) -> None:
+        timer = self._strangers.get(connection)
+        if timer is not None:
+            if message.kind != "hello":
+                return
+            timer.cancel()
+            del self._strangers[connection]
+        self._on_message(connection, message)
+
+    def _forget(self, connection: Connection) -> None:
+        timer = self._strangers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+        self._on_close(connection)
