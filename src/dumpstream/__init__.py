@@ -22,9 +22,12 @@ from dumpstream._errors import (
     SinkError,
 )
 from dumpstream.acl import load_acl
+from dumpstream.agent import Attachment, agent_library, attach, target_environment
 from dumpstream.capture import Capture, open_capture
+from dumpstream.captured import CapturedProcess
 from dumpstream.chunk import Chunk
 from dumpstream.codes import AclCode
+from dumpstream.collector import Collector, open_collector
 from dumpstream.driver import Driver
 from dumpstream.lifecycle import Lifecycle, Owner
 from dumpstream.opname import OpName, parse_name
@@ -56,12 +59,15 @@ __all__ = [
     "AclCode",
     "AclError",
     "AicoreMetric",
+    "Attachment",
     "Batch",
     "Capture",
     "CaptureInUseError",
     "CaptureOptions",
+    "CapturedProcess",
     "Chunk",
     "Collect",
+    "Collector",
     "CollectorError",
     "ConfigError",
     "DestinationError",
@@ -104,12 +110,16 @@ __all__ = [
     "TensorStatistics",
     "Verdict",
     "WholeFile",
+    "agent_library",
+    "attach",
     "load_acl",
     "load_pyacl",
     "load_sink",
     "open_capture",
+    "open_collector",
     "open_profile",
     "parse_name",
+    "target_environment",
     "tensor_statistics",
     "to_layout",
 ]

@@ -181,6 +181,8 @@ class Destination:
         rank: int | None = None,
         device: int | None = None,
         refused: bool = False,
+        problem: str | None = None,
+        ring: str | None = None,
     ) -> Process:
         """Write down a process; its capture goes to its `directory`, which is new, unless it is refused."""
         process = Process(
@@ -191,10 +193,16 @@ class Destination:
             rank=rank,
             device=device,
             started=timestamp(),
+            problem=problem,
+            ring=ring,
         )
         self.manifest.processes.append(process)
         self._write()
         return process
+
+    def update_processes(self) -> None:
+        """Write down what has changed of processes."""
+        self._write()
 
     def end_process(self, process: Process, ending: str) -> None:
         """Write down how *process* ended."""
@@ -246,6 +254,11 @@ def explained(path: Path) -> Iterator[None]:
 def absolute(path: str | os.PathLike[str]) -> Path:
     """Return *path* from the root, without `.` and `..`."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+def below(place: str | Path, name: str) -> str:
+    """Return the place called *name* below another: of a process's capture below that of all of them."""
+    return f"{str(place).rstrip('/')}/{name}"
 
 
 def _real(path: Path) -> Path:

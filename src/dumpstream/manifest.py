@@ -54,6 +54,8 @@ class Process:
     started: str
     ended: str | None = None
     ending: str | None = None  #: in words, such as ``exit code 0`` or ``killed by SIGKILL``
+    problem: str | None = None  #: why it was not captured, or not as it should have been
+    ring: str | None = None  #: the file of its ring, as long as something may be left in it
 
 
 @dataclass(kw_only=True, slots=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _EMPTY_CAPTURE = (
     "nothing configures a dump: pass config (--config), or give aclInit an acl.json with a dump section",
@@ -70,3 +74,34 @@ class Report:
             "bytes_per_second": round(self.bytes_per_second, 3),
             "hints": list(self.hints),
         }
+
+
+_SUMS = (
+    "chunks",
+    "bytes",
+    "files",
+    "open_files",
+    "stored_bytes",
+    "unnamed_losses",
+    "ring_bytes",
+    "ring_fill",
+)
+
+
+def total_report(reports: Sequence[Report], seconds: float) -> Report:
+    """Return what captures that ran side by side, for *seconds*, have seen and done together."""
+    verdicts: Counter[str] = Counter()
+    lost_chunks: Counter[str] = Counter()
+    lost_bytes: Counter[str] = Counter()
+    for report in reports:
+        verdicts.update(report.verdicts)
+        for cause, loss in report.losses.items():
+            lost_chunks[cause] += loss.chunks
+            lost_bytes[cause] += loss.bytes
+    return Report(
+        seconds=seconds,
+        verdicts=dict(sorted(verdicts.items())),
+        losses={cause: LossCount(chunks, lost_bytes[cause]) for cause, chunks in lost_chunks.items()},
+        failure=next((report.failure for report in reports if report.failure is not None), None),
+        **{name: sum(getattr(report, name) for report in reports) for name in _SUMS},
+    )

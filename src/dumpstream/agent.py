@@ -1,0 +1,100 @@
+"""The agent: the library that a process loads to be captured from outside."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from dumpstream._errors import AclError, CollectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: The environment variable that tells an agent where its collector is.
+SOCKET: Final = "DUMPSTREAM_SOCKET"
+
+_PRELOAD: Final = "LD_PRELOAD"
+_NAME: Final = "libdumpstream_agent.so"
+
+
+def agent_library() -> Path:
+    """Return the path of the agent, a shared library for ``LD_PRELOAD``.
+
+    Raises:
+        CollectorError: the package was installed without it.
+    """
+    spec = importlib.util.find_spec("dumpstream._native")
+    directory = Path(spec.origin).parent if spec and spec.origin else Path(__file__).parent
+    path = directory / _NAME
+    if not path.is_file():
+        raise CollectorError(f"{path} is missing; install dumpstream again")
+    return path
+
+
+def target_environment(socket: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* for a process that the collector at *socket* is to capture, and for its children.
+
+    Libraries that are preloaded already stay, behind the agent.
+
+    Raises:
+        CollectorError: the agent is missing, or lies where ``LD_PRELOAD`` cannot name it.
+    """
+    library = str(agent_library())
+    if any(character in library for character in " :"):
+        raise CollectorError(
+            f"LD_PRELOAD cannot name {library}, because of a space or colon; install dumpstream elsewhere"
+        )
+    others = [name for name in environment.get(_PRELOAD, "").replace(":", " ").split() if name != library]
+    return {**environment, SOCKET: str(socket), _PRELOAD: ":".join([library, *others])}
+
+
+class Attachment:
+    """This process, joined to a collector until `leave`, or until the ``with`` block ends."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library: ctypes.CDLL | None = library
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Undo what joining did, and deliver nothing more; a second call does nothing.
+
+        Finalise a dump that is not the collector's, and synchronise the device, before. Blocks.
+        """
+        if self._library is not None:
+            library, self._library = self._library, None
+            library.ds_agent_leave()
+
+
+def attach(socket: str | os.PathLike[str] | None = None) -> Attachment:
+    """Let a collector capture this process from now on, whether or not ``aclInit`` has been called.
+
+    Models that are loaded afterwards are dumped, by the collector's configuration or by your own. Blocks
+    while the collector makes a ring, at most ten seconds.
+
+    Args:
+        socket: where the collector listens; by default what ``DUMPSTREAM_SOCKET`` says.
+
+    Raises:
+        AclError: the callback or the configuration was refused.
+        CollectorError: there is no collector, it refused, or this process has joined one already.
+    """
+    path = os.fspath(socket) if socket is not None else os.environ.get(SOCKET, "")
+    if not path:
+        raise CollectorError(f"no collector is named; pass its socket, or set {SOCKET} to it")
+    library = ctypes.CDLL(str(agent_library()))
+    if (result := library.ds_agent_join(os.fsencode(path))) > 0:
+        raise AclError("acldumpRegCallback or aclmdlSetDump", result)
+    if result < 0:
+        raise CollectorError(
+            f"the collector at {path} cannot be joined: {os.strerror(-result)}; "
+            "start one there with `dumpstream collect --socket`"
+        )
+    return Attachment(library)

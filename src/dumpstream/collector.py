@@ -1,0 +1,333 @@
+"""Collector: captures processes from outside, each into a capture of its own below one directory."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Unpack
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import CollectorError, DumpstreamError
+from dumpstream.capture import DEFAULT_SINKS, as_json, open_request
+from dumpstream.captured import Follower
+from dumpstream.collectorrequest import CollectorRequest
+from dumpstream.connection import listen, make_private_directory
+from dumpstream.destination import absolute
+from dumpstream.isolation import isolated
+from dumpstream.options import CaptureOptions, StageOptions
+from dumpstream.processes import watch_process
+from dumpstream.processlist import ProcessList
+from dumpstream.reception import Reception
+from dumpstream.report import Report, total_report
+from dumpstream.shares import LEAST_SHARE, Shares
+from dumpstream.wire import VERSION, encode, parse_hello
+
+if TYPE_CHECKING:
+    import os
+    import socket
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from anyio.abc import TaskGroup
+
+    from dumpstream.captured import CapturedProcess
+    from dumpstream.connection import Connection
+    from dumpstream.destination import Destination
+    from dumpstream.processes import WatchedProcess
+    from dumpstream.wire import Hello, Message
+
+    StrPath = str | os.PathLike[str]
+
+#: Captures that are begun at the same time; the others wait for their turn.
+_BEGINNINGS = 8
+
+
+@asynccontextmanager
+async def open_collector(
+    destination: StrPath,
+    *,
+    socket_path: StrPath | None = None,
+    config: StrPath | None = None,
+    sinks: Sequence[str] | None = None,
+    append: bool = False,
+    force: bool = False,
+    **options: Unpack[CaptureOptions],
+) -> AsyncIterator[Collector]:
+    """Capture every process that joins while the block runs, each into a capture of its own.
+
+    A process joins by the environment that `target_environment` makes, or by `attach`. Leaving the block
+    takes nothing more from those that still run, and finishes what has come. One process never hurts another:
+    what fails in the capture of one is in its report, and is not raised.
+
+    Args:
+        destination: a directory for these captures alone.
+        socket_path: where to listen; by default in a new private directory.
+        config: the dump configuration (``acl.json``) that every process applies.
+        sinks: ``kind:location`` strings; a process's directory is added to a location. By default ``zstd:``.
+        append: add processes to those that are in *destination*.
+        force: delete what is captured in *destination*.
+        **options: see `CaptureOptions`. `buffer_bytes`, `held_bytes`, `gathered_bytes`, `workers` and
+            `max_descriptors` are for all processes together; `buffer_file` is a directory, with a file each.
+
+    Raises:
+        CollectorError: the socket cannot be made.
+        ConfigError: CANN would refuse *config*.
+        DestinationError: *destination* cannot take captures.
+        TypeError: there is no such option.
+        ValueError: an option is out of range.
+    """
+    path = await run_sync(absolute, destination)
+    stages = StageOptions.divide(options, directory=path)
+    assert stages.ring is not None
+    if stages.ring.buffer_bytes < LEAST_SHARE:
+        raise ValueError(
+            f"buffer_bytes must be at least {LEAST_SHARE} (4 MiB) for a capture from outside, "
+            f"not {stages.ring.buffer_bytes}"
+        )
+    request = CollectorRequest(
+        path,
+        None if config is None else await run_sync(absolute, config),
+        tuple(sinks or DEFAULT_SINKS),
+        append,
+        force,
+        stages.ring,
+        stages,
+        as_json(options),
+        anyio.CapacityLimiter(stages.sinks.workers),
+    )
+    where = None if socket_path is None else await run_sync(absolute, socket_path)
+    async with isolated(_open(request, where)) as collector:
+        yield collector
+
+
+@asynccontextmanager
+async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIterator[Collector]:
+    async with AsyncExitStack() as stack:
+        if socket_path is None:
+            directory = await run_sync(make_private_directory)
+            stack.push_async_callback(_in_thread, directory.cleanup)
+            socket_path = Path(directory.name, "socket")
+        listener = await run_sync(listen, socket_path)
+        stack.callback(listener.close)
+        stack.push_async_callback(_in_thread, partial(socket_path.unlink, missing_ok=True))
+        place = await run_sync(request.open_destination)
+        stack.push_async_callback(_in_thread, place.close)
+        shares = Shares(request.ring.buffer_bytes, request.ring.buffer_file)
+        stack.push_async_callback(shares.aclose)
+        async with anyio.create_task_group() as tasks:
+            collector = Collector(
+                request, place=place, shares=shares, socket_path=socket_path, listener=listener, tasks=tasks
+            )
+            try:
+                yield collector
+            finally:
+                collector.stop()
+    if collector.error is not None:
+        raise collector.error
+
+
+async def _in_thread(function: Callable[[], Any]) -> None:
+    with anyio.CancelScope(shield=True):
+        await run_sync(function)
+
+
+class Collector:
+    """A collector that is running, or has run."""
+
+    def __init__(
+        self,
+        request: CollectorRequest,
+        *,
+        place: Destination,
+        shares: Shares,
+        socket_path: Path,
+        listener: socket.socket,
+        tasks: TaskGroup,
+    ) -> None:
+        self.path = place.path  #: where the captures are
+        self.socket_path = socket_path  #: where it listens
+        self._request, self._shares, self._tasks = request, shares, tasks
+        self._list = ProcessList(place)
+        self._reception: Reception | None = Reception(listener, self._hear, self._hang_up)
+        self._joining: set[Connection] = set()
+        self._followers: dict[Connection, Follower] = {}  #: who is heard now
+        self._following: set[Follower] = set()  #: also those whose process has left, and still runs
+        self._served = 0
+        self._change = anyio.Event()
+        self._beginning = anyio.CapacityLimiter(_BEGINNINGS)
+        self._started = self._ended = monotonic()
+        tasks.start_soon(shares.make_spare)
+
+    @property
+    def processes(self) -> Sequence[CapturedProcess]:
+        """Those that have joined, or tried to, in the order in which they came."""
+        return tuple(self._list.processes)
+
+    @property
+    def error(self) -> DumpstreamError | None:
+        """Why the list of processes could not be written; it is raised when the block is left."""
+        return self._list.error
+
+    @property
+    def running(self) -> int:
+        """How many of them have not been seen to end."""
+        return sum(not follower.gone.is_set() for follower in self._following)
+
+    @property
+    def report(self) -> Report:
+        """What has been seen and done so far, over all processes; may be read at any time."""
+        running = self._served or self._reception is not None
+        seconds = (monotonic() if running else self._ended) - self._started
+        return total_report([process.report for process in self.processes], seconds)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every process was captured as it should have been, and everything is whole."""
+        return self._list.whole
+
+    async def idle(self) -> None:
+        """Return when no process is captured, or about to join; others may still come later."""
+        while self._reception is not None:
+            self._reception.let_in()
+            if not self._served and self._reception.empty:
+                return
+            await self._change.wait()
+
+    async def stopped(self) -> None:
+        """Return when `stop` was called."""
+        while self._reception is not None:
+            await self._change.wait()
+
+    def stop(self) -> None:
+        """Take nothing more from any process, and let no other join; what has come is finished."""
+        if self._reception is not None:
+            self._reception.close()
+            self._reception = None
+        for follower in self._following:
+            follower.connection.send(encode("end"))
+            follower.dismiss()
+        self._note_change()
+
+    # What peers say
+
+    def _hear(self, connection: Connection, message: Message) -> None:
+        follower = self._followers.get(connection)
+        if message.kind != "hello":
+            if follower is not None:
+                follower.hear(message)
+        elif connection not in self._joining and (follower is None or follower.over.is_set()):
+            self._joining.add(connection)
+            self._served += 1
+            self._tasks.start_soon(self._serve, connection, parse_hello(message))
+
+    def _hang_up(self, connection: Connection) -> None:
+        follower = self._followers.pop(connection, None)
+        if follower is not None:
+            follower.hang_up()
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self._change.set()
+        self._change = anyio.Event()
+
+    # A process from its introduction to its end
+
+    async def _serve(self, connection: Connection, hello: Hello) -> None:
+        try:
+            with watch_process(connection.pid) as process:
+                await self._admit(connection, hello)
+                await self._follow(await self._begin(connection, hello), hello, process)
+        except ProcessLookupError:
+            connection.close()  # it has ended, and had no ring yet
+        except DumpstreamError as exc:
+            await self._refuse(connection, hello, str(exc))
+        finally:
+            self._joining.discard(connection)
+            self._served -= 1
+            self._ended = monotonic()
+            self._note_change()
+
+    async def _admit(self, connection: Connection, hello: Hello) -> None:
+        """Return when nothing is left to do of an earlier capture of the same process."""
+        if hello.version != VERSION:
+            raise CollectorError(
+                f"its agent speaks version {hello.version} of the protocol, and the collector {VERSION}; "
+                "use the agent of the same dumpstream"
+            )
+        for follower in [*self._following]:
+            if follower.process.record.pid == connection.pid:
+                follower.connection.read()  # a farewell may be waiting there
+                if not follower.over.is_set():
+                    if follower.connection.open:
+                        raise CollectorError("it is being captured already; let a process join once")
+                    follower.replace()
+                await follower.stored.wait()
+
+    async def _begin(self, connection: Connection, hello: Hello) -> Follower:
+        """Give the process a ring, and its capture a directory."""
+        share = await self._shares.take(hello.local_size, f"{connection.pid}-{secrets.token_hex(4)}.ring")
+        try:
+            process = await self._list.add(connection.pid, hello, share.file)
+        except BaseException:
+            await share.aclose()
+            raise
+        self._tasks.start_soon(self._shares.make_spare)
+        follower = Follower(process, connection, share, configured=self._request.config is not None)
+        self._following.add(follower)
+        self._followers[connection] = follower
+        if self._reception is None:
+            follower.dismiss()
+        return follower
+
+    async def _follow(self, follower: Follower, hello: Hello, process: WatchedProcess) -> None:
+        """Capture until the process leaves or ends; then write down how it ended."""
+        process.watch(follower.end)
+        try:
+            await self._store(follower, hello)
+            await follower.gone.wait()
+        finally:
+            self._following.discard(follower)
+            with anyio.CancelScope(shield=True):
+                await self._list.end(follower.process, await follower.ending(process))
+            if self._followers.get(follower.connection) is follower:
+                follower.connection.close()
+
+    async def _store(self, follower: Follower, hello: Hello) -> None:
+        process, connection = follower.process, follower.connection
+        request = self._request.part(process.record.directory, follower.source, hello.local_size)
+        try:
+            async with AsyncExitStack() as stack:
+                async with self._beginning:
+                    process.capture = await stack.enter_async_context(
+                        open_request(request, self._request.options)
+                    )
+                self._hand_over(follower)
+                await follower.over.wait()
+        except Exception as exc:  # noqa: BLE001 - what fails for one process must not end the others
+            process.fail(str(exc))
+            if process.capture is None:
+                process.record.directory = ""
+                connection.send(encode("refused", [("reason", str(exc))]))
+                follower.dismiss()
+        finally:
+            self._joining.discard(connection)
+            with anyio.CancelScope(shield=True):
+                await self._list.drop_ring(process)
+                await follower.share.aclose()
+            follower.stored.set()
+
+    def _hand_over(self, follower: Follower) -> None:
+        share, connection = follower.share, follower.connection
+        self._joining.discard(connection)
+        if not connection.send(self._request.answer(share.size), share.ring.fileno()):
+            follower.process.fail("it did not wait for its ring, and ran uncaptured")
+            follower.leave()
+
+    async def _refuse(self, connection: Connection, hello: Hello, reason: str) -> None:
+        connection.send(encode("refused", [("reason", reason)]))
+        connection.close()
+        await self._list.refuse(connection.pid, hello, reason)

@@ -1,0 +1,90 @@
+"""What a collector is to be, and what of it each process gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dumpstream.capture import Request, find_dump_path
+from dumpstream.destination import Destination, below
+from dumpstream.shares import EXPECTED
+from dumpstream.source import OnFull
+from dumpstream.wire import encode
+
+if TYPE_CHECKING:
+    import anyio
+
+    from dumpstream.options import StageOptions
+    from dumpstream.sharedsource import SharedSource
+    from dumpstream.sinks import SinkSettings
+    from dumpstream.source import RingOptions
+
+#: With fewer a sink works, but opens the same directories again and again.
+_GOOD_DESCRIPTORS = 8
+
+
+class CollectorRequest(NamedTuple):
+    """What a collector was asked for, checked as far as it can be without touching anything."""
+
+    path: Path
+    config: Path | None
+    sinks: tuple[str, ...]
+    append: bool
+    force: bool
+    ring: RingOptions
+    stages: StageOptions
+    options: dict[str, Any]  #: as the manifest has them
+    threads: anyio.CapacityLimiter  #: of all sinks together
+
+    def open_destination(self) -> Destination:
+        """Prepare the directory for processes, and write down that they may come; blocks."""
+        place = Destination.open(
+            self.path,
+            append=self.append,
+            force=self.force,
+            dump_path=find_dump_path(self.config),
+            of_processes=True,
+        )
+        try:
+            place.begin_processes()
+        except BaseException:
+            place.close()
+            raise
+        return place
+
+    def part(self, directory: str, source: SharedSource, local_size: int | None) -> Request:
+        """Return the capture of one of *local_size* processes, with its part of what they have together."""
+        path = Path(below(self.path, directory))
+        among = local_size or EXPECTED
+        pipeline = replace(
+            self.stages.pipeline,
+            held_bytes=self.stages.pipeline.held_bytes // among,
+            gathered_bytes=self.stages.pipeline.gathered_bytes // among,
+        )
+        stages = self.stages._replace(ring=None, pipeline=pipeline, sinks=self._sink_settings(path, among))
+        sinks = [sink_below(sink, directory) for sink in self.sinks]
+        return Request(path, sinks, stages, source=source)
+
+    def answer(self, size: int) -> bytes:
+        """Return what an agent is told beside its ring of *size* bytes."""
+        fields: list[tuple[str, str | int]] = [
+            ("size", size),
+            ("block", int(self.ring.on_full is OnFull.BLOCK)),
+            ("block_ns", int(self.ring.block_timeout * 1e9)),
+            ("max_file_bytes", self.ring.max_file_bytes),
+        ]
+        if self.config is not None:
+            fields.append(("config", str(self.config)))
+        return encode("ring", fields)
+
+    def _sink_settings(self, directory: Path, among: int) -> SinkSettings:
+        sinks = self.stages.sinks
+        descriptors = max(sinks.max_descriptors // among, min(sinks.max_descriptors, _GOOD_DESCRIPTORS))
+        return replace(sinks, directory=directory, max_descriptors=descriptors, threads=self.threads)
+
+
+def sink_below(spec: str, directory: str) -> str:
+    """Return the sink that *spec* means for one process: a location of its own below the common one."""
+    kind, colon, location = spec.partition(":")
+    return f"{kind}{colon}{below(location, directory)}" if location else spec

@@ -1,0 +1,109 @@
+"""The source of a process captured from outside: a ring that its agent fills."""
+
+from __future__ import annotations
+
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from dumpstream._native import SharedRing
+from dumpstream.source import RingReader
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dumpstream.source import Batch, RingStatistics
+
+#: What a living producer has begun to write when the ring is taken from it has this long to be finished.
+_FINISH_S = 0.5
+_FINISH_POLL_S = 0.005
+#: A batch is copied out of the ring, which may be far larger than memory.
+_MAX_BATCH_BYTES = 32 << 20
+_MAX_COUNTER = 1 << 60
+#: A process that closed its socket, as some close all they do not know, can wake nobody.
+_UNHEARD_WAIT_S = 0.02
+
+
+class SharedSource(RingReader[SharedRing]):
+    """Reads *ring*, which is not closed before the source is left.
+
+    Nothing in the ring is believed: what is damaged ends this source and no other.
+    """
+
+    def __init__(self, ring: SharedRing) -> None:
+        super().__init__(ring.statistics()[0])
+        self._ring = ring
+        self._batch_bytes = min(self._batch_bytes, _MAX_BATCH_BYTES)
+        self._quiet = False
+        self._finish_by = inf
+        self._passing_holes = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+        self._statistics = self.statistics()
+        self._ring = None
+
+    def statistics(self) -> RingStatistics:
+        """Return the ring's counters, which are the process's own, cut to what a journal can hold."""
+        said = super().statistics()
+        return said._replace(
+            callbacks=min(said.callbacks, _MAX_COUNTER),
+            wakeups=min(said.wakeups, _MAX_COUNTER),
+            unnamed=min(said.unnamed, _MAX_COUNTER),
+            losses={
+                cause: (min(chunks, _MAX_COUNTER), min(lost, _MAX_COUNTER))
+                for cause, (chunks, lost) in said.losses.items()
+            },
+        )
+
+    def wake(self) -> None:
+        """Look at the ring: its process says that something is there."""
+        self._on_wakeup()
+
+    def hear_nothing(self) -> None:
+        """Expect no more wake-ups, and look at the ring often instead."""
+        self._long_wait_s = _UNHEARD_WAIT_S
+        self._wake.set()
+
+    def producer_ended(self) -> None:
+        """Expect no more records: the process has left the ring, or has ended."""
+        self._quiet = True
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """Let the process, if it lives, put in nothing more; `receive` goes on until all is read."""
+        if not self._stopped and self._ring is not None:
+            if not self._quiet:
+                self._ring.discard()
+            self._finish_by = monotonic() + _FINISH_S
+            self._stopped = True
+            self._wake.set()
+
+    def _lease(self) -> Batch | None:
+        if monotonic() > self._finish_by:  # a process that goes on all the same is not waited for
+            self._pass_holes()
+        batch = super()._lease()
+        if batch is not None:  # what was lost without a name is counted, and is no file
+            batch.losses = [loss for loss in batch.losses if loss.name]
+        return batch
+
+    async def _last_batch(self) -> Batch:
+        """Wait for what is being written; then read on behind what nobody finishes, which becomes a loss."""
+        while not (self._quiet or self._passing_holes) and self._open_ring().statistics()[1]:
+            await anyio.sleep(_FINISH_POLL_S)
+            if (batch := self._lease()) is not None:
+                return batch
+        self._pass_holes()
+        return self._lease() or await super()._last_batch()
+
+    def _pass_holes(self) -> None:
+        if not self._passing_holes:
+            self._passing_holes = True
+            self._open_ring().producer_died()

@@ -1,0 +1,119 @@
+"""Shares: the ring bytes of a collector, divided among the processes it captures."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import RingError
+from dumpstream._native import SharedRing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: No process gets less.
+LEAST_SHARE = 4 << 20
+#: As many processes are expected on the machine where nobody says how many there are.
+EXPECTED = 8
+
+_UNIT = 64 << 10
+
+
+class Share:
+    """A ring of *size* bytes for one process, and its file, if it is in one."""
+
+    def __init__(self, shares: Shares, size: int, ring: SharedRing, file: Path | None) -> None:
+        self.size, self.ring, self.file = size, ring, file
+        self._shares = shares
+
+    async def aclose(self) -> None:
+        """Close the ring, delete its file, and let others have the bytes."""
+        with anyio.CancelScope(shield=True):
+            await run_sync(self._close)
+        self._shares.free += self.size
+
+    def _close(self) -> None:
+        self.ring.close()
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+
+
+class Shares:
+    """Hands out rings of *total* bytes together, in memory, or in files in *directory*.
+
+    A ring takes a while to make, and a process waits for it: one in memory, of the size that is likely to be
+    asked for next, is kept ready.
+    """
+
+    def __init__(self, total: int, directory: Path | None) -> None:
+        self.free = total
+        self._total = total
+        self._directory = directory
+        self._local_size: int | None = None
+        self._spare: SharedRing | None = None
+        self._spare_size = 0
+
+    async def take(self, local_size: int | None, name: str) -> Share:
+        """Return a ring for one of *local_size* processes; if it is in a file, that is called *name*.
+
+        Raises:
+            RingError: less than the least share is left, or a ring cannot be made.
+        """
+        self._local_size = local_size
+        size = self._share()
+        if size < LEAST_SHARE:
+            raise RingError(
+                f"no ring is left for this process: all {self._total} bytes are shared out, at least "
+                f"{LEAST_SHARE} (4 MiB) to each; give the collector more --buffer-bytes"
+            )
+        file = None if self._directory is None else self._directory / name
+        self.free -= size
+        try:
+            spare = self._take_spare(size)
+            ring = await run_sync(_make, size, file) if spare is None else spare
+        except OSError as exc:
+            self.free += size
+            where = "in memory" if file is None else f"in {file}"
+            raise RingError(
+                f"a ring of {size} bytes cannot be made {where}: {exc.strerror}; "
+                "give the collector less --buffer-bytes or another place"
+            ) from exc
+        return Share(self, size, ring, file)
+
+    async def make_spare(self) -> None:
+        """Make a ring ready for who asks next, unless there is one; if it fails, that one waits."""
+        if self._directory is None and (size := self._share()) >= LEAST_SHARE and size != self._spare_size:
+            await self.aclose()
+            self._spare_size = size
+            with suppress(OSError):
+                self._spare = await run_sync(_make, size, None)
+
+    async def aclose(self) -> None:
+        """Give up what was kept ready."""
+        spare, self._spare, self._spare_size = self._spare, None, 0
+        if spare is not None:
+            with anyio.CancelScope(shield=True):
+                await run_sync(spare.close)
+
+    def _take_spare(self, size: int) -> SharedRing | None:
+        if self._spare_size != size:
+            return None
+        spare, self._spare, self._spare_size = self._spare, None, 0
+        return spare
+
+    def _share(self) -> int:
+        if self._local_size:
+            share = self._total // self._local_size
+        else:
+            # Of what is left, so that something is left for others; a power of two, so that sizes repeat.
+            share = 1 << (max(self.free // EXPECTED, 1).bit_length() - 1)
+        return min(max(share, LEAST_SHARE), self.free) & -_UNIT
+
+
+def _make(size: int, file: Path | None) -> SharedRing:
+    if file is not None:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return SharedRing(size, path=None if file is None else str(file))

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from anyio.to_thread import run_sync
+
+from dumpstream import RingError
+from dumpstream.shares import LEAST_SHARE, Share, Shares
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+_MIB = 1 << 20
+
+
+async def take(shares: Shares, count: int, local_size: int | None = None) -> list[Share]:
+    return [await shares.take(local_size, f"{number}.ring") for number in range(count)]
+
+
+async def give_back(shares: list[Share]) -> None:
+    for share in shares:
+        await share.aclose()
+
+
+async def test_processes_that_are_counted_get_equal_shares() -> None:
+    shares = Shares(48 * _MIB, None)
+
+    taken = await take(shares, 6, local_size=6)
+
+    assert [share.size for share in taken] == [8 * _MIB] * 6
+    assert shares.free == 0
+    await give_back(taken)
+
+
+async def test_processes_that_nobody_counts_get_an_eighth_of_what_is_free() -> None:
+    shares = Shares(128 * _MIB, None)
+
+    taken = await take(shares, 4)
+
+    assert [share.size for share in taken] == [16 * _MIB, 8 * _MIB, 8 * _MIB, 8 * _MIB]
+    await give_back(taken)
+
+
+@pytest.mark.parametrize("local_size", [None, 64])
+async def test_no_share_is_less_than_the_least(local_size: int | None) -> None:
+    shares = Shares(2 * LEAST_SHARE, None)
+
+    taken = await take(shares, 2, local_size)
+
+    assert [share.size for share in taken] == [LEAST_SHARE] * 2
+    await give_back(taken)
+
+
+async def test_beyond_the_total_there_is_none_until_one_is_given_back() -> None:
+    shares = Shares(LEAST_SHARE + LEAST_SHARE // 2, None)
+    (first,) = await take(shares, 1)
+
+    with pytest.raises(RingError, match="give the collector more --buffer-bytes"):
+        await shares.take(None, "refused.ring")
+    await first.aclose()
+
+    await give_back(await take(shares, 1))
+    assert shares.free == LEAST_SHARE + LEAST_SHARE // 2
+
+
+async def test_the_spare_is_handed_out_to_who_asks_for_its_size_only() -> None:
+    shares = Shares(64 * _MIB, None)
+    await shares.make_spare()
+    spare = shares._spare
+
+    other = await shares.take(4, "other.ring")
+    assert shares._spare is spare
+    match = await shares.take(8, "match.ring")
+
+    assert (other.size, match.size) == (16 * _MIB, 8 * _MIB)
+    assert match.ring is spare
+    assert shares._spare is None
+    await give_back([other, match])
+    await shares.aclose()
+
+
+async def test_a_ring_in_a_file_has_it_until_it_is_given_back(tmp_path: Path) -> None:
+    shares = Shares(16 * _MIB, tmp_path / "rings")
+    await shares.make_spare()
+
+    share = await shares.take(None, "mine.ring")
+
+    assert share.file == tmp_path / "rings" / "mine.ring"
+    assert (await run_sync(share.file.stat)).st_size > LEAST_SHARE
+    await share.aclose()
+    assert not await run_sync(share.file.exists)
+
+
+async def test_a_place_without_room_for_files_is_named(tmp_path: Path) -> None:
+    await run_sync((tmp_path / "file").write_text, "")
+    shares = Shares(16 * _MIB, tmp_path / "file")
+
+    with pytest.raises(RingError, match=r"cannot be made in .*mine\.ring"):
+        await shares.take(None, "mine.ring")
+
+    assert shares.free == 16 * _MIB
