@@ -300,7 +300,6 @@ def test_bad_circumstances_are_one_line_with_the_remedy(
     "arguments",
     [
         ["capture"],
-        ["capture", "--out", "run"],
         ["capture", "--out", "run", "--simulate", "--buffer-bytes", "much"],
         ["capture", "--out", "run", "--simulate", "--on-full", "explode"],
         ["capture", "--out", "run", "--simulate", "--no-such-flag"],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli import (
     capture,
+    collect,
     config,
     convert,
     extract,
@@ -42,6 +43,7 @@ class Command(Protocol):
 
 _COMMANDS: dict[str, Command] = {
     "capture": capture,
+    "collect": collect,
     "ls": ls,
     "verify": verify,
     "extract": extract,
@@ -62,6 +64,7 @@ exit codes:
   3  done, but not everything is whole
 
 examples:
+  dumpstream capture --out run1 -- COMMAND     capture every process of a command
   dumpstream capture --out run1 --simulate     capture from the simulated runtime
   dumpstream ls run1                           which files it has
   dumpstream verify run1                       read everything again

@@ -33,8 +33,8 @@ def size_text(size: int) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return ``1 file``, ``2 files``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Return ``1 file``, ``2 files``, ``2 processes``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def time_text(microseconds: int) -> str:

@@ -1,7 +1,9 @@
 """Capture dump files into a directory.
 
-Registers the ACL callback, stores every file whole and compressed, and says for each whether anything is
-missing. Ctrl-C once stops and keeps everything that came; twice aborts.
+Runs a command and captures every process of it that uses ACL, from outside; or, with --simulate, captures the
+simulated runtime in this process. Stores every file whole and compressed, and says for each whether anything
+is missing. Signals go to the command. With --simulate, Ctrl-C once stops and keeps everything that came;
+twice aborts.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from dumpstream._errors import ConfigError
 from dumpstream.cli._arguments import add_capture_arguments, capture_options
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._display import ProgressLine, printable
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._profile import add_profile_arguments, profile_settings
+from dumpstream.cli._report import print_report, progress_text
 from dumpstream.cli.config import report_problems
 
 if TYPE_CHECKING:
@@ -34,12 +37,15 @@ _PROGRESS_S = 0.25
 
 _EPILOG = """\
 examples:
+  dumpstream capture --out run1 -- python train.py          a program, with the dump that it configures
+  dumpstream capture --out run1 --config acl.json -- torchrun --nproc-per-node 8 train.py
   dumpstream capture --out run1 --simulate                  a small simulated training run
   dumpstream capture --out run1 --simulate steps=20,ops=50  a longer one
   dumpstream capture --out run1 --simulate --on-full drop   never stall the model, lose by name instead
   dumpstream capture --out run1 --simulate --sink null:     measure without writing
 
-exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole
+exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole;
+a command's own, if it is not 0
 """
 
 
@@ -53,7 +59,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--simulate",
         nargs="?",
         const="small",
-        required=True,
         metavar="WORKLOAD",
         help="capture from the simulated runtime: a preset, a JSON file, or key=value,... (default: small)",
     )
@@ -61,6 +66,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) to apply"
     )
     parser.add_argument("--acl-lib", metavar="PATH", help="the library with the ACL functions")
+    parser.add_argument(
+        "words", nargs="*", metavar="COMMAND", help="behind --: the command to run and capture, from outside"
+    )
     add_capture_arguments(parser)
     add_profile_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
@@ -68,6 +76,25 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Capture, print the summary, and return the exit code."""
+    if (problem := _find_misuse(args)) is not None:
+        print(f"dumpstream: {problem}", file=sys.stderr)
+        return 2
+    if args.simulate is not None:
+        return _simulate(args)
+    from dumpstream.cli import _command  # noqa: PLC0415 - --help need not wait for it
+
+    return _command.run(args)
+
+
+def _find_misuse(args: Namespace) -> str | None:
+    if (args.simulate is None) == (not args.words):
+        return "give either a command, behind --, or --simulate"
+    if args.words and (args.acl_lib or args.profile):
+        return "--acl-lib and --profile go with --simulate; a command finds its own library"
+    return None
+
+
+def _simulate(args: Namespace) -> int:
     import anyio  # noqa: PLC0415 - --help need not wait for it
 
     from dumpstream.options import StageOptions  # noqa: PLC0415
@@ -108,7 +135,7 @@ def run(args: Namespace) -> int:
     if args.json:
         print(json.dumps(report.as_dict(), indent=2))
     else:
-        _print_summary(report, args.out)
+        print_report(report, args.out)
     return 0 if report.whole else NOT_WHOLE
 
 
@@ -180,39 +207,7 @@ async def _show_progress(capture: Capture) -> None:
         while True:
             await anyio.sleep(_PROGRESS_S)
             now = capture.report
-            line.show(_progress_text(before, now))
+            line.show(progress_text(before, now))
             before = now
     finally:
         line.clear()
-
-
-def _progress_text(before: Report, now: Report) -> str:
-    rate = (now.bytes - before.bytes) / max(now.seconds - before.seconds, 1e-9)
-    lost = sum(loss.chunks for loss in now.losses.values())
-    return (
-        f"{count_text(now.chunks, 'chunk')}, {count_text(now.files, 'file')}, {size_text(now.bytes)}, "
-        f"{size_text(int(rate))}/s, ring {100 * now.ring_fill // max(now.ring_bytes, 1)} %"
-        + (f", {lost} lost" if lost else "")
-    )
-
-
-def _print_summary(report: Report, directory: Path) -> None:
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts.items())
-    print(
-        f"{count_text(report.files, 'file')} ({verdicts or 'none'}) from "
-        f"{count_text(report.chunks, 'chunk')}, "
-        f"{size_text(report.bytes)} stored in {size_text(report.stored_bytes)}, "
-        f"{report.seconds:.1f} s, {size_text(int(report.bytes_per_second))}/s, in {directory}"
-    )
-    if report.profile is not None:
-        print(f"profile in {directory / report.profile}")
-    for cause, loss in report.losses.items():
-        print(f"lost to {cause}: {count_text(loss.chunks, 'chunk')}, {size_text(loss.bytes)}")
-    if report.unnamed_losses:
-        print(f"{count_text(report.unnamed_losses, 'lost chunk')} of files whose names are not known")
-    if report.hints:
-        print("no chunk came at all; likely causes:")
-        for hint in report.hints:
-            print(f"  - {hint}")
-    if not report.whole:
-        print(f"not everything is whole: dumpstream ls {directory} shows which files")

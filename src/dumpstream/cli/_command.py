@@ -1,0 +1,86 @@
+"""Capture a command and everything it starts: ``capture -- COMMAND``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import anyio
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.agent import target_environment
+from dumpstream.cli._display import count_text, printable
+from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside, run_outside
+from dumpstream.command import Command
+from dumpstream.processes import exit_code
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from dumpstream.cli._outside import Signals
+    from dumpstream.collector import Collector
+
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+_PATIENCE_S = 1.0
+
+
+def run(args: Namespace) -> int:
+    """Run the command, and return its exit code; 3 if it succeeded and the capture is not whole."""
+    return run_outside(args, _capture)
+
+
+async def _capture(args: Namespace) -> int:
+    run = _Run(args.words)
+    try:
+        collector = await collect_while(args, run.follow)
+    except DumpstreamError as exc:
+        if run.code is None:
+            raise
+        print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
+        return run.code or 1
+    finally:
+        run.collect()
+    if collector is None:
+        print("dumpstream: aborted; what was finished stays", file=sys.stderr)
+        return run.code or 1
+    code = report_outside(collector, args)
+    return run.code or code
+
+
+class _Run:
+    """One run of a command."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.code: int | None = None  #: as a shell would have it, once the command has ended
+        self._words = words
+        self._command: Command | None = None
+
+    async def follow(self, collector: Collector, signals: Signals) -> None:
+        """Start the command, and return when it and all that is captured has ended."""
+        environment = target_environment(collector.socket_path, os.environ)
+        try:
+            self._command = signals.command = Command(self._words, environment)
+        except OSError as exc:
+            print(f"dumpstream: {printable(self._words[0])} cannot be run: {exc.strerror}", file=sys.stderr)
+            self.code = _NOT_FOUND if exc.errno == errno.ENOENT else _NOT_EXECUTABLE
+            return
+        raise_descriptor_limit()  # only now: the command has the limit that it would have had
+        status = await self._command.wait()
+        signals.command = None
+        self.code = exit_code(status)
+        with anyio.move_on_after(_PATIENCE_S):
+            await collector.idle()
+        if collector.running:
+            print(
+                f"dumpstream: the command has ended; waiting for {count_text(collector.running, 'process')} "
+                "that it started and that still runs; Ctrl-C ends the capture",
+                file=sys.stderr,
+            )
+        await collector.idle()
+
+    def collect(self) -> None:
+        """Let the system forget the command."""
+        if self._command is not None and self.code is not None:
+            self._command.collect()

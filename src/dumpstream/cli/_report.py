@@ -1,0 +1,67 @@
+"""How the commands that capture show what came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TextIO
+
+from dumpstream.cli._display import count_text, printable, size_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dumpstream.captured import CapturedProcess
+    from dumpstream.report import Report
+
+
+def progress_text(before: Report, now: Report) -> str:
+    """Return a line for the terminal: what has come, and how fast since *before*."""
+    rate = (now.bytes - before.bytes) / max(now.seconds - before.seconds, 1e-9)
+    lost = sum(loss.chunks for loss in now.losses.values())
+    return (
+        f"{count_text(now.chunks, 'chunk')}, {count_text(now.files, 'file')}, {size_text(now.bytes)}, "
+        f"{size_text(int(rate))}/s, ring {100 * now.ring_fill // max(now.ring_bytes, 1)} %"
+        + (f", {lost} lost" if lost else "")
+    )
+
+
+def verdicts_text(report: Report) -> str:
+    """Return ``16 files (16 complete)``."""
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts.items())
+    return f"{count_text(report.files, 'file')} ({verdicts or 'none'})"
+
+
+def process_text(process: CapturedProcess) -> str:
+    """Return a line that says what came from a process, and what became of it."""
+    record, report = process.record, process.report
+    line = f"{record.directory or 'refused'}: process {record.pid}"
+    if record.directory:
+        sizes = f"{size_text(report.bytes)} stored in {size_text(report.stored_bytes)}"
+        line += f", {verdicts_text(report)}, {sizes}"
+    if lost := sum(loss.chunks for loss in report.losses.values()):
+        line += f", {count_text(lost, 'chunk')} lost"
+    parts = dict.fromkeys((line, record.ending, report.failure, record.problem))
+    return printable("; ".join(filter(None, parts)))
+
+
+def print_report(report: Report, directory: Path, *, file: TextIO | None = None) -> None:
+    """Print the summary of a capture into *directory*."""
+    print(
+        f"{verdicts_text(report)} from {count_text(report.chunks, 'chunk')}, "
+        f"{size_text(report.bytes)} stored in {size_text(report.stored_bytes)}, "
+        f"{report.seconds:.1f} s, {size_text(int(report.bytes_per_second))}/s, in {directory}",
+        file=file,
+    )
+    if report.profile is not None:
+        print(f"profile in {directory / report.profile}", file=file)
+    for cause, loss in report.losses.items():
+        print(f"lost to {cause}: {count_text(loss.chunks, 'chunk')}, {size_text(loss.bytes)}", file=file)
+    if report.unnamed_losses:
+        print(
+            f"{count_text(report.unnamed_losses, 'lost chunk')} of files whose names are not known", file=file
+        )
+    if report.hints:
+        print("no chunk came at all; likely causes:", file=file)
+        for hint in report.hints:
+            print(f"  - {hint}", file=file)
+    if not report.whole:
+        print(f"not everything is whole: dumpstream ls {directory} shows which files", file=file)

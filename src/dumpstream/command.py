@@ -1,0 +1,66 @@
+"""A command that is started to be captured: it runs as if nobody had, and its end is passed on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from dumpstream.processes import WatchedProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: What a terminal sends to everybody in the foreground, so that a command there has it already.
+_FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
+#: What is passed on.
+FORWARDED: Final = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Command:
+    """A child of this process, with its terminal, its directory and its process group.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        # Python ignores these, and a child would inherit that.
+        defaults = [signal.SIGPIPE, signal.SIGXFSZ]
+        self._pid = os.posix_spawnp(words[0], list(words), environment, setsigdef=defaults, setsigmask=())
+        self._process = WatchedProcess(self._pid)
+        self._ended = anyio.Event()
+        self._process.watch(self._ended.set)
+
+    async def wait(self) -> int:
+        """Return its status when it has ended, as `os.waitpid` has it; it stays to be collected."""
+        await self._ended.wait()
+        status = await self._process.status()
+        assert status is not None
+        return status
+
+    def forward(self, number: signal.Signals) -> None:
+        """Send it a signal that this process got, unless it got the same one itself."""
+        if number not in _FROM_TERMINAL or not _in_foreground():
+            self._process.send_signal(number)
+
+    def collect(self) -> None:
+        """Let the system forget it; only after it has ended."""
+        self._process.close()
+        os.waitpid(self._pid, 0)
+
+
+def _in_foreground() -> bool:
+    """Whether what is typed at a terminal comes to this process group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -1,0 +1,103 @@
+"""`dumpstream collect`: a service that processes join, from their environment or from Python."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dumpstream import CollectorError, attach
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+    from tests.outside.conftest import Outside
+
+_ATTACH = """
+import sys
+import dumpstream
+from dumpstream.simulation import SimulatedRuntime, dump_config
+
+with SimulatedRuntime() as runtime:
+    with dumpstream.attach(*sys.argv[1:]) as attachment:
+        runtime.run()
+        try:
+            dumpstream.attach(*sys.argv[1:])
+        except dumpstream.CollectorError as exc:
+            print(exc)
+    attachment.leave()
+"""
+
+
+def start_collector(outside: Outside, *flags: object) -> tuple[subprocess.Popen[str], Path]:
+    socket = outside.directory / "socket"
+    command = ("collect", "--socket", socket, "--out", outside.out, "--buffer-bytes", "32M", *flags)
+    process = outside.start(*outside.dumpstream, *command)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert f"DUMPSTREAM_SOCKET={socket}" in line
+    assert "LD_PRELOAD=" in line
+    return process, socket
+
+
+def stop(collector: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> str:
+    collector.send_signal(number)
+    return collector.communicate(timeout=40)[1]
+
+
+def test_jobs_join_one_after_another_and_side_by_side(outside: Outside) -> None:
+    collector, socket = start_collector(outside)
+    for ranks in ([0], [1, 2]):
+        jobs = [outside.start(*outside.job, env=outside.joined(socket, RANK=str(rank))) for rank in ranks]
+        assert [job.wait(40) for job in jobs] == [0] * len(jobs)
+
+    summary = stop(collector)
+
+    assert collector.returncode == 0
+    assert [process.directory for process in outside.processes()] == ["rank-0", "rank-1", "rank-2"]
+    assert outside.verdicts() == ["complete"] * 48
+    assert "finishing what has come" in summary
+    assert "48 files (48 complete)" in summary
+    assert not socket.exists()
+
+
+def test_a_running_process_joins_from_python(outside: Outside) -> None:
+    collector, socket = start_collector(outside, "--config", outside.config)
+    job = outside.start(*outside.python(_ATTACH), env={**os.environ, "DUMPSTREAM_SOCKET": str(socket)})
+    output, errors = job.communicate(timeout=40)
+
+    stop(collector, signal.SIGTERM)
+
+    assert (job.returncode, errors) == (0, "")
+    assert "cannot be joined" in output
+    assert collector.returncode == 0
+    assert outside.verdicts() == ["complete"] * 16
+    assert [process.ending for process in outside.processes()] == ["exit code 0"]
+
+
+def test_the_second_signal_aborts(outside: Outside) -> None:
+    collector, socket = start_collector(outside, "--level", "22", "--workers", "1")
+    outside.start(*outside.simulated, "--steps", "100000", env=outside.joined(socket))
+    outside.until(lambda: outside.journal_lines() > 2)
+    assert collector.stderr is not None
+
+    collector.send_signal(signal.SIGINT)
+    assert "again to abort" in collector.stderr.readline()
+    errors = stop(collector)
+
+    assert collector.returncode in (1, 3)  # 3 if it had finished by then
+    assert collector.returncode == 3 or "aborted" in errors
+
+
+def test_a_place_without_a_collector_cannot_be_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DUMPSTREAM_SOCKET", raising=False)
+
+    with pytest.raises(CollectorError, match="cannot be joined: No such file"):
+        attach(tmp_path / "socket")
+    with pytest.raises(CollectorError, match="set DUMPSTREAM_SOCKET"):
+        attach()
