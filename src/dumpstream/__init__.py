@@ -43,6 +43,7 @@ from dumpstream.profiling import (
     open_profile,
 )
 from dumpstream.pyacl import load_pyacl
+from dumpstream.recovery import recover
 from dumpstream.report import LossCount, Report
 from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
 from dumpstream.source import Batch, Loss, OnFull, PyAclSource, RingOptions, RingSource, Source
@@ -119,6 +120,7 @@ __all__ = [
     "open_collector",
     "open_profile",
     "parse_name",
+    "recover",
     "target_environment",
     "tensor_statistics",
     "to_layout",

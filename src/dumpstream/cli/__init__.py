@@ -17,6 +17,7 @@ from dumpstream.cli import (
     extract,
     ls,
     overflow,
+    recover,
     show,
     simulate,
     stats,
@@ -53,6 +54,7 @@ _COMMANDS: dict[str, Command] = {
     "overflow": overflow,
     "watch": watch,
     "config": config,
+    "recover": recover,
     "simulate": simulate,
 }
 

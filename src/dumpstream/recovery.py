@@ -1,0 +1,185 @@
+"""Recovery: what a collector that died had left in the files of its rings, read and stored."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
+from xxhash import xxh3_64_hexdigest
+
+from dumpstream._errors import DumpstreamError, RingError
+from dumpstream._native import SharedRing, read_header
+from dumpstream.capture import DEFAULT_SINKS, Request, open_request
+from dumpstream.captured import CapturedProcess
+from dumpstream.chunk import APPEND
+from dumpstream.collectorrequest import sink_below
+from dumpstream.destination import Destination, absolute, below
+from dumpstream.manifest import read_manifest
+from dumpstream.options import StageOptions
+from dumpstream.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
+from dumpstream.sharedsource import SharedSource
+from dumpstream.source import Batch, Loss
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from dumpstream.chunk import Chunk
+    from dumpstream.manifest import Process
+    from dumpstream.rows import Row
+    from dumpstream.source import RingStatistics
+
+#: A file of which the dead collector may have had more than is left.
+_CAUSE = "collector_died"
+_ENDING = "not known: its collector died first"
+_NO_HEADER = 2
+
+#: Of each file that is in the journal: lengths and checksums.
+_Stored = dict[str, set[tuple[int, str | None]]]
+
+
+async def recover(
+    directory: str | os.PathLike[str], *, sinks: Sequence[str] | None = None
+) -> list[CapturedProcess]:
+    """Store what is left in the rings of the captures in *directory*, and return their processes.
+
+    Each gets a run of its own, behind the one that was cut off. A process that still runs has its ring taken
+    away, and goes on counting what it cannot deliver. Rings in memory died with their collector.
+
+    Args:
+        directory: what the collector wrote to.
+        sinks: where files go; give those that the collector had.
+
+    Raises:
+        NotACaptureError: *directory* holds no capture.
+        DestinationError: it is being written, or cannot be.
+    """
+    path = await run_sync(absolute, directory)
+    place = await run_sync(_open, path)
+    try:
+        return [
+            await _recover(place, record, sinks or DEFAULT_SINKS)
+            for record in place.manifest.processes
+            if record.ring is not None or record.ended is None
+        ]
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run_sync(place.close)
+
+
+def _open(path: Path) -> Destination:
+    read_manifest(path)  # there must be one
+    return Destination.open(path, append=True, of_processes=True)
+
+
+async def _recover(place: Destination, record: Process, sinks: Sequence[str]) -> CapturedProcess:
+    process = CapturedProcess(record)
+    path = Path(below(place.path, record.directory))
+    if record.ring is None:
+        if record.directory != "" and await run_sync(_was_cut_off, path / JOURNAL):
+            process.fail("its ring was in memory, and died with its collector")
+    else:
+        file = Path(record.ring)
+        try:
+            await _store(process, path, file, sinks)
+            await run_sync(partial(file.unlink, missing_ok=True))
+        except DumpstreamError as exc:
+            process.fail(str(exc))
+        if not await run_sync(file.exists):
+            record.ring = None
+    await run_sync(place.end_process, record, record.ending or _ENDING)
+    return process
+
+
+async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequence[str]) -> None:
+    ring = await run_sync(_open_ring, file)
+    try:
+        source = RecoveredSource(ring, await run_sync(_stored_files, path / JOURNAL))
+        request = Request(
+            path,
+            [sink_below(sink, process.record.directory) for sink in sinks],
+            StageOptions.divide({}, directory=path, with_ring=False),
+            source=source,
+            append=True,
+        )
+        async with open_request(request, {}) as process.capture:
+            pass
+    finally:
+        await run_sync(ring.close)
+
+
+def _open_ring(file: Path) -> SharedRing:
+    try:
+        return SharedRing.recover(str(file))
+    except FileNotFoundError as exc:
+        raise RingError(f"the ring's file {file} is gone, and what was in it is lost") from exc
+    except OSError as exc:
+        raise RingError(
+            f"the ring's file {file} cannot be read ({exc.strerror}); what was in it is lost, delete it"
+        ) from exc
+
+
+def _stored_files(journal: Path) -> _Stored:
+    """Return what the latest run had written down of finished files."""
+    stored: _Stored = {}
+    with suppress(FileNotFoundError):
+        for row in read_journal(journal):
+            if isinstance(row, BeginRow):
+                stored.clear()
+            elif isinstance(row, FileRow):
+                checksum = row.stored[0].xxh3 if len(row.stored) == 1 else None
+                stored.setdefault(row.name, set()).add((row.bytes, checksum))
+    return stored
+
+
+def _was_cut_off(journal: Path) -> bool:
+    """Whether the latest run was stopped before its end, or before it wrote anything."""
+    rows: list[Row] = []
+    with suppress(FileNotFoundError):
+        rows = [row for row in read_journal(journal) if isinstance(row, BeginRow | EndRow)]
+    return not rows or isinstance(rows[-1], BeginRow)
+
+
+class RecoveredSource(SharedSource):
+    """What is left in *ring*, without what is in the journal already.
+
+    The dead collector had taken the beginnings of some files, and they died with it. A file that may be one
+    of those is given up as lost, and the rest of it kept; so is one of a name that was *stored* differently.
+    """
+
+    def __init__(self, ring: SharedRing, stored: Mapping[str, set[tuple[int, str | None]]]) -> None:
+        super().__init__(ring)
+        self._stored = stored
+        self._seen: set[str] = set()
+        self._doubtful = 0
+
+    def statistics(self) -> RingStatistics:
+        """Return the ring's counters, and how many files may lack what the dead collector had of them."""
+        statistics = super().statistics()
+        if not self._doubtful:
+            return statistics
+        return statistics._replace(losses={**statistics.losses, _CAUSE: (self._doubtful, 0)})
+
+    def _lease(self) -> Batch | None:
+        batch = super()._lease()
+        if batch is not None:
+            batch.chunks = [chunk for chunk in batch.chunks if not self._is_repeated(chunk, batch.losses)]
+        return batch
+
+    def _is_repeated(self, chunk: Chunk, losses: list[Loss]) -> bool:
+        name = chunk.name
+        if name in self._seen:
+            return False
+        stored = self._stored.get(name)
+        whole = chunk.is_last and chunk.offset <= 0 and not chunk.more
+        if stored is not None and whole and (len(chunk), xxh3_64_hexdigest(chunk)) in stored:
+            return True
+        self._seen.add(name)
+        if stored is not None or (chunk.offset == APPEND and read_header(chunk)[0] == _NO_HEADER):
+            self._doubtful += 1
+            losses.append(Loss(name, _CAUSE, 0, ended=False))
+        return False

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import xxhash
+from anyio.to_thread import run_sync
+
+from dumpstream import Chunk, Loss, NotACaptureError, recover
+from dumpstream._native import SharedRing
+from dumpstream.destination import Destination
+from dumpstream.recovery import RecoveredSource, _stored_files
+from dumpstream.rows import JOURNAL
+from dumpstream.verdict import Verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import CaptureBuilder
+
+pytestmark = pytest.mark.anyio
+
+_DATA = b"no dump header is in these bytes"
+
+
+def look(source: RecoveredSource, chunk: Chunk) -> tuple[bool, list[Loss]]:
+    """Return whether *source* leaves *chunk* out, and the losses that it makes of it."""
+    losses: list[Loss] = []
+    return source._is_repeated(chunk, losses), losses
+
+
+def source_of(stored: dict[str, set[tuple[int, str | None]]]) -> RecoveredSource:
+    return RecoveredSource(SharedRing(1 << 20), stored)
+
+
+def test_a_whole_file_that_is_in_the_journal_is_left_out() -> None:
+    source = source_of({"a": {(len(_DATA), xxhash.xxh3_64_hexdigest(_DATA))}})
+
+    assert look(source, Chunk("a", _DATA, is_last=True)) == (True, [])
+    assert source.statistics().losses == {}
+
+
+@pytest.mark.parametrize("chunk", [Chunk("a", b"other", is_last=True), Chunk("a", _DATA)])
+def test_another_file_of_a_name_in_the_journal_is_doubtful(chunk: Chunk) -> None:
+    source = source_of({"a": {(len(_DATA), xxhash.xxh3_64_hexdigest(_DATA))}})
+
+    assert look(source, chunk) == (False, [Loss("a", "collector_died", 0, ended=False)])
+
+
+def test_a_file_that_may_lack_its_beginning_is_doubtful_once() -> None:
+    source = source_of({})
+
+    first = look(source, Chunk("a", _DATA))
+    second = look(source, Chunk("a", _DATA, is_last=True))
+
+    assert first == (False, [Loss("a", "collector_died", 0, ended=False)])
+    assert second == (False, [])
+    assert source.statistics().losses == {"collector_died": (1, 0)}
+
+
+def test_a_file_that_begins_with_a_header_or_at_an_offset_is_not() -> None:
+    source = source_of({})
+    header = (2).to_bytes(8, "little") + b"\x0a\x00"
+
+    assert look(source, Chunk("a", header)) == (False, [])
+    assert look(source, Chunk("b", _DATA, offset=4096)) == (False, [])
+
+
+def test_only_what_the_latest_run_stored_counts(builder: CaptureBuilder) -> None:
+    builder.add("early", b"1")
+    path = builder.finish()
+    place = Destination.open(path, append=True)
+    place.begin_run({})
+    builder.write('{"type": "begin", "run": 2, "time": ""}')
+    part = builder.add("late", b"22", Verdict.UNPARSED)
+    place.close()
+
+    assert _stored_files(path / JOURNAL) == {"late": {(2, part.xxh3)}}
+    assert _stored_files(path / "nothing") == {}
+
+
+async def test_only_a_capture_can_be_recovered(tmp_path: Path) -> None:
+    with pytest.raises(NotACaptureError, match="does not exist"):
+        await recover(tmp_path / "nothing")
+
+
+async def test_a_process_whose_ring_died_with_its_collector_is_closed(tmp_path: Path) -> None:
+    def leave_behind() -> None:
+        place = Destination.open(tmp_path / "run", of_processes=True)
+        place.begin_processes()
+        place.begin_process(pid=1, parent=0, command=["job"], ring=None)
+        place.begin_process(pid=2, parent=0, command=["job"], ring=str(tmp_path / "gone.ring"))
+        place.close()
+
+    await run_sync(leave_behind)
+
+    in_memory, in_file = await recover(tmp_path / "run")
+
+    assert in_memory.record.ending == in_file.record.ending == "not known: its collector died first"
+    assert not in_memory.whole
+    assert not in_file.whole
+    assert "died with its collector" in (in_memory.record.problem or "")
+    assert "is gone, and what was in it is lost" in (in_file.record.problem or "")
+    assert await recover(tmp_path / "run") == []
