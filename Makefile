@@ -19,9 +19,9 @@ $(VENV)/installed: $(BIN)/uv pyproject.toml CMakeLists.txt $(NATIVE)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -C cmake.define.DUMPSTREAM_WERROR=ON --editable '.[all]' --group dev
 	@touch $@
 
-demo: $(VENV)/installed ## capture a simulated run, list it and verify it
+demo: $(VENV)/installed ## capture a simulated job of four processes, list it and verify it
 	rm -rf $(DEMO)
-	$(BIN)/dumpstream capture --out $(DEMO) --simulate demo
+	$(BIN)/dumpstream capture --out $(DEMO) -- $(BIN)/dumpstream simulate --ranks 4
 	$(BIN)/dumpstream ls $(DEMO)
 	$(BIN)/dumpstream verify $(DEMO)
 
