@@ -5,22 +5,18 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import shlex
-import subprocess
-import tempfile
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from compiled import load_compiled
 from dumpstream._native import callback_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-_SOURCE = Path(__file__).with_name("producer.c")
-_INCLUDE = Path(__file__).parents[1] / "src" / "dumpstream" / "native" / "include"
 _NUMBER_DIGITS = 8
 
 #: Where the payload of a chunk starts.
@@ -180,13 +176,7 @@ def produce(target: Target, chunks: Chunks, calls: int, *, gap_ns: int = 0, time
 
 @cache
 def _library() -> ctypes.CDLL:
-    """Compile the C part and load it."""
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    with tempfile.TemporaryDirectory(prefix="dumpstream-bench-") as directory:
-        path = Path(directory) / "producer.so"
-        options = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread"]
-        subprocess.run([*compiler, *options, f"-I{_INCLUDE}", "-o", path, _SOURCE], check=True)
-        library = ctypes.CDLL(str(path))
+    library = load_compiled("producer.c")
     library.bench_produce.argtypes = [ctypes.POINTER(_Production)]
     library.bench_clock_cost_ns.restype = ctypes.c_uint64
     return library
