@@ -87,7 +87,7 @@ class Collection:
     def state(self, members: Iterable[State]) -> State:
         """Return the state of the whole, given those of its members."""
         states = {*members}
-        unended = any(process.ended is None for process in self.processes or ())
+        unended = any(it.directory and it.ended is None for it in self.processes or ())
         if State.RUNNING in states or (self.pid is not None and self.processes is not None):
             return State.RUNNING
         return State.INTERRUPTED if unended or State.INTERRUPTED in states else State.FINISHED

@@ -94,6 +94,7 @@ class TestLs:
         assert listed["processes"][1]["losses"] == [{"cause": "full", "chunks": 2, "bytes": 20}]
         assert "was refused" in listed["processes"][2]["problem"]
         assert listed["losses"] == listed["processes"][1]["losses"]
+        assert listed["state"] == "finished"
         assert head.split() == ["process", "rank", "device", "pid", "ended", "files", "command"]
         assert one.split()[:7] == ["rank-3", "3", "3", "7", "exit", "code", "0"]
         assert "1 complete" in one
@@ -139,6 +140,16 @@ class TestLs:
         assert len(listed["files"]) == 2
         assert "  running  " in table
         assert after["state"] == "interrupted"
+
+    def test_process_whose_end_was_not_written_down_makes_it_interrupted(
+        self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        collection.begin(rank=0).finish()
+
+        listed = json.loads(output_of(capsys, "ls", collection.close(), "--json"))
+
+        assert listed["processes"][0]["state"] == "finished"
+        assert listed["state"] == "interrupted"
 
     def test_capture_without_a_process_is_empty(
         self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
