@@ -37,6 +37,7 @@ class OverflowRecord:
     name: OpName  #: of the file
     units: dict[str, dict[str, Any]]  #: who detected it, and what they wrote down; empty if nobody did
     decoded: dict[str, Any]  #: all that the file says
+    rank: int | None = None  #: of the process, in a capture of several
 
     @property
     def task(self) -> int | None:
@@ -75,13 +76,15 @@ class BadRecord(NamedTuple):
     problem: str
 
 
-def read_records(paths: Iterable[Path]) -> Iterator[OverflowRecord | BadRecord]:
+def read_records(paths: Iterable[Path], ranks: Sequence[int] = ()) -> Iterator[OverflowRecord | BadRecord]:
     """Yield what the overflow records in *paths* say, one for each task, or one for none.
 
+    *paths* and *ranks* stand for files as `find_inputs` finds them.
+
     Raises:
-        DumpstreamError: there is nothing at a path.
+        DumpstreamError: there is nothing at a path, or no process of a rank.
     """
-    for item in find_inputs(paths):
+    for item in find_inputs(paths, ranks):
         name = parse_name(item.full_name)
         if name.scheme is Scheme.OVERFLOW:
             try:
@@ -105,7 +108,7 @@ def _read_record(item: Input, name: OpName) -> list[OverflowRecord | BadRecord]:
     for unit, numbers in _units(decoded).items():
         tasks[numbers.get("task_id"), numbers.get("stream_id")][unit] = numbers
     return [
-        OverflowRecord(file=item.label, name=name, units=units, decoded=decoded)
+        OverflowRecord(file=item.label, name=name, units=units, decoded=decoded, rank=item.rank)
         for units in tasks.values() or [{}]
     ]
 
@@ -127,7 +130,7 @@ def match_overflows(records: Iterable[OverflowRecord], rows: Iterable[Row]) -> l
     """Return the operators that overflowed, in the order of time.
 
     *rows* are the statistics of all tensors of the run. A record belongs to the files with the task and the
-    stream that it names, on the same device and in the same iteration as far as that is known. If there are
+    stream that it names, of the same rank, device and iteration as far as they are known. If there are
     several, as the same task comes again, those nearest in time do. What is left over, on either side, is in
     the result, too.
     """
@@ -141,6 +144,7 @@ class _Place(NamedTuple):
     """Where and when a record, or a file of an operator, belongs."""
 
     directory: str
+    rank: int | None
     device: int | None
     iteration: int | None
     task: int | None
@@ -150,12 +154,14 @@ class _Place(NamedTuple):
     @classmethod
     def of_record(cls, record: OverflowRecord) -> _Place:
         name, directory = record.name, record.file.rpartition("/")[0]
-        return cls(directory, name.device, name.iteration, record.task, record.stream, name.timestamp or 0)
+        task = (record.task, record.stream)
+        return cls(directory, record.rank, name.device, name.iteration, *task, name.timestamp or 0)
 
     @classmethod
     def of_file(cls, row: Row) -> _Place:
         directory = row.file.rpartition("/")[0]
-        return cls(directory, row.device, row.iteration, row.task, row.stream, row.timestamp or 0)
+        task = (row.task, row.stream)
+        return cls(directory, row.rank, row.device, row.iteration, *task, row.timestamp or 0)
 
     def fits(self, other: _Place) -> bool:
         """Whether nothing that both know speaks against it."""
@@ -168,11 +174,11 @@ def _by_directory(place: _Place) -> Hashable:
 
 
 def _by_iteration(place: _Place) -> Hashable:
-    return place.task, place.stream, place.device, place.iteration
+    return place.task, place.stream, place.rank, place.device, place.iteration
 
 
 def _by_task(place: _Place) -> Hashable:
-    return place.task, place.stream
+    return place.task, place.stream, place.rank
 
 
 class _OperatorFile(NamedTuple):

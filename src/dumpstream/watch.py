@@ -56,6 +56,7 @@ class Watched:
     name: OpName  #: model, device and so on, from its first dump
     early: int  #: dumps of which it is not known that it had run, so that they say nothing
     dumps: tuple[WatchDump, ...]  #: from its own on, in the order of time; none if its own is missing
+    rank: int | None = None  #: of the process, in a capture of several
 
 
 class Trampling(NamedTuple):
@@ -164,17 +165,18 @@ def find_watched(inputs: Iterable[Input]) -> list[Watched]:
 def _executions(op_name: str, dumps: Sequence[WatchDump]) -> Iterator[Watched]:
     """Yield the executions of one operator; each begins with its own dump."""
     starts = [place for place, dump in enumerate(dumps) if dump.name.op_name == op_name]
+    rank = dumps[0].input.rank
     if len(starts) == len(dumps):  # only the first is known to come after the operator itself
         rest = tuple(replace(dump, after=None) for dump in dumps[1:])
-        yield Watched(op_name=op_name, name=dumps[0].name, early=0, dumps=(dumps[0], *rest))
+        yield Watched(op_name=op_name, name=dumps[0].name, early=0, dumps=(dumps[0], *rest), rank=rank)
         return
     if not starts:
-        yield Watched(op_name=op_name, name=dumps[0].name, early=len(dumps), dumps=())
+        yield Watched(op_name=op_name, name=dumps[0].name, early=len(dumps), dumps=(), rank=rank)
         return
     early = starts[0]
     for start, stop in pairwise([*starts, len(dumps)]):
         dumped = tuple(dumps[start:stop])
-        yield Watched(op_name=op_name, name=dumped[0].name, early=early, dumps=dumped)
+        yield Watched(op_name=op_name, name=dumped[0].name, early=early, dumps=dumped, rank=rank)
         early = 0
 
 

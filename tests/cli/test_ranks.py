@@ -319,7 +319,64 @@ class TestTensors:
         assert shown["bytes"] == len(FILES[1][NAME])
 
 
-@pytest.mark.parametrize("command", ["ls", "verify", "extract", "stats", "convert", "show"])
+class TestModes:
+    """Every rank dumps the same, at the same time, and only its own belongs together."""
+
+    def capture(self, collection: CollectionBuilder, workload: str) -> Path:
+        for rank in (0, 1):
+            capture = collection.begin(rank=rank)
+            for file in Workload.parse(workload).expected_files("/dump"):
+                capture.add(os.path.normpath(file.name), file.data, Verdict.COMPLETE)
+            collection.end(capture)
+        return collection.close()
+
+    def test_overflows_are_those_of_their_rank(
+        self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run = self.capture(collection, "overflow")
+
+        found = json.loads(output_of(capsys, "overflow", run, "--json"))["overflows"]
+        one = json.loads(output_of(capsys, "overflow", run, "--rank", 1, "--json"))["overflows"]
+
+        assert found
+        assert all(it["record"] and it["tensors"] for it in found)
+        for it in found:
+            files = [it["record"]["file"], *(tensor["file"] for tensor in it["tensors"])]
+            assert {file.partition("/")[0] for file in files} == {f"rank-{it['rank']}"}
+        assert [it for it in found if it["rank"] == 1] == one
+
+    def test_record_without_files_does_not_get_those_of_another_rank(
+        self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run = self.capture(collection, "overflow")
+        for rank in (0, 1):  # the records of one, the files of the other
+            journal = run / f"rank-{rank}/journal.jsonl"
+            lines = journal.read_text().splitlines(keepends=True)
+            journal.write_text("".join(line for line in lines if ("Opdebug" in line) == (rank == 0)))
+
+        found = json.loads(output_of(capsys, "overflow", run, "--json"))["overflows"]
+
+        assert {(it["rank"], bool(it["record"]), bool(it["tensors"])) for it in found} == {
+            (0, True, False),
+            (1, False, True),
+        }
+
+    def test_watched_operators_are_those_of_their_rank(
+        self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run = self.capture(collection, "watch")
+
+        found = json.loads(output_of(capsys, "watch", run, "--json", code=3))["watched"]
+        one = json.loads(output_of(capsys, "watch", run, "--rank", 1, "--json", code=3))["watched"]
+
+        assert [it for it in found if it["rank"] == 1] == one
+        assert len(found) == 2 * len(one)
+        assert {it["state"] for it in one} == {"clean", "trampled"}
+
+
+@pytest.mark.parametrize(
+    "command", ["ls", "verify", "extract", "stats", "convert", "show", "overflow", "watch"]
+)
 class TestRanksThatAreNotThere:
     def arguments(self, command: str, path: Path, tmp_path: Path) -> list[str]:
         out = ["--out", str(tmp_path / "out")]

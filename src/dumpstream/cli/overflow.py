@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines, time_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.table import COLUMNS, json_object
@@ -31,7 +32,7 @@ examples:
 """
 
 _SHOWN = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_max", "finite_min")
-_PLACES = ("model", "model_id", "iteration", "device", "task", "stream")
+_PLACES = ("rank", "model", "model_id", "iteration", "device", "task", "stream")
 _ORIGIN = ("op_type", "op_name", *_PLACES, "timestamp")
 
 
@@ -39,6 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
     parser.add_argument("path", type=Path, metavar="RUN", help="a capture, or a directory of dump files")
+    add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -48,12 +50,12 @@ def run(args: Namespace) -> int:
 
     problems: list[str] = []
     records: list[OverflowRecord] = []
-    for record in read_records([args.path]):
+    for record in read_records([args.path], args.rank):
         if isinstance(record, BadRecord):
             problems.append(f"{record.file}: {record.problem}")
         else:
             records.append(record)
-    overflows = match_overflows(records, _rows(args.path, problems))
+    overflows = match_overflows(records, _rows(args, problems))
     for problem in dict.fromkeys(problems):
         print(f"dumpstream: {printable(problem)}", file=sys.stderr)
     if args.json:
@@ -65,14 +67,14 @@ def run(args: Namespace) -> int:
     return NOT_WHOLE if problems else 0
 
 
-def _rows(path: Path, problems: list[str]) -> Iterator[Row]:
+def _rows(args: Namespace, problems: list[str]) -> Iterator[Row]:
     """Yield the statistics of the run; why they are not complete is added to *problems*."""
     from dumpstream.measurement import measure  # noqa: PLC0415 - --help need not wait for it
 
     line = ProgressLine()
     files = size = 0
     try:
-        for measured in measure([path]):
+        for measured in measure([args.path], ranks=args.rank):
             files += 1
             size += measured.bytes
             problems += measured.problems
@@ -128,7 +130,12 @@ def _origin(overflow: Overflow) -> dict[str, Any]:
         return {name: getattr(overflow.rows[0], name) for name in _ORIGIN} | {"timestamp": overflow.timestamp}
     record = overflow.record
     assert record is not None
-    known = {"task": record.task, "stream": record.stream, "timestamp": record.name.timestamp}
+    known = {
+        "rank": record.rank,
+        "task": record.task,
+        "stream": record.stream,
+        "timestamp": record.name.timestamp,
+    }
     places = {name: getattr(record.name, name) for name in ("model", "model_id", "iteration", "device")}
     return dict.fromkeys(_ORIGIN) | places | known
 

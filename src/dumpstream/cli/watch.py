@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, number_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli.config import operators_in
@@ -43,6 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--ops", type=Path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
     )
+    add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -52,7 +54,7 @@ def run(args: Namespace) -> int:
     from dumpstream.watch import Graph, find_watched, watch  # noqa: PLC0415 - likewise
 
     graph = None if args.ops is None else Graph(operators_in(args.ops))
-    watched = find_watched(find_inputs([args.path]))
+    watched = find_watched(find_inputs([args.path], args.rank))
     if not any(len(it.dumps) > 1 or it.early for it in watched):
         raise DumpstreamError(
             f"{args.path} has no operator that was dumped twice; capture with dump_scene watcher, or name "
@@ -91,7 +93,9 @@ def _state(result: WatchResult) -> str:
 
 
 def _summary(watched: Sequence[Watched], counts: Counter[str]) -> str:
-    operators = len({(it.name.device, it.name.model, it.name.model_id, it.op_name) for it in watched})
+    operators = len(
+        {(it.rank, it.name.device, it.name.model, it.name.model_id, it.op_name) for it in watched}
+    )
     dumps = sum(len(it.dumps) + it.early for it in watched)
     text = f"{count_text(operators, 'operator')} watched in {count_text(len(watched), 'execution')}, "
     text += f"{count_text(dumps, 'dump')}: {counts['trampled']} trampled on, {counts['clean']} clean"
@@ -106,8 +110,8 @@ def _print_result(result: WatchResult) -> str:
     """Print one and return its state."""
     watched, state = result.watched, _state(result)
     title = watched.op_name + (f" ({watched.name.op_type})" if watched.name.op_type else "")
-    for place in _PLACES:
-        if (value := getattr(watched.name, place)) is not None:
+    for place, value in _places(watched).items():
+        if value is not None:
             title += f", {place.replace('_', ' ')} {value}"
     text = count_text(len(watched.dumps), "dump")
     if watched.early:
@@ -118,6 +122,10 @@ def _print_result(result: WatchResult) -> str:
     for problem in result.problems:
         print(f"dumpstream: {printable(problem)}", file=sys.stderr)
     return state
+
+
+def _places(watched: Watched) -> dict[str, Any]:
+    return {"rank": watched.rank} | {place: getattr(watched.name, place) for place in _PLACES}
 
 
 def _print_trampling(trampling: Trampling) -> None:
@@ -157,7 +165,7 @@ def _as_json(result: WatchResult) -> dict[str, Any]:
     return {
         "op_name": watched.op_name,
         "op_type": watched.name.op_type,
-        **{place: getattr(watched.name, place) for place in _PLACES},
+        **_places(watched),
         "state": _state(result),
         "dumps": [_dump_json(dump) for dump in watched.dumps],
         "early": watched.early,
