@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard src/dumpstream/native/*.[ch] src/dumpstream/native/*/*.[ch] src/dumpstream/native/include/*/*.h)
-C_FILES := $(NATIVE) $(wildcard tests/native/*.[ch] tests/targets/*.[ch] benchmarks/*.c)
+C_FILES := $(NATIVE) $(wildcard tests/*/*.[ch] benchmarks/*.c)
 DEMO := build/demo
 
-.PHONY: help demo test lint native-test native-test-aarch64 pytest bench clean
+.PHONY: help demo test test-scale lint native-test native-test-aarch64 pytest bench clean
 help: ## show this
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
@@ -29,6 +29,9 @@ test: lint native-test pytest ## everything that must pass: lint, types, native 
 
 pytest: $(VENV)/installed ## the Python tests
 	$(BIN)/python -m pytest
+
+test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
+	$(BIN)/python -m pytest -m scale tests/scale
 
 lint: $(VENV)/installed ## ruff, mypy, clang-format, codespell
 	$(BIN)/ruff check .
