@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from dumpstream._errors import AclError
+from dumpstream.manifest import Process
 from dumpstream.processes import ending_text
 from dumpstream.report import Report
+from dumpstream.rows import timestamp
 from dumpstream.sharedsource import SharedSource
 
 if TYPE_CHECKING:
     from dumpstream.capture import Capture
     from dumpstream.connection import Connection
-    from dumpstream.manifest import Process
     from dumpstream.processes import WatchedProcess
     from dumpstream.shares import Share
-    from dumpstream.wire import Message
+    from dumpstream.wire import Hello, Message
 
 #: ``aclmdlInitDump`` says so where somebody else had begun, which is no failure.
 _REPEAT_INITIALIZE = 100002
@@ -32,7 +33,7 @@ class CapturedProcess:
     """A process on a collector's list, captured or refused."""
 
     def __init__(self, record: Process) -> None:
-        self.record = record  #: as the manifest has it
+        self.record = record  #: as the manifest has it, once it does
         self.capture: Capture | None = None  #: None before it has begun, and if the process was refused
         self._failed = False
 
@@ -60,6 +61,19 @@ class CapturedProcess:
     def note(self, text: str) -> None:
         """Write down what is worth knowing though nothing failed."""
         self.record.problem = self.record.problem or text
+
+
+def introduced(pid: int, hello: Hello) -> Process:
+    """Return what is known of a process as soon as it has said who it is."""
+    return Process(
+        directory="",
+        pid=pid,
+        parent=hello.parent,
+        command=list(hello.command),
+        rank=hello.rank,
+        device=hello.device,
+        started=timestamp(),
+    )
 
 
 class Follower:

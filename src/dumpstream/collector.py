@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.capture import DEFAULT_SINKS, as_json, open_request
-from dumpstream.captured import Follower
+from dumpstream.captured import CapturedProcess, Follower, introduced
 from dumpstream.collectorrequest import CollectorRequest
 from dumpstream.connection import listen, make_private_directory
 from dumpstream.destination import absolute
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from dumpstream.captured import CapturedProcess
     from dumpstream.connection import Connection
     from dumpstream.destination import Destination
     from dumpstream.processes import WatchedProcess
@@ -268,17 +267,22 @@ class Collector:
                 await follower.stored.wait()
 
     async def _begin(self, connection: Connection, hello: Hello) -> Follower:
-        """Give the process a ring, and its capture a directory."""
+        """Give the process a ring, which it waits for, and then its capture a directory."""
         share = await self._shares.take(hello.local_size, f"{connection.pid}-{secrets.token_hex(4)}.ring")
+        process = CapturedProcess(introduced(connection.pid, hello))
+        follower = Follower(process, connection, share, configured=self._request.config is not None)
         try:
-            process = await self._list.add(connection.pid, hello, share.file)
+            if share.file is not None:  # what is in it must be found if this collector dies
+                await self._list.add(process, share.file)
+            self._following.add(follower)
+            self._followers[connection] = follower
+            self._hand_over(follower)
+            if share.file is None:
+                await self._list.add(process)
         except BaseException:
+            self._following.discard(follower)
             await share.aclose()
             raise
-        self._tasks.start_soon(self._shares.make_spare)
-        follower = Follower(process, connection, share, configured=self._request.config is not None)
-        self._following.add(follower)
-        self._followers[connection] = follower
         if self._reception is None:
             follower.dismiss()
         return follower
@@ -305,16 +309,14 @@ class Collector:
                     process.capture = await stack.enter_async_context(
                         open_request(request, self._request.options)
                     )
-                self._hand_over(follower)
                 await follower.over.wait()
         except Exception as exc:  # noqa: BLE001 - what fails for one process must not end the others
             process.fail(str(exc))
             if process.capture is None:
                 process.record.directory = ""
-                connection.send(encode("refused", [("reason", str(exc))]))
+                connection.send(encode("end"))
                 follower.dismiss()
         finally:
-            self._joining.discard(connection)
             with anyio.CancelScope(shield=True):
                 await self._list.drop_ring(process)
                 await follower.share.aclose()
@@ -323,6 +325,7 @@ class Collector:
     def _hand_over(self, follower: Follower) -> None:
         share, connection = follower.share, follower.connection
         self._joining.discard(connection)
+        self._tasks.start_soon(self._shares.make_spare)
         if not connection.send(self._request.answer(share.size), share.ring.fileno()):
             follower.process.fail("it did not wait for its ring, and ran uncaptured")
             follower.leave()
@@ -330,4 +333,4 @@ class Collector:
     async def _refuse(self, connection: Connection, hello: Hello, reason: str) -> None:
         connection.send(encode("refused", [("reason", reason)]))
         connection.close()
-        await self._list.refuse(connection.pid, hello, reason)
+        await self._list.refuse(CapturedProcess(introduced(connection.pid, hello)), reason)

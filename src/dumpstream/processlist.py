@@ -10,14 +10,13 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.captured import CapturedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from dumpstream.captured import CapturedProcess
     from dumpstream.destination import Destination
-    from dumpstream.wire import Hello
 
 #: Refused processes that are written down; what comes after so many is no job any more.
 _MAX_REFUSED = 1024
@@ -40,20 +39,21 @@ class ProcessList:
         """Whether all were captured as they should have been, and everything is whole."""
         return self.refused == 0 and all(process.whole for process in self.processes)
 
-    async def add(self, pid: int, hello: Hello, ring: Path | None) -> CapturedProcess:
-        """Write down a process that is to be captured; its record has the directory for that.
+    async def add(self, process: CapturedProcess, ring: Path | None = None) -> None:
+        """Write down a process that is captured; its record gets the directory for that.
 
         Raises:
             DestinationError: the manifest cannot be written.
         """
-        return await self._add(pid, hello, ring=ring)
+        await self._add(process, ring=ring)
 
-    async def refuse(self, pid: int, hello: Hello, reason: str) -> None:
+    async def refuse(self, process: CapturedProcess, reason: str) -> None:
         """Write down a process that is not captured."""
+        process.fail(reason)
         self.refused += 1
         if self.refused <= _MAX_REFUSED:
             with suppress(DumpstreamError):
-                (await self._add(pid, hello, refused=reason)).fail(reason)
+                await self._add(process, refused=True)
 
     async def drop_ring(self, process: CapturedProcess) -> None:
         """Write down that nothing is left in the ring of a process, if that is in a file."""
@@ -68,24 +68,28 @@ class ProcessList:
             await self._write(partial(self._place.end_process, process.record, ending))
 
     async def _add(
-        self, pid: int, hello: Hello, *, ring: Path | None = None, refused: str | None = None
-    ) -> CapturedProcess:
-        record = await self._write(
-            partial(
-                self._place.begin_process,
-                pid=pid,
-                parent=hello.parent,
-                command=hello.command,
-                rank=hello.rank,
-                device=hello.device,
-                refused=refused is not None,
-                problem=refused,
-                ring=None if ring is None else str(ring),
-            )
-        )
-        process = CapturedProcess(record)
+        self, process: CapturedProcess, *, ring: Path | None = None, refused: bool = False
+    ) -> None:
+        said = process.record
         self.processes.append(process)
-        return process
+        try:
+            process.record = await self._write(
+                partial(
+                    self._place.begin_process,
+                    pid=said.pid,
+                    parent=said.parent,
+                    command=said.command,
+                    rank=said.rank,
+                    device=said.device,
+                    refused=refused,
+                    problem=said.problem,
+                    ring=None if ring is None else str(ring),
+                )
+            )
+        except BaseException:
+            self.processes.remove(process)
+            raise
+        process.record.problem = said.problem  # what it said while that was being written, too
 
     async def _write(self, change: Callable[[], _Result]) -> _Result:
         async with self._writing:

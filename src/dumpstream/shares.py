@@ -36,6 +36,7 @@ class Share:
         self._shares.free += self.size
 
     def _close(self) -> None:
+        self.ring.discard()  # a process that lives on must not wait for a reader
         self.ring.close()
         if self.file is not None:
             self.file.unlink(missing_ok=True)

@@ -235,8 +235,8 @@ async def test_garbage_ends_one_connection_and_no_other(rig: Rig) -> None:
             assert await hostile.is_hung_up()
 
         peer.send("wake")
+        await rig.until(lambda: collector.processes[0].capture is not None)
         assert len(collector.processes) == 1
-        assert collector.processes[0].capture is not None
 
 
 async def test_hundreds_of_idle_connections_keep_nobody_out(rig: Rig) -> None:
@@ -326,6 +326,20 @@ async def test_a_directory_that_cannot_take_captures_is_refused_before_anybody_j
     with pytest.raises(DestinationError, match="is a file"):
         async with rig.collecting():
             pytest.fail("was entered")
+
+
+async def test_a_process_whose_capture_cannot_be_opened_is_told_to_stop_and_listed(rig: Rig) -> None:
+    async with rig.collecting(sinks=["nosuch:"]) as collector:
+        peer = rig.peer(collector)
+
+        kinds = [(await peer.join(("env.RANK", 0))).kind, (await peer.answer()).kind]
+
+    (record,) = await rig.records()
+    assert kinds == ["ring", "end"]
+    assert record.directory == ""
+    assert "no sink 'nosuch'" in (record.problem or "")
+    assert not collector.whole
+    assert not await run_sync((rig.out / "rank-0").exists)
 
 
 async def test_two_collectors_do_not_listen_at_the_same_place(rig: Rig, tmp_path: Path) -> None:
