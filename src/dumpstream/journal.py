@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import asynccontextmanager, suppress
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 import aiofiles
 import anyio
@@ -16,15 +16,49 @@ from dumpstream.nofollow import open_regular
 from dumpstream.sinks import Fsync
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from aiofiles.threadpool.binary import AsyncFileIO
+
+    from dumpstream.custody import Custody
 
 _FULL_BYTES = 4 << 20
 _GATHER_BYTES = 256 << 10
 _GATHER_S = 0.02
 _RESERVE_BYTES = 256 << 10
+
+
+class Lines(Protocol):
+    """Where the lines of a journal go."""
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits to be written that the caller should `drain` before it adds more."""
+
+    @property
+    def waiting(self) -> int:
+        """The lines that an object store has still to get, or what they name."""
+
+    def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:
+        """Append *line*, ASCII and without its newline, soon; never waits, and `drain` tells of failures.
+
+        It says that something is stored that is only in *custodies* yet.
+        """
+
+    async def drain(self) -> None:
+        """Wait until every line added so far is on the local disk.
+
+        Raises:
+            OSError: a write failed since the last call. Its lines are kept: the next call tries again.
+        """
+
+    async def aclose(self) -> None:
+        """Write what is left and close, also when the caller is being cancelled.
+
+        Raises:
+            OSError: the rest could not be written.
+        """
 
 
 class Journal:
@@ -70,7 +104,12 @@ class Journal:
         """Whether so much waits to be written that the caller should `drain` before it adds more."""
         return self._added - self._written >= _FULL_BYTES
 
-    def add(self, line: str) -> None:
+    @property
+    def waiting(self) -> int:
+        """The lines that an object store has still to get: none."""
+        return 0
+
+    def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:  # noqa: ARG002 - see `Lines`
         """Append *line*, ASCII and without its newline, soon; never waits, and `drain` tells of failures."""
         self._lines.append(line)
         self._added += len(line) + 1

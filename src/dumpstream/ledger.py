@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dumpstream._errors import SinkError
+from dumpstream._errors import FileRefusedError, SinkError
+from dumpstream.custody import Stage
 from dumpstream.rows import StoredPart, file_row
 from dumpstream.verdict import Verdict
 
@@ -14,23 +16,31 @@ if TYPE_CHECKING:
 
     from dumpstream.assembly import File
     from dumpstream.chunk import Chunk
+    from dumpstream.custody import Custody
     from dumpstream.events import Whole
-    from dumpstream.journal import Journal
+    from dumpstream.journal import Lines
     from dumpstream.plan import Writer
     from dumpstream.sinks import Stored
     from dumpstream.source import Loss
 
+#: What files are lost to when a sink could not store them.
+SINK_FAILED = "sink_failed"
+
 
 class Ledger:
-    """Writes into *journal* what became of the files in the sinks, which it calls by *labels*."""
+    """Writes into *journal* what became of the files in the sinks, which it calls by *labels*.
 
-    def __init__(self, journal: Journal, labels: Sequence[str]) -> None:
+    A file that a sink has taken but not stored yet gets its line, and is counted, when its bytes are safe.
+    """
+
+    def __init__(self, journal: Lines, labels: Sequence[str]) -> None:
         self._journal = journal
         self._labels = labels
+        self._unsafe: set[_Unsafe] = set()
         self.verdicts: Counter[Verdict] = Counter()
         self.stored_bytes = 0
-        self.lost_chunks = 0  #: of files that the capture gave up, not of those that the ring refused
-        self.lost_bytes = 0
+        #: By cause, the chunks and bytes of files that the capture gave up, not of those the ring refused.
+        self.losses: dict[str, tuple[int, int]] = {}
 
     def record_wholes(
         self, wholes: Iterable[Whole], results: Iterable[Sequence[Stored | SinkError]], cause: str
@@ -43,51 +53,79 @@ class Ledger:
         for (chunk, verdict), of_sinks in zip(wholes, results, strict=True):
             size = len(chunk)
             parts = []
-            failed = False
+            custodies = []
+            failure: SinkError | None = None
             for label, result in zip(labels, of_sinks, strict=True):
                 if isinstance(result, SinkError):
-                    failed = True
+                    failure = result
                 elif result.path is not None:
-                    parts.append(StoredPart(label, result.path, 0, size, result.bytes, result.xxh3))
-                    self.stored_bytes += result.bytes
-            if failed:
-                self.record_lost(chunk.name, 1, size, cause, parts)
+                    _, occupied, xxh3, start, etag, custody = result
+                    parts.append(StoredPart(label, result.path, 0, size, occupied, xxh3, start, etag))
+                    if custody is not None:
+                        custodies.append(custody)
+            if failure is not None:
+                lost_to = failure.cause if isinstance(failure, FileRefusedError) else cause
+                self.record_lost(chunk.name, 1, size, lost_to, parts)
+                continue
+            line = file_row(chunk.name, size, 1, verdict, parts)
+            if custodies:
+                self._await(_Unsafe(chunk.name, size, 1, verdict, parts, line, custodies))
             else:
+                self.stored_bytes += sum([part.stored_bytes for part in parts])
                 verdicts[verdict] += 1
-                add(file_row(chunk.name, size, 1, verdict, parts))
+                add(line)
 
     def record_ended(self, ended: Iterable[tuple[File, Sequence[Writer]]], cause: str) -> None:
         """Record files that came in several chunks; *cause* is why a sink failed, if one did."""
         for file, writers in ended:
             parts = [part for writer in writers for part in self._parts_of(writer)]
-            self.stored_bytes += sum(part.stored_bytes for part in parts)
             if any(writer.failed for writer in writers):
-                self.record_lost(file.name, file.chunks, file.bytes, cause, parts)
-                continue
-            self.verdicts[file.verdict] += 1
-            self._journal.add(
-                file_row(
-                    file.name,
-                    file.bytes,
-                    file.chunks,
-                    file.verdict,
-                    parts,
-                    cause=file.cause,
-                    lost_bytes=file.lost_bytes,
-                    missing=file.missing,
-                    duplicates=file.duplicates,
+                refused = next((writer.cause for writer in writers if writer.cause), None)
+                self.record_lost(
+                    file.name, file.chunks, file.bytes, refused or cause, parts, first_cause=file.cause
                 )
+                continue
+            line = file_row(
+                file.name,
+                file.bytes,
+                file.chunks,
+                file.verdict,
+                parts,
+                cause=file.cause,
+                lost_bytes=file.lost_bytes,
+                missing=file.missing,
+                duplicates=file.duplicates,
             )
+            custodies = [
+                stored.custody
+                for writer in writers
+                for stored in writer.stored.values()
+                if stored.custody is not None
+            ]
+            self._await(_Unsafe(file.name, file.bytes, file.chunks, file.verdict, parts, line, custodies))
 
     def record_lost(
-        self, name: str, chunks: int, size: int, cause: str, parts: Sequence[StoredPart] = ()
+        self,
+        name: str,
+        chunks: int,
+        size: int,
+        cause: str,
+        parts: Sequence[StoredPart] = (),
+        *,
+        first_cause: str | None = None,
     ) -> None:
-        """Record a file that the capture gave up, with what some sink may have of it."""
+        """Record a file that the capture gave up, with what some sink may have of it.
+
+        *first_cause* is what it had lost bytes to before.
+        """
         self.verdicts[Verdict.LOST] += 1
-        self.lost_chunks += chunks
-        self.lost_bytes += size
+        lost_chunks, lost_bytes = self.losses.get(cause, (0, 0))
+        self.losses[cause] = lost_chunks + chunks, lost_bytes + size
+        self.stored_bytes += sum(part.stored_bytes for part in parts)
         kept = sum({part.offset: part.bytes for part in parts}.values())
-        self._journal.add(file_row(name, kept, chunks, Verdict.LOST, parts, cause=cause, lost_bytes=size))
+        self._journal.add(
+            file_row(name, kept, chunks, Verdict.LOST, parts, cause=first_cause or cause, lost_bytes=size)
+        )
 
     def record_refused(self, loss: Loss) -> None:
         """Record a file of which the ring refused bytes, when nothing else is known of it."""
@@ -96,13 +134,70 @@ class Ledger:
             file_row(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes)
         )
 
+    def give_up_unsafe(self, cause: str) -> None:
+        """Record as lost to *cause* what no sink has made safe. All sinks are closed."""
+        for file in list(self._unsafe):
+            self._settle(file, cause)
+
     def _parts_of(self, writer: Writer) -> list[StoredPart]:
         part = writer.part
         return [
-            StoredPart(self._labels[index], stored.path, part.offset, part.size, stored.bytes, stored.xxh3)
+            StoredPart(
+                self._labels[index],
+                stored.path,
+                part.offset,
+                part.size,
+                stored.bytes,
+                stored.xxh3,
+                stored.start,
+                stored.etag,
+            )
             for index, stored in sorted(writer.stored.items())
             if stored.path is not None
         ]
+
+    def _await(self, file: _Unsafe) -> None:
+        """Record *file* as soon as all of its bytes are safe or some are lost."""
+        if file.safe:
+            self._settle(file)
+            return
+        self._unsafe.add(file)
+        for custody in file.custodies:
+            custody.when(Stage.KEPT, lambda: self._settle(file) if file.safe else None)
+
+    def _settle(self, file: _Unsafe, cause: str | None = None) -> None:
+        self._unsafe.discard(file)
+        if file.settled:
+            return
+        file.settled = True
+        lost = next((custody for custody in file.custodies if custody.stage is Stage.LOST), None)
+        if lost is not None or cause is not None:
+            lost_to = (None if lost is None else lost.cause) or cause or SINK_FAILED
+            # Which of the parts are really there nobody can say here, so none is named.
+            self.record_lost(file.name, file.chunks, file.size, lost_to)
+            return
+        self.stored_bytes += sum(part.stored_bytes for part in file.parts)
+        self.verdicts[file.verdict] += 1
+        self._journal.add(file.line, file.custodies)
+
+
+@dataclass(slots=True, eq=False)
+class _Unsafe:
+    """A file that ended, and what its line waits for."""
+
+    name: str
+    size: int
+    chunks: int
+    verdict: Verdict
+    parts: Sequence[StoredPart]
+    line: str
+    custodies: Sequence[Custody]
+    settled: bool = False
+
+    @property
+    def safe(self) -> bool:
+        """Whether nothing is left that a kill would lose; also if something is lost already."""
+        return all(custody.stage is not Stage.TAKEN for custody in self.custodies)
 
 
 class Lost:

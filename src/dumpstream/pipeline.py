@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from dumpstream._errors import DumpstreamError, SinkError
-from dumpstream.ledger import Ledger, Lost
+from dumpstream.ledger import SINK_FAILED, Ledger, Lost
 from dumpstream.plan import Outlet, Plan, Writer
 from dumpstream.reassemble import End, Hold, Piece, Reassembler, Recall, Whole
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dumpstream.chunk import Chunk
     from dumpstream.events import Event, Part
     from dumpstream.hold import HeldBytes
-    from dumpstream.journal import Journal
+    from dumpstream.journal import Lines
     from dumpstream.source import Batch, Source
 
 #: While the sinks are busy with one plan, the next is made ready and the one after that waits.
@@ -35,7 +35,6 @@ _RECALL_BYTES = 8 << 20
 _EXPIRE_S = 1.0
 #: When nothing is accepted any more, all that was has come by then.
 _QUIET_S = 0.01
-_SINK_FAILED = "sink_failed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +64,7 @@ class Pipeline:
         source: Source,
         reassembler: Reassembler,
         outlets: Sequence[Outlet],
-        journal: Journal,
+        journal: Lines,
         held: HeldBytes,
         options: PipelineOptions,
     ) -> None:
@@ -108,7 +107,7 @@ class Pipeline:
                         await self._consume(tasks)
                     except (DumpstreamError, OSError) as exc:
                         self.fail(exc)
-                        self._abandon(_SINK_FAILED)
+                        self._abandon(SINK_FAILED)
             if self.cause is not None:
                 await self._give_up(self.cause)
             self.ended.set()
@@ -264,15 +263,15 @@ class Pipeline:
     async def _execute(self, plan: Plan) -> None:
         try:
             stored = await plan.run(self._outlets)
-            cause = self.cause or _SINK_FAILED
+            cause = self.cause or SINK_FAILED
             self.ledger.record_wholes(plan.wholes, zip(*stored, strict=True), cause)
             self.ledger.record_ended(plan.ended, cause)
             if plan.error is not None:
                 self.fail(plan.error)
-                self._abandon(_SINK_FAILED)
+                self._abandon(SINK_FAILED)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the capture must not end as if all were well
             self.fail(exc)
-            self._abandon(_SINK_FAILED)
+            self._abandon(SINK_FAILED)
         finally:
             plan.release()
             self._in_flight.remove(plan)

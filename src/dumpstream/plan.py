@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import anyio
 
-from dumpstream._errors import SinkError
+from dumpstream._errors import FileRefusedError, SinkError
 from dumpstream.sinks import Stored, WholeFile
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Outlet(NamedTuple):
 class Writer:
     """The bytes of one part on their way into the sinks."""
 
-    __slots__ = ("failed", "files", "gathered", "part", "pending", "stored")
+    __slots__ = ("cause", "failed", "files", "gathered", "part", "pending", "stored")
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -52,6 +52,7 @@ class Writer:
         self.files: list[SinkFile] = []  #: one per outlet once some of it was written
         self.stored: dict[int, Stored] = {}  #: by outlet, where it is committed
         self.failed = False
+        self.cause: str | None = None  #: what it is lost to, if a sink refused it and goes on
 
     @property
     def unsent(self) -> int:
@@ -250,19 +251,29 @@ class Plan:
         first = len(self.wholes)
         for index, result in enumerate(results):
             for (writer, _), stored in zip(self._puts, result[first:], strict=True):
-                if isinstance(stored, SinkError):
+                if not isinstance(stored, SinkError):
+                    writer.stored[index] = stored
+                elif stored is _CANCELLED:
                     writer.failed = True
                 else:
-                    writer.stored[index] = stored
-            failures = (item for item in result if isinstance(item, SinkError) and item is not _CANCELLED)
-            self.error = self.error or next(failures, None)
+                    self._fail(writer, stored)
+            for item in result:
+                if isinstance(item, SinkError) and item is not _CANCELLED:
+                    self._note(item)
         for write in self._each_write():
             if write.writer.failed:
                 await write.writer.abort()
 
     def _fail(self, writer: Writer, error: SinkError) -> None:
         writer.failed = True
-        self.error = self.error or error
+        if isinstance(error, FileRefusedError):
+            writer.cause = writer.cause or error.cause
+        self._note(error)
+
+    def _note(self, error: SinkError) -> None:
+        """Let *error* end the capture, unless it concerns one file alone."""
+        if not isinstance(error, FileRefusedError):
+            self.error = self.error or error
 
 
 async def _checked_put(sink: Sink, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:

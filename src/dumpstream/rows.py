@@ -17,7 +17,7 @@ from dumpstream.nofollow import open_regular
 from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 #: The journal's name in the directory of a capture.
@@ -43,6 +43,8 @@ class StoredPart(NamedTuple):
     bytes: int
     stored_bytes: int
     xxh3: str | None
+    start: int | None = None  #: where in the pack at *path* the stored bytes begin; None if it is no pack
+    etag: str | None = None  #: the entity tag that an object store gave
 
 
 class BeginRow(NamedTuple):
@@ -74,6 +76,12 @@ class LossRow(NamedTuple):
     bytes: int
 
 
+class MergedRow(NamedTuple):
+    """The journal of an object store holds all segments up to the one of this number."""
+
+    through: int
+
+
 class EndRow(NamedTuple):
     """A run ended, and everything before this row is all it has to say."""
 
@@ -90,7 +98,7 @@ class UnreadableRow(NamedTuple):
     torn: bool  #: it is where a writer was stopped, or is still writing
 
 
-Row = BeginRow | FileRow | LossRow | EndRow | UnreadableRow
+Row = BeginRow | FileRow | LossRow | MergedRow | EndRow | UnreadableRow
 
 
 def timestamp() -> str:
@@ -120,13 +128,18 @@ def file_row(
     Formatted by hand: there is a line per file, and `json.dumps` takes three times as long.
     """
     parts = ""
-    for sink, path, offset, length, occupied, xxh3 in stored:
+    for sink, path, offset, length, occupied, xxh3, start, etag in stored:
         where = "null" if path is None else quote(path)
         check = "null" if xxh3 is None else quote(xxh3)
         part = (
             f'{{"sink":{quote(sink)},"path":{where},"offset":{offset},"bytes":{length},'
-            f'"stored_bytes":{occupied},"xxh3":{check}}}'
+            f'"stored_bytes":{occupied},"xxh3":{check}'
         )
+        if start is not None:
+            part += f',"start":{start}'
+        if etag is not None:
+            part += f',"etag":{quote(etag)}'
+        part += "}"
         parts = f"{parts},{part}" if parts else part
     more = ""
     if cause is not None:
@@ -149,6 +162,11 @@ def loss_row(cause: str, chunks: int, size: int) -> str:
     return json.dumps({"type": "loss", "cause": cause, "chunks": chunks, "bytes": size})
 
 
+def merged_row(through: int) -> str:
+    """Return the line that opens a journal of all segments up to *through*."""
+    return json.dumps({"type": "merged", "through": through})
+
+
 def end_row(run: int, time: str, outcome: Outcome, report: Mapping[str, Any]) -> str:
     """Return the line that closes a run."""
     return json.dumps({"type": "end", "run": run, "time": time, "outcome": outcome, "report": dict(report)})
@@ -163,21 +181,26 @@ def read_journal(path: Path) -> Iterator[Row]:
         OSError: *path* cannot be opened, or is a symbolic link.
     """
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-        unreadable: UnreadableRow | None = None
-        ended = True
-        for number, line in enumerate(file, 1):
-            ended = line.endswith(b"\n")
-            row = _parse(line, number)
-            if unreadable is not None:
-                # A run that follows a killed one closes the line that was cut off.
-                yield unreadable._replace(torn=isinstance(row, BeginRow))
-                unreadable = None
-            if isinstance(row, UnreadableRow):
-                unreadable = row
-            else:
-                yield row
+        yield from read_rows(file)
+
+
+def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+    """Yield the rows of *lines*, as `read_journal` does."""
+    unreadable: UnreadableRow | None = None
+    ended = True
+    for number, line in enumerate(lines, 1):
+        ended = line.endswith(b"\n")
+        row = _parse(line, number)
         if unreadable is not None:
-            yield unreadable._replace(torn=not ended)
+            # A run that follows a killed one closes the line that was cut off.
+            yield unreadable._replace(torn=isinstance(row, BeginRow))
+            unreadable = None
+        if isinstance(row, UnreadableRow):
+            unreadable = row
+        else:
+            yield row
+    if unreadable is not None:
+        yield unreadable._replace(torn=not ended)
 
 
 def _parse(line: bytes, number: int) -> Row:
@@ -209,7 +232,7 @@ def _file(fields: dict[str, Any]) -> FileRow:
 
 
 def _part(fields: dict[str, Any]) -> StoredPart:
-    path, xxh3 = fields["path"], fields["xxh3"]
+    path, xxh3, start, etag = fields["path"], fields["xxh3"], fields.get("start"), fields.get("etag")
     return StoredPart(
         _text(fields["sink"]),
         path if path is None else _path(path),
@@ -217,11 +240,17 @@ def _part(fields: dict[str, Any]) -> StoredPart:
         _count(fields["bytes"]),
         _count(fields["stored_bytes"]),
         xxh3 if xxh3 is None else _text(xxh3),
+        start if start is None else _count(start),
+        etag if etag is None else _text(etag),
     )
 
 
 def _loss(fields: dict[str, Any]) -> LossRow:
     return LossRow(_text(fields["cause"]), _count(fields["chunks"]), _count(fields["bytes"]))
+
+
+def _merged(fields: dict[str, Any]) -> MergedRow:
+    return MergedRow(_count(fields["through"]))
 
 
 def _end(fields: dict[str, Any]) -> EndRow:
@@ -234,6 +263,7 @@ _ROWS: dict[str, Callable[[dict[str, Any]], Row]] = {
     "begin": _begin,
     "file": _file,
     "loss": _loss,
+    "merged": _merged,
     "end": _end,
 }
 

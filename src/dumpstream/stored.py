@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from enum import StrEnum
+from io import BufferedReader, RawIOBase
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import xxhash
 import zstandard
@@ -15,12 +16,23 @@ from dumpstream._errors import NotACaptureError, PartError
 from dumpstream.lock import lock_holder
 from dumpstream.manifest import read_manifest
 from dumpstream.nofollow import open_directory, open_regular
-from dumpstream.rows import JOURNAL, BeginRow, EndRow, FileRow, LossRow, UnreadableRow, read_journal
+from dumpstream.rows import (
+    JOURNAL,
+    BeginRow,
+    EndRow,
+    FileRow,
+    LossRow,
+    MergedRow,
+    UnreadableRow,
+    read_journal,
+)
 from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from io import FileIO
+
+    from typing_extensions import Buffer
 
     from dumpstream.manifest import Manifest
     from dumpstream.rows import Outcome, Row, StoredPart
@@ -181,7 +193,7 @@ class StoredCapture:
             )
         digest = xxhash.xxh3_64()
         size = 0
-        with self._open_part(part.path, part.stored_bytes) as file, _decompressed(part.path):
+        with self._open_part(part.path, part) as file, _decompressed(part.path):
             reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
             buffer = memoryview(bytearray(min(_BLOCK_BYTES, part.bytes + 1)))
             while length := reader.readinto(buffer):
@@ -211,12 +223,17 @@ class StoredCapture:
         return os.fdopen(fd, "rb", buffering=0)
 
     @contextmanager
-    def _open_part(self, path: str, stored_bytes: int) -> Iterator[FileIO]:
+    def _open_part(self, path: str, part: StoredPart) -> Iterator[IO[bytes]]:
         with self.open_stored(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if size != stored_bytes:
-                raise PartError(path, f"has {size} bytes instead of {stored_bytes}; {_DAMAGED}")
-            yield file
+            if part.start is not None:
+                if part.start + part.stored_bytes > size:
+                    raise PartError(path, f"has only {size} bytes; {_DAMAGED}")
+                yield BufferedReader(_Range(file, part.start, part.stored_bytes))
+            elif size != part.stored_bytes:
+                raise PartError(path, f"has {size} bytes instead of {part.stored_bytes}; {_DAMAGED}")
+            else:
+                yield file
 
     def _open_below(self, path: PurePosixPath) -> int:
         """Return a descriptor of what a row names; an absolute path is where the user wanted it."""
@@ -234,7 +251,7 @@ class StoredCapture:
         finally:
             os.close(directory)
 
-    def _note(self, row: BeginRow | EndRow | LossRow | UnreadableRow) -> None:
+    def _note(self, row: BeginRow | EndRow | LossRow | MergedRow | UnreadableRow) -> None:
         if isinstance(row, BeginRow):
             self.outcomes.setdefault(row.run, None)
         elif isinstance(row, EndRow):
@@ -242,10 +259,28 @@ class StoredCapture:
         elif isinstance(row, LossRow):
             _, chunks, size = self._losses.get(row.cause, Loss(row.cause, 0, 0))
             self._losses[row.cause] = Loss(row.cause, chunks + row.chunks, size + row.bytes)
+        elif isinstance(row, MergedRow):
+            return
         elif row.torn:
             self.torn = True
         else:
             self.unreadable_lines.append(row.line)
+
+
+class _Range(RawIOBase):
+    """What a pack holds of one file."""
+
+    def __init__(self, file: FileIO, start: int, length: int) -> None:
+        self._file, self._position, self._end = file, start, start + length
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        room = memoryview(buffer)[: self._end - self._position]
+        length = os.preadv(self._file.fileno(), [room], self._position)
+        self._position += length
+        return length
 
 
 def parts_of(row: FileRow) -> list[StoredPart]:

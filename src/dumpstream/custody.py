@@ -1,0 +1,49 @@
+"""Custody: how safe the bytes are that a sink has taken but not yet stored."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Stage(IntEnum):
+    """How far bytes have come."""
+
+    TAKEN = 0  #: in memory: a kill loses them
+    KEPT = 1  #: on the local disk, to be uploaded
+    STORED = 2  #: where they belong
+    LOST = 3
+
+
+class Custody:
+    """The stage of some files that share their fate. For the event loop's thread alone.
+
+    Attributes:
+        cause: what the files were lost to, if they were.
+    """
+
+    __slots__ = ("_waiting", "cause", "stage")
+
+    def __init__(self, stage: Stage = Stage.TAKEN) -> None:
+        self.stage = stage
+        self.cause: str | None = None
+        self._waiting: list[tuple[Stage, Callable[[], None]]] = []
+
+    def when(self, stage: Stage, call: Callable[[], None]) -> None:
+        """Call *call* once *stage* is reached, or the files are lost; at once if that is so already."""
+        if self.stage >= stage:
+            call()
+        else:
+            self._waiting.append((stage, call))
+
+    def advance(self, stage: Stage, cause: str | None = None) -> None:
+        """Go on to *stage*, never back; *cause* belongs to `Stage.LOST`."""
+        if stage <= self.stage:
+            return
+        self.stage, self.cause = stage, cause
+        waiting, self._waiting = self._waiting, []
+        for goal, call in waiting:
+            self.when(goal, call)
