@@ -126,7 +126,9 @@ class CollectionBuilder:
 
     def refuse(self, *, pid: int) -> None:
         """Write down a process that was not captured."""
-        self._destination.begin_process(pid=pid, parent=1, command=["train"], refused=True)
+        self._destination.begin_process(
+            pid=pid, parent=1, command=["train"], refused=True, problem="no room is left"
+        )
 
     def end(self, capture: CaptureBuilder, ending: str = "exit code 0") -> None:
         """End the capture of a process, and the process."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dumpstream.manifest import Manifest, Process
 
-_REFUSED = "was refused, and ran without being captured; give the collector more --buffer-bytes"
+_REFUSED = "was refused, and ran without being captured"
 
 
 class Member(NamedTuple):
@@ -94,7 +94,7 @@ class Collection:
 
     def _member(self, process: Process) -> Member:
         if not process.directory:
-            return Member(None, process, _REFUSED)
+            return Member(None, process, process.problem or _REFUSED)
         path = self.path / process.directory
         if path.is_symlink():
             return Member(None, process, f"{path} is a symbolic link, and not followed")

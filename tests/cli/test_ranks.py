@@ -84,7 +84,7 @@ class TestLs:
         run = collection.close()
 
         listed = json.loads(output_of(capsys, "ls", run, "--json"))
-        *_, head, one, two, three, summary = output_of(capsys, "ls", run).splitlines()
+        *_, head, one, two, three, problem, summary = output_of(capsys, "ls", run).splitlines()
 
         assert [(it["directory"], it["rank"], it["pid"], it["ending"]) for it in listed["processes"]] == [
             ("rank-3", 3, 7, "exit code 0"),
@@ -92,7 +92,8 @@ class TestLs:
             ("", None, 9, None),
         ]
         assert listed["processes"][1]["losses"] == [{"cause": "full", "chunks": 2, "bytes": 20}]
-        assert "was refused" in listed["processes"][2]["problem"]
+        assert [it["problem"] for it in listed["processes"]] == [None, None, "no room is left"]
+        assert problem == "process 9: no room is left"
         assert listed["losses"] == listed["processes"][1]["losses"]
         assert listed["state"] == "finished"
         assert head.split() == ["process", "rank", "device", "pid", "ended", "files", "command"]
@@ -200,6 +201,7 @@ class TestVerify:
             ("interrupted", "rank-5"),
             ("refused", "process 9"),
         ]
+        assert result["problems"][1]["detail"] == "no room is left"
 
     def test_running_capture_is_not_whole(
         self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dumpstream.collection import Collection, Member
+    from dumpstream.manifest import Process
     from dumpstream.stored import StoredCapture, StoredFile
 
 _EPILOG = """\
@@ -118,10 +119,12 @@ def _object(collection: Collection) -> dict[str, Any]:
 
 def _process(member: Member, sums: _Sums) -> dict[str, Any]:
     assert member.process is not None
+    known = asdict(member.process)
+    del known["ring"]  # of no use to anybody but `recover`
     return {
-        **asdict(member.process),
+        **known,
+        "problem": member.problem or member.process.problem,
         "state": None if member.capture is None else member.capture.state,
-        "problem": member.problem,
         "files": sums.files,
         "bytes": sums.bytes,
         "stored_bytes": sums.stored_bytes,
@@ -149,7 +152,7 @@ def _row(file: StoredFile, member: Member) -> dict[str, Any]:
 
 def _print_tables(collection: Collection) -> None:
     total = _Sums()
-    states, processes = [], []
+    states, processes, problems = [], [], []
     for member in collection.members():
         sums = _Sums.of(member.capture)
         if member.capture is not None:
@@ -159,9 +162,11 @@ def _print_tables(collection: Collection) -> None:
             _print_files(member.capture.files, member.prefix)
         if member.process is not None:
             processes.append(_process_cells(member, sums, running=collection.pid is not None))
+            problems.append((member.process, member.problem or member.process.problem))
         total += sums
     if collection.processes is not None:
         _print_processes(processes)
+        _print_problems(problems)
     print(_summary(total, collection, collection.state(states)))
 
 
@@ -198,6 +203,12 @@ def _print_processes(processes: Sequence[Sequence[str]]) -> None:
     print()
     for cells in rows if processes else []:
         print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+
+
+def _print_problems(problems: Iterable[tuple[Process, str | None]]) -> None:
+    for process, problem in problems:
+        if problem is not None:
+            print(f"{process.directory or f'process {process.pid}'}: {printable(problem)}")
 
 
 def _summary(total: _Sums, collection: Collection, state: str) -> str:
