@@ -16,6 +16,9 @@ DumpstreamError
     ProfilingInUseError
   RingError
   SinkError
+    FileRefusedError
+  StoreError
+    ObjectMissingError
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.config import Problem
+    from dumpstream.objectstore import Prefix
 
 
 class DumpstreamError(Exception):
@@ -82,7 +86,7 @@ class ConfigError(DumpstreamError):
 class DestinationError(DumpstreamError):
     """The destination cannot take a capture."""
 
-    def __init__(self, path: Path, problem: str) -> None:
+    def __init__(self, path: Path | Prefix, problem: str) -> None:
         super().__init__(f"{path} {problem}")
         self.path = path
 
@@ -90,7 +94,7 @@ class DestinationError(DumpstreamError):
 class DestinationInUseError(DestinationError):
     """Another capture is writing there."""
 
-    def __init__(self, path: Path, pid: int) -> None:
+    def __init__(self, path: Path | Prefix, pid: int) -> None:
         super().__init__(path, f"is being written by process {pid}; choose another destination")
         self.pid = pid
 
@@ -112,7 +116,7 @@ class DumpFormatError(DumpstreamError):
 class NotACaptureError(DumpstreamError):
     """The directory holds no capture, or one that this version cannot read."""
 
-    def __init__(self, path: Path, problem: str) -> None:
+    def __init__(self, path: Path | Prefix, problem: str) -> None:
         super().__init__(f"{path} {problem}")
         self.path = path
 
@@ -157,3 +161,23 @@ class RingError(DumpstreamError):
 
 class SinkError(DumpstreamError):
     """A sink could not store what it was given."""
+
+
+class FileRefusedError(SinkError):
+    """A sink does not take one file and goes on with the others; the file is lost to *cause*."""
+
+    def __init__(self, message: str, *, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class StoreError(DumpstreamError):
+    """An object store cannot be used, refuses, or does not answer; *away* if a later try may succeed."""
+
+    def __init__(self, message: str, *, away: bool = False) -> None:
+        super().__init__(message)
+        self.away = away
+
+
+class ObjectMissingError(StoreError):
+    """There is no such object."""

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dumpstream.lock import LOCK
-from dumpstream.manifest import FILES, MANIFEST, PROFILE, STATS, TEMPORARY
+from dumpstream.manifest import FILES, MANIFEST, PACKS, PROFILE, STATS, TEMPORARY
 from dumpstream.nofollow import open_directory
 from dumpstream.rows import JOURNAL, FileRow, read_journal
 
@@ -62,7 +62,7 @@ def _delete_process(path: Path, directory: str, dir_fd: int) -> None:
 
 
 def _delete_data(path: Path, dir_fd: int) -> None:
-    for name in (FILES, STATS):
+    for name in (FILES, PACKS, STATS):
         _delete(name, dir_fd)
     _delete_parts(path, dir_fd)
     _delete(JOURNAL, dir_fd)
@@ -94,7 +94,7 @@ def _delete_part(part: PurePosixPath, dir_fd: int) -> tuple[str, ...]:
     """Delete *part* if it is inside the capture, and return the directory it was in."""
     *directory, name = part.parts or ("/",)
     inside = not part.is_absolute() and ".." not in part.parts
-    if not inside or directory[:1] in ([FILES], [STATS]) or (not directory and name in _OURS):
+    if not inside or directory[:1] in ([FILES], [PACKS], [STATS]) or (not directory and name in _OURS):
         return ()
     with suppress(OSError), _opened(dir_fd, directory) as parent:
         os.unlink(name, dir_fd=parent)

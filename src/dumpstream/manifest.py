@@ -15,11 +15,13 @@ from dumpstream.nofollow import open_regular
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dumpstream.objectstore import Prefix
+
 FORMAT = 1
 MANIFEST = "manifest.json"
 TEMPORARY = ".manifest.json.new"
 #: The directories of what the sinks store, unless they have a place of their own, and of profiles.
-FILES, STATS, PROFILE = "files", "stats", "profile"
+FILES, PACKS, STATS, PROFILE = "files", "packs", "stats", "profile"
 
 _FOREIGN = f"holds no capture: its {MANIFEST} is not dumpstream's; choose another directory"
 _LARGEST_BYTES = 64 << 20
@@ -81,25 +83,40 @@ def read_manifest(path: Path) -> Manifest:
     """
     try:
         with os.fdopen(open_regular(path / MANIFEST, os.O_RDONLY), "rb") as file:
-            fields = json.loads(file.read(_LARGEST_BYTES))
+            data = file.read(_LARGEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise NotACaptureError(path, _absence(path)) from None
     except OSError as exc:
         raise NotACaptureError(path, f"cannot be read: {MANIFEST}: {exc.strerror}") from exc
+    return parse_manifest(path, data)
+
+
+def parse_manifest(place: Path | Prefix, data: bytes) -> Manifest:
+    """Return what *data*, the manifest of the capture at *place*, says.
+
+    Raises:
+        NotACaptureError: it is none, or one that this version cannot read.
+    """
+    try:
+        fields = json.loads(data)
     except (ValueError, RecursionError):
-        raise NotACaptureError(path, _FOREIGN) from None
-    return _parse(path, fields)
+        raise NotACaptureError(place, _FOREIGN) from None
+    return _parse(place, fields)
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """Return what `parse_manifest` turns back."""
+    return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, default=str) + "\n"
 
 
 def write_manifest(manifest: Manifest, dir_fd: int) -> None:
     """Replace the manifest in the directory *dir_fd*; a reader sees the old one or the new one, whole."""
     with suppress(FileNotFoundError):
         os.unlink(TEMPORARY, dir_fd=dir_fd)
-    text = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, default=str)
     fd = open_regular(TEMPORARY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=dir_fd)
     try:
         with os.fdopen(fd, "w", encoding="ascii") as file:
-            file.write(text + "\n")
+            file.write(manifest_text(manifest))
             file.flush()
             os.fsync(file.fileno())
         os.replace(TEMPORARY, MANIFEST, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
@@ -116,7 +133,7 @@ def _absence(path: Path) -> str:
     return f"holds no capture (no {MANIFEST}); name a directory that `dumpstream capture --out` wrote"
 
 
-def _parse(path: Path, fields: Any) -> Manifest:
+def _parse(path: Path | Prefix, fields: Any) -> Manifest:
     try:
         number = int(fields["format"])
         if number > FORMAT:

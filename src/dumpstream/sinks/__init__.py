@@ -7,16 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from dumpstream._errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from anyio import CapacityLimiter
     from typing_extensions import Buffer
+
+    from dumpstream.custody import Custody
+    from dumpstream.objectstore.outbox import Outbox
 
 _GROUP = "dumpstream.sinks"
 #: What libzstd accepts; a negative level is faster and compresses less.
@@ -42,16 +45,24 @@ class SinkSettings:
     workers: int = field(default_factory=lambda: max(2, min(8, os.cpu_count() or 2)))
     fsync: Fsync = Fsync.NONE
     max_descriptors: int = 256  #: files and directories held open at once, at most
+    pack: bool = False  #: collect small files in packs
+    spill: Path | None = None  #: where what a store does not take just now waits; None: nowhere
+    spill_bytes: int = 4 << 30  #: how much may wait there
+    outbox: Outbox | None = None  #: made by the capture in *spill*
     #: The threads that do a sink's work, if it shares them with the sinks of other captures.
     threads: CapacityLimiter | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fsync", Fsync(self.fsync))
+        if self.spill is not None:
+            object.__setattr__(self, "spill", Path(self.spill))
         least, most = _LEVELS
         if not least <= self.level <= most:
             raise ValueError(f"level must be from {least} to {most}, not {self.level}")
         if self.workers < 1:
             raise ValueError(f"workers must be at least 1, not {self.workers}")
+        if self.spill_bytes < 1:
+            raise ValueError(f"spill_bytes must be at least 1, not {self.spill_bytes}")
         if self.max_descriptors < _MIN_DESCRIPTORS:
             raise ValueError(
                 f"max_descriptors must be at least {_MIN_DESCRIPTORS}, not {self.max_descriptors}"
@@ -71,6 +82,9 @@ class Stored(NamedTuple):
     path: str | None = None  #: relative to the capture if inside it; None if it left nothing to open
     bytes: int = 0  #: what it occupies there
     xxh3: str | None = None  #: xxh3-64 of the original bytes, 16 hex digits
+    start: int | None = None  #: in a pack, where its bytes begin; None if the path is the file's alone
+    etag: str | None = None  #: the entity tag that an object store gave
+    custody: Custody | None = None  #: how safe it is, if it is not yet where the path says
 
 
 class SinkFile(Protocol):
@@ -141,6 +155,17 @@ def make_sink(kind: str, factory: SinkFactory, location: str, settings: SinkSett
     """
     with _explained(kind):
         return factory(location, settings)
+
+
+async def prepare(sink: Sink) -> None:
+    """Await the method *prepare* of *sink*, if it has one: it raises what would make the capture fail.
+
+    Raises:
+        SinkError: the sink cannot be used.
+    """
+    method = getattr(sink, "prepare", None)
+    if method is not None:
+        await method()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Pieces of a file in, zstd frames in a tree out. Runs on worker threads."""
+"""Pieces of a file in, zstd frames out. Runs on worker threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import errno
 import os
 from contextlib import contextmanager, suppress
 from threading import Condition
-from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from zlib import crc32
 
 from xxhash import xxh3_64
 from zstandard import ZstdCompressor, ZstdError, backend_features
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
-
-    from dumpstream.sinks._tree import Draft, Tree
 
     Block: TypeAlias = list[memoryview]
 
@@ -157,20 +156,75 @@ def _frames(blocks: list[bytes | bytearray | memoryview], compressor: ZstdCompre
     return [compressor.compress(block) for block in blocks]
 
 
-class Writer:
-    """One file on its way into the tree.
+class Output(Protocol):
+    """Where the frames of one file go. Every method may raise `OSError` or `MemoryError`."""
 
-    Holds no descriptor and no compressor between calls. Failures do not raise: they are the `outcome`, and
-    everything after them does nothing.
+    @property
+    def begun(self) -> bool:
+        """Whether there is something of the file that is not published."""
+
+    def append(self, data: memoryview, frame: memoryview) -> None:
+        """Add *frame*, the compressed form of *data*, which is valid only until this call returns."""
+
+    def publish(self) -> Stored:
+        """Make the file visible, and tell where it is."""
+
+    def discard(self) -> None:
+        """Remove what there is of the file, if anything."""
+
+
+class Frames:
+    """The frames of a file, kept in memory for who takes them from there.
+
+    Attributes:
+        bytes: the original bytes in them, if *checked*.
+        crc: their CRC-32, if *checked*.
     """
 
-    __slots__ = ("_bytes", "_draft", "_hash", "_name", "_number", "_tree", "outcome")
+    __slots__ = ("_checked", "_frames", "_stored", "bytes", "crc")
 
-    def __init__(self, tree: Tree, name: str, *, number: int = 1) -> None:
-        self._tree, self._name, self._number = tree, name, number
-        self._draft: Draft | None = None
+    def __init__(self, *, checked: bool = False) -> None:
+        self._checked = checked
+        self._frames: list[memoryview] = []
+        self._stored = 0
+        self.bytes = 0
+        self.crc = 0
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._frames)
+
+    def append(self, data: memoryview, frame: memoryview) -> None:
+        self._frames.append(frame)
+        self._stored += len(frame)
+        if self._checked:
+            self.bytes += len(data)
+            self.crc = crc32(data, self.crc)
+
+    def publish(self) -> Stored:
+        return Stored(bytes=self._stored)
+
+    def discard(self) -> None:
+        self._frames.clear()
+
+    def take(self) -> list[memoryview]:
+        """Return the frames that have come since the last call."""
+        frames, self._frames = self._frames, []
+        return frames
+
+
+class Writer:
+    """One file on its way into its output.
+
+    Holds no compressor between calls. Failures do not raise: they are the `outcome`, and everything after
+    them does nothing.
+    """
+
+    __slots__ = ("_hash", "_name", "_output", "outcome")
+
+    def __init__(self, name: str, output: Output) -> None:
+        self._name, self._output = name, output
         self._hash: xxh3_64 | None = None
-        self._bytes = 0
         self.outcome: Stored | SinkError | None = None
 
     def jobs(self, blocks: Sequence[Block], *, finish: bool) -> list[Job]:
@@ -182,8 +236,8 @@ class Writer:
 
     @property
     def begun(self) -> bool:
-        """Whether there is something of the file in the tree that is not published."""
-        return self._draft is not None
+        """Whether there is something of the file that is not published."""
+        return self._output.begun
 
     def cancel(self) -> None:
         """Make it fail, because not all of the file may have been passed on."""
@@ -199,7 +253,7 @@ class Writer:
 
     def finish(self) -> None:
         """Publish the file; if anything failed, remove it."""
-        if self._draft is None:
+        if self._hash is None:
             self.append(_NO_BYTES, _EMPTY_FRAME)
         self.outcome = self._attempt(self._publish) or self.outcome
         if isinstance(self.outcome, SinkError):
@@ -212,9 +266,7 @@ class Writer:
         Raises:
             OSError: some of it may be left.
         """
-        if self._draft is not None:
-            self._tree.discard(self._draft)
-            self._draft = None
+        self._output.discard()
 
     def _attempt(self, step: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
         """Return what *step* returns, or None if it failed or something did before."""
@@ -226,23 +278,11 @@ class Writer:
         return None
 
     def _append(self, data: memoryview, frame: memoryview) -> None:
-        if self._draft is None or self._hash is None:
-            self._draft, fd = self._tree.create(self._name)
+        self._output.append(data, frame)
+        if self._hash is None:
             self._hash = xxh3_64()
-        else:
-            fd = self._tree.append(self._draft)
-        try:
-            unwritten = frame
-            while unwritten:
-                unwritten = unwritten[os.write(fd, unwritten) :]
-        finally:
-            os.close(fd)
         self._hash.update(data)
-        self._bytes += len(frame)
 
     def _publish(self) -> Stored:
-        assert self._draft is not None
         assert self._hash is not None
-        path = self._tree.publish(self._draft, number=self._number)
-        self._draft = None
-        return Stored(path, self._bytes, self._hash.hexdigest())
+        return self._output.publish()._replace(xxh3=self._hash.hexdigest())

@@ -35,6 +35,12 @@ def is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX)
 
 
+def write_all(fd: int, data: memoryview) -> None:
+    """Write all of *data* to *fd*."""
+    while data:
+        data = data[os.write(fd, data) :]
+
+
 class Draft(NamedTuple):
     """A file that is not published yet."""
 

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
-from zstandard import ZstdCompressor
 
 from dumpstream._errors import SinkError
+from dumpstream.manifest import FILES, PACKS
 from dumpstream.sinks import Fsync, Stored
-from dumpstream.sinks._frames import SMALL_BYTES, Turns, Writer, compress, cut, sink_error, view_bytes
-from dumpstream.sinks._tree import TRANSIENT_DESCRIPTORS, Tree, is_temporary
+from dumpstream.sinks._frames import Frames, Writer, cut, sink_error, view_bytes
+from dumpstream.sinks._packer import PACKED_BYTES, Packer
+from dumpstream.sinks._tree import TRANSIENT_DESCRIPTORS, Tree, is_temporary, write_all
+from dumpstream.sinks._workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
+    from dumpstream.sinks._tree import Draft
 
 __all__ = ["ZstdSink", "is_temporary"]
-
-# A thread takes at once small jobs that cost as much as compressing so many bytes: enough to be worth its
-# wake-up, and not so much that the other threads wait for it.
-_LEAST_WORK, _MOST_WORK = 1 << 20, 4 << 20
 
 
 class ZstdSink:
@@ -41,37 +43,53 @@ class ZstdSink:
         descriptors = settings.max_descriptors - 1
         threads = min(settings.workers, descriptors // (1 + TRANSIENT_DESCRIPTORS))
         self._root = Path(location) if location else settings.directory
-        self._tree = Tree(
-            self._root,
-            below=() if location else ("files",),
-            suffix=".zst",
-            base=settings.directory,
-            directories=descriptors - threads * TRANSIENT_DESCRIPTORS,
-            durable=settings.fsync is Fsync.FILE,
-        )
+        make_tree = partial(Tree, self._root, base=settings.directory, durable=settings.fsync is Fsync.FILE)
+        directories = descriptors - threads * TRANSIENT_DESCRIPTORS
+        self._packs: Tree | None = None
+        self._packer: Packer | None = None
+        if settings.pack:
+            directories = max(directories - 2, threads)  # one for the root of the packs, one for theirs
+            self._packs = make_tree(below=(PACKS,), suffix=".zip", directories=1)
+            self._packer = Packer(self._open_pack)
+        self._tree = make_tree(below=() if location else (FILES,), suffix=".zst", directories=directories)
         self._sync_at_close = settings.fsync is Fsync.CAPTURE
-        self._workers = _Workers(threads, settings.level, settings.threads)
+        self._workers = Workers(threads, settings.level, settings.threads)
+        self._pack_turn = anyio.Lock()
         self._closed = False
 
     async def open(self, name: str, *, offset: int = 0) -> _ZstdFile:
         self._check_open()
-        writer = Writer(self._tree, name, number=2 if offset else 1)
+        writer = Writer(name, _TreeFile(self._tree, name, number=2 if offset else 1))
         return _ZstdFile(name, writer, self._workers)
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
-        writers = [Writer(self._tree, file.name) for file in files]
+        packed: dict[int, Frames] = {}
+        writers: list[Writer] = []
         jobs: list[Job] = []
-        for writer, file in zip(writers, files, strict=True):
-            jobs += writer.jobs(cut([view_bytes(file.data)]), finish=True)
+        for index, file in enumerate(files):
+            view = view_bytes(file.data)
+            if self._packer is not None and len(view) <= PACKED_BYTES:
+                packed[index] = Frames(checked=True)
+            writers.append(Writer(file.name, packed.get(index) or _TreeFile(self._tree, file.name)))
+            jobs += writers[-1].jobs(cut([view]), finish=True)
         with anyio.CancelScope(shield=True):  # what is stored must be reported
             await self._workers.run(jobs)
-        return [writer.outcome for writer in writers if writer.outcome is not None]
+            outcomes = [writer.outcome for writer in writers if writer.outcome is not None]
+            if self._packer is not None:
+                names = {index: files[index].name for index in packed}
+                await self._packer.replace(outcomes, packed, names)
+        return outcomes
 
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
-            await self._workers.finish(self._close)
+            try:
+                if self._packer is not None:
+                    with anyio.CancelScope(shield=True):
+                        await self._packer.aclose()
+            finally:
+                await self._workers.finish(self._close)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -85,62 +103,79 @@ class ZstdSink:
             raise sink_error(f"force {self._root} to the disk", exc) from exc
         finally:
             self._tree.close()
+            if self._packs is not None:
+                self._packs.close()
+
+    async def _open_pack(self, name: str) -> _PackFile:
+        assert self._packs is not None
+        return await run_sync(_PackFile, self._packs, name, self._pack_turn)
 
 
-class _Workers:
-    """The threads of a sink, with a compressor each."""
+class _TreeFile:
+    """A file in the tree; holds no descriptor between calls."""
 
-    def __init__(self, threads: int, level: int, limiter: anyio.CapacityLimiter | None) -> None:
-        self._threads, self._level = threads, level
-        self._limiter = limiter or anyio.CapacityLimiter(threads)
-        self._compressors: list[ZstdCompressor] = []
+    __slots__ = ("_bytes", "_draft", "_name", "_number", "_tree")
 
-    async def run(self, jobs: Sequence[Job]) -> None:
-        """Run *jobs* on as many threads as are worth it, storing in order what they compress.
+    def __init__(self, tree: Tree, name: str, *, number: int = 1) -> None:
+        self._tree, self._name, self._number = tree, name, number
+        self._draft: Draft | None = None
+        self._bytes = 0
 
-        Only one thread stores at a time: making files takes many short calls, and several threads at it
-        would spend more on taking the interpreter's lock from each other than on the files. Once a job is
-        begun all are run, even if the caller is cancelled.
-        """
-        batches = _batches(jobs, self._threads)
-        queue, turns = iter(batches), Turns()
-        async with anyio.create_task_group() as group:
-            for _ in range(min(self._threads, len(batches))):
-                group.start_soon(self._run_in_thread, queue, turns)
+    @property
+    def begun(self) -> bool:
+        return self._draft is not None
 
-    async def finish(self, function: Callable[[], None]) -> None:
-        """Run *function*, even if the caller is cancelled."""
-        with anyio.CancelScope(shield=True):
-            await run_sync(function, limiter=self._limiter)
-
-    async def _run_in_thread(self, queue: Iterator[tuple[int, list[Job]]], turns: Turns) -> None:
-        await run_sync(self._work, queue, turns, limiter=self._limiter)
-
-    def _work(self, queue: Iterator[tuple[int, list[Job]]], turns: Turns) -> None:
+    def append(self, data: memoryview, frame: memoryview) -> None:  # noqa: ARG002 - the frame has it all
+        if self._draft is None:
+            self._draft, fd = self._tree.create(self._name)
+        else:
+            fd = self._tree.append(self._draft)
         try:
-            compressor = self._compressors.pop()
-        except IndexError:
-            compressor = ZstdCompressor(level=self._level, write_checksum=True, write_content_size=True)
-        for ticket, batch in queue:
-            compress(batch, compressor)
-            with turns.turn(ticket):
-                for job in batch:
-                    job.store()
-        self._compressors.append(compressor)
+            write_all(fd, frame)
+        finally:
+            os.close(fd)
+        self._bytes += len(frame)
+
+    def publish(self) -> Stored:
+        assert self._draft is not None
+        path = self._tree.publish(self._draft, number=self._number)
+        self._draft = None
+        return Stored(path, self._bytes)
+
+    def discard(self) -> None:
+        if self._draft is not None:
+            self._tree.discard(self._draft)
+            self._draft = None
 
 
-def _batches(jobs: Sequence[Job], threads: int) -> list[tuple[int, list[Job]]]:
-    """Divide *jobs* into batches worth a thread's while, each with its ticket."""
-    share = sum(job.work for job in jobs) // (2 * threads)
-    batches: list[list[Job]] = []
-    room = 0  # in the last batch, for more small jobs
-    for job in jobs:
-        if room <= 0 or job.work >= SMALL_BYTES:
-            batches.append([])
-            room = max(_LEAST_WORK, min(share, _MOST_WORK))
-        batches[-1].append(job)
-        room = 0 if job.work >= SMALL_BYTES else room - job.work
-    return list(enumerate(batches))
+class _PackFile:
+    """A pack on its way into the tree. Making one blocks."""
+
+    def __init__(self, tree: Tree, name: str, turn: anyio.Lock) -> None:
+        self._tree, self._turn = tree, turn
+        try:
+            self._draft, fd = tree.create(name)
+        except OSError as exc:
+            raise sink_error("begin a pack", exc) from None
+        os.close(fd)
+        self.path = tree.path(self._draft)
+
+    async def store(self, data: Buffer) -> None:
+        async with self._turn:  # the tree keeps a descriptor for one
+            await run_sync(self._store, memoryview(data))
+
+    def _store(self, data: memoryview) -> None:
+        try:
+            fd = self._tree.append(self._draft)
+            try:
+                write_all(fd, data)
+            finally:
+                os.close(fd)
+            self._tree.publish(self._draft)
+        except OSError as exc:
+            with suppress(OSError):
+                self._tree.discard(self._draft)
+            raise sink_error(f"store {self.path}", exc) from None
 
 
 class _ZstdFile:
@@ -148,7 +183,7 @@ class _ZstdFile:
 
     __slots__ = ("_name", "_workers", "_writer")
 
-    def __init__(self, name: str, writer: Writer, workers: _Workers) -> None:
+    def __init__(self, name: str, writer: Writer, workers: Workers) -> None:
         self._name, self._writer, self._workers = name, writer, workers
 
     async def write(self, pieces: Sequence[Buffer]) -> None:

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import shutil
+import struct
+import subprocess
+import zipfile
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import anyio
+import pytest
+import zstandard
+from anyio.to_thread import run_sync
+from obstore.store import MemoryStore
+
+from dumpstream import RingOptions, RingSource, SinkError, StoredCapture, Verdict, _native, open_capture
+from dumpstream.custody import Custody, Stage
+from dumpstream.sinks import Stored
+from dumpstream.sinks._frames import Frames
+from dumpstream.sinks._pack import Member, Pack
+from dumpstream.sinks._packer import Packer
+from dumpstream.verification import verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+pytestmark = pytest.mark.anyio
+
+FILES = {
+    "a/b": b"first" * 100,
+    "empty": b"",
+    "名前/ünï cödé": os.urandom(3000),
+    "a/b.2": b"not the second a/b",
+}
+
+
+def compressed(data: bytes) -> memoryview:
+    return memoryview(zstandard.ZstdCompressor().compress(data))
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    pack = Pack()
+    for name, data in files.items():
+        pack.add(Member(name, [compressed(data)], len(data), crc32(data)))
+    return b"".join(pack.finish())
+
+
+class TestContainer:
+    def test_position_of_a_member_is_that_of_its_frame(self) -> None:
+        pack = Pack()
+
+        starts = {
+            name: (pack.add(Member(name, [compressed(data)], len(data), crc32(data))), len(compressed(data)))
+            for name, data in FILES.items()
+        }
+
+        whole = b"".join(pack.finish())
+        decompressor = zstandard.ZstdDecompressor()
+        found = {
+            name: decompressor.decompress(whole[start : start + length], max_output_size=1 << 20)
+            for name, (start, length) in starts.items()
+        }
+        assert found == FILES
+
+    def test_directory_is_what_zip_readers_expect(self) -> None:
+        with zipfile.ZipFile(io.BytesIO(packed(FILES))) as container:
+            infos = container.infolist()
+
+        assert {info.filename: (info.file_size, info.CRC) for info in infos} == {
+            name: (len(data), crc32(data)) for name, data in FILES.items()
+        }
+        assert {info.compress_type for info in infos} == {93}
+
+    def test_headers_alone_lead_a_streaming_reader_through_all_members(self) -> None:
+        whole, position, found = packed(FILES), 0, {}
+
+        while whole[position : position + 4] == b"PK\3\4":
+            (_, version, flags, method, _, _, crc, stored, _, name_length, extra) = struct.unpack_from(
+                "<4s5H3L2H", whole, position
+            )
+            begin = position + 30 + name_length + extra
+            name = whole[position + 30 : position + 30 + name_length].decode()
+            found[name] = zstandard.ZstdDecompressor().decompress(
+                whole[begin : begin + stored], max_output_size=1 << 20
+            )
+            assert (version, flags, method, crc) == (63, 0x800, 93, crc32(found[name]))
+            position = begin + stored
+
+        assert found == FILES
+
+    def test_name_that_comes_again_is_another_member(self) -> None:
+        pack = Pack()
+        for data in (b"one", b"two"):
+            pack.add(Member("a", [compressed(data)], len(data), crc32(data)))
+
+        with zipfile.ZipFile(io.BytesIO(b"".join(pack.finish()))) as container:
+            assert container.namelist() == ["a", "a.2"]
+
+    @pytest.mark.parametrize("command", [("7z", "x", "-so"), ("7zz", "x", "-so"), ("bsdtar", "-xOf")])
+    def test_common_tools_open_it(self, tmp_path: Path, command: tuple[str, ...]) -> None:
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"{command[0]} is not installed")
+        path = tmp_path / "pack.zip"
+        path.write_bytes(packed(FILES))
+
+        done = subprocess.run([*command, path], capture_output=True, check=True, timeout=30)
+
+        assert done.stdout == b"".join(FILES.values())
+
+
+class Target:
+    """Where the packs of a test go."""
+
+    def __init__(self, name: str, shelf: dict[str, bytes], error: SinkError | None = None) -> None:
+        self.path, self._shelf, self._error = f"packs/{name}", shelf, error
+
+    async def store(self, data: Buffer) -> Custody | None:
+        if self._error is not None:
+            raise self._error
+        self._shelf[self.path] = bytes(data)
+        return None
+
+
+def make_packer(shelf: dict[str, bytes], error: SinkError | None = None, **limits: Any) -> Packer:
+    async def open_target(name: str) -> Target:
+        return Target(name, shelf, error)
+
+    return Packer(open_target, **limits)
+
+
+async def add(packer: Packer, *files: bytes) -> list[Stored | SinkError]:
+    outcomes: list[Stored | SinkError] = [Stored(xxh3="0") for _ in files]
+    frames: dict[int, Frames] = {}
+    for index, data in enumerate(files):
+        frames[index] = Frames(checked=True)
+        frames[index].append(memoryview(data), compressed(data))
+    await packer.replace(outcomes, frames, {index: f"file{index}" for index in frames})
+    return outcomes
+
+
+def stages(outcomes: list[Stored | SinkError]) -> list[Stage | None]:
+    return [one.custody.stage if isinstance(one, Stored) and one.custody else None for one in outcomes]
+
+
+async def test_files_are_in_custody_until_their_pack_is_stored() -> None:
+    shelf: dict[str, bytes] = {}
+    packer = make_packer(shelf)
+
+    outcomes = await add(packer, b"one", b"two")
+    before = stages(outcomes)
+    await packer.aclose()
+
+    assert before == [Stage.TAKEN] * 2
+    assert stages(outcomes) == [Stage.STORED] * 2
+    assert len(shelf) == 1
+
+
+async def test_pack_is_stored_when_it_is_large_enough() -> None:
+    shelf: dict[str, bytes] = {}
+    packer = make_packer(shelf, pack_bytes=3000)
+
+    outcomes = await add(packer, *(os.urandom(1000) for _ in range(10)))
+    await packer.aclose()
+
+    assert 3 <= len(shelf) <= 4
+    assert {one.path for one in outcomes if isinstance(one, Stored)} == set(shelf)
+
+
+async def test_pack_is_stored_when_it_is_old_enough() -> None:
+    packer = make_packer({}, pack_s=0.01)
+
+    outcomes = await add(packer, b"one")
+    with anyio.fail_after(20):
+        while stages(outcomes) != [Stage.STORED]:  # noqa: ASYNC110 - what is tested is the time
+            await anyio.sleep(0.002)
+
+    await packer.aclose()
+
+
+async def test_pack_that_cannot_be_stored_loses_its_files_and_is_told_of() -> None:
+    packer = make_packer({}, SinkError("the disk is full"))
+
+    outcomes = await add(packer, b"one", b"two")
+    with pytest.raises(SinkError, match="the disk is full"):
+        await packer.aclose()
+
+    assert stages(outcomes) == [Stage.LOST] * 2
+
+
+def push(name: str, data: bytes) -> None:
+    buffer = ctypes.create_string_buffer(data, len(data) or 1)
+    assert _native.push(os.fsencode(name), ctypes.addressof(buffer), len(data), True, -1, 0) == 0
+
+
+def stored_in(run: Path) -> list[Path]:
+    """Return the packs and files of the capture *run*."""
+    return sorted(run.glob("*/*"), key=lambda path: path.suffix)
+
+
+async def capture_packed(destination: Any, files: dict[str, bytes], **options: Any) -> Any:
+    source = RingSource(RingOptions(buffer_bytes=16 << 20))
+    async with open_capture(destination, source=source, pack=True, **options) as capture:
+        for name, data in files.items():
+            await run_sync(push, name, data)
+    return capture.report
+
+
+async def test_packed_capture_in_a_directory_is_whole(tmp_path: Path) -> None:
+    files = {f"file{number}": os.urandom(number) for number in range(300)} | {"large": os.urandom(3 << 20)}
+
+    report = await capture_packed(tmp_path / "run", files)
+
+    stored = await run_sync(StoredCapture.open, tmp_path / "run")
+    read = {
+        file.name: await run_sync(lambda: b"".join(map(bytes, stored.read_part(file.parts[0]))))  # noqa: B023 - at once
+        for file in stored.files
+    }
+    assert report.whole
+    assert read == files
+    assert (await run_sync(verify, stored)).whole
+    assert [path.suffix for path in stored_in(tmp_path / "run")] == [".zip", ".zst"]
+
+
+async def test_second_packed_run_adds_packs_and_force_deletes_them(tmp_path: Path) -> None:
+    await capture_packed(tmp_path / "run", {"a": b"one"})
+    await capture_packed(tmp_path / "run", {"a": b"two"}, append=True)
+    both = stored_in(tmp_path / "run")
+    await capture_packed(tmp_path / "run", {"a": b"three"}, force=True)
+
+    assert len(both) == 2
+    assert len(stored_in(tmp_path / "run")) == 1
+
+
+async def test_pack_cut_short_is_found_by_verify(tmp_path: Path) -> None:
+    await capture_packed(tmp_path / "run", {"a": os.urandom(1000)})
+    (pack,) = stored_in(tmp_path / "run")
+    os.truncate(pack, 500)
+
+    result = await run_sync(lambda: verify(StoredCapture.open(tmp_path / "run")))
+
+    assert [problem.kind for problem in result.problems] == ["damaged"]
+
+
+async def test_files_of_a_pack_that_fails_at_the_end_are_journalled_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dumpstream.sinks.zstd.write_all", fail)
+
+    with pytest.raises(SinkError, match="No space left"):
+        await capture_packed(tmp_path / "run", {"a": b"one", "b": b"two"})
+
+    stored = await run_sync(StoredCapture.open, tmp_path / "run")
+    assert {file.name: (file.verdict, file.cause) for file in stored.files} == {
+        "a": (Verdict.LOST, "sink_failed"),
+        "b": (Verdict.LOST, "sink_failed"),
+    }
+    assert [loss.cause for loss in stored.losses] == ["sink_failed"]
+
+
+async def test_packed_capture_in_a_store_has_one_object_for_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    store = MemoryStore()
+
+    report = await capture_packed(store, {f"file{number}": os.urandom(50) for number in range(200)})
+
+    assert report.verdicts == {"unparsed": 200}
+    keys = [meta["path"] for page in store.list() for meta in page]
+    assert sorted(key.partition("/")[0] for key in keys) == ["journal.jsonl", "manifest.json", "packs"]
