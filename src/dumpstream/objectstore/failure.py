@@ -1,0 +1,53 @@
+"""Failure: what obstore raises, turned into one line without secrets."""
+
+from __future__ import annotations
+
+import re
+
+from dumpstream._errors import ObjectMissingError, StoreError
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
+_TRY_LATER = {408, 429}
+_SERVER_ERRORS = 500
+_REFUSED = {401, 403}
+_NOT_FOUND = 404
+
+_REMEDIES = {
+    "InvalidAccessKeyId": "the store does not know the access key; check AWS_ACCESS_KEY_ID or the profile",
+    "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY or the profile",
+    "ExpiredToken": "the session has expired; get new credentials",
+    "RequestTimeTooSkewed": "this machine's clock is wrong; set it",
+}
+_NO_ACCESS = "check the credentials in the environment or the profile, and what they are allowed to do"
+
+
+def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
+    """Return the error to report for *exc*, which kept a store from doing *what* at *place*.
+
+    obstore's own text goes no further: it quotes requests, and with Azure their signatures.
+    """
+    text = str(exc)
+    found = _STATUS.search(text)
+    status = int(found[1]) if found else None
+    found = _CODE.search(text)
+    code = found[1] if found else None
+    kind = type(exc).__name__
+    if code in _NO_BUCKET:
+        return StoreError(f"cannot {what} {place}: there is no such bucket; make it or choose another")
+    if isinstance(exc, FileNotFoundError) or kind == "NotFoundError" or status == _NOT_FOUND:
+        return ObjectMissingError(f"{place} is not there")
+    if status in _REFUSED or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
+        said = ", ".join(str(word) for word in (status, code) if word)
+        remedy = _REMEDIES.get(code or "", _NO_ACCESS)
+        return StoreError(f"cannot {what} {place}: the store refuses ({said or 'no access'}); {remedy}")
+    if status is not None and status < _SERVER_ERRORS and status not in _TRY_LATER:
+        return StoreError(f"cannot {what} {place}: the store answers {status} ({code or 'no reason'})")
+    if isinstance(exc, OSError):
+        return StoreError(f"cannot {what} {place}: {exc.strerror or type(exc).__name__}")
+    said = f"answers {status}" if status else "does not answer"
+    return StoreError(
+        f"cannot {what} {place}: the store {said}; check the network and the endpoint, or give a --spill",
+        away=True,
+    )

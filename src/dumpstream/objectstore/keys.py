@@ -1,0 +1,77 @@
+"""Keys: which names of objects are taken, in memory that does not grow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xxhash import xxh3_128_intdigest
+
+from dumpstream.names import clean_name, hashed_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The stores' limit is 1024 bytes, and a number and a suffix must fit behind.
+_LONGEST_KEY_BYTES = 1000
+_BITS = 1 << 26
+_HASHES = 4
+
+
+class Keys:
+    """Gives every file a key that no other has.
+
+    Which keys are taken is remembered in a Bloom filter of 8 MiB. It may take a free key for a taken one
+    (at a million keys, one in 100,000), and then the file gets the next number; never the other way round.
+
+    Args:
+        root: comes before every key that is given, and counts for its length.
+        prefix_bytes: what the place of the keys adds to their length.
+    """
+
+    def __init__(self, root: str, *, prefix_bytes: int = 0) -> None:
+        self._root = root
+        self._room = _LONGEST_KEY_BYTES - prefix_bytes - len(root.encode()) - 1
+        self._bits = bytearray(_BITS // 8)
+
+    def add(self, key: str) -> None:
+        """Remember that *key* is taken."""
+        for byte, mask in _places(key):
+            self._bits[byte] |= mask
+
+    def take(self, name: str, *, first: int = 1) -> str:
+        """Return a free key for the file *name*, with a number of at least *first*, and take it."""
+        stem = "/".join(clean_name(name))
+        if len(stem.encode()) > self._room:
+            stem = hashed_name(name)
+        number = self._free_number(stem, first)
+        key = self._numbered(stem, number)
+        self.add(key)
+        return key
+
+    def _free_number(self, stem: str, first: int) -> int:
+        """Return a number that is free, after a few looks however many are taken."""
+        if not self._is_taken(stem, first):
+            return first
+        taken, step = first, 1
+        while self._is_taken(stem, taken + step):
+            taken += step
+            step *= 2
+        while step > 1:
+            step //= 2
+            if self._is_taken(stem, taken + step):
+                taken += step
+        return taken + 1
+
+    def _is_taken(self, stem: str, number: int) -> bool:
+        return all(self._bits[byte] & mask for byte, mask in _places(self._numbered(stem, number)))
+
+    def _numbered(self, stem: str, number: int) -> str:
+        return f"{self._root}/{stem}.zst" if number == 1 else f"{self._root}/{stem}.{number}.zst"
+
+
+def _places(key: str) -> Iterator[tuple[int, int]]:
+    digest = xxh3_128_intdigest(key.encode())
+    for _ in range(_HASHES):
+        place = digest % _BITS
+        yield place >> 3, 1 << (place & 7)
+        digest >>= 26

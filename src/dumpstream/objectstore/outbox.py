@@ -1,0 +1,236 @@
+"""Outbox: a local directory for what has to go to an object store and cannot just now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from time import gmtime, strftime
+from typing import TYPE_CHECKING, Any
+
+from dumpstream._errors import DestinationError, FileRefusedError, SinkError
+from dumpstream.destination import explained, make_directory
+from dumpstream.lock import release_lock, take_lock
+from dumpstream.nofollow import open_regular
+from dumpstream.rows import JOURNAL
+from dumpstream.sinks._tree import write_all
+from dumpstream.source import OnFull
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from typing_extensions import Buffer
+
+    from dumpstream.objectstore.prefix import Prefix
+
+#: What a file is lost to that fits nowhere while its store is away.
+SPILL_FULL = "spill_full"
+
+_DESCRIPTION = "outbox.json"
+_OBJECTS = "objects"
+_FORMAT = 1
+_LARGEST_DESCRIPTION = 1 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_MORE = os.O_WRONLY | os.O_APPEND
+
+
+class Outbox:
+    """The write-ahead journal of a capture, and objects that wait for their store.
+
+    Held by one process. Methods that are not async block: call them from a worker thread.
+
+    Args:
+        path: its directory.
+        description: what `describe` wrote.
+        capacity: how many bytes the objects may take; 0 if none may wait here.
+        on_full: whether who brings more than fits waits or is refused.
+    """
+
+    def __init__(
+        self, path: Path, description: dict[str, Any], *, capacity: int = 0, on_full: OnFull = OnFull.BLOCK
+    ) -> None:
+        self.path = path
+        self.description = description
+        self.capacity = capacity
+        self.needed = False  #: whether it has something that is not yet where it belongs
+        self._on_full = on_full
+        self._used = 0
+        self._room = asyncio.Event()
+        self._dir_fd = -1
+        self._lock_fd = -1
+
+    @classmethod
+    def make(cls, root: Path, destination: str, *, capacity: int, on_full: OnFull) -> Outbox:
+        """Make an outbox below *root* for a capture to *destination*, and take it.
+
+        Raises:
+            DestinationError: there can be none.
+        """
+        name = f"{strftime('%Y%m%dT%H%M%S', gmtime())}-{secrets.token_hex(4)}"
+        description = {"format": _FORMAT, "destination": destination}
+        outbox = cls(root / name, description, capacity=capacity, on_full=on_full)
+        with explained(root):
+            outbox._take()
+            (outbox.path / _OBJECTS).mkdir(mode=0o700, exist_ok=True)
+        outbox.describe()
+        return outbox
+
+    @classmethod
+    def open(cls, path: Path) -> Outbox:
+        """Take the outbox that a capture left at *path*.
+
+        Raises:
+            DestinationInUseError: the capture is still running.
+            DestinationError: there is none.
+        """
+        outbox = cls(path, _read_description(path))
+        outbox.needed = True
+        with explained(path):
+            outbox._take()
+        return outbox
+
+    @property
+    def journal_path(self) -> Path:
+        """Where the write-ahead journal is."""
+        return self.path / JOURNAL
+
+    def describe(self, **more: Any) -> None:
+        """Write down *more* of what `dumpstream upload` has to know."""
+        self.description |= more
+        with explained(self.path):
+            temporary = self.path / f".{_DESCRIPTION}.new"
+            temporary.write_text(json.dumps(self.description), encoding="ascii")
+            temporary.chmod(0o600)
+            temporary.replace(self.path / _DESCRIPTION)
+
+    def add_store(self, prefix: Prefix) -> None:
+        """Write down that objects for *prefix* may wait here."""
+        self.describe(stores=sorted({*self.description.get("stores", ()), prefix.url}))
+
+    # Space
+
+    @property
+    def free(self) -> int:
+        """How many bytes more may wait here."""
+        return self.capacity - self._used
+
+    async def reserve(self, size: int, name: str) -> None:
+        """Wait for room for *size* bytes of the object *name*, and take it.
+
+        Raises:
+            FileRefusedError: there is none, and who comes then is to be refused.
+            SinkError: there can never be so much.
+        """
+        while self._used + size > self.capacity:
+            full = f"{name!r} does not fit into the spill of {self.capacity} bytes"
+            if self._on_full is OnFull.DROP:
+                raise FileRefusedError(f"{full}; raise --spill-bytes", cause=SPILL_FULL)
+            if size > self.capacity:
+                raise SinkError(f"{full}, not even alone; raise --spill-bytes")
+            await self._room.wait()
+        self._used += size
+
+    def release(self, size: int) -> None:
+        """Give room back; for the event loop's thread."""
+        self._used -= size
+        self._room.set()
+        self._room = asyncio.Event()
+
+    # Objects
+
+    def append(self, url: str, pieces: Iterable[Buffer], *, new: bool) -> None:
+        """Add *pieces* to what there is of the object *url*, or begin it if it is *new*."""
+        flags = _NEW if new else _MORE
+        fd = open_regular(self._object_path(url, whole=False), flags)
+        try:
+            for piece in pieces:
+                write_all(fd, memoryview(piece))
+        finally:
+            os.close(fd)
+
+    def complete(self, url: str, *, durable: bool = False) -> None:
+        """Mark the object *url* as whole; with *durable* it is on the disk then."""
+        path = self._object_path(url, whole=False)
+        if durable:
+            fd = open_regular(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        path.rename(self._object_path(url, whole=True))
+
+    def size(self, url: str) -> int | None:
+        """Return the size of the object *url*, or None if it is not here as a whole."""
+        try:
+            return self._object_path(url, whole=True).stat(follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return None
+
+    def open_object(self, url: str) -> int:
+        """Return a descriptor of the object *url*, which the caller closes."""
+        return open_regular(self._object_path(url, whole=True), os.O_RDONLY)
+
+    def discard(self, url: str) -> None:
+        """Remove what there is of the object *url*."""
+        for whole in (True, False):
+            with suppress(FileNotFoundError):
+                self._object_path(url, whole=whole).unlink()
+
+    # The end
+
+    def close(self) -> None:
+        """Give it up, and delete it unless it is needed; a second call does nothing."""
+        if self._dir_fd >= 0:
+            if not self.needed:
+                with suppress(OSError):
+                    shutil.rmtree(self.path)
+            release_lock(self._lock_fd)
+            os.close(self._dir_fd)
+            self._dir_fd = -1
+
+    def _take(self) -> None:
+        self._dir_fd = make_directory(self.path)
+        try:
+            self._lock_fd = take_lock(self.path, self._dir_fd)
+        except BaseException:
+            os.close(self._dir_fd)
+            self._dir_fd = -1
+            raise
+
+    def _object_path(self, url: str, *, whole: bool) -> Path:
+        # Hashed: keys may be longer than file names, and one may be another's directory.
+        digest = blake2b(url.encode(), digest_size=16).hexdigest()
+        return self.path / _OBJECTS / (digest if whole else f"{digest}.part")
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    problem = f"is no outbox: its {_DESCRIPTION} cannot be read; name a --spill directory"
+    try:
+        with os.fdopen(open_regular(path / _DESCRIPTION, os.O_RDONLY), "rb") as file:
+            description = json.loads(file.read(_LARGEST_DESCRIPTION))
+        readable = description["format"] == _FORMAT and isinstance(description["destination"], str)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        raise DestinationError(path, problem) from None
+    if not readable:
+        raise DestinationError(path, problem)
+    return dict(description)
+
+
+def find_outboxes(directory: Path) -> Iterator[Path]:
+    """Yield the outboxes in *directory*, oldest first, or *directory* itself if it is one."""
+    if (directory / _DESCRIPTION).exists():
+        yield directory
+        return
+    for path in sorted(directory.glob(f"*/{_DESCRIPTION}")):
+        yield path.parent
+
+
+def state_directory() -> Path:
+    """Return where outboxes are if nobody says where."""
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(home, "dumpstream").expanduser()

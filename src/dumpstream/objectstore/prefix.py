@@ -1,0 +1,119 @@
+"""Prefix: a place in an object store, as a URL names it. Connects to nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from dumpstream._errors import StoreError
+
+if TYPE_CHECKING:
+    import os
+
+#: What may stand behind the ``?`` of a URL; none of it is secret.
+_OPTIONS = {
+    "s3": {"endpoint", "region", "addressing"},
+    "gs": set[str](),
+    "az": {"account", "endpoint"},
+}
+SCHEMES = tuple(_OPTIONS)
+#: The scheme of a store that was given as an object.
+GIVEN = "object"
+
+_URL = re.compile(rf"({'|'.join(SCHEMES)}):(?=//)")
+_NOT_HERE = "credentials do not belong in a URL: give them by environment variables or a profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Everything in an object store whose key begins with *key*. ``prefix / "name"`` is a place below it."""
+
+    scheme: str
+    bucket: str
+    key: str = ""  #: without a slash at its ends
+    options: tuple[tuple[str, str], ...] = ()
+    store: Any = field(default=None, repr=False)  #: an obstore object that was given, instead of a URL
+
+    @classmethod
+    def parse(cls, url: str) -> Prefix:
+        """Return the place that *url* names.
+
+        Raises:
+            StoreError: it names none; the message does not repeat what may be secret.
+        """
+        split = urlsplit(url)
+        if split.scheme not in _OPTIONS or not split.netloc:
+            raise StoreError(f"a place in an object store is written {_examples()}")
+        if "@" in split.netloc or ":" in split.netloc:
+            raise StoreError(f"{split.scheme}://...: {_NOT_HERE}")
+        options = dict(parse_qsl(split.query, keep_blank_values=True))
+        if unknown := sorted(options.keys() - _OPTIONS[split.scheme]):
+            known = ", ".join(sorted(_OPTIONS[split.scheme])) or "none"
+            raise StoreError(
+                f"{split.scheme}://{split.netloc} has no option {unknown[0]!r} (known: {known}); {_NOT_HERE}"
+            )
+        if options.get("addressing", "path") not in {"path", "virtual"}:
+            raise StoreError(f"{split.scheme}://{split.netloc}: addressing is path or virtual")
+        if "@" in options.get("endpoint", ""):
+            raise StoreError(f"{split.scheme}://{split.netloc}: {_NOT_HERE}")
+        return cls(split.scheme, split.netloc, _clean(split.path), tuple(sorted(options.items())))
+
+    @classmethod
+    def of(cls, store: Any, key: str = "") -> Prefix:
+        """Return the place *key* in *store*, an object of obstore."""
+        return cls(GIVEN, type(store).__name__, _clean(key), store=store)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}/{self.key}".rstrip("/")
+
+    def __truediv__(self, name: str) -> Prefix:
+        return replace(self, key=_clean(f"{self.key}/{name}"))
+
+    @property
+    def url(self) -> str:
+        """The URL that `parse` turns back, with its options."""
+        query = "&".join(f"{name}={value}" for name, value in self.options)
+        return f"{self}?{query}" if query else str(self)
+
+    @property
+    def name(self) -> str:
+        """The last component, as of a path."""
+        return self.key.rpartition("/")[2] or self.bucket
+
+
+def as_place(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Prefix:
+    """Return the directory, or the place in an object store, that *destination* stands for.
+
+    Raises:
+        StoreError: it looks like a URL and is none that is known.
+    """
+    if isinstance(destination, Prefix):
+        return destination
+    if isinstance(destination, str) and _URL.match(destination):
+        return Prefix.parse(destination)
+    if isinstance(destination, str) or hasattr(destination, "__fspath__"):
+        return Path(destination)
+    if is_store(destination):
+        return Prefix.of(destination)
+    raise TypeError(f"a destination is a path, a URL ({_examples()}) or a store of obstore")
+
+
+def is_store(thing: Any) -> bool:
+    """Whether *thing* is a store of obstore."""
+    return any(kind.__module__.partition(".")[0] == "obstore" for kind in type(thing).__mro__)
+
+
+def is_remote(sink: Any) -> bool:
+    """Whether *sink*, as `open_capture` takes it, leads to an object store."""
+    return _URL.match(sink) is not None if isinstance(sink, str) else is_store(sink)
+
+
+def _clean(path: str) -> str:
+    return "/".join(part for part in path.split("/") if part and part not in {".", ".."})
+
+
+def _examples() -> str:
+    return ", ".join(f"{scheme}://bucket/prefix" for scheme in SCHEMES)

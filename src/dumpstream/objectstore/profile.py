@@ -1,0 +1,66 @@
+"""Profile: what the configuration files of the AWS tools say, which obstore does not read."""
+
+from __future__ import annotations
+
+import os
+from configparser import ConfigParser
+from configparser import Error as ConfigError
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream._errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KEYS = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "region": "region",
+    "endpoint_url": "endpoint",
+}
+_CREDENTIALS = {"access_key_id", "secret_access_key", "session_token"}
+
+
+def read_profile(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the profile that *environment* chooses, as obstore names them.
+
+    Environment variables go before the files; the secrets are left out if there are some.
+
+    Raises:
+        StoreError: ``AWS_PROFILE`` names a profile that is nowhere, or a file cannot be read.
+    """
+    profile = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE") or "default"
+    settings: dict[str, str] = {}
+    found = False
+    for variable, default, section in (
+        ("AWS_CONFIG_FILE", "~/.aws/config", profile if profile == "default" else f"profile {profile}"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", profile),
+    ):
+        path = Path(environment.get(variable) or default).expanduser()
+        parser = _parse(path)
+        if parser.has_section(section):
+            found = True
+            values = parser[section]
+            settings |= {ours: values[theirs] for theirs, ours in _KEYS.items() if values.get(theirs)}
+    if not found and environment.get("AWS_PROFILE"):
+        raise StoreError(f"AWS_PROFILE is {profile!r}, and no such profile is in ~/.aws; correct one of them")
+    if environment.get("AWS_ACCESS_KEY_ID"):
+        settings = {name: value for name, value in settings.items() if name not in _CREDENTIALS}
+    if environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"):
+        settings.pop("region", None)
+    return settings
+
+
+def _parse(path: Path) -> ConfigParser:
+    parser = ConfigParser(interpolation=None)
+    try:
+        with path.open(encoding="utf-8") as file:
+            parser.read_file(file)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, ConfigError):
+        # The reason would quote a line, which may be a secret one.
+        raise StoreError(f"{os.fspath(path)} cannot be read; correct it") from None
+    return parser

@@ -1,0 +1,218 @@
+"""Segments: the journal of a capture in a store, which cannot append."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import ObjectMissingError, StoreError
+from dumpstream.rows import JOURNAL, MergedRow, merged_row, read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+    from pathlib import Path
+
+    from dumpstream.objectstore.store import Store
+
+SEGMENTS = "journal"
+
+_SEGMENT = re.compile(rf"{SEGMENTS}/(\d{{6,}})\.jsonl")
+_SEGMENT_S = 3.0
+_SEGMENT_LINES = 2000
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_BLOCK_BYTES = 1 << 20
+
+
+def segment_key(number: int) -> str:
+    """Return the key of the segment *number*, counted from 1."""
+    return f"{SEGMENTS}/{number:06}.jsonl"
+
+
+def merged_through(store: Store) -> int:
+    """Return the number of the last segment that the merged journal has; 0 if there is no such journal."""
+    try:
+        head = next(store.read(JOURNAL), b"")
+    except ObjectMissingError:
+        return 0
+    row = next(read_rows([head.partition(b"\n")[0]]), None)
+    return row.through if isinstance(row, MergedRow) else 0
+
+
+def last_segment(store: Store) -> int:
+    """Return the highest number that a segment has or had."""
+    numbers = [_SEGMENT.fullmatch(entry.key) for entry in store.entries(SEGMENTS)]
+    return max([merged_through(store), *(int(match[1]) for match in numbers if match)])
+
+
+def read_lines(store: Store) -> Iterator[bytes]:
+    """Yield the lines of a journal that nobody is writing."""
+    through = merged_through(store)
+    if through:
+        rest = b""
+        for piece in store.read(JOURNAL):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
+    for number in range(through + 1, last_segment(store) + 1):
+        try:
+            yield from store.get(segment_key(number)).splitlines()
+        except ObjectMissingError:
+            return
+
+
+async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, through: int) -> None:
+    """Make one journal of all segments up to *through*, and delete them.
+
+    Args:
+        store: where they are.
+        run: the lines of the segments from *first* on, in blocks.
+        first: the first segment of this run.
+        through: the last.
+    """
+    merged = await run_sync(merged_through, store)
+
+    def pieces() -> Iterator[bytes]:
+        yield merged_row(through).encode() + b"\n"
+        if merged:
+            before = store.read(JOURNAL)
+            yield next(before).partition(b"\n")[2]
+            yield from before
+        for number in range(merged + 1, first):
+            yield store.get(segment_key(number))
+        yield from run
+
+    def delete() -> None:
+        for number in range(merged + 1, through + 1):
+            store.delete(segment_key(number))
+
+    await store.upload(JOURNAL, _in_threads(pieces()))
+    await run_sync(delete)
+
+
+async def _in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    # Not an iterator for obstore: it must not be called while it waits for one.
+    while (piece := await run_sync(next, pieces, None)) is not None:
+        if piece:
+            yield piece
+
+
+class SegmentJournal:
+    """Writes lines as segments, every few seconds, one after the other.
+
+    Args:
+        store: where to.
+        last: the number of the last segment that is there.
+        lock: the key and the content of an object that is to be written again now and then.
+    """
+
+    def __init__(self, store: Store, *, last: int, lock: tuple[str, bytes], lock_s: float) -> None:
+        self._store = store
+        self._first = last + 1
+        self._last = last
+        self._lock, self._lock_s = lock, lock_s
+        self._lines: list[str] = []
+        self._sending = 0
+        self._hurry = asyncio.Event()
+        self._closing = asyncio.Event()
+        self.error: StoreError | None = None  #: why nothing more is written
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def waiting(self) -> int:
+        """The lines that the store has not confirmed."""
+        return len(self._lines) + self._sending
+
+    def add(self, line: str) -> None:
+        """Append *line*, without its newline, soon."""
+        self._lines.append(line)
+        if len(self._lines) >= _SEGMENT_LINES:
+            self._hurry.set()
+
+    async def stop(self) -> bool:
+        """Write what is left, once, and return whether everything is there."""
+        self._closing.set()
+        await asyncio.wait([self._task])
+        self._task.result()
+        return self.error is None and not self.waiting
+
+    async def merge(self, path: Path) -> None:
+        """Merge everything; *path* has the lines of this run. Only after `stop` said that all is there.
+
+        Raises:
+            StoreError: it is not merged; the segments are still there.
+        """
+        await merge_segments(self._store, _blocks(path), first=self._first, through=self._last)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        locked_at = loop.time()
+        pause = _FIRST_PAUSE_S
+        while True:
+            closing = self._closing.is_set()
+            try:
+                await self._write_segment()
+                if loop.time() - locked_at >= self._lock_s and not closing:
+                    await self._store.put(*self._lock)
+                    locked_at = loop.time()
+                pause = _FIRST_PAUSE_S
+            except StoreError as exc:
+                if not exc.away:
+                    self.error = exc
+                    return
+                if closing:
+                    return
+                await self._pause(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads clients
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                continue
+            if closing and not self._lines:
+                return
+            if not closing:
+                await self._gather()
+
+    async def _write_segment(self) -> None:
+        if not self._lines:
+            return
+        lines, self._lines = self._lines, []
+        self._sending = len(lines)
+        try:
+            data = "\n".join([*lines, ""]).encode("ascii")
+            await self._store.put(segment_key(self._last + 1), data)
+        except StoreError:
+            self._lines = lines + self._lines
+            raise
+        else:
+            self._last += 1
+        finally:
+            self._sending = 0
+
+    async def _gather(self) -> None:
+        """Wait until a segment is worth its request."""
+        self._hurry.clear()
+        if len(self._lines) < _SEGMENT_LINES:
+            with anyio.move_on_after(_SEGMENT_S):
+                await _first_of(self._hurry, self._closing)
+
+    async def _pause(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._closing.wait()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def wait(event: asyncio.Event) -> None:
+            await event.wait()
+            tasks.cancel_scope.cancel()
+
+        for event in events:
+            tasks.start_soon(wait, event)
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block

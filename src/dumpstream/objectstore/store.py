@@ -1,0 +1,214 @@
+"""Store: the objects below a place, with the traps of obstore kept inside."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import time
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dumpstream._errors import ObjectMissingError, StoreError
+from dumpstream.objectstore.client import PATIENCE_S, make_client
+from dumpstream.objectstore.failure import explain_failure
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from datetime import datetime
+
+    from typing_extensions import Buffer
+
+    from dumpstream.objectstore.prefix import Prefix
+
+#: The size of a part of a large object; S3 takes 10,000 of them, so objects of up to 78 GiB.
+PART_BYTES = 8 << 20
+#: The parts of one object that are on their way at once.
+PARTS_IN_FLIGHT = 4
+
+_LISTED_AT_ONCE = 1000
+_PROBE = ".dumpstream-probe"
+# obstore's threads may still hold a result when the last await returns, and abort the process if the
+# interpreter has gone by the time they let go of it.
+_EXIT_S = 0.1
+
+
+class Entry(NamedTuple):
+    """An object, as the store describes it."""
+
+    key: str  #: relative to the store's place
+    bytes: int
+    etag: str | None
+    modified: datetime
+
+
+class Store:
+    """The objects below *prefix*; keys are relative to it.
+
+    Methods that are not async block: call them from a worker thread. The others work on asyncio alone, and
+    what they have begun goes on to its end even if the caller is cancelled, because a request that is cut
+    off may leave an upload behind; `aclose` waits for it.
+
+    Args:
+        prefix: the place.
+        patience_s: how long a request is tried again before the store counts as away.
+
+    Every method raises `StoreError`, whose `away` tells whether a later try may succeed.
+    """
+
+    def __init__(self, prefix: Prefix, *, patience_s: float = PATIENCE_S) -> None:
+        self.prefix = prefix
+        self._client = make_client(prefix, patience_s)
+        self._obstore: Any = import_module("obstore")
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def get(self, key: str) -> bytes:
+        """Return the whole object *key*."""
+        with self._explained("read", key):
+            return bytes(self._obstore.get(self._client, self._path(key)).bytes())
+
+    def read(self, key: str) -> Iterator[bytes]:
+        """Yield the object *key*, a few MiB at a time."""
+        with self._explained("read", key):
+            for piece in self._obstore.get(self._client, self._path(key)).stream(min_chunk_size=1 << 20):
+                yield bytes(piece)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Return *length* bytes of the object *key* from *start* on, with one request."""
+        with self._explained("read", key):
+            data = self._obstore.get_range(self._client, self._path(key), start=start, length=length)
+            return bytes(data)
+
+    def head(self, key: str) -> Entry:
+        """Return what the store says of the object *key*."""
+        with self._explained("look for", key):
+            return self._entry(self._obstore.head(self._client, self._path(key)))
+
+    def entries(self, below: str = "") -> Iterator[Entry]:
+        """Yield every object whose key begins with the components *below*, in no order."""
+        with self._explained("list", below):
+            pages = self._obstore.list(self._client, self._path(below) or None, chunk_size=_LISTED_AT_ONCE)
+            for page in pages:
+                for meta in page:
+                    yield self._entry(meta)
+
+    def write(self, key: str, data: bytes) -> str | None:
+        """Store a small object, in place of what is there; return its entity tag."""
+        with self._explained("write", key):
+            return _tag(self._obstore.put(self._client, self._path(key), data, use_multipart=False))
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Store a small object unless there is one; return whether there was none.
+
+        A store without conditional writes replaces what came in between a look and the write.
+        """
+        errors = self._obstore.exceptions
+        with self._explained("write", key):
+            try:
+                self._obstore.put(self._client, self._path(key), data, mode="create")
+            except errors.AlreadyExistsError:
+                return False
+            except (errors.NotSupportedError, NotImplementedError):
+                if self._is_there(key):
+                    return False
+                self._obstore.put(self._client, self._path(key), data, use_multipart=False)
+        return True
+
+    def delete(self, key: str) -> None:
+        """Remove the object *key*, if it is there."""
+        with self._explained("delete", key):
+            try:
+                self._obstore.delete(self._client, self._path(key))
+            except FileNotFoundError:
+                return
+
+    def probe(self) -> list[Entry]:
+        """Find out whether the store can be read and written; return some of what is at the place."""
+        found = list(islice(self.entries(), _LISTED_AT_ONCE))
+        self.write(_PROBE, b"")
+        with suppress(StoreError):  # who may only add, leaves an empty object
+            self.delete(_PROBE)
+        return [entry for entry in found if entry.key != _PROBE]
+
+    async def put(self, key: str, data: Buffer) -> str | None:
+        """Store an object with one request, in place of what is there; return its entity tag."""
+        path = self._path(key)
+        return await self._finish(
+            key, lambda: self._obstore.put_async(self._client, path, data, use_multipart=False)
+        )
+
+    async def upload(self, key: str, pieces: AsyncIterator[Buffer]) -> str | None:
+        """Store an object of any size while *pieces* come; return its entity tag.
+
+        The object appears when *pieces* end. If they raise, nothing is left of it, in the store either.
+        """
+        path = self._path(key)
+        return await self._finish(
+            key,
+            lambda: self._obstore.put_async(
+                self._client,
+                path,
+                pieces,
+                chunk_size=PART_BYTES,
+                max_concurrency=PARTS_IN_FLIGHT,
+            ),
+        )
+
+    async def aclose(self) -> None:
+        """Wait for everything that has begun."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _finish(self, key: str, begin: Callable[[], Awaitable[Any]]) -> str | None:
+        async def run() -> str | None:
+            with self._explained("write", key):
+                return _tag(await begin())
+
+        _linger_at_exit()
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        await asyncio.wait([task])
+        return task.result()
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # the caller may be gone, and asyncio would complain
+
+    def _path(self, key: str) -> str:
+        return f"{self.prefix.key}/{key}".strip("/")
+
+    def _entry(self, meta: Any) -> Entry:
+        root = f"{self.prefix.key}/" if self.prefix.key else ""
+        return Entry(
+            str(meta["path"]).removeprefix(root), int(meta["size"]), meta["e_tag"], meta["last_modified"]
+        )
+
+    def _is_there(self, key: str) -> bool:
+        try:
+            self.head(key)
+        except ObjectMissingError:
+            return False
+        return True
+
+    @contextmanager
+    def _explained(self, what: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - obstore has many, and its pieces may raise anything
+            raise explain_failure(exc, what, self.prefix / key) from None
+
+
+def _tag(result: Any) -> str | None:
+    tag = result["e_tag"]
+    return None if tag is None else str(tag)
+
+
+@cache
+def _linger_at_exit() -> None:
+    atexit.register(time.sleep, _EXIT_S)

@@ -1,0 +1,98 @@
+"""Upload: an object that goes out in parts while its bytes still come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dumpstream._errors import StoreError
+from dumpstream.objectstore.store import PART_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from typing_extensions import Buffer
+
+    from dumpstream.objectstore.store import Store
+
+
+class _AbortedError(Exception):
+    """Ends the pieces, so that obstore takes the upload back."""
+
+
+class Upload:
+    """Sends the object *key*. At most a part waits here; the store has its own parts in flight."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._pieces: deque[memoryview] = deque()
+        self._waiting = 0  # bytes in the pieces
+        self._ended = False
+        self._aborted = False
+        self._changed = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(store.upload(key, self._generate()))
+        self._task.add_done_callback(self._on_done)
+
+    async def send(self, data: Buffer) -> None:
+        """Take *data*, which must stay as it is, waiting while a part is already waiting.
+
+        Raises:
+            StoreError: the upload has failed.
+        """
+        view = memoryview(data)
+        while self._waiting >= PART_BYTES and not self._task.done():
+            await self._change()
+        if self._task.done():
+            self._task.result()
+            raise StoreError("the store ended an upload before its last byte; capture again")
+        self._pieces.append(view)
+        self._waiting += view.nbytes
+        self._notify()
+
+    async def finish(self) -> str | None:
+        """Wait until the object is there, and return its entity tag.
+
+        Raises:
+            StoreError: it is not.
+        """
+        self._ended = True
+        self._notify()
+        await asyncio.wait([self._task])
+        return self._task.result()
+
+    async def abort(self) -> None:
+        """Wait until the store has let go of what it has."""
+        self._aborted = True
+        self._pieces.clear()
+        self._notify()
+        await asyncio.wait([self._task])
+        with suppress(StoreError):
+            self._task.result()
+
+    async def _generate(self) -> AsyncIterator[memoryview]:
+        while True:
+            if self._aborted:
+                raise _AbortedError
+            if self._pieces:
+                piece = self._pieces.popleft()
+                self._waiting -= piece.nbytes
+                self._notify()
+                yield piece
+            elif self._ended:
+                return
+            else:
+                await self._change()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _on_done(self, task: asyncio.Task[str | None]) -> None:
+        self._pieces.clear()
+        self._notify()
+        if not task.cancelled():
+            task.exception()

@@ -1,0 +1,371 @@
+"""The object store sinks: every dump file becomes one ``.zst`` object, or one of many in a pack."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import SinkError, StoreError
+from dumpstream.hold import HeldBytes
+from dumpstream.manifest import FILES, PACKS
+from dumpstream.objectstore.client import PATIENCE_S
+from dumpstream.objectstore.courier import SHORT_PATIENCE_S, Courier
+from dumpstream.objectstore.keys import Keys
+from dumpstream.objectstore.prefix import Prefix
+from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.sinks import Fsync, Stored
+from dumpstream.sinks._frames import Frames, Writer, cut, sink_error, view_bytes
+from dumpstream.sinks._packer import PACKED_BYTES, Packer
+from dumpstream.sinks._workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Hashable, Sequence
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+    from dumpstream.custody import Custody
+    from dumpstream.objectstore.courier import Brought, Delivery
+    from dumpstream.sinks import SinkSettings, WholeFile
+    from dumpstream.sinks._frames import Job
+
+#: After a cancellation, requests have so many seconds to come to an end.
+_GRACE_S = 4.0
+#: The store must answer within this before a capture begins.
+_PROBE_S = 10.0
+#: Of files of which no part is there yet, so much is kept in memory.
+_BEGINNINGS_BYTES = 32 << 20
+#: A file that is compressed only while it is sent.
+_NOT_YET = Stored()
+#: Large files that one call brings at once.
+_LARGE_AT_ONCE = 4
+
+
+def make_s3_sink(location: str, settings: SinkSettings) -> ObjectStoreSink:
+    """Return the sink for ``s3:location``."""
+    return ObjectStoreSink(Prefix.parse(f"s3:{location}"), settings)
+
+
+def make_gs_sink(location: str, settings: SinkSettings) -> ObjectStoreSink:
+    """Return the sink for ``gs:location``."""
+    return ObjectStoreSink(Prefix.parse(f"gs:{location}"), settings)
+
+
+def make_az_sink(location: str, settings: SinkSettings) -> ObjectStoreSink:
+    """Return the sink for ``az:location``."""
+    return ObjectStoreSink(Prefix.parse(f"az:{location}"), settings)
+
+
+class ObjectStoreSink:
+    """Puts files below ``files`` at *prefix*, compressed, as the zstd sink does in a directory.
+
+    A name that comes again takes ``<name>.2.zst``, ``<name>.3.zst``, ... Small files are a request each, or
+    are packed; large ones are sent in parts while they come. Paths are URLs, or with *inside* relative to
+    the prefix, because the capture is there, too. With *fresh*, what is there now will be deleted.
+    """
+
+    def __init__(
+        self, prefix: Prefix, settings: SinkSettings, *, inside: bool = False, fresh: bool = False
+    ) -> None:
+        self._prefix, self._settings = prefix, settings
+        self._fresh = fresh
+        self._base = "" if inside else f"{prefix}/"
+        self._workers = Workers(settings.workers, settings.level)
+        self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
+        self._packer = Packer(self._open_pack) if settings.pack else None
+        self.beginnings = _Beginnings(settings.outbox.path if settings.outbox else settings.directory)
+        self._courier: Courier | None = None
+        self._preparing = asyncio.Lock()
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._closed = False
+
+    async def prepare(self) -> None:
+        """Find out whether the store can be used, and which names are taken there.
+
+        Raises:
+            SinkError: it cannot.
+        """
+        await self._ready()
+
+    async def open(self, name: str, *, offset: int = 0) -> _ObjectFile:
+        self._check_open()
+        return _ObjectFile(self, await self._ready(), name, first=2 if offset else 1)
+
+    async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
+        self._check_open()
+        await self._ready()
+        outputs: list[Frames] = []
+        packed: dict[int, Frames] = {}
+        writers: list[Writer] = []
+        jobs: list[Job] = []
+        views = [view_bytes(file.data) for file in files]
+        for index, view in enumerate(views):
+            packs = self._packer is not None and len(view) <= PACKED_BYTES
+            outputs.append(Frames(checked=packs))
+            writers.append(Writer(files[index].name, outputs[index]))
+            if packs:
+                packed[index] = outputs[index]
+            if len(view) <= PART_BYTES:
+                jobs += writers[index].jobs(cut([view]), finish=True)
+        with anyio.CancelScope(shield=True):
+            await self._workers.run(jobs)
+        outcomes = [writer.outcome or _NOT_YET for writer in writers]
+        if self._packer is not None:
+            await self._packer.replace(outcomes, packed, {index: files[index].name for index in packed})
+        calls = {
+            index: self._put_one(files[index].name, views[index], outcomes[index], outputs[index])
+            for index in range(len(files))
+            if index not in packed
+        }
+        for index, result in (await _finish(calls)).items():
+            outcomes[index] = result
+        return outcomes
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._packer is not None:
+                await self._packer.aclose()
+        finally:
+            await self.beginnings.aclose()
+            if self._courier is not None:
+                await self._courier.aclose()
+
+    def take_key(self, name: str, first: int) -> str:
+        """Return a free key for the file *name*."""
+        return self._keys.take(name, first=first)
+
+    def stored(self, key: str, size: int, xxh3: str | None, brought: Brought) -> Stored:
+        """Return where an object is."""
+        return Stored(f"{self._base}{key}", size, xxh3, None, *brought)
+
+    async def compress(self, writer: Writer, pieces: Sequence[memoryview], *, finish: bool) -> None:
+        """Let *writer* take *pieces*.
+
+        Raises:
+            SinkError: it could not.
+        """
+        self._check_open()
+        try:
+            await self._workers.run(writer.jobs(cut(pieces), finish=finish))
+        except anyio.get_cancelled_exc_class():
+            writer.cancel()
+            raise
+        if isinstance(writer.outcome, SinkError):
+            raise writer.outcome
+
+    async def _ready(self) -> Courier:
+        """Return the courier, after having found out what is at the place."""
+        async with self._preparing:
+            if self._courier is None:
+                outbox = self._settings.outbox
+                spills = outbox is not None and outbox.capacity > 0
+                try:
+                    store = await run_sync(self._connect, SHORT_PATIENCE_S if spills else PATIENCE_S)
+                except StoreError as exc:
+                    raise SinkError(str(exc)) from None
+                durable = self._settings.fsync is Fsync.FILE
+                self._courier = Courier(store, outbox, durable=durable)
+            return self._courier
+
+    def _connect(self, patience_s: float) -> Store:
+        Store(self._prefix, patience_s=_PROBE_S).probe()
+        store = Store(self._prefix, patience_s=patience_s)
+        if not self._fresh:
+            for entry in store.entries(FILES):
+                self._keys.add(entry.key)
+        if self._settings.outbox is not None:
+            self._settings.outbox.add_store(self._prefix)
+        return store
+
+    async def _open_pack(self, name: str) -> _PackObject:
+        return _PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
+
+    async def _put_one(
+        self, name: str, view: memoryview, outcome: Stored | SinkError, output: Frames
+    ) -> Stored | SinkError:
+        if isinstance(outcome, SinkError):
+            return outcome
+        courier = await self._ready()
+        try:
+            if outcome is _NOT_YET:
+                return await self._put_large(courier, name, view)
+            key = self.take_key(name, 1)
+            return self.stored(key, outcome.bytes, outcome.xxh3, await courier.bring(key, _joined(output)))
+        except SinkError as exc:
+            return exc
+
+    async def _put_large(self, courier: Courier, name: str, view: memoryview) -> Stored:
+        async with self._large:
+            file = _ObjectFile(self, courier, name, first=1)
+            try:
+                for start in range(0, len(view), PART_BYTES):
+                    await file.write([view[start : start + PART_BYTES]])
+                return await file.commit()
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await file.abort()
+                raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise anyio.ClosedResourceError
+
+
+class _Beginnings:
+    """What has come of files of which no part is there yet, on the disk if it is much."""
+
+    def __init__(self, directory: Path) -> None:
+        self._held = HeldBytes(directory, memory_bytes=_BEGINNINGS_BYTES)
+        self._turn = asyncio.Lock()
+
+    async def keep(self, key: Hashable, data: bytes) -> None:
+        """Keep *data* under *key*."""
+        async with self._turn:
+            try:
+                await self._held.keep(key, data)
+            except OSError as exc:
+                raise sink_error("keep the beginning of a file", exc) from None
+
+    async def take(self, key: Hashable) -> memoryview:
+        """Return what is kept under *key*, and keep it no longer."""
+        async with self._turn:
+            try:
+                return memoryview(await self._held.take(key))
+            except OSError as exc:
+                raise sink_error("read the beginning of a file", exc) from None
+
+    async def aclose(self) -> None:
+        """Forget everything."""
+        await self._held.aclose()
+
+
+class _ObjectFile:
+    """A file of an `ObjectStoreSink`; it begins to be sent when a part of it is there."""
+
+    __slots__ = (
+        "_courier",
+        "_delivery",
+        "_first",
+        "_frames",
+        "_kept",
+        "_kept_bytes",
+        "_key",
+        "_name",
+        "_sink",
+        "_writer",
+    )
+
+    def __init__(self, sink: ObjectStoreSink, courier: Courier, name: str, *, first: int) -> None:
+        self._sink, self._courier, self._name, self._first = sink, courier, name, first
+        self._frames = Frames()
+        self._writer = Writer(name, self._frames)
+        self._kept = 0  # how many beginnings are kept for it
+        self._kept_bytes = 0
+        self._key: str | None = None
+        self._delivery: Delivery | None = None
+
+    async def write(self, pieces: Sequence[Buffer]) -> None:
+        self._check_open()
+        await self._sink.compress(self._writer, [view_bytes(piece) for piece in pieces], finish=False)
+        frames = self._frames.take()
+        size = sum(map(len, frames))
+        if self._delivery is not None or self._kept_bytes + size >= PART_BYTES:
+            await self._send(frames)
+        elif size:
+            await self._sink.beginnings.keep((self, self._kept), b"".join(frames))
+            self._kept += 1
+            self._kept_bytes += size
+
+    async def commit(self) -> Stored:
+        self._check_open()
+        await self._sink.compress(self._writer, [], finish=True)
+        frames = self._frames.take()
+        outcome = self._writer.outcome
+        assert isinstance(outcome, Stored)
+        if self._delivery is not None:
+            await self._send(frames)
+            brought = await self._delivery.finish()
+        else:
+            self._key = self._sink.take_key(self._name, self._first)
+            brought = await self._courier.bring(self._key, b"".join([*await self._recall(), *frames]))
+        assert self._key is not None
+        self._delivery = None
+        return self._sink.stored(self._key, outcome.bytes, outcome.xxh3, brought)
+
+    async def abort(self) -> None:
+        self._writer.cancel()
+        await self._recall()
+        delivery, self._delivery = self._delivery, None
+        if delivery is not None:
+            await delivery.abort()
+
+    async def _send(self, frames: list[memoryview]) -> None:
+        if self._delivery is None:
+            self._key = self._sink.take_key(self._name, self._first)
+            self._delivery = self._courier.deliver(self._key)
+            frames = await self._recall() + frames
+        if frames:
+            await self._delivery.send(frames)
+
+    async def _recall(self) -> list[memoryview]:
+        """Return everything that is kept for it."""
+        kept, self._kept, self._kept_bytes = self._kept, 0, 0
+        return [await self._sink.beginnings.take((self, number)) for number in range(kept)]
+
+    def _check_open(self) -> None:
+        if isinstance(self._writer.outcome, SinkError):
+            raise self._writer.outcome
+        if self._writer.outcome is not None:
+            raise anyio.ClosedResourceError
+
+
+class _PackObject:
+    """A pack on its way to the store."""
+
+    def __init__(self, courier: Courier, key: str, base: str) -> None:
+        self._courier, self._key = courier, key
+        self.path = f"{base}{key}"
+
+    async def store(self, data: Buffer) -> Custody | None:
+        view = memoryview(data)
+        if view.nbytes <= 2 * PART_BYTES:
+            return (await self._courier.bring(self._key, data)).custody
+        delivery = self._courier.deliver(self._key)
+        try:
+            await delivery.send([view])
+            return (await delivery.finish()).custody
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await delivery.abort()
+            raise
+
+
+def _joined(output: Frames) -> Buffer:
+    frames = output.take()
+    return frames[0] if len(frames) == 1 else b"".join(frames)
+
+
+async def _finish(
+    calls: dict[int, Coroutine[None, None, Stored | SinkError]],
+) -> dict[int, Stored | SinkError]:
+    """Run *calls* at once and return their results; those of a cancelled caller have a few seconds more."""
+    if not calls:
+        return {}
+    loop = asyncio.get_running_loop()
+    tasks = {index: loop.create_task(call) for index, call in calls.items()}
+    try:
+        await asyncio.wait(tasks.values())
+    except asyncio.CancelledError:
+        with anyio.move_on_after(_GRACE_S, shield=True):
+            await asyncio.wait(tasks.values())
+        if not all(task.done() for task in tasks.values()):
+            for task in tasks.values():
+                task.cancel()  # what the store has begun goes on to its end
+            raise
+    return {index: task.result() for index, task in tasks.items()}
