@@ -12,14 +12,17 @@ from dumpstream._errors import (
     DestinationInUseError,
     DumpFormatError,
     DumpstreamError,
+    FileRefusedError,
     LibraryNotFoundError,
     NotACaptureError,
+    ObjectMissingError,
     OrderError,
     PartError,
     ProfilingError,
     ProfilingInUseError,
     RingError,
     SinkError,
+    StoreError,
 )
 from dumpstream.acl import load_acl
 from dumpstream.agent import Attachment, agent_library, attach, target_environment
@@ -30,6 +33,7 @@ from dumpstream.codes import AclCode
 from dumpstream.collector import Collector, open_collector
 from dumpstream.driver import Driver
 from dumpstream.lifecycle import Lifecycle, Owner
+from dumpstream.objectstore import Prefix
 from dumpstream.opname import OpName, parse_name
 from dumpstream.options import CaptureOptions
 from dumpstream.profiling import (
@@ -77,17 +81,20 @@ __all__ = [
     "DumpFile",
     "DumpFormatError",
     "DumpstreamError",
+    "FileRefusedError",
     "Fsync",
     "LibraryNotFoundError",
     "Lifecycle",
     "Loss",
     "LossCount",
     "NotACaptureError",
+    "ObjectMissingError",
     "OnFull",
     "OpName",
     "OrderError",
     "Owner",
     "PartError",
+    "Prefix",
     "Profile",
     "ProfileSettings",
     "Profiler",
@@ -104,6 +111,7 @@ __all__ = [
     "SinkFile",
     "SinkSettings",
     "Source",
+    "StoreError",
     "Stored",
     "StoredCapture",
     "Subscriber",

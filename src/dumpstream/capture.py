@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DumpstreamError
+from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.acl import load_acl, load_profiling
 from dumpstream.destination import Destination, absolute, explained
 from dumpstream.dump import Dump
@@ -18,6 +19,11 @@ from dumpstream.isolation import isolated
 from dumpstream.journal import Journal
 from dumpstream.lifecycle import Lifecycle
 from dumpstream.manifest import PROFILE
+from dumpstream.objectstore import Prefix, as_place
+from dumpstream.objectstore.destination import RemoteDestination
+from dumpstream.objectstore.outbox import Outbox, state_directory
+from dumpstream.objectstore.prefix import is_remote, is_store
+from dumpstream.objectstore.writeahead import open_local_journal
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
 from dumpstream.plan import Outlet
@@ -26,14 +32,19 @@ from dumpstream.profiling.profiler import Profiler
 from dumpstream.reassemble import Reassembler
 from dumpstream.rows import Outcome
 from dumpstream.session import Session
-from dumpstream.sinks import Fsync, Sink, SinkSettings, find_factory, make_sink
-from dumpstream.source import RingSource, Source
+from dumpstream.sinks import Fsync, Sink, SinkSettings, find_factory, make_sink, prepare
+from dumpstream.sinks.objectstore import ObjectStoreSink
+from dumpstream.source import OnFull, RingSource, Source
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from obstore.store import ObjectStore
 
     from dumpstream.driver import Driver
+    from dumpstream.journal import Lines
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.report import Report
 
@@ -49,8 +60,8 @@ class Capture:
         self._session = session
 
     @property
-    def path(self) -> Path:
-        """The directory it goes to."""
+    def path(self) -> Path | Prefix:
+        """The directory, or the place in an object store, that it goes to."""
         return self._session.place.path
 
     @property
@@ -70,12 +81,12 @@ class Capture:
 
 @asynccontextmanager
 async def open_capture(
-    destination: StrPath,
+    destination: StrPath | Prefix | ObjectStore,
     *,
     config: StrPath | None = None,
     acl_library: StrPath | None = None,
     driver: Driver | None = None,
-    sinks: Sequence[str | Sink] | None = None,
+    sinks: Sequence[str | Sink | ObjectStore] | None = None,
     source: Source | None = None,
     profile: ProfileSettings | None = None,
     append: bool = False,
@@ -99,11 +110,13 @@ async def open_capture(
     entered is undone and leaves no trace, and *force* has deleted nothing.
 
     Args:
-        destination: a directory for this capture alone.
+        destination: a directory for this capture alone, or a place in an object store: a URL such as
+            ``s3://bucket/run``, or a store of obstore.
         config: the dump configuration to apply (``acl.json``).
         acl_library: the library with the ACL functions, where it is not to be searched for.
         driver: makes the ACL calls instead of a library that is searched for, such as `load_pyacl` returns.
-        sinks: ``kind:location`` strings or objects; by default ``zstd:``, files below *destination*.
+        sinks: ``kind:location`` strings, objects, or stores of obstore; by default ``zstd:``, files below
+            *destination*.
         source: where chunks come from instead, such as a `PyAclSource`; then no dump function is called.
         profile: profile the block, too, into ``profile`` below *destination*, as `open_profile` does.
         append: add a run to the capture that is in *destination*.
@@ -118,6 +131,7 @@ async def open_capture(
         ProfilingError: no library can profile, another process does, or it cannot be done so.
         CaptureInUseError: this process is capturing already.
         SinkError: a sink could not be made; or, on leaving, it failed.
+        StoreError: *destination* is a URL that names no place.
         TypeError: there is no such option.
         ValueError: an option is out of range, or options exclude each other.
     """
@@ -127,11 +141,15 @@ async def open_capture(
         )
     if driver is not None and acl_library is not None:
         raise ValueError("driver and acl_library exclude each other; the driver has its own library")
-    path = await run_sync(absolute, destination)
+    place = as_place(destination)
+    if isinstance(place, Prefix) and profile is not None:
+        raise ValueError("a profile needs a directory; use open_profile beside a capture in an object store")
+    path = place if isinstance(place, Prefix) else await run_sync(absolute, place)
+    directory = path if isinstance(path, Path) else Path()
     request = Request(
         path,
         sinks or DEFAULT_SINKS,
-        StageOptions.divide(options, directory=path, with_ring=source is None),
+        StageOptions.divide(options, directory=directory, with_ring=source is None),
         config=None if config is None else Path(config),
         acl_library=acl_library,
         driver=driver,
@@ -147,8 +165,8 @@ async def open_capture(
 class Request(NamedTuple):
     """What a capture is to be, checked as far as it can be without touching anything."""
 
-    path: Path
-    sinks: Sequence[str | Sink]
+    path: Path | Prefix
+    sinks: Sequence[str | Sink | ObjectStore]
     stages: StageOptions
     config: Path | None = None
     acl_library: StrPath | None = None
@@ -158,7 +176,25 @@ class Request(NamedTuple):
     append: bool = False
     force: bool = False
 
-    def open_destination(self, dump_path: Path | None) -> Destination:
+    def make_outbox(self) -> Outbox | None:
+        """Make the local directory of a capture that leaves the machine; blocks."""
+        settings = self.stages.sinks
+        leaves = isinstance(self.path, Prefix)
+        if not leaves and (settings.spill is None or not any(map(is_remote, self.sinks))):
+            return None
+        return Outbox.make(
+            settings.spill or state_directory(),
+            self.path.url if isinstance(self.path, Prefix) else str(self.path),
+            capacity=settings.spill_bytes if settings.spill else 0,
+            on_full=self.stages.ring.on_full if self.stages.ring else OnFull.BLOCK,
+        )
+
+    def open_destination(
+        self, dump_path: Path | None, outbox: Outbox | None
+    ) -> Destination | RemoteDestination:
+        if isinstance(self.path, Prefix):
+            assert outbox is not None
+            return RemoteDestination.open(self.path, outbox, append=self.append, force=self.force)
         return Destination.open(self.path, append=self.append, force=self.force, dump_path=dump_path)
 
     def load_profiler(self) -> Profiler | None:
@@ -177,17 +213,21 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
     stages = request.stages
     async with AsyncExitStack() as stack:
         dump_path = await run_sync(find_dump_path, request.config)
+        outbox = await run_sync(request.make_outbox)
+        if outbox is not None:
+            stack.push_async_callback(_in_thread, outbox.close)
         outlets = []
         unused_sinks = await stack.enter_async_context(AsyncExitStack())  # the session closes those it used
         for sink in request.sinks:
-            outlets.append(await _make_outlet(sink, stages.sinks))
+            outlets.append(await _make_outlet(sink, request, replace(stages.sinks, outbox=outbox)))
             unused_sinks.push_async_callback(_give_up_sink, outlets[-1].sink)
+            await prepare(outlets[-1].sink)
         dump = await run_sync(request.load_dump)
         profiler = await run_sync(request.load_profiler)
-        place = await run_sync(request.open_destination, dump_path)
+        place = await run_sync(request.open_destination, dump_path, outbox)
         stack.push_async_callback(_in_thread, place.close)
         unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
-        held = HeldBytes(place.path, memory_bytes=stages.pipeline.held_bytes)
+        held = HeldBytes(place.work_directory, memory_bytes=stages.pipeline.held_bytes)
         stack.push_async_callback(held.aclose)
         source = await stack.enter_async_context(request.source or RingSource(stages.ring))
         if dump is not None:
@@ -195,7 +235,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             stack.push_async_callback(_undo, dump)
         libraries = None if dump is None else ", ".join(dump.driver.paths)
         about_profile = None
-        if profiler is not None and request.profile is not None:
+        if profiler is not None and request.profile is not None and isinstance(place, Destination):
             unused.push_async_callback(_in_thread, place.drop_profile)
             path = await run_sync(place.make_profile)
             await stack.enter_async_context(profiling(profiler, path, request.profile))
@@ -204,7 +244,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             lambda: place.begin_run(options, acl_library=libraries, profile=about_profile)
         )
         unused.pop_all()
-        journal = await _open_journal(place, stages.sinks.fsync, stack)
+        journal = await _open_journal(place, outbox, stages.sinks.fsync, stack)
         pipeline = Pipeline(
             source=source,
             reassembler=Reassembler(stages.reassembly),
@@ -229,23 +269,42 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
         raise pipeline.error
 
 
-async def _make_outlet(sink: str | Sink, settings: SinkSettings) -> Outlet:
-    if isinstance(sink, str):
-        kind, _, location = sink.partition(":")
-        factory = await run_sync(find_factory, kind)
-        return Outlet(kind, make_sink(kind, factory, location, settings))
-    return Outlet(type(sink).__name__.removesuffix("Sink").lower(), sink)
+async def _make_outlet(sink: str | Sink | ObjectStore, request: Request, settings: SinkSettings) -> Outlet:
+    if is_store(sink):
+        return Outlet("object", ObjectStoreSink(Prefix.of(sink), settings))
+    if not isinstance(sink, str):
+        return Outlet(type(sink).__name__.removesuffix("Sink").lower(), cast("Sink", sink))
+    kind, _, location = sink.partition(":")
+    if isinstance(request.path, Prefix) and not location.partition("?")[0]:
+        if kind == "zstd":
+            return Outlet(kind, ObjectStoreSink(request.path, settings, inside=True, fresh=request.force))
+        if kind == "stats":
+            raise SinkError("stats: needs a directory if the capture is in a store; write stats:DIR")
+    factory = await run_sync(find_factory, kind)
+    return Outlet(kind, make_sink(kind, factory, location, settings))
 
 
-async def _open_journal(place: Destination, fsync: Fsync, stack: AsyncExitStack) -> Journal:
+async def _open_journal(
+    place: Destination | RemoteDestination, outbox: Outbox | None, fsync: Fsync, stack: AsyncExitStack
+) -> Lines:
     with anyio.CancelScope(shield=True):  # the run has begun, so it must come to an end
         try:
             with explained(place.path):
-                journal = await stack.enter_async_context(Journal.open(place.journal_path, fsync=fsync))
+                journal = await stack.enter_async_context(_journal(place, outbox, fsync))
         except BaseException:
             await run_sync(place.end_run, Outcome.FAILED)
             raise
     return journal
+
+
+def _journal(
+    place: Destination | RemoteDestination, outbox: Outbox | None, fsync: Fsync
+) -> AbstractAsyncContextManager[Lines]:
+    if isinstance(place, RemoteDestination):
+        return place.open_journal(fsync)
+    if outbox is not None:
+        return open_local_journal(outbox, place.journal_path, fsync)
+    return Journal.open(place.journal_path, fsync=fsync)
 
 
 def find_dump_path(config: Path | None) -> Path | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream.capture import Request, find_dump_path
 from dumpstream.destination import Destination, below
+from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.prefix import is_remote
 from dumpstream.shares import EXPECTED
 from dumpstream.source import OnFull
 from dumpstream.wire import encode
@@ -81,10 +83,18 @@ class CollectorRequest(NamedTuple):
     def _sink_settings(self, directory: Path, among: int) -> SinkSettings:
         sinks = self.stages.sinks
         descriptors = max(sinks.max_descriptors // among, min(sinks.max_descriptors, _GOOD_DESCRIPTORS))
-        return replace(sinks, directory=directory, max_descriptors=descriptors, threads=self.threads)
+        return replace(
+            sinks,
+            directory=directory,
+            max_descriptors=descriptors,
+            threads=self.threads,
+            spill_bytes=max(sinks.spill_bytes // among, 1),
+        )
 
 
 def sink_below(spec: str, directory: str) -> str:
     """Return the sink that *spec* means for one process: a location of its own below the common one."""
+    if is_remote(spec):
+        return (Prefix.parse(spec) / directory).url
     kind, colon, location = spec.partition(":")
     return f"{kind}{colon}{below(location, directory)}" if location else spec

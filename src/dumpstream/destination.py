@@ -29,6 +29,7 @@ from dumpstream.rows import JOURNAL, timestamp
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from dumpstream.objectstore import Prefix
     from dumpstream.rows import Outcome
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that a start which was cut off can leave
@@ -131,6 +132,11 @@ class Destination:
         """Where the journal is."""
         return self.path / JOURNAL
 
+    @property
+    def work_directory(self) -> Path:
+        """A local directory for temporary files."""
+        return self.path
+
     def begin_run(
         self,
         options: Mapping[str, Any],
@@ -139,15 +145,7 @@ class Destination:
         profile: Mapping[str, Any] | None = None,
     ) -> int:
         """Delete the capture that was to be, write down that a run begins, and return its number."""
-        run = Run(
-            run=max((run.run for run in self.manifest.runs), default=0) + 1,
-            started=timestamp(),
-            options=dict(options),
-            python=platform.python_version(),
-            platform=platform.platform(),
-            acl_library=acl_library,
-            profile=None if profile is None else {"path": PROFILE, **profile},
-        )
+        run = next_run(self.manifest, options, acl_library, profile)
         self.manifest.runs.append(run)
         self._begin()
         return run.run
@@ -240,8 +238,26 @@ class Destination:
             self._dir_fd = -1
 
 
+def next_run(
+    manifest: Manifest,
+    options: Mapping[str, Any],
+    acl_library: str | None,
+    profile: Mapping[str, Any] | None = None,
+) -> Run:
+    """Return the run that begins now; *manifest* does not have it yet."""
+    return Run(
+        run=max((run.run for run in manifest.runs), default=0) + 1,
+        started=timestamp(),
+        options=dict(options),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        acl_library=acl_library,
+        profile=None if profile is None else {"path": PROFILE, **profile},
+    )
+
+
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explained(path: Path | Prefix) -> Iterator[None]:
     """Turn an `OSError` of the block into a `DestinationError` about *path*."""
     try:
         yield

@@ -39,6 +39,9 @@ class CaptureOptions(TypedDict, total=False):
     workers: int
     fsync: Fsync | str
     max_descriptors: int
+    pack: bool
+    spill: str | os.PathLike[str] | None
+    spill_bytes: int
 
 
 class StageOptions(NamedTuple):

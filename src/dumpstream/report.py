@@ -39,6 +39,7 @@ class Report:
     verdicts: dict[str, int] = field(default_factory=dict)  #: finished files by verdict
     losses: dict[str, LossCount] = field(default_factory=dict)  #: by cause
     unnamed_losses: int = 0  #: lost chunks whose file is not known by name
+    waiting: int = 0  #: lines of the journal that an object store has still to get, or what they name
     ring_bytes: int = 0
     ring_fill: int = 0  #: bytes of the ring in use
     failure: str | None = None  #: why the capture ended early

@@ -12,6 +12,7 @@ from anyio.to_thread import run_sync
 from dumpstream import _native
 from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.destination import explained
+from dumpstream.ledger import SINK_FAILED
 from dumpstream.plan import as_sink_error
 from dumpstream.report import LossCount, Report
 from dumpstream.rows import Outcome, begin_row, end_row, loss_row, timestamp
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from dumpstream.destination import Destination
     from dumpstream.dump import Dump
-    from dumpstream.journal import Journal
+    from dumpstream.journal import Lines
+    from dumpstream.objectstore.destination import RemoteDestination
     from dumpstream.pipeline import Pipeline
     from dumpstream.plan import Outlet
 
@@ -37,11 +39,11 @@ class Session:
     def __init__(
         self,
         *,
-        place: Destination,
+        place: Destination | RemoteDestination,
         number: int,
         pipeline: Pipeline,
         outlets: Sequence[Outlet],
-        journal: Journal,
+        journal: Lines,
         dump: Dump | None,
         profile: str | None = None,
     ) -> None:
@@ -63,8 +65,7 @@ class Session:
         pipeline, ledger = self.pipeline, self.pipeline.ledger
         ring = pipeline.source.statistics()
         losses = {cause: LossCount(*lost) for cause, lost in ring.losses.items()}
-        if pipeline.cause is not None and ledger.lost_chunks:
-            losses[pipeline.cause] = LossCount(ledger.lost_chunks, ledger.lost_bytes)
+        losses |= {cause: LossCount(*lost) for cause, lost in ledger.losses.items() if lost[0]}
         if self._late:
             losses["late"] = LossCount(self._late, 0)
         return Report(
@@ -77,6 +78,7 @@ class Session:
             verdicts={str(verdict): count for verdict, count in sorted(ledger.verdicts.items())},
             losses=losses,
             unnamed_losses=ring.unnamed,
+            waiting=self._journal.waiting,
             ring_bytes=ring.size,
             ring_fill=ring.fill,
             failure=pipeline.cause if pipeline.error is None else str(pipeline.error),
@@ -176,6 +178,7 @@ class Session:
         """Close the books; what cannot be closed is one more reason to fail."""
         self._ended = monotonic()
         self._late = _native.late_calls() - self._late_before
+        self.pipeline.ledger.give_up_unsafe(self.pipeline.cause or SINK_FAILED)
         report = self.report()
         for cause, loss in report.losses.items():
             self._journal.add(loss_row(cause, loss.chunks, loss.bytes))

@@ -21,6 +21,7 @@ from dumpstream.cli import (
     show,
     simulate,
     stats,
+    upload,
     verify,
     watch,
 )
@@ -45,6 +46,7 @@ class Command(Protocol):
 _COMMANDS: dict[str, Command] = {
     "capture": capture,
     "collect": collect,
+    "upload": upload,
     "ls": ls,
     "verify": verify,
     "extract": extract,

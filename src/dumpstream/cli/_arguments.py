@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+from dumpstream._errors import DumpstreamError
 from dumpstream.options import CaptureOptions
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
@@ -17,6 +18,8 @@ from dumpstream.source import OnFull, RingOptions
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+    from dumpstream.objectstore import Prefix
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -27,6 +30,16 @@ def size(text: str) -> int:
     if match is None:
         raise ArgumentTypeError(f"{text!r} is no size; write for example 4096, 64M or 1G")
     return int(match[1]) << _UNITS[match[2]]
+
+
+def place(text: str) -> Path | Prefix:
+    """Return the directory that *text* names, or the place in an object store if it is a URL."""
+    from dumpstream.objectstore import as_place  # noqa: PLC0415 - only a URL needs all of it
+
+    try:
+        return as_place(text)
+    except DumpstreamError as exc:
+        raise ArgumentTypeError(str(exc)) from None
 
 
 def add_rank_argument(parser: ArgumentParser) -> None:
@@ -53,6 +66,15 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
         action="append",
         metavar="KIND:LOCATION",
         help="where files go; may be repeated, and replaces the default zstd: (files below --out)",
+    )
+    place.add_argument(
+        "--pack", action="store_true", help="collect small files in packs (ZIP containers with zstd members)"
+    )
+    place.add_argument(
+        "--spill", type=Path, metavar="DIR", help="where files wait while an object store is away"
+    )
+    place.add_argument(
+        "--spill-bytes", type=size, default=sinks.spill_bytes, metavar="SIZE", help="how much may wait there"
     )
     earlier = place.add_mutually_exclusive_group()
     earlier.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")

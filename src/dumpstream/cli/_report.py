@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.captured import CapturedProcess
+    from dumpstream.objectstore import Prefix
     from dumpstream.report import Report
 
 
@@ -39,11 +40,13 @@ def process_text(process: CapturedProcess) -> str:
         line += f", {verdicts_text(report)}, {sizes}"
     if lost := sum(loss.chunks for loss in report.losses.values()):
         line += f", {count_text(lost, 'chunk')} lost"
+    if report.waiting:
+        line += ", not all in the store yet (dumpstream upload brings the rest)"
     parts = dict.fromkeys((line, record.ending, report.failure, record.problem))
     return printable("; ".join(filter(None, parts)))
 
 
-def print_report(report: Report, directory: Path, *, file: TextIO | None = None) -> None:
+def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | None = None) -> None:
     """Print the summary of a capture into *directory*."""
     print(
         f"{verdicts_text(report)} from {count_text(report.chunks, 'chunk')}, "
@@ -65,3 +68,10 @@ def print_report(report: Report, directory: Path, *, file: TextIO | None = None)
             print(f"  - {hint}", file=file)
     if not report.whole:
         print(f"not everything is whole: dumpstream ls {directory} shows which files", file=file)
+
+
+def print_waiting(report: Report, spill: Path | None) -> None:
+    """Print how to bring what a store that is away has not got, if there is something."""
+    if report.waiting:
+        command = "dumpstream upload" if spill is None else f"dumpstream upload {spill}"
+        print(f"the store is away, and does not have everything yet: {command} brings the rest")

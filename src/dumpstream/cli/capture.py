@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dumpstream._errors import ConfigError
-from dumpstream.cli._arguments import add_capture_arguments, capture_options
+from dumpstream.cli._arguments import add_capture_arguments, capture_options, place
 from dumpstream.cli._display import ProgressLine, printable
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._profile import add_profile_arguments, profile_settings
-from dumpstream.cli._report import print_report, progress_text
+from dumpstream.cli._report import print_report, print_waiting, progress_text
 from dumpstream.cli.config import report_problems
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ examples:
   dumpstream capture --out run1 --simulate steps=20,ops=50  a longer one
   dumpstream capture --out run1 --simulate --on-full drop   never stall the model, lose by name instead
   dumpstream capture --out run1 --simulate --sink null:     measure without writing
+  dumpstream capture --out s3://bucket/run1 --simulate --pack --spill /var/tmp/spill
+                                                            to an object store
 
 exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole;
 a command's own, if it is not 0
@@ -53,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", required=True, help="the directory for this capture"
+        "--out", type=place, metavar="PLACE", required=True, help="the directory or URL for this capture"
     )
     parser.add_argument(
         "--simulate",
@@ -91,6 +93,8 @@ def _find_misuse(args: Namespace) -> str | None:
         return "give either a command, behind --, or --simulate"
     if args.words and (args.acl_lib or args.profile):
         return "--acl-lib and --profile go with --simulate; a command finds its own library"
+    if args.words and not isinstance(args.out, Path):
+        return "the captures of a command need a directory for --out; send their files with --sink URL"
     return None
 
 
@@ -106,7 +110,7 @@ def _simulate(args: Namespace) -> int:
 
     try:
         workload = Workload.parse(args.simulate)
-        StageOptions.divide(capture_options(args), directory=args.out)
+        StageOptions.divide(capture_options(args), directory=Path())
         args.profile_settings = profile_settings(args, device=workload.device_id)
     except ValueError as exc:
         print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
@@ -136,7 +140,8 @@ def _simulate(args: Namespace) -> int:
         print(json.dumps(report.as_dict(), indent=2))
     else:
         print_report(report, args.out)
-    return 0 if report.whole else NOT_WHOLE
+        print_waiting(report, args.spill)
+    return 0 if report.whole and not report.waiting else NOT_WHOLE
 
 
 def _print_exceptions(runtime: SimulatedRuntime, before: int) -> None:

@@ -73,7 +73,7 @@ class ObjectStoreSink:
         self._prefix, self._settings = prefix, settings
         self._fresh = fresh
         self._base = "" if inside else f"{prefix}/"
-        self._workers = Workers(settings.workers, settings.level)
+        self._workers = Workers(settings.workers, settings.level, settings.threads)
         self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
         self._packer = Packer(self._open_pack) if settings.pack else None
         self.beginnings = _Beginnings(settings.outbox.path if settings.outbox else settings.directory)
