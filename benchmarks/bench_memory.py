@@ -26,6 +26,7 @@ from dumpstream.simulation import Workload
 from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
 from producer import Chunks, cut, produce, python_callback, ring_callback
 from queued import QueuedCallback
+from resident import peak, reset_peak
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -123,12 +124,12 @@ async def _produce_all(target: Target, productions: Sequence[Production]) -> Non
 
 async def _capture(productions: Sequence[Production], sink: HeldSink) -> Growth:
     with tempfile.TemporaryDirectory(prefix="dumpstream-bench-") as directory:
-        before, start = _reset_peak(), monotonic()
+        before, start = reset_peak(), monotonic()
         source = RingSource(RingOptions(buffer_bytes=_BUFFER_BYTES))
         async with open_capture(Path(directory) / "capture", source=source, sinks=[sink]) as capture:
             await _produce_all(ring_callback(), productions)
         lost = sum(loss.chunks for loss in capture.report.losses.values())
-        return Growth(_status("VmHWM") - before, monotonic() - start, sink.bytes, lost)
+        return Growth(peak() - before, monotonic() - start, sink.bytes, lost)
 
 
 async def _queue(productions: Sequence[Production], sink: HeldSink) -> Growth:
@@ -137,27 +138,13 @@ async def _queue(productions: Sequence[Production], sink: HeldSink) -> Growth:
             chunk = await queued.queue.get()
             await sink.take([chunk.data])
 
-    before, start = _reset_peak(), monotonic()
+    before, start = reset_peak(), monotonic()
     queued = QueuedCallback()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(consume)
         await _produce_all(python_callback(queued.function), productions)
         tasks.cancel_scope.cancel()
-    return Growth(_status("VmHWM") - before, monotonic() - start, sink.bytes, 0)
-
-
-def _reset_peak() -> int:
-    """Let the peak of the resident memory begin anew, and return what is resident."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return _status("VmRSS")
-
-
-def _status(key: str) -> int:
-    """Return an entry of this process's status, in bytes."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) << 10
-    raise LookupError(f"the kernel does not tell {key}")
+    return Growth(peak() - before, monotonic() - start, sink.bytes, 0)
 
 
 def _run_in_process(

@@ -1,0 +1,151 @@
+"""A real S3 server on loopback: seaweedfs, in a directory and on ports of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.store import S3Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BUCKET = "bucket"
+#: Easy to look for wherever it must not be.
+SECRET = "marker-of-a-secret"  # noqa: S105 - as it says
+WEED = Path(sys.executable).with_name("weed")
+
+_START_S = 30
+
+
+class S3Server:
+    """seaweedfs in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ports = _free_ports(5)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it answers."""
+        return self._ports[0]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a client needs."""
+        return {
+            "AWS_ACCESS_KEY_ID": "testkey",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_REGION": "us-east-1",
+        }
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        s3, master, volume, filer, admin = self._ports
+        arguments = [
+            str(WEED),
+            "mini",
+            f"-dir={self._directory}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            f"-s3.port={s3}",
+            f"-master.port={master}",
+            f"-volume.port={volume}",
+            f"-filer.port={filer}",
+            f"-admin.port={admin}",
+            "-webdav=false",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            f"-bucket={BUCKET}",
+        ]
+        self._process = subprocess.Popen(
+            arguments,
+            env={**os.environ, **self.environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._directory,
+        )
+        self._await_answer()
+
+    def kill(self) -> None:
+        """End it without a warning."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def client(self) -> S3Store:
+        """Return what reaches its bucket, without dumpstream."""
+        return S3Store(
+            BUCKET,
+            endpoint=self.environment["AWS_ENDPOINT_URL"],
+            access_key_id="testkey",
+            secret_access_key=SECRET,
+            region="us-east-1",
+            client_options={"allow_http": True},
+            retry_config={"max_retries": 3},
+        )
+
+    def uploads(self) -> list[str]:
+        """Return the multipart uploads that nobody has finished or aborted."""
+        url = f"http://127.0.0.1:{self._ports[3]}/buckets/{BUCKET}/.uploads/"
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - the scheme stands above
+            return [entry["FullPath"] for entry in json.load(answer)["Entries"] or ()]
+
+    def _await_answer(self) -> None:
+        deadline = time.monotonic() + _START_S
+        client = self.client()
+        while True:
+            try:
+                obstore.put(client, "started", b"")
+                obstore.delete(client, "started")
+            except Exception:
+                if time.monotonic() > deadline or (self._process and self._process.poll() is not None):
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+
+@contextmanager
+def running_server(directory: Path) -> Iterator[S3Server]:
+    """Run a server in *directory*, which is deleted afterwards."""
+    directory.mkdir(exist_ok=True)
+    server = S3Server(directory)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that are free, with the port 10,000 above, which the server takes too."""
+    ports: list[int] = []
+    while len(ports) < count:
+        with socket.socket() as probe, socket.socket() as above:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1] - 12_000
+            try:
+                with socket.socket() as below:
+                    below.bind(("127.0.0.1", port))
+                above.bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+        if port > 1024 and not any(abs(port - other) in {0, 10_000} for other in ports):
+            ports.append(port)
+    return ports
