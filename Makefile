@@ -6,7 +6,7 @@ NATIVE := $(wildcard src/dumpstream/native/*.[ch] src/dumpstream/native/*/*.[ch]
 C_FILES := $(NATIVE) $(wildcard tests/*/*.[ch] benchmarks/*.c)
 DEMO := build/demo
 
-.PHONY: help demo test test-scale lint native-test native-test-aarch64 pytest bench clean
+.PHONY: help demo test test-scale test-s3 lint native-test native-test-aarch64 pytest bench clean
 help: ## show this
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
@@ -25,10 +25,13 @@ demo: $(VENV)/installed ## capture a simulated job of four processes, list it an
 	$(BIN)/dumpstream ls $(DEMO)
 	$(BIN)/dumpstream verify $(DEMO)
 
-test: lint native-test pytest ## everything that must pass: lint, types, native tests, Python tests
+test: lint native-test pytest test-s3 ## everything that must pass: lint, types, native tests, Python tests
 
 pytest: $(VENV)/installed ## the Python tests
 	$(BIN)/python -m pytest
+
+test-s3: $(VENV)/installed ## captures into a real S3 server (seaweedfs), killed and cut off; two minutes
+	$(BIN)/python -m pytest -m s3 tests/objectstore
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
 	$(BIN)/python -m pytest -m scale tests/scale

@@ -40,7 +40,7 @@ def test_unknown_option_is_refused_with_those_most_like_it(name: str, similar: s
 
 
 def test_option_like_none_is_refused_with_all_there_are() -> None:
-    with pytest.raises(TypeError, match=r"did you mean buffer_bytes or .* or max_descriptors\?"):
+    with pytest.raises(TypeError, match=r"did you mean buffer_bytes or .* or spill_bytes\?"):
         divide({"zzz": 1})
 
 

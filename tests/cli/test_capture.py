@@ -166,6 +166,7 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         *("--idle-timeout", "100", "--text-idle-timeout", "5"),
         *("--max-digests", "9", "--max-header-bytes", "64k"),
         *("--held-bytes", "1M", "--gathered-bytes", "2MiB"),
+        *("--pack", "--spill", tmp_path / "spill", "--spill-bytes", "1G"),
         simulate="tensor_bytes=64",
     )
 
@@ -187,6 +188,9 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         "max_header_bytes": 64 << 10,
         "held_bytes": 1 << 20,
         "gathered_bytes": 2 << 20,
+        "pack": True,
+        "spill": str(tmp_path / "spill"),
+        "spill_bytes": 1 << 30,
     }
     assert not (tmp_path / "ring").exists()
 
@@ -266,7 +270,7 @@ def test_help_mentions_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         (["--level", "23"], 2, "level must be from -131072 to 22"),
         (["--workers", "0"], 2, "workers must be at least 1"),
         (["--idle-timeout", "nan"], 2, "idle_timeout must be at least 0 seconds"),
-        (["--sink", "s4:bucket"], 1, "installed sinks: memory:, null:"),
+        (["--sink", "s4:bucket"], 1, "installed sinks: az:, gs:, memory:, null:"),
         (["--config", "{missing}"], 1, "name a regular file"),
         (["--config", "{bad_config}"], 1, "make a directory"),
         (["--acl-lib", "{missing}"], 1, "name the library with --acl-lib"),

@@ -1,0 +1,154 @@
+"""Captures into stores that are given as objects."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+from obstore.store import LocalStore, MemoryStore
+
+from dumpstream import DestinationError, RingOptions, RingSource, SinkError, _native, open_capture
+from dumpstream.objectstore import Prefix
+
+from .conftest import Bucket
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from dumpstream import Capture
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where captures keep their local part."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "dumpstream"
+
+
+def push(name: str, data: bytes) -> None:
+    buffer = ctypes.create_string_buffer(data, len(data) or 1)
+    assert _native.push(os.fsencode(name), ctypes.addressof(buffer), len(data), True, -1, 0) == 0
+
+
+@asynccontextmanager
+async def capturing(destination: Any, **options: Any) -> AsyncIterator[Capture]:
+    source = RingSource(RingOptions(buffer_bytes=16 << 20))
+    async with open_capture(destination, source=source, **options) as capture:
+        yield capture
+
+
+def left_in(state: Path) -> list[str]:
+    return sorted(path.name for path in state.glob("*"))
+
+
+async def test_capture_in_a_store_leaves_nothing_on_this_machine(state: Path) -> None:
+    store = MemoryStore()
+
+    async with capturing(Prefix.of(store, "run")) as capture:
+        during = await run_sync(left_in, state)
+        await run_sync(push, "a", b"data")
+
+    assert Bucket(store, "run").files() == {"a": b"data"}
+    assert str(capture.path) == "object://MemoryStore/run"
+    assert len(during) == 1
+    assert left_in(state) == []
+
+
+async def test_journal_in_the_store_is_a_prefix_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.segments._SEGMENT_S", 0.01)
+    store = MemoryStore()
+    bucket = Bucket(store, "run")
+    seen: list[list[dict[str, Any]]] = []
+
+    async with capturing(Prefix.of(store, "run")) as capture:
+        for number in range(5):
+            await run_sync(push, f"file{number}", b"data")
+            with anyio.fail_after(20):
+                while capture.report.files <= number or capture.report.waiting:  # noqa: ASYNC110 - no event
+                    await anyio.sleep(0.002)
+            seen.append(await run_sync(bucket.rows))
+
+    final = (await run_sync(bucket.rows))[1:]
+    assert [sum(row["type"] == "file" for row in rows) for rows in seen] == [1, 2, 3, 4, 5]
+    assert all(rows == final[: len(rows)] for rows in seen)
+    assert final[-1]["type"] == "end"
+
+
+async def test_place_with_something_else_in_it_is_refused() -> None:
+    store = MemoryStore()
+    await store.put_async("run/other", b"")
+
+    with pytest.raises(DestinationError, match="is not empty and holds no capture"):
+        async with capturing(Prefix.of(store, "run")):
+            pass
+
+    assert list(Bucket(store, "run").keys()) == ["other"]
+
+
+async def test_capture_that_is_there_is_not_overwritten() -> None:
+    store = MemoryStore()
+    async with capturing(store):
+        pass
+
+    with pytest.raises(DestinationError, match=r"already holds a capture.*--append"):
+        async with capturing(store):
+            pass
+    async with capturing(store, append=True):
+        pass
+
+    manifest = json.loads(bytes((await store.get_async("manifest.json")).bytes()))
+    assert [run["outcome"] for run in manifest["runs"]] == ["finished", "finished"]
+
+
+async def test_stale_lock_is_taken_over_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    await store.put_async("lock.json", b'{"pid": 7}')
+
+    with pytest.raises(DestinationError, match="is being written by process 7"):
+        async with capturing(store):
+            pass
+    monkeypatch.setattr("dumpstream.objectstore.destination.STALE_S", 0)
+    async with capturing(store):
+        pass
+
+    assert "lock.json" not in [meta["path"] for page in store.list() for meta in page]
+
+
+async def test_store_beside_a_directory_gets_every_file(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store", mkdir=True)
+
+    async with capturing(tmp_path / "run", sinks=["zstd:", store]):
+        await run_sync(push, "a", b"data")
+
+    assert len(list((tmp_path / "store" / "files").iterdir())) == 1
+
+
+async def test_statistics_need_a_directory_of_their_own() -> None:
+    with pytest.raises(SinkError, match="write stats:DIR"):
+        async with capturing(MemoryStore(), sinks=["stats:"]):
+            pass
+
+
+async def test_cancelled_capture_says_what_was_lost() -> None:
+    store = MemoryStore()
+
+    with anyio.CancelScope() as scope:
+        async with capturing(store) as capture:
+            await run_sync(push, "a", b"data")
+            with anyio.fail_after(20):
+                while not capture.report.files:  # noqa: ASYNC110 - no event
+                    await anyio.sleep(0.002)
+            scope.cancel()
+
+    rows = [json.loads(line) for line in bytes((await store.get_async("journal.jsonl")).bytes()).splitlines()]
+    assert [row["type"] for row in rows] == ["merged", "begin", "file", "end"]
+    assert rows[-1]["outcome"] == "cancelled"

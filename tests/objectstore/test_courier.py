@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+from anyio.to_thread import run_sync
+from obstore.store import MemoryStore
+
+from dumpstream._errors import (
+    DestinationError,
+    DestinationInUseError,
+    FileRefusedError,
+    SinkError,
+    StoreError,
+)
+from dumpstream.custody import Stage
+from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.courier import Courier
+from dumpstream.objectstore.outbox import Outbox, find_outboxes
+from dumpstream.objectstore.store import Store
+from dumpstream.source import OnFull
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+pytestmark = pytest.mark.anyio
+
+
+class MoodyStore(Store):
+    """A store that can be told to go away, or to refuse."""
+
+    def __init__(self) -> None:
+        super().__init__(Prefix.of(MemoryStore(), "place"))
+        self.error: StoreError | None = None
+
+    async def put(self, key: str, data: Buffer) -> str | None:
+        self._check()
+        return await super().put(key, data)
+
+    async def upload(self, key: str, pieces: AsyncIterator[Buffer]) -> str | None:
+        async def until_away() -> AsyncIterator[Buffer]:
+            async for piece in pieces:
+                self._check()
+                yield piece
+
+        self._check()
+        return await super().upload(key, until_away())
+
+    def go_away(self) -> None:
+        self.error = StoreError("does not answer", away=True)
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MoodyStore:
+    monkeypatch.setattr("dumpstream.objectstore.courier._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("dumpstream.objectstore.courier._LAST_WAIT_S", 0.05)
+    return MoodyStore()
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Iterator[Outbox]:
+    outbox = Outbox.make(tmp_path, "s3://bucket/run", capacity=100, on_full=OnFull.BLOCK)
+    yield outbox
+    outbox.close()
+
+
+def objects(outbox: Outbox) -> list[Path]:
+    return list(outbox.path.glob("objects/*"))
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    with anyio.fail_after(20):
+        while not condition():  # noqa: ASYNC110 - has no event of its own
+            await anyio.sleep(0.002)
+
+
+async def test_object_waits_on_the_disk_until_the_store_is_back(store: MoodyStore, outbox: Outbox) -> None:
+    courier = Courier(store, outbox)
+    store.go_away()
+
+    brought = [await courier.bring(f"key{number}", b"data%d" % number) for number in range(5)]
+    custodies = [one.custody for one in brought]
+    assert [custody and custody.stage for custody in custodies] == [Stage.KEPT] * 5
+    assert len(objects(outbox)) == 5
+    store.error = None
+    await until(lambda: not courier.waiting)
+
+    assert [custody and custody.stage for custody in custodies] == [Stage.STORED] * 5
+    assert [await run_sync(store.get, f"key{number}") for number in range(5)] == [
+        b"data%d" % number for number in range(5)
+    ]
+    assert objects(outbox) == []
+    assert outbox.free == 100
+    await courier.aclose()
+
+
+async def test_without_an_outbox_a_store_that_is_away_is_an_error(store: MoodyStore) -> None:
+    courier = Courier(store)
+    store.go_away()
+
+    with pytest.raises(SinkError, match="does not answer"):
+        await courier.bring("key", b"data")
+    await courier.aclose()
+
+
+async def test_refusal_is_an_error_also_with_an_outbox(store: MoodyStore, outbox: Outbox) -> None:
+    courier = Courier(store, outbox)
+    store.error = StoreError("refuses (403)")
+
+    with pytest.raises(SinkError, match="403"):
+        await courier.bring("key", b"data")
+
+    assert objects(outbox) == []
+    await courier.aclose()
+
+
+async def test_store_that_comes_back_refusing_ends_the_capture_and_keeps_the_object(
+    store: MoodyStore, outbox: Outbox
+) -> None:
+    courier = Courier(store, outbox)
+    store.go_away()
+    await courier.bring("key", b"data")
+    store.error = StoreError("refuses (403)")
+
+    async def refused() -> bool:
+        try:
+            courier.away  # noqa: B018 - raises
+        except SinkError:
+            return True
+        await anyio.sleep(0.002)
+        return False
+
+    with anyio.fail_after(20):
+        while not await refused():
+            await checkpoint()
+
+    assert len(objects(outbox)) == 1
+    await courier.aclose()
+
+
+async def test_full_spill_makes_who_blocks_wait_for_room(store: MoodyStore, outbox: Outbox) -> None:
+    courier = Courier(store, outbox)
+    store.go_away()
+    await courier.bring("first", bytes(90))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(courier.bring, "second", bytes(20))
+        await anyio.wait_all_tasks_blocked()
+        assert len(objects(outbox)) == 1
+        store.error = None
+
+    await until(lambda: not courier.waiting)
+    assert len(await run_sync(store.get, "second")) == 20
+    await courier.aclose()
+
+
+async def test_full_spill_refuses_the_file_of_who_drops(store: MoodyStore, tmp_path: Path) -> None:
+    outbox = await run_sync(
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", capacity=100, on_full=OnFull.DROP)
+    )
+    courier = Courier(store, outbox)
+    store.go_away()
+    await courier.bring("first", bytes(90))
+
+    with pytest.raises(FileRefusedError, match="raise --spill-bytes") as caught:
+        await courier.bring("second", bytes(20))
+
+    assert caught.value.cause == "spill_full"
+    await courier.aclose()
+    await run_sync(outbox.close)
+
+
+async def test_object_larger_than_the_spill_is_an_error(store: MoodyStore, outbox: Outbox) -> None:
+    courier = Courier(store, outbox)
+    store.go_away()
+
+    with pytest.raises(SinkError, match="not even alone"):
+        await courier.bring("key", bytes(101))
+    await courier.aclose()
+
+
+async def test_store_that_goes_away_in_the_middle_of_a_delivery_gets_all_of_it_later(
+    store: MoodyStore, tmp_path: Path
+) -> None:
+    outbox = await run_sync(
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", capacity=64 << 20, on_full=OnFull.BLOCK)
+    )
+    courier = Courier(store, outbox)
+    pieces = [bytes([number]) * (3 << 20) for number in range(6)]
+
+    delivery = courier.deliver("large")
+    for number, piece in enumerate(pieces):
+        if number == 3:
+            store.go_away()
+        await delivery.send([piece])
+    brought = await delivery.finish()
+    kept = brought.custody is not None and brought.custody.stage
+    store.error = None
+    await until(lambda: not courier.waiting)
+
+    assert kept is Stage.KEPT
+    assert await run_sync(store.get, "large") == b"".join(pieces)
+    await courier.aclose()
+    await run_sync(outbox.close)
+
+
+async def test_delivered_object_leaves_nothing_on_the_disk(store: MoodyStore, tmp_path: Path) -> None:
+    outbox = await run_sync(
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", capacity=64 << 20, on_full=OnFull.BLOCK)
+    )
+    courier = Courier(store, outbox)
+
+    delivered, aborted = courier.deliver("delivered"), courier.deliver("aborted")
+    for delivery in (delivered, aborted):
+        await delivery.send([bytes(9 << 20)])
+    brought = await delivered.finish()
+    await aborted.abort()
+
+    assert brought.custody is None
+    assert [entry.key for entry in await run_sync(lambda: list(store.entries()))] == ["delivered"]
+    assert objects(outbox) == []
+    assert outbox.free == outbox.capacity
+    await courier.aclose()
+    await run_sync(outbox.close)
+
+
+async def test_delivery_that_outgrows_the_spill_goes_on_without_it(store: MoodyStore, outbox: Outbox) -> None:
+    courier = Courier(store, outbox)
+
+    delivery = courier.deliver("large")
+    await delivery.send([bytes(60)])
+    await delivery.send([bytes(60)])
+    await delivery.finish()
+
+    assert len(await run_sync(store.get, "large")) == 120
+    assert outbox.free == 100
+    await courier.aclose()
+
+
+def test_outbox_in_use_is_not_opened_by_another(outbox: Outbox) -> None:
+    with pytest.raises(DestinationInUseError):
+        Outbox.open(outbox.path)
+
+
+def test_outbox_that_is_needed_stays(tmp_path: Path) -> None:
+    outbox = Outbox.make(tmp_path, "s3://bucket/run", capacity=0, on_full=OnFull.BLOCK)
+    outbox.needed = True
+    outbox.close()
+
+    assert list(find_outboxes(tmp_path)) == [outbox.path]
+    again = Outbox.open(outbox.path)
+    again.needed = False
+    again.close()
+    assert list(find_outboxes(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 2, "destination": "x"}', '{"format": 1}', "[" * 99999]
+)
+def test_description_that_cannot_be_understood_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "outbox.json").write_text(text)
+
+    with pytest.raises(DestinationError, match="is no outbox"):
+        Outbox.open(tmp_path)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+
+from dumpstream._errors import StoreError
+from dumpstream.objectstore import Prefix, as_place
+
+
+def test_url_is_split_into_bucket_and_key() -> None:
+    prefix = Prefix.parse("s3://bucket/a//b/")
+
+    assert (prefix.scheme, prefix.bucket, prefix.key) == ("s3", "bucket", "a/b")
+    assert str(prefix) == "s3://bucket/a/b"
+
+
+def test_name_is_joined_as_to_a_path() -> None:
+    prefix = Prefix.parse("gs://bucket/run?") / "rank0"
+
+    assert str(prefix) == "gs://bucket/run/rank0"
+    assert prefix.name == "rank0"
+
+
+def test_options_are_kept_by_joining_and_by_the_url() -> None:
+    prefix = Prefix.parse("s3://bucket/run?region=x&endpoint=https://obs.example") / "a"
+
+    assert Prefix.parse(prefix.url) == prefix
+    assert dict(prefix.options) == {"region": "x", "endpoint": "https://obs.example"}
+    assert "example" not in str(prefix)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://key:marker@bucket/run",
+        "s3://bucket/run?secret_access_key=marker",
+        "s3://bucket/run?endpoint=https://key:marker@host",
+        "az://container/run?sas=marker",
+    ],
+)
+def test_secret_in_a_url_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(StoreError, match="credentials do not belong in a URL") as caught:
+        Prefix.parse(url)
+
+    assert "marker" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["s3://", "http://bucket/run", "s3:bucket", "s3://bucket?addressing=odd"])
+def test_url_that_names_no_place_is_refused(url: str) -> None:
+    with pytest.raises(StoreError):
+        Prefix.parse(url)
+
+
+def test_destination_is_a_path_a_url_or_a_store() -> None:
+    store = MemoryStore()
+
+    assert as_place("s3/bucket") == Path("s3/bucket")
+    assert as_place(Path("s3://bucket")) == Path("s3:/bucket")
+    assert as_place("az://container") == Prefix("az", "container")
+    assert as_place(store) == Prefix.of(store)
+    with pytest.raises(TypeError, match="s3://bucket/prefix"):
+        as_place(7)

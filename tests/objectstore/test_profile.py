@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dumpstream._errors import StoreError
+from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.client import make_client
+from dumpstream.objectstore.profile import read_profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Return an environment with configuration files."""
+    config, credentials = tmp_path / "config", tmp_path / "credentials"
+    config.write_text("[default]\nregion = here\n[profile obs]\nregion = there\nendpoint_url = https://obs\n")
+    credentials.write_text(
+        "[default]\naws_access_key_id = one\naws_secret_access_key = s1\n"
+        "[obs]\naws_access_key_id = two\naws_secret_access_key = s2\naws_session_token = t2\n"
+    )
+    return {"AWS_CONFIG_FILE": str(config), "AWS_SHARED_CREDENTIALS_FILE": str(credentials)}
+
+
+def test_default_profile_is_used(files: dict[str, str]) -> None:
+    assert read_profile(files) == {"access_key_id": "one", "secret_access_key": "s1", "region": "here"}
+
+
+def test_profile_is_chosen_by_the_environment(files: dict[str, str]) -> None:
+    assert read_profile(files | {"AWS_PROFILE": "obs"}) == {
+        "access_key_id": "two",
+        "secret_access_key": "s2",
+        "session_token": "t2",
+        "region": "there",
+        "endpoint": "https://obs",
+    }
+
+
+def test_environment_goes_before_the_profile(files: dict[str, str]) -> None:
+    environment = files | {"AWS_ACCESS_KEY_ID": "three", "AWS_REGION": "where"}
+
+    assert read_profile(environment) == {}
+
+
+def test_profile_that_is_nowhere_is_refused(files: dict[str, str]) -> None:
+    with pytest.raises(StoreError, match="AWS_PROFILE is 'none'"):
+        read_profile(files | {"AWS_PROFILE": "none"})
+
+
+def test_file_that_cannot_be_read_is_not_quoted(files: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "credentials").write_text("aws_secret_access_key = marker\n")
+
+    with pytest.raises(StoreError, match="credentials cannot be read") as caught:
+        read_profile(files)
+
+    assert "marker" not in str(caught.value)
+
+
+def test_virtual_addressing_puts_the_bucket_into_the_host(
+    files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (files | {"AWS_PROFILE": "obs"}).items():
+        monkeypatch.setenv(name, value)
+
+    url = "s3://bucket/run?endpoint=https://obs.example.com&addressing=virtual"
+    client = make_client(Prefix.parse(url), 1)
+
+    assert client.config["endpoint"] == "https://bucket.obs.example.com"
+    assert client.config["virtual_hosted_style_request"] == "true"
+    assert client.config["access_key_id"] == "two"
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/run", "az://container/run?account=me"])
+def test_other_stores_can_be_made(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+
+    assert make_client(Prefix.parse(url), 1) is not None
