@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from dumpstream.objectstore.store import Store
 
 
+#: So much waits here, that the next pieces are compressed while the last are sent.
+_WAITING_BYTES = 2 * PART_BYTES
+
+
 class _AbortedError(Exception):
     """Ends the pieces, so that obstore takes the upload back."""
 
 
 class Upload:
-    """Sends the object *key*. At most a part waits here; the store has its own parts in flight."""
+    """Sends the object *key*. A few parts wait here; the store has its own parts in flight."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._pieces: deque[memoryview] = deque()
@@ -35,13 +39,13 @@ class Upload:
         self._task.add_done_callback(self._on_done)
 
     async def send(self, data: Buffer) -> None:
-        """Take *data*, which must stay as it is, waiting while a part is already waiting.
+        """Take *data*, which must stay as it is, waiting while enough is already waiting.
 
         Raises:
             StoreError: the upload has failed.
         """
         view = memoryview(data)
-        while self._waiting >= PART_BYTES and not self._task.done():
+        while self._waiting >= _WAITING_BYTES and not self._task.done():
             await self._change()
         if self._task.done():
             self._task.result()
