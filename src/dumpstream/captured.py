@@ -44,8 +44,8 @@ class CapturedProcess:
 
     @property
     def whole(self) -> bool:
-        """Whether it was captured as it should have been, and everything is whole."""
-        return not self._failed and self.report.whole
+        """Whether it was captured as it should have been, and everything is whole and where it belongs."""
+        return not self._failed and self.report.whole and not self.report.waiting
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""

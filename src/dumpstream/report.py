@@ -86,6 +86,7 @@ _SUMS = (
     "unnamed_losses",
     "ring_bytes",
     "ring_fill",
+    "waiting",
 )
 
 
