@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -24,7 +25,6 @@ from dumpstream.source import OnFull
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
     from typing_extensions import Buffer
 
@@ -249,6 +249,11 @@ async def test_delivery_that_outgrows_the_spill_goes_on_without_it(store: MoodyS
 def test_outbox_in_use_is_not_opened_by_another(outbox: Outbox) -> None:
     with pytest.raises(DestinationInUseError):
         Outbox.open(outbox.path)
+
+
+def test_outbox_that_cannot_be_made_asks_for_a_spill() -> None:
+    with pytest.raises(DestinationError, match="name another with --spill"):
+        Outbox.make(Path("/proc/nowhere"), "s3://bucket/run", capacity=0, on_full=OnFull.BLOCK)
 
 
 def test_outbox_that_is_needed_stays(tmp_path: Path) -> None:

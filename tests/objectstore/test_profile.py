@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,3 +79,10 @@ def test_other_stores_can_be_made(url: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
 
     assert make_client(Prefix.parse(url), 1) is not None
+
+
+def test_missing_library_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+
+    with pytest.raises(StoreError, match=r"pip install 'dumpstream\[objectstore\]'"):
+        make_client(Prefix.parse("s3://bucket/run"), 1)

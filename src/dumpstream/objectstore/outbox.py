@@ -74,9 +74,14 @@ class Outbox:
         name = f"{strftime('%Y%m%dT%H%M%S', gmtime())}-{secrets.token_hex(4)}"
         description = {"format": _FORMAT, "destination": destination}
         outbox = cls(root / name, description, capacity=capacity, on_full=on_full)
-        with explained(root):
+        try:
             outbox._take()
             (outbox.path / _OBJECTS).mkdir(mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise DestinationError(
+                root,
+                f"cannot hold what waits for a store ({exc.strerror}); name another with --spill (spill=)",
+            ) from exc
         outbox.describe()
         return outbox
 
