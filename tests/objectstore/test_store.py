@@ -31,10 +31,24 @@ async def test_object_is_read_whole_or_in_part(store: Store) -> None:
     await store.put("a/b", b"0123456789")
 
     assert await run_sync(store.get, "a/b") == b"0123456789"
-    assert await run_sync(store.get_range, "a/b", 2, 3) == b"234"
+    entry, data = await run_sync(store.get_range, "a/b", 2, 3)
+    assert (entry.bytes, data) == (10, b"234")
     assert await run_sync(lambda: b"".join(store.read("a/b"))) == b"0123456789"
     entry = await run_sync(store.head, "a/b")
     assert (entry.key, entry.bytes) == ("a/b", 10)
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "expected"), [(8, 5, b"89"), (10, 5, b""), (20, 5, b""), (0, 0, b"")]
+)
+async def test_range_beyond_the_end_gives_what_is_there(
+    store: Store, start: int, length: int, expected: bytes
+) -> None:
+    await store.put("a", b"0123456789")
+
+    entry, data = await run_sync(store.get_range, "a", start, length)
+
+    assert (entry.bytes, data) == (10, expected)
 
 
 async def test_entries_are_relative_to_the_place(store: Store) -> None:

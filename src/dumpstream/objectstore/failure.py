@@ -7,6 +7,7 @@ import re
 from dumpstream._errors import ObjectMissingError, StoreError
 
 _STATUS = re.compile(r"status code: (\d{3})")
+_BEYOND = re.compile(r"status code: 416|invalid range|range was invalid", re.IGNORECASE)
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _TRY_LATER = {408, 429}
@@ -21,6 +22,11 @@ _REMEDIES = {
     "RequestTimeTooSkewed": "this machine's clock is wrong; set it",
 }
 _NO_ACCESS = "check the credentials in the environment or the profile, and what they are allowed to do"
+
+
+def is_beyond_the_end(exc: BaseException) -> bool:
+    """Whether *exc* was raised because an object has no byte of the range that was asked for."""
+    return _BEYOND.search(str(exc)) is not None
 
 
 def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
@@ -47,7 +53,5 @@ def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
     if isinstance(exc, OSError):
         return StoreError(f"cannot {what} {place}: {exc.strerror or type(exc).__name__}")
     said = f"answers {status}" if status else "does not answer"
-    return StoreError(
-        f"cannot {what} {place}: the store {said}; check the network and the endpoint, or give a --spill",
-        away=True,
-    )
+    remedy = "check the network and the endpoint" + (", or give a --spill" if what == "write" else "")
+    return StoreError(f"cannot {what} {place}: the store {said}; {remedy}", away=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
-from dumpstream.objectstore.failure import explain_failure
+from dumpstream.objectstore.failure import explain_failure, is_beyond_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -29,7 +29,8 @@ PART_BYTES = 8 << 20
 PARTS_IN_FLIGHT = 4
 
 _LISTED_AT_ONCE = 1000
-_PROBE = ".dumpstream-probe"
+#: Written and deleted to find out whether that can be done.
+PROBE = ".dumpstream-probe"
 # obstore's threads may still hold a result when the last await returns, and abort the process if the
 # interpreter has gone by the time they let go of it.
 _EXIT_S = 0.1
@@ -75,11 +76,20 @@ class Store:
             for piece in self._obstore.get(self._client, self._path(key)).stream(min_chunk_size=1 << 20):
                 yield bytes(piece)
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return *length* bytes of the object *key* from *start* on, with one request."""
+    def get_range(self, key: str, start: int, length: int) -> tuple[Entry, bytes]:
+        """Return what the store says of the object *key*, and *length* bytes of it from *start* on.
+
+        Takes one request. There are fewer bytes if the object ends before.
+        """
         with self._explained("read", key):
-            data = self._obstore.get_range(self._client, self._path(key), start=start, length=length)
-            return bytes(data)
+            path = self._path(key)
+            try:
+                found = self._obstore.get(self._client, path, options={"range": (start, start + length)})
+                return self._entry(found.meta), bytes(found.bytes())
+            except Exception as exc:
+                if not is_beyond_the_end(exc):
+                    raise
+            return self._entry(self._obstore.head(self._client, path)), b""
 
     def head(self, key: str) -> Entry:
         """Return what the store says of the object *key*."""
@@ -127,10 +137,10 @@ class Store:
     def probe(self) -> list[Entry]:
         """Find out whether the store can be read and written; return some of what is at the place."""
         found = list(islice(self.entries(), _LISTED_AT_ONCE))
-        self.write(_PROBE, b"")
+        self.write(PROBE, b"")
         with suppress(StoreError):  # who may only add, leaves an empty object
-            self.delete(_PROBE)
-        return [entry for entry in found if entry.key != _PROBE]
+            self.delete(PROBE)
+        return [entry for entry in found if entry.key != PROBE]
 
     async def put(self, key: str, data: Buffer) -> str | None:
         """Store an object with one request, in place of what is there; return its entity tag."""
