@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
 # A batch is many small items, or one large one.
@@ -16,8 +17,10 @@ _BATCH_ITEMS = 32
 _BATCH_BYTES = 4 << 20
 _BATCHES_AHEAD = 4  #: for each worker
 
-#: Threads to use if nobody says how many.
+#: Threads to use if nobody says how many,
 WORKERS = min(os.cpu_count() or 1, 8)
+#: and where each of them waits for a store most of the time.
+REMOTE_WORKERS = 16
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -28,33 +31,52 @@ def run_batches(
     items: Iterable[_Item],
     *,
     bytes_of: Callable[[_Item], int],
-    workers: int = WORKERS,
-) -> Iterator[_Result]:
-    """Call *function* with batches of *items* in *workers* threads, and yield the results in order.
+    workers: int | None = None,
+    is_remote: Callable[[_Item], bool] | None = None,
+    stop: Callable[[], None] | None = None,
+) -> Generator[_Result, None, None]:
+    """Call *function* with batches of *items* in threads, and yield the results in order.
 
     Items are taken a few batches ahead. What a call raises is raised here; then, and if the caller stops,
     batches that have not begun are dropped and those that have are waited for.
+
+    Args:
+        function: turns a batch into results.
+        items: the work.
+        bytes_of: returns how large an item is.
+        workers: threads; by default as many as are worth it.
+        is_remote: returns whether an item is in an object store. If the first one is, more threads take
+            single items, because they wait most of the time.
+        stop: called before batches that have begun are waited for.
     """
+    items = iter(items)
+    first = list(islice(items, 1))
+    remote = is_remote is not None and any(map(is_remote, first))
+    workers = workers or (REMOTE_WORKERS if remote else WORKERS)
     pending: deque[Future[Sequence[_Result]]] = deque()
     executor = ThreadPoolExecutor(workers, "dumpstream")
     try:
-        for batch in _batches(items, bytes_of):
+        for batch in _batches(chain(first, items), bytes_of, 1 if remote else _BATCH_ITEMS):
             pending.append(executor.submit(function, batch))
             if len(pending) > workers * _BATCHES_AHEAD:
                 yield from pending.popleft().result()
         while pending:
             yield from pending.popleft().result()
     finally:
+        if stop is not None:
+            stop()
         executor.shutdown(cancel_futures=True)
 
 
-def _batches(items: Iterable[_Item], bytes_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
+def _batches(
+    items: Iterable[_Item], bytes_of: Callable[[_Item], int], most_items: int
+) -> Iterator[list[_Item]]:
     batch: list[_Item] = []
     size = 0
     for item in items:
         batch.append(item)
         size += bytes_of(item)
-        if len(batch) >= _BATCH_ITEMS or size >= _BATCH_BYTES:
+        if len(batch) >= most_items or size >= _BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
