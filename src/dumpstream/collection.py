@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
-from dumpstream.lock import lock_holder
-from dumpstream.manifest import read_manifest
+from dumpstream.place import open_place
 from dumpstream.stored import State, StoredCapture
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from dumpstream.manifest import Manifest, Process
+    from dumpstream.objectstore import Prefix
+    from dumpstream.place import Place, Writer
 
 _REFUSED = "was refused, and ran without being captured"
 
@@ -37,40 +39,52 @@ class Member(NamedTuple):
 
 
 class Collection:
-    """What the directory of a capture says, as of when it was opened; the members are read one by one."""
+    """What the place of a capture says, as of when it was opened; the members are read one by one."""
 
     def __init__(
-        self, path: Path, manifest: Manifest, *, pid: int | None, processes: Sequence[Process] | None
+        self,
+        place: Place,
+        manifest: Manifest,
+        *,
+        writer: Writer | None,
+        processes: Sequence[Process] | None,
     ) -> None:
-        self.path = path
+        self.place = place
         self.manifest = manifest
-        self.pid = pid  #: the process that is writing it, if any
+        self.writer = writer  #: who is writing it, if anybody is
         self.processes = processes  #: those asked for, by rank; None if one process captured itself
 
     @classmethod
-    def open(cls, path: Path, ranks: Iterable[int] = ()) -> Collection:
-        """Read the manifest in the directory *path*, also while a capture writes there.
+    def open(cls, path: str | os.PathLike[str] | Prefix | Any, ranks: Iterable[int] = ()) -> Collection:
+        """Read the manifest of the capture at *path*, also while it is written.
 
         Args:
-            path: the directory.
+            path: a directory, a URL such as ``s3://bucket/run``, or a store of obstore.
             ranks: of these only; by default of all processes.
 
         Raises:
             NotACaptureError: there is no capture, or one that this version cannot read.
+            StoreError: *path* is a URL that names no place, or the store refuses or does not answer.
             DumpstreamError: there is no process of one of the *ranks*.
         """
+        place = open_place(path)
         # Before the manifest: one that ends in between has then written down all its processes.
-        pid = lock_holder(path)
-        manifest = read_manifest(path)
+        writer = place.find_writer()
+        manifest = place.read_manifest()
         wanted = set(ranks)
         if manifest.runs:
             if wanted:
-                raise DumpstreamError(f"{path} is the capture of one process; leave --rank out")
-            return cls(path, manifest, pid=pid, processes=None)
-        _check_ranks(path, wanted, manifest.processes)
+                raise DumpstreamError(f"{place.path} is the capture of one process; leave --rank out")
+            return cls(place, manifest, writer=writer, processes=None)
+        _check_ranks(place.path, wanted, manifest.processes)
         chosen = [process for process in manifest.processes if not wanted or process.rank in wanted]
         chosen.sort(key=lambda process: (process.rank is None, process.rank))
-        return cls(path, manifest, pid=pid, processes=chosen)
+        return cls(place, manifest, writer=writer, processes=chosen)
+
+    @property
+    def path(self) -> Path | Prefix:
+        """Where it is."""
+        return self.place.path
 
     def members(self) -> Iterator[Member]:
         """Yield every capture; each is read when it is asked for, and may be large.
@@ -79,7 +93,7 @@ class Collection:
             NotACaptureError: it is the capture of one process, and cannot be read.
         """
         if self.processes is None:
-            yield Member(StoredCapture.open(self.path))
+            yield Member(StoredCapture.read(self.place))
             return
         for process in self.processes:
             yield self._member(process)
@@ -88,23 +102,20 @@ class Collection:
         """Return the state of the whole, given those of its members."""
         states = {*members}
         unended = any(it.directory and it.ended is None for it in self.processes or ())
-        if State.RUNNING in states or (self.pid is not None and self.processes is not None):
+        if State.RUNNING in states or (self.writer is not None and self.processes is not None):
             return State.RUNNING
         return State.INTERRUPTED if unended or State.INTERRUPTED in states else State.FINISHED
 
     def _member(self, process: Process) -> Member:
         if not process.directory:
             return Member(None, process, process.problem or _REFUSED)
-        path = self.path / process.directory
-        if path.is_symlink():
-            return Member(None, process, f"{path} is a symbolic link, and not followed")
         try:
-            return Member(StoredCapture.open(path), process)
+            return Member(StoredCapture.read(self.place.member(process.directory)), process)
         except NotACaptureError as exc:
             return Member(None, process, str(exc))
 
 
-def _check_ranks(path: Path, wanted: set[int], processes: Sequence[Process]) -> None:
+def _check_ranks(path: Path | Prefix, wanted: set[int], processes: Sequence[Process]) -> None:
     known = {process.rank for process in processes if process.rank is not None}
     if missing := sorted(wanted - known):
         have = f"it has {', '.join(map(str, sorted(known)))}" if known else "no process there has one"

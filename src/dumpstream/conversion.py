@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream._errors import DumpFormatError, PartError
-from dumpstream.batches import WORKERS, run_batches
+from dumpstream.batches import run_batches
 from dumpstream.dtypes import element_shape
 from dumpstream.header import IO
 from dumpstream.layouts import PLAIN, to_layout
@@ -35,7 +35,7 @@ class ConversionOptions:
     format: FileFormat = FileFormat.NPY
     layout: str | None = None  #: the format to rearrange them to; None leaves them as they lie
     shape: tuple[int, ...] = ()  #: theirs in that layout, if the header does not tell, or not the truth
-    workers: int = WORKERS
+    workers: int | None = None  #: threads; by default as many as are worth it
 
 
 class Converted(NamedTuple):
@@ -56,12 +56,14 @@ def convert(inputs: Iterable[Input], outputs: Outputs, options: ConversionOption
 
     Raises:
         DestinationError: something cannot be written, or is already there and may not be replaced.
+        StoreError: an object store refuses, or does not answer.
     """
     return run_batches(
         partial(_convert_batch, outputs, options),
         ((item, outputs.choose(item.name, item.label)) for item in inputs),
         bytes_of=lambda chosen: chosen[0].bytes,
         workers=options.workers,
+        is_remote=lambda chosen: chosen[0].remote,
     )
 
 

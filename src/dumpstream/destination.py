@@ -281,10 +281,10 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))  # not Path.resolve: a loop of links must not raise
 
 
-def refuse_inside(out: Path, captures: Iterable[Path]) -> None:
+def refuse_inside(out: Path, captures: Iterable[Path | Prefix]) -> None:
     """Raise `DestinationError` if *out*, where files are to be written, is inside one of *captures*."""
     for capture in captures:
-        if _real(out).is_relative_to(_real(capture)):
+        if isinstance(capture, Path) and _real(out).is_relative_to(_real(capture)):
             raise DestinationError(out, "is inside the capture; choose another --out")
 
 

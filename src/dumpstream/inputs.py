@@ -13,6 +13,7 @@ from dumpstream._errors import DumpstreamError, NotACaptureError
 from dumpstream.collection import Collection
 from dumpstream.dumpfile import DumpFile
 from dumpstream.manifest import MANIFEST
+from dumpstream.objectstore import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,6 +50,11 @@ class Input:
         return f"{self.path.absolute().parent}/{self.name.rpartition('/')[2]}"
 
     @property
+    def remote(self) -> bool:
+        """Whether reading it means to wait for an object store."""
+        return self.capture is not None and self.capture.remote
+
+    @property
     def verdict(self) -> Verdict | None:
         """What the capture says of it."""
         return None if self.file is None else self.file.verdict
@@ -66,18 +72,19 @@ class Input:
         return DumpFile.open(self.path)
 
 
-def find_inputs(paths: Iterable[Path], ranks: Sequence[int] = ()) -> Iterator[Input]:
+def find_inputs(paths: Iterable[Path | Prefix], ranks: Sequence[int] = ()) -> Iterator[Input]:
     """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
 
-    Those of a directory come in order, without what is hidden; links are not followed. A capture below a
-    directory is a capture. With *ranks*, of captures of several processes, only those of these.
+    What is in an object store is a capture. Those of a directory come in order, without what is hidden; links
+    are not followed. A capture below a directory is a capture. With *ranks*, of captures of several
+    processes, only those of these.
 
     Raises:
         DumpstreamError: there is nothing at a path, or it cannot be read, or has no process of a rank.
     """
     for path in dict.fromkeys(paths):
         try:
-            if (path / MANIFEST).exists():
+            if isinstance(path, Prefix) or (path / MANIFEST).exists():
                 yield from _inputs_of_collection(Collection.open(path, ranks))
             elif ranks:
                 raise DumpstreamError(f"{path} is no capture of several processes; leave --rank out")

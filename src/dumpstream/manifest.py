@@ -24,7 +24,8 @@ TEMPORARY = ".manifest.json.new"
 FILES, PACKS, STATS, PROFILE = "files", "packs", "stats", "profile"
 
 _FOREIGN = f"holds no capture: its {MANIFEST} is not dumpstream's; choose another directory"
-_LARGEST_BYTES = 64 << 20
+#: No manifest is longer.
+LARGEST_BYTES = 64 << 20
 _DIRECTORY = re.compile(r"(?:(?:rank|pid)-\d+(?:\.\d+)?)?", re.ASCII)
 
 
@@ -83,7 +84,7 @@ def read_manifest(path: Path) -> Manifest:
     """
     try:
         with os.fdopen(open_regular(path / MANIFEST, os.O_RDONLY), "rb") as file:
-            data = file.read(_LARGEST_BYTES)
+            data = file.read(LARGEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise NotACaptureError(path, _absence(path)) from None
     except OSError as exc:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
-from dumpstream.batches import WORKERS, run_batches
+from dumpstream.batches import run_batches
 from dumpstream.content import content_of_path, content_of_stored
 from dumpstream.devicestats import DeviceText
 from dumpstream.filestats import begin_file, origin_of, whole_file
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dumpstream.content import Content
     from dumpstream.inputs import Input
+    from dumpstream.objectstore import Prefix
     from dumpstream.rows import FileRow
     from dumpstream.stored import StoredCapture
 
@@ -47,14 +48,15 @@ class Measured(NamedTuple):
 class _Job(NamedTuple):
     run: Callable[[], Measured]
     bytes: int
+    remote: bool = False
 
 
 def measure(
-    paths: Iterable[Path],
+    paths: Iterable[Path | Prefix],
     *,
     ranks: Sequence[int] = (),
     histogram: bool = False,
-    workers: int = WORKERS,
+    workers: int | None = None,
 ) -> Iterator[Measured]:
     """Yield the statistics of everything that *paths* and *ranks* stand for, as `find_inputs` finds it.
 
@@ -63,10 +65,15 @@ def measure(
     wanted. A Parquet file is a table that was written before.
 
     Raises:
-        DumpstreamError: there is nothing at a path.
+        DumpstreamError: there is nothing at a path, or it cannot be read.
     """
-    jobs = _jobs(find_inputs(paths, ranks), histogram=histogram)
-    return run_batches(_run, jobs, bytes_of=lambda job: job.bytes, workers=workers)
+    return run_batches(
+        _run,
+        _jobs(find_inputs(paths, ranks), histogram=histogram),
+        bytes_of=lambda job: job.bytes,
+        workers=workers,
+        is_remote=lambda job: job.remote,
+    )
 
 
 def _run(batch: Sequence[_Job]) -> list[Measured]:
@@ -84,7 +91,7 @@ def _jobs(inputs: Iterable[Input], *, histogram: bool) -> Iterator[_Job]:
         for row in item.file.rows:
             for job in capture.jobs(row):
                 of_process = partial(_of_process, job, item.prefix, item.rank)
-                yield job._replace(run=of_process) if item.prefix else job
+                yield job._replace(run=of_process if item.prefix else job.run, remote=item.remote)
 
 
 def _of_process(job: _Job, prefix: str, rank: int | None) -> Measured:
@@ -184,13 +191,13 @@ class _Capture:
 
     def _exists(self, path: str) -> bool:
         try:
-            self.stored.open_stored(path).close()
+            self.stored.open_stored(path).file.close()
         except PartError:
             return False
         return True
 
     def _read_table(self, path: str) -> Measured:
-        return _read_table(path, 0, lambda: self.stored.open_stored(path))
+        return _read_table(path, 0, lambda: self.stored.open_stored(path).file)
 
     def _measure(self, row: FileRow) -> Measured:
         content = content_of_stored(self.stored, StoredFile(row.name, [row]))
@@ -206,7 +213,7 @@ class _Capture:
         for path in paths:
             text = DeviceText(origin_of(row.name), source=HOST)
             try:
-                with self.stored.open_stored(path) as file:
+                with self.stored.open_stored(path).file as file:
                     text.add(memoryview(file.read()))
             except (PartError, OSError) as exc:
                 return Measured(row.name, problems=[f"{row.name}: {exc}"])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.inputs import Input
+    from dumpstream.objectstore import Prefix
     from dumpstream.opname import OpName
     from dumpstream.table import Row
 
@@ -76,13 +77,15 @@ class BadRecord(NamedTuple):
     problem: str
 
 
-def read_records(paths: Iterable[Path], ranks: Sequence[int] = ()) -> Iterator[OverflowRecord | BadRecord]:
+def read_records(
+    paths: Iterable[Path | Prefix], ranks: Sequence[int] = ()
+) -> Iterator[OverflowRecord | BadRecord]:
     """Yield what the overflow records in *paths* say, one for each task, or one for none.
 
     *paths* and *ranks* stand for files as `find_inputs` finds them.
 
     Raises:
-        DumpstreamError: there is nothing at a path, or no process of a rank.
+        DumpstreamError: there is nothing at a path, or it cannot be read, or has no process of a rank.
     """
     for item in find_inputs(paths, ranks):
         name = parse_name(item.full_name)

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from enum import StrEnum
-from io import BufferedReader, RawIOBase
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
-from dumpstream.lock import lock_holder
-from dumpstream.manifest import read_manifest
-from dumpstream.nofollow import open_directory, open_regular
-from dumpstream.rows import (
-    JOURNAL,
-    BeginRow,
-    EndRow,
-    FileRow,
-    LossRow,
-    MergedRow,
-    UnreadableRow,
-    read_journal,
-)
+from dumpstream.objectstore.prefix import SCHEMES, is_url
+from dumpstream.place import RESTORE, open_file, open_place
+from dumpstream.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, UnreadableRow
 from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator
-    from io import FileIO
-
-    from typing_extensions import Buffer
 
     from dumpstream.manifest import Manifest
+    from dumpstream.objectstore import Prefix
+    from dumpstream.objectstore.place import Buckets
+    from dumpstream.place import Opened, Place, Writer
     from dumpstream.rows import Outcome, Row, StoredPart
 
 _ORDER = list(Verdict)
-_READABLE_SINK = "zstd"
+_READABLE_SINKS = {"zstd", *SCHEMES}
 _BLOCK_BYTES = 1 << 20
-_DAMAGED = "restore it from a copy or capture again"
+_FIRST_BLOCK_BYTES = 64 << 10  #: enough for a header, which is often all that is wanted
 
 
 class State(StrEnum):
@@ -115,12 +105,14 @@ class StoredFile:
 
 
 class StoredCapture:
-    """What the directory of a capture says, as of when it was opened."""
+    """What the place of a capture says, as of when it was opened."""
 
-    def __init__(self, path: Path, manifest: Manifest, *, pid: int | None, rows: Iterable[Row]) -> None:
-        self.path = path
+    def __init__(
+        self, place: Place, manifest: Manifest, *, writer: Writer | None, rows: Iterable[Row]
+    ) -> None:
+        self.place = place
         self.manifest = manifest
-        self.pid = pid  #: the process that is writing it, if any
+        self.writer = writer  #: who is writing it, if anybody is
         self.unreadable_lines: list[int] = []  #: journal lines that say nothing
         self.torn = False  #: whether a writer was stopped in the middle of a line
         self.outcomes: dict[int, Outcome | None] = dict.fromkeys(run.run for run in manifest.runs)
@@ -134,31 +126,56 @@ class StoredCapture:
         self.files = tuple(StoredFile(name, of_name) for name, of_name in files.items())
 
     @classmethod
-    def open(cls, path: Path) -> StoredCapture:
-        """Read the manifest and the journal in the directory *path*, also while a capture writes there.
+    def open(cls, path: str | os.PathLike[str] | Prefix | Any) -> StoredCapture:
+        """Read the manifest and the journal of the capture at *path*, also while it is written.
+
+        Args:
+            path: a directory, a URL such as ``s3://bucket/run``, or a store of obstore.
 
         Raises:
             NotACaptureError: there is no capture, or one that this version cannot read.
+            StoreError: *path* is a URL that names no place, or the store refuses or does not answer.
         """
-        manifest = read_manifest(path)
+        return cls.read(open_place(path))
+
+    @classmethod
+    def read(cls, place: Place) -> StoredCapture:
+        """Do as `open` with a *place*."""
+        manifest = place.read_manifest()
         if manifest.processes:
             first = manifest.processes[0].directory
-            raise NotACaptureError(path, f"holds captures of several processes; name one, such as {first}")
+            problem = f"holds captures of several processes; name one, such as {first}"
+            raise NotACaptureError(place.path, problem)
         if not manifest.runs:
-            raise NotACaptureError(path, "holds no capture: no run has begun there; capture into it")
+            raise NotACaptureError(place.path, "holds no capture: no run has begun there; capture into it")
         # Before the journal: a capture that ends in between has then written all its rows.
-        pid = lock_holder(path)
-        try:
-            return cls(path, manifest, pid=pid, rows=read_journal(path / JOURNAL))
-        except FileNotFoundError:  # killed before its first row
-            return cls(path, manifest, pid=pid, rows=())
-        except OSError as exc:
-            raise NotACaptureError(path, f"cannot be read: {JOURNAL}: {exc.strerror}") from exc
+        writer = place.find_writer()
+        return cls(place, manifest, writer=writer, rows=place.read_rows())
+
+    @property
+    def path(self) -> Path | Prefix:
+        """Where it is."""
+        return self.place.path
+
+    @property
+    def pid(self) -> int | None:
+        """The process that is writing it, if any."""
+        return None if self.writer is None else self.writer.pid
+
+    @cached_property
+    def remote(self) -> bool:
+        """Whether reading its files means to wait for an object store."""
+        return self.in_store or any(is_url(part.path or "") for file in self.files for part in file.parts)
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it is itself in an object store."""
+        return not isinstance(self.path, Path)
 
     @property
     def running(self) -> bool:
         """Whether a process is writing it now."""
-        return self.pid is not None
+        return self.writer is not None
 
     @property
     def interrupted(self) -> bool:
@@ -196,60 +213,54 @@ class StoredCapture:
         with self._open_part(part.path, part) as file, _decompressed(part.path):
             reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
             buffer = memoryview(bytearray(min(_BLOCK_BYTES, part.bytes + 1)))
-            while length := reader.readinto(buffer):
+            room = buffer[:_FIRST_BLOCK_BYTES]
+            while length := reader.readinto(room):
                 size += length
                 if size > part.bytes:
                     break
                 digest.update(buffer[:length])
                 yield buffer[:length]
+                room = buffer
         if size != part.bytes:
             more = "more" if size > part.bytes else "fewer"
-            raise PartError(part.path, f"holds {more} than the {part.bytes} bytes stored; {_DAMAGED}")
+            raise PartError(part.path, f"holds {more} than the {part.bytes} bytes stored; {RESTORE}")
         if part.xxh3 is not None and digest.hexdigest() != part.xxh3:
-            raise PartError(part.path, f"does not match its checksum; {_DAMAGED}")
+            raise PartError(part.path, f"does not match its checksum; {RESTORE}")
 
-    def open_stored(self, path: str) -> FileIO:
-        """Open what a sink left at *path*, as a row has it: below the capture, or anywhere if absolute.
+    def open_stored(self, path: str, start: int = 0, length: int | None = None) -> Opened:
+        """Open what a row says is at *path*: inside the capture, or elsewhere if the user wanted it there.
+
+        Args:
+            path: as in the row.
+            start: where to begin.
+            length: how many bytes are wanted; all by default. Only then the file can be sought in.
 
         Raises:
             PartError: it is missing, or cannot be opened.
+            StoreError: it is in a store, and that refuses or does not answer.
         """
-        try:
-            fd = self._open_below(PurePosixPath(path))
-        except FileNotFoundError:
-            raise PartError(path, f"is missing; {_DAMAGED}", missing=True) from None
-        except OSError as exc:
-            raise PartError(path, f"cannot be opened: {exc.strerror}") from exc
-        return os.fdopen(fd, "rb", buffering=0)
+        if path.startswith("/"):
+            return open_file(Path(path), start, length)
+        place = self.buckets if is_url(path) else self.place
+        parts = PurePosixPath(path).parts
+        if ".." in parts or not parts:
+            raise PartError(path, "leads outside the capture; the journal is not to be trusted")
+        return place.open(path, start, length)
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """What lies at URLs that the journal names."""
+        from dumpstream.objectstore.place import Buckets  # noqa: PLC0415 - only who has some needs it
+
+        return Buckets(self.path)
 
     @contextmanager
     def _open_part(self, path: str, part: StoredPart) -> Iterator[IO[bytes]]:
-        with self.open_stored(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if part.start is not None:
-                if part.start + part.stored_bytes > size:
-                    raise PartError(path, f"has only {size} bytes; {_DAMAGED}")
-                yield BufferedReader(_Range(file, part.start, part.stored_bytes))
-            elif size != part.stored_bytes:
-                raise PartError(path, f"has {size} bytes instead of {part.stored_bytes}; {_DAMAGED}")
-            else:
-                yield file
-
-    def _open_below(self, path: PurePosixPath) -> int:
-        """Return a descriptor of what a row names; an absolute path is where the user wanted it."""
-        if path.is_absolute():
-            return open_regular(Path(path), os.O_RDONLY)
-        if ".." in path.parts or not path.name:
-            raise PartError(str(path), "leads outside the capture; the journal is not to be trusted")
-        root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            directory = open_directory(root, path.parts[:-1])
-        finally:
-            os.close(root)
-        try:
-            return open_regular(path.name, os.O_RDONLY, dir_fd=directory)
-        finally:
-            os.close(directory)
+        file, size = self.open_stored(path, part.start or 0, part.stored_bytes)
+        with file:
+            if problem := misfit(part, size):
+                raise PartError(path, problem)
+            yield file
 
     def _note(self, row: BeginRow | EndRow | LossRow | MergedRow | UnreadableRow) -> None:
         if isinstance(row, BeginRow):
@@ -267,35 +278,32 @@ class StoredCapture:
             self.unreadable_lines.append(row.line)
 
 
-class _Range(RawIOBase):
-    """What a pack holds of one file."""
-
-    def __init__(self, file: FileIO, start: int, length: int) -> None:
-        self._file, self._position, self._end = file, start, start + length
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer, /) -> int:
-        room = memoryview(buffer)[: self._end - self._position]
-        length = os.preadv(self._file.fileno(), [room], self._position)
-        self._position += length
-        return length
-
-
 def parts_of(row: FileRow) -> list[StoredPart]:
-    """Return the parts of *row* in file order, each once, from a sink that can be read back if possible."""
+    """Return the parts of *row* in file order, each once, from the sink that is read back most easily."""
     by_offset: dict[int, StoredPart] = {}
     for part in row.stored:
         chosen = by_offset.setdefault(part.offset, part)
-        if is_readable(part) and not is_readable(chosen):
+        if _ease(part) > _ease(chosen):
             by_offset[part.offset] = part
     return [by_offset[offset] for offset in sorted(by_offset)]
 
 
+def _ease(part: StoredPart) -> int:
+    return is_readable(part) + (is_readable(part) and not is_url(part.path or ""))
+
+
 def is_readable(part: StoredPart) -> bool:
     """Whether `StoredCapture.read_part` can give the part's bytes back."""
-    return part.sink == _READABLE_SINK and part.path is not None
+    return part.sink in _READABLE_SINKS and part.path is not None
+
+
+def misfit(part: StoredPart, size: int) -> str | None:
+    """Return why *size* bytes, which are where *part* was stored, are not those, if that is plain."""
+    if part.start is not None:
+        return f"has only {size} bytes; {RESTORE}" if part.start + part.stored_bytes > size else None
+    return (
+        f"has {size} bytes instead of {part.stored_bytes}; {RESTORE}" if size != part.stored_bytes else None
+    )
 
 
 @contextmanager
@@ -303,6 +311,6 @@ def _decompressed(path: str) -> Iterator[None]:
     try:
         yield
     except zstandard.ZstdError as exc:
-        raise PartError(path, f"is damaged ({exc}); {_DAMAGED}") from exc
+        raise PartError(path, f"is damaged ({exc}); {RESTORE}") from exc
     except OSError as exc:
         raise PartError(path, f"cannot be read: {exc.strerror}") from exc

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from dumpstream._errors import PartError
-from dumpstream.lock import LOCK
-from dumpstream.manifest import MANIFEST, PROFILE, TEMPORARY
+from dumpstream._errors import PartError, StoreError
+from dumpstream.batches import run_batches
+from dumpstream.inventory import is_as_stored, take_inventory
+from dumpstream.manifest import PROFILE
+from dumpstream.objectstore.prefix import is_url
 from dumpstream.rows import JOURNAL, Outcome
-from dumpstream.sinks._tree import is_temporary
 from dumpstream.stored import State, is_readable
 from dumpstream.text import TEXT_SUFFIX
 from dumpstream.verdict import HeaderReader, Verdict, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from dumpstream.collection import Collection, Member
+    from dumpstream.place import Listed
     from dumpstream.rows import FileRow, StoredPart
     from dumpstream.stored import StoredCapture
 
-_BATCH_ROWS = 64
-_BATCH_BYTES = 4 << 20
 _LONGEST_HEADER = 16 << 20
 
 _MEANING = {
@@ -53,6 +51,7 @@ class Kind(StrEnum):
     MISSING = "missing"  #: a stored file that is not there
     DAMAGED = "damaged"  #: a stored file that is not what was stored
     EXTRA = "extra"  #: a file that the journal does not know
+    UNREACHABLE = "unreachable"  #: an object store that refuses or does not answer, so that nothing is known
 
 
 class Problem(NamedTuple):
@@ -75,6 +74,7 @@ class Verification:
     files: int = 0
     parts: int = 0  #: read again
     bytes: int = 0  #: original bytes among them
+    found_parts: int = 0  #: that are in object stores with the right size, and were not read
     skipped_parts: int = 0  #: in sinks that cannot be read back
     problems: list[Problem] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  #: what unfinished writes left; harmless
@@ -88,21 +88,31 @@ class Verification:
 def verify(
     capture: StoredCapture,
     *,
+    deep: bool = False,
     workers: int | None = None,
     progress: Callable[[Verification], None] | None = None,
 ) -> Verification:
-    """Read every stored file of *capture* again, on *workers* threads (as many as there are cores).
+    """Read every stored file of *capture* again.
 
-    *progress* is called now and then with what is known so far.
+    Args:
+        capture: the capture.
+        deep: read what is in object stores, too; otherwise these are asked what they have, and only what is
+            missing there or has another size or entity tag is read.
+        workers: threads; by default as many as there are cores, and more if they wait for a store.
+        progress: called now and then with what is known so far.
+
+    Raises:
+        StoreError: the store that the capture is in refuses, or does not answer.
     """
     result = Verification(capture.state)
-    _verify_member(capture, "", result, workers, progress)
+    _verify_member(capture, "", result, _Manner(deep, workers, progress))
     return result
 
 
 def verify_collection(
     collection: Collection,
     *,
+    deep: bool = False,
     workers: int | None = None,
     progress: Callable[[Verification], None] | None = None,
 ) -> Verification:
@@ -114,7 +124,7 @@ def verify_collection(
             result.problems.append(_absence(member))
         else:
             states.append(member.capture.state)
-            _verify_member(member.capture, member.prefix, result, workers, progress)
+            _verify_member(member.capture, member.prefix, result, _Manner(deep, workers, progress))
     result.state = collection.state(states)
     if collection.processes is not None and len(collection.processes) == len(collection.manifest.processes):
         _verify_root(collection, result)
@@ -129,66 +139,68 @@ def _absence(member: Member) -> Problem:
     return Problem(kind, subject, member.problem or "has no capture")
 
 
-def _verify_member(
-    capture: StoredCapture,
-    prefix: str,
-    result: Verification,
-    workers: int | None,
-    progress: Callable[[Verification], None] | None,
-) -> None:
+class _Manner(NamedTuple):
+    """How to verify."""
+
+    deep: bool
+    workers: int | None
+    progress: Callable[[Verification], None] | None
+
+
+def _verify_member(capture: StoredCapture, prefix: str, result: Verification, manner: _Manner) -> None:
     """Add what comes out for *capture* to *result*, under names with the *prefix*."""
     result.files += len(capture.files)
     result.problems += _problems_of_capture(capture, prefix)
     rows = (row for file in capture.files for row in file.rows)
-    stop = threading.Event()
-    executor = ThreadPoolExecutor(workers or os.cpu_count())
+    inventory: dict[str, Listed] | None = None
     try:
-        for batch in executor.map(lambda rows: _check_rows(capture, rows, stop), _batches(rows)):
+        inventory = take_inventory(capture)
+    except StoreError as exc:
+        if capture.in_store:
+            raise
+        # What the disk has can be verified all the same.
+        result.problems.append(Problem(Kind.UNREACHABLE, str(capture.path), str(exc)))
+    check = _Check(capture, inventory, deep=manner.deep)
+    checked = run_batches(
+        check.check_rows,
+        rows,
+        bytes_of=lambda row: row.bytes,
+        workers=manner.workers,
+        is_remote=lambda _: capture.remote and manner.deep,
+        stop=check.stop,
+    )
+    with closing(checked):
+        for batch in checked:
             result.parts += batch.parts
             result.bytes += batch.bytes
+            result.found_parts += batch.found_parts
             result.skipped_parts += batch.skipped_parts
             result.problems += [problem.below(prefix) for problem in batch.problems]
-            if progress is not None:
-                progress(result)
-    finally:
-        stop.set()
-        executor.shutdown(cancel_futures=True)
+            if manner.progress is not None:
+                manner.progress(result)
     # While the capture runs there always are some: files being written, and rows that are about to be.
     if not capture.running:
         known = {part.path for file in capture.files for row in file.rows for part in row.stored}
         profiles = {PROFILE} if capture.manifest.profiled else ()
-        _find_unknown(capture.path, prefix, {*known, MANIFEST, JOURNAL, LOCK}, result, without=profiles)
+        listed = inventory.values() if capture.in_store and inventory else capture.place.list(profiles)
+        _find_unknown((it for it in listed if it.path not in known), prefix, result)
 
 
 def _verify_root(collection: Collection, result: Verification) -> None:
     """Add what is wrong with the directory that the captures of the processes are in."""
-    if collection.pid is not None:
-        detail = f"process {collection.pid} is still capturing; verify again when it ends"
+    if collection.writer is not None:
+        detail = f"{collection.writer} is still capturing; verify again when it ends"
         result.problems.append(Problem(Kind.RUNNING, str(collection.path), detail))
         return
     own = {process.directory for process in collection.manifest.processes}
-    _find_unknown(collection.path, "", {MANIFEST, LOCK}, result, without=own)
-
-
-def _batches(rows: Iterable[FileRow]) -> Iterator[list[FileRow]]:
-    """Yield *rows* in batches worth a hand-over to a thread: many small files, or few large ones."""
-    batch: list[FileRow] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += row.bytes
-        if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    _find_unknown(collection.place.list(without=own), "", result)
 
 
 def _problems_of_capture(capture: StoredCapture, prefix: str) -> Iterator[Problem]:
     subject = str(capture.path)
     if capture.running:
         yield Problem(
-            Kind.RUNNING, subject, f"process {capture.pid} is still capturing; verify again when it ends"
+            Kind.RUNNING, subject, f"{capture.writer} is still capturing; verify again when it ends"
         )
     if capture.interrupted:
         yield Problem(
@@ -212,21 +224,6 @@ def _problems_of_capture(capture: StoredCapture, prefix: str) -> Iterator[Proble
         yield Problem(Kind.LOSS, prefix + loss.cause, detail)
 
 
-def _check_rows(capture: StoredCapture, rows: list[FileRow], stop: threading.Event) -> Verification:
-    result = Verification(capture.state)
-    for row in rows:
-        if not row.verdict.whole:
-            result.problems.append(Problem(Kind.VERDICT, row.name, _explain(row)))
-        for part in row.stored:
-            if stop.is_set():
-                return result
-            if is_readable(part):
-                _check_part(capture, row, part, result, stop)
-            else:
-                result.skipped_parts += 1
-    return result
-
-
 def _explain(row: FileRow) -> str:
     detail = f"{row.verdict}: {_MEANING[row.verdict]}"
     if row.lost_bytes:
@@ -236,59 +233,75 @@ def _explain(row: FileRow) -> str:
     return detail
 
 
-def _check_part(
-    capture: StoredCapture, row: FileRow, part: StoredPart, result: Verification, stop: threading.Event
-) -> None:
-    header = HeaderReader(_LONGEST_HEADER)
-    position = 0
-    try:
-        for block in capture.read_part(part):
-            if stop.is_set():
-                return
-            if not header.settled:
-                header.add(position, block)
-            position += len(block)
-    except PartError as exc:
-        kind = Kind.MISSING if exc.missing else Kind.DAMAGED
-        result.problems.append(Problem(kind, row.name, str(exc)))
-        return
-    result.parts += 1
-    result.bytes += position
-    if not row.verdict.whole or row.name.endswith(TEXT_SUFFIX):
-        return
-    verdict = judge(position, header.header)
-    if position != row.bytes:
-        detail = f"{part.path} holds {position} of the {row.bytes} bytes in the journal"
-        result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
-    elif not verdict.whole or (row.verdict is Verdict.COMPLETE and verdict is not Verdict.COMPLETE):
-        detail = f"{part.path} is {verdict} by its header, and {row.verdict} in the journal"
-        result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
+class _Check:
+    """Compares rows with what is stored, in several threads.
+
+    Args:
+        capture: whose rows they are.
+        inventory: what object stores have; None if they cannot be reached, and then nothing is read there.
+        deep: whether to read also what the stores have as it was stored.
+    """
+
+    def __init__(self, capture: StoredCapture, inventory: Mapping[str, Listed] | None, *, deep: bool) -> None:
+        self._capture, self._inventory, self._deep = capture, inventory, deep
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Let the threads come to an end."""
+        self._stopped.set()
+
+    def check_rows(self, rows: Iterable[FileRow]) -> list[Verification]:
+        """Return what comes out for *rows*, as one."""
+        result = Verification(self._capture.state)
+        for row in rows:
+            if not row.verdict.whole:
+                result.problems.append(Problem(Kind.VERDICT, row.name, _explain(row)))
+            for part in row.stored:
+                if self._stopped.is_set():
+                    return [result]
+                path = part.path or ""
+                if not is_readable(part) or (self._inventory is None and is_url(path)):
+                    result.skipped_parts += 1
+                elif not self._deep and self._inventory and is_as_stored(part, self._inventory.get(path)):
+                    result.found_parts += 1
+                else:
+                    self._check_part(row, part, result)
+        return [result]
+
+    def _check_part(self, row: FileRow, part: StoredPart, result: Verification) -> None:
+        header = HeaderReader(_LONGEST_HEADER)
+        position = 0
+        try:
+            for block in self._capture.read_part(part):
+                if self._stopped.is_set():
+                    return
+                if not header.settled:
+                    header.add(position, block)
+                position += len(block)
+        except PartError as exc:
+            kind = Kind.MISSING if exc.missing else Kind.DAMAGED
+            result.problems.append(Problem(kind, row.name, str(exc)))
+            return
+        result.parts += 1
+        result.bytes += position
+        if not row.verdict.whole or row.name.endswith(TEXT_SUFFIX):
+            return
+        verdict = judge(position, header.header)
+        if position != row.bytes:
+            detail = f"{part.path} holds {position} of the {row.bytes} bytes in the journal"
+            result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
+        elif not verdict.whole or (row.verdict is Verdict.COMPLETE and verdict is not Verdict.COMPLETE):
+            detail = f"{part.path} is {verdict} by its header, and {row.verdict} in the journal"
+            result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
 
 
-def _find_unknown(
-    root: Path, prefix: str, known: set[str | None], result: Verification, without: Container[str] = ()
-) -> None:
-    """Look for files that no row names."""
-    for path in _walk(root, without):
-        name = path.rpartition("/")[2]
-        if path == TEMPORARY or is_temporary(name):
-            result.leftovers.append(prefix + path)
-        elif path not in known:
+def _find_unknown(listed: Iterable[Listed], prefix: str, result: Verification) -> None:
+    """Add what lies in the capture and no row names."""
+    for it in listed:
+        if it.leftover:
+            result.leftovers.append(prefix + it.path)
+        else:
             detail = (
                 "is not in the journal; it was finished just before an interruption, or put there by hand"
             )
-            result.problems.append(Problem(Kind.EXTRA, prefix + path, detail))
-
-
-def _walk(root: Path, without: Container[str]) -> Iterator[str]:
-    """Yield the path of everything below *root* that is no directory, without following links."""
-    pending = [""]
-    while pending:
-        prefix = pending.pop()
-        with os.scandir(root / prefix) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                path = f"{prefix}{entry.name}"
-                if not entry.is_dir(follow_symlinks=False):
-                    yield path
-                elif path not in without:
-                    pending.append(f"{path}/")
+            result.problems.append(Problem(Kind.EXTRA, prefix + it.path, detail))

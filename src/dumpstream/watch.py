@@ -186,6 +186,7 @@ def watch(watched: Iterable[Watched], graph: Graph | None = None) -> Iterator[Wa
         partial(_watch_batch, graph),
         watched,
         bytes_of=lambda it: sum(dump.input.bytes for dump in it.dumps),
+        is_remote=lambda it: any(dump.input.remote for dump in it.dumps),
     )
 
 

@@ -13,7 +13,15 @@ import pytest
 from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
 
-from dumpstream import DestinationError, RingOptions, RingSource, SinkError, _native, open_capture
+from dumpstream import (
+    DestinationError,
+    RingOptions,
+    RingSource,
+    SinkError,
+    StoredCapture,
+    _native,
+    open_capture,
+)
 from dumpstream.objectstore import Prefix
 
 from .conftest import Bucket
@@ -21,6 +29,8 @@ from .conftest import Bucket
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from tests.conftest import CaptureBuilder
 
     from dumpstream import Capture
 
@@ -109,6 +119,22 @@ async def test_capture_that_is_there_is_not_overwritten() -> None:
     assert [run["outcome"] for run in manifest["runs"]] == ["finished", "finished"]
 
 
+@pytest.mark.parametrize("cut_off", ["", '{"type": "fi'])
+async def test_run_added_to_a_directory_that_was_copied_to_a_store_keeps_its_files(
+    builder: CaptureBuilder, cut_off: str
+) -> None:
+    builder.add("a", b"first")
+    builder.write(cut_off, end="")
+    place = Prefix.of(LocalStore(builder.interrupt()))
+
+    async with capturing(place, append=True):
+        await run_sync(push, "b", b"second")
+
+    stored = await run_sync(StoredCapture.open, place)
+    assert [file.name for file in stored.files] == ["a", "b"]
+    assert (stored.torn, stored.unreadable_lines) == (bool(cut_off), [])
+
+
 async def test_stale_lock_is_taken_over_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     await store.put_async("lock.json", b'{"pid": 7}')
@@ -116,7 +142,7 @@ async def test_stale_lock_is_taken_over_and_removed(monkeypatch: pytest.MonkeyPa
     with pytest.raises(DestinationError, match="is being written by process 7"):
         async with capturing(store):
             pass
-    monkeypatch.setattr("dumpstream.objectstore.destination.STALE_S", 0)
+    monkeypatch.setattr("dumpstream.objectstore.lock.STALE_S", 0)
     async with capturing(store):
         pass
 

@@ -161,7 +161,7 @@ def _print_tables(collection: Collection) -> None:
                 print(f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name")
             _print_files(member.capture.files, member.prefix)
         if member.process is not None:
-            processes.append(_process_cells(member, sums, running=collection.pid is not None))
+            processes.append(_process_cells(member, sums, running=collection.writer is not None))
             problems.append((member.process, member.problem or member.process.problem))
         total += sums
     if collection.processes is not None:

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError, StoreError
 from dumpstream.destination import next_run
 from dumpstream.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, manifest_text, parse_manifest
+from dumpstream.objectstore.lock import LOCK, find_lock
 from dumpstream.objectstore.segments import SEGMENTS, SegmentJournal, last_segment
 from dumpstream.objectstore.store import Store
 from dumpstream.objectstore.writeahead import open_remote_journal
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from dumpstream.objectstore.writeahead import WriteAheadJournal
     from dumpstream.rows import Outcome
     from dumpstream.sinks import Fsync
-
-#: There while a capture writes.
-LOCK = "lock.json"
-#: A lock that was not written again for so many seconds was left by a capture that was killed.
-STALE_S = 120.0
 
 _LOCK_S = 30.0
 _OURS = (MANIFEST, LOCK, JOURNAL)
@@ -155,15 +150,14 @@ class RemoteDestination:
             )
 
     def _take_lock(self) -> None:
-        with suppress(ObjectMissingError):
-            entry = self._store.head(LOCK)
-            age = (datetime.now(UTC) - entry.modified).total_seconds()
-            if age < STALE_S:
-                raise DestinationInUseError(self.path, _holder(self._store))
+        holder = find_lock(self._store)
+        if holder is None:
             self._store.delete(LOCK)
-        if not self._store.create(LOCK, self._lock_text()):
-            raise DestinationInUseError(self.path, _holder(self._store))
-        self._locked = True
+            if self._store.create(LOCK, self._lock_text()):
+                self._locked = True
+                return
+            holder = find_lock(self._store)
+        raise DestinationInUseError(self.path, 0 if holder is None else holder.pid)
 
     def _lock_text(self) -> bytes:
         fields = {"host": socket.gethostname(), "pid": os.getpid(), "time": timestamp()}
@@ -177,14 +171,6 @@ class RemoteDestination:
             for entry in self._store.entries(below):
                 self._store.delete(entry.key)
         self._store.delete(JOURNAL)
-
-
-def _holder(store: Store) -> int:
-    """Return the process that holds the lock, as far as the lock says."""
-    try:
-        return int(json.loads(store.get(LOCK))["pid"])
-    except (StoreError, ValueError, LookupError, TypeError):
-        return 0
 
 
 @contextmanager

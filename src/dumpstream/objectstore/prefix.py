@@ -35,7 +35,9 @@ class Prefix:
     bucket: str
     key: str = ""  #: without a slash at its ends
     options: tuple[tuple[str, str], ...] = ()
-    store: Any = field(default=None, repr=False)  #: an obstore object that was given, instead of a URL
+    store: Any = field(
+        default=None, repr=False, hash=False
+    )  #: an obstore object that was given, instead of a URL
 
     @classmethod
     def parse(cls, url: str) -> Prefix:
@@ -62,6 +64,13 @@ class Prefix:
         return cls(split.scheme, split.netloc, _clean(split.path), tuple(sorted(options.items())))
 
     @classmethod
+    def of_object(cls, url: str) -> Prefix:
+        """Return the place of the object at *url*, as a journal has it: the key as it is, and no options."""
+        scheme, _, rest = url.partition("://")
+        bucket, _, key = rest.partition("/")
+        return cls(scheme, bucket, key.strip("/"))
+
+    @classmethod
     def of(cls, store: Any, key: str = "") -> Prefix:
         """Return the place *key* in *store*, an object of obstore."""
         return cls(GIVEN, type(store).__name__, _clean(key), store=store)
@@ -79,6 +88,11 @@ class Prefix:
         return f"{self}?{query}" if query else str(self)
 
     @property
+    def parent(self) -> Prefix:
+        """The place that this is directly below."""
+        return replace(self, key=self.key.rpartition("/")[0])
+
+    @property
     def name(self) -> str:
         """The last component, as of a path."""
         return self.key.rpartition("/")[2] or self.bucket
@@ -92,7 +106,7 @@ def as_place(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Prefi
     """
     if isinstance(destination, Prefix):
         return destination
-    if isinstance(destination, str) and _URL.match(destination):
+    if isinstance(destination, str) and is_url(destination):
         return Prefix.parse(destination)
     if isinstance(destination, str) or hasattr(destination, "__fspath__"):
         return Path(destination)
@@ -108,7 +122,12 @@ def is_store(thing: Any) -> bool:
 
 def is_remote(sink: Any) -> bool:
     """Whether *sink*, as `open_capture` takes it, leads to an object store."""
-    return _URL.match(sink) is not None if isinstance(sink, str) else is_store(sink)
+    return is_url(sink) if isinstance(sink, str) else is_store(sink)
+
+
+def is_url(text: str) -> bool:
+    """Whether *text* is meant to name a place in an object store."""
+    return _URL.match(text) is not None
 
 
 def _clean(path: str) -> str:

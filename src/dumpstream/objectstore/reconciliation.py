@@ -14,9 +14,9 @@ from dumpstream.destination import Destination, explained
 from dumpstream.journal import Journal
 from dumpstream.manifest import MANIFEST, manifest_text, parse_manifest
 from dumpstream.objectstore.courier import SHORT_PATIENCE_S, bring_from
-from dumpstream.objectstore.destination import LOCK
+from dumpstream.objectstore.lock import LOCK
 from dumpstream.objectstore.prefix import GIVEN, Prefix, as_place
-from dumpstream.objectstore.segments import last_segment, merge_segments, read_lines, segment_key
+from dumpstream.objectstore.segments import last_segment, merge_segments, read_journal, segment_key
 from dumpstream.objectstore.store import Store
 from dumpstream.rows import EndRow, FileRow, UnreadableRow, read_rows
 from dumpstream.sinks import Fsync
@@ -146,7 +146,7 @@ async def _complete_remote(store: Store, lines: Sequence[bytes]) -> int:
     """Bring *lines* to the journal in *store*, merge it and end the run; return how many were missing."""
 
     def add_missing() -> int:
-        missing = _missing(lines, read_lines(store))
+        missing = read_journal(store, lambda there: _missing(lines, (it.removesuffix(b"\n") for it in there)))
         number = last_segment(store)
         for start in range(0, len(missing), _SEGMENT_LINES):
             number += 1

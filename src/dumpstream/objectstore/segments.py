@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from functools import partial
+from io import BufferedReader
+from itertools import count, takewhile
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import ObjectMissingError, StoreError
+from dumpstream._errors import ObjectMissingError, PartError, StoreError
+from dumpstream.batches import run_batches
+from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.rows import JOURNAL, MergedRow, merged_row, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
     from pathlib import Path
 
     from dumpstream.objectstore.store import Store
@@ -22,10 +28,13 @@ if TYPE_CHECKING:
 SEGMENTS = "journal"
 
 _SEGMENT = re.compile(rf"{SEGMENTS}/(\d{{6,}})\.jsonl")
+_LONGEST_MERGED_ROW = 256
 _SEGMENT_S = 3.0
 _SEGMENT_LINES = 2000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _BLOCK_BYTES = 1 << 20
+
+_T = TypeVar("_T")
 
 
 def segment_key(number: int) -> str:
@@ -36,32 +45,87 @@ def segment_key(number: int) -> str:
 def merged_through(store: Store) -> int:
     """Return the number of the last segment that the merged journal has; 0 if there is no such journal."""
     try:
-        head = next(store.read(JOURNAL), b"")
+        _, head = store.get_range(JOURNAL, 0, _LONGEST_MERGED_ROW)
     except ObjectMissingError:
         return 0
-    row = next(read_rows([head.partition(b"\n")[0]]), None)
-    return row.through if isinstance(row, MergedRow) else 0
+    return _through(head.partition(b"\n")[0])
 
 
 def last_segment(store: Store) -> int:
     """Return the highest number that a segment has or had."""
-    numbers = [_SEGMENT.fullmatch(entry.key) for entry in store.entries(SEGMENTS)]
-    return max([merged_through(store), *(int(match[1]) for match in numbers if match)])
+    return max([merged_through(store), *_segments(store)])
 
 
-def read_lines(store: Store) -> Iterator[bytes]:
-    """Yield the lines of a journal that nobody is writing."""
-    through = merged_through(store)
-    if through:
-        rest = b""
-        for piece in store.read(JOURNAL):
-            *lines, rest = (rest + piece).split(b"\n")
-            yield from lines
-    for number in range(through + 1, last_segment(store) + 1):
+def read_journal(store: Store, read: Callable[[Iterator[bytes]], _T]) -> _T:
+    """Return what *read* makes of the lines of the journal, each with its newline.
+
+    They are a consistent prefix, also while it is written. If a run ends in between, *read* does not come to
+    its end and is called again.
+    """
+    while True:
+        with suppress(_JournalReplaced):
+            return read(_lines(store))
+
+
+class _JournalReplaced(Exception):  # noqa: N818 - nobody has done anything wrong
+    """What was read of the journal is not a prefix of what is there now."""
+
+
+def _lines(store: Store) -> Iterator[bytes]:
+    through = 0
+    with suppress(ObjectMissingError), BufferedReader(ObjectReader(store, JOURNAL)) as file:
         try:
-            yield from store.get(segment_key(number)).splitlines()
+            for number, line in enumerate(file):
+                through = _through(line) if number == 0 else through
+                yield line
+        except PartError:
+            raise _JournalReplaced from None
+    found = _segments(store)
+    numbers = takewhile(found.__contains__, count(through + 1))
+    get = partial(_get_segments, store)
+    for segment in run_batches(get, numbers, bytes_of=lambda _: 0, is_remote=lambda _: True):
+        if segment is None:
+            break
+        yield from segment.splitlines(keepends=True)
+    if merged_through(store) != through:
+        raise _JournalReplaced
+
+
+def _get_segments(store: Store, numbers: Iterable[int]) -> list[bytes | None]:
+    """Return the segments *numbers*; None for one that has just been merged."""
+    found: list[bytes | None] = []
+    for number in numbers:
+        try:
+            found.append(store.get(segment_key(number)))
         except ObjectMissingError:
-            return
+            found.append(None)
+    return found
+
+
+def _segments(store: Store) -> set[int]:
+    numbers = [_SEGMENT.fullmatch(entry.key) for entry in store.entries(SEGMENTS)]
+    return {int(match[1]) for match in numbers if match}
+
+
+def _through(line: bytes) -> int:
+    row = next(read_rows([line]), None)
+    return row.through if isinstance(row, MergedRow) else 0
+
+
+def _merged_before(store: Store) -> Iterator[bytes]:
+    """Yield the lines of the merged journal, or of one that somebody has copied there, in blocks."""
+    blocks = store.read(JOURNAL)
+    try:
+        block = next(blocks, b"")
+    except ObjectMissingError:
+        return
+    first, _, rest = block.partition(b"\n")
+    last = rest if _through(first) else block
+    yield last
+    for last in blocks:
+        yield last
+    if last and not last.endswith(b"\n"):
+        yield b"\n"
 
 
 async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, through: int) -> None:
@@ -77,10 +141,7 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
 
     def pieces() -> Iterator[bytes]:
         yield merged_row(through).encode() + b"\n"
-        if merged:
-            before = store.read(JOURNAL)
-            yield next(before).partition(b"\n")[2]
-            yield from before
+        yield from _merged_before(store)
         for number in range(merged + 1, first):
             yield store.get(segment_key(number))
         yield from run
