@@ -45,20 +45,20 @@ class Bucket:
     """What is in a store below a prefix, read without dumpstream's own code."""
 
     def __init__(self, client: Any, prefix: str) -> None:
-        self._client, self._prefix = client, prefix
+        self.client, self.prefix = client, prefix
         self.url = f"s3://{BUCKET}/{prefix}"
 
     def keys(self) -> dict[str, int]:
         """Return the size of every object."""
-        metas = (meta for page in obstore.list(self._client, self._prefix) for meta in page)
-        return {meta["path"].removeprefix(f"{self._prefix}/"): meta["size"] for meta in metas}
+        metas = (meta for page in obstore.list(self.client, self.prefix) for meta in page)
+        return {meta["path"].removeprefix(f"{self.prefix}/"): meta["size"] for meta in metas}
 
     def get(self, key: str) -> bytes:
-        return bytes(obstore.get(self._client, f"{self._prefix}/{key}").bytes())
+        return bytes(obstore.get(self.client, f"{self.prefix}/{key}").bytes())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        path = f"{self._prefix}/{key}"
-        return bytes(obstore.get_range(self._client, path, start=start, length=length))
+        path = f"{self.prefix}/{key}"
+        return bytes(obstore.get_range(self.client, path, start=start, length=length))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of the journal, merged or not."""
@@ -80,7 +80,7 @@ class Bucket:
     def _read(self, part: dict[str, Any]) -> bytes:
         path = part["path"]
         if "://" in path:
-            path = path.partition(f"/{self._prefix}/")[2]
+            path = path.partition(f"/{self.prefix}/")[2]
         if "start" in part:
             data = self.get_range(path, part["start"], part["stored_bytes"])
         else:

@@ -42,6 +42,13 @@ def place(text: str) -> Path | Prefix:
         raise ArgumentTypeError(str(exc)) from None
 
 
+def add_capture_argument(parser: ArgumentParser) -> None:
+    """Declare ``capture``, the place of one."""
+    parser.add_argument(
+        "capture", type=place, metavar="CAPTURE", help="its directory, or its URL such as s3://bucket/run"
+    )
+
+
 def add_rank_argument(parser: ArgumentParser) -> None:
     """Declare ``--rank``, a list of numbers that is empty unless it is given."""
     parser.add_argument(

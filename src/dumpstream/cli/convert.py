@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   dumpstream convert run1 --out npy                                        a capture
+  dumpstream convert s3://bucket/run1 --out npy                            one in an object store
   dumpstream convert MatMulV2.a.1.2.1780159660546556 --out npy             a file
   dumpstream convert dumps --out npy --layout NCHW                         a directory, blocked formats undone
   dumpstream convert x.zst --out npy --layout ND --shape 77,1024           with the shape it had on the host
@@ -49,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "names",
         nargs="+",
         metavar="PATH",
-        help="a capture, a dump file, or a directory of dump files",
+        help="a capture (directory or URL), a dump file, or a directory of dump files",
     )
     add_rank_argument(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
@@ -81,13 +82,14 @@ def run(args: Namespace) -> int:
     from dumpstream.conversion import ConversionOptions, convert  # noqa: PLC0415 - above
     from dumpstream.destination import refuse_inside  # noqa: PLC0415 - above
     from dumpstream.inputs import find_inputs  # noqa: PLC0415 - above
+    from dumpstream.objectstore import as_place  # noqa: PLC0415 - above
     from dumpstream.outputs import Outputs  # noqa: PLC0415 - above
     from dumpstream.tensorfiles import FileFormat  # noqa: PLC0415 - above
 
     if args.shape and not args.layout:
         print("dumpstream: --shape is the shape in a --layout; name one", file=sys.stderr)
         return 2
-    inputs = list(find_inputs(map(Path, args.names), args.rank))
+    inputs = list(find_inputs(map(as_place, args.names), args.rank))
     captures = {it.capture.path.parent if it.prefix else it.capture.path for it in inputs if it.capture}
     refuse_inside(args.out, captures)
     options = ConversionOptions(format=FileFormat(args.format), layout=args.layout, shape=args.shape or ())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpstreamError, PartError
-from dumpstream.cli._arguments import add_rank_argument
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dumpstream.collection import Member
-    from dumpstream.extraction import Target
+    from dumpstream.extraction import Extractor, Target
     from dumpstream.stored import StoredCapture, StoredFile
 
 _EPILOG = """\
@@ -37,7 +37,7 @@ examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument("directory", type=Path, metavar="DIR", help="the capture")
+    add_capture_argument(parser)
     parser.add_argument(
         "names",
         nargs="*",
@@ -65,20 +65,20 @@ def run(args: Namespace) -> int:
     from dumpstream.destination import refuse_inside  # noqa: PLC0415 - likewise
     from dumpstream.extraction import Extractor  # noqa: PLC0415 - likewise
 
-    collection = Collection.open(args.directory, args.rank)
+    collection = Collection.open(args.capture, args.rank)
     refuse_inside(args.out, [collection.path])
     found = _select([it for member in collection.members() for it in _find(member)], args.names)
     written = size = 0
     line = ProgressLine()
     with Extractor(args.out, sparse=args.sparse, replace=args.force) as extractor:
         extractor.refuse_existing(it.target for it in found)
-        for it in found:
-            try:
-                size += extractor.extract(it.capture, it.file, it.target)
-                written += 1
-            except PartError as exc:
+        for it, extracted in zip(found, _extract(found, extractor), strict=True):
+            if isinstance(extracted, PartError):
                 line.clear()
-                print(f"dumpstream: {printable(f'{it.name}: {exc}')}", file=sys.stderr)
+                print(f"dumpstream: {printable(f'{it.name}: {extracted}')}", file=sys.stderr)
+            else:
+                size += extracted
+                written += 1
             line.show(f"extracted {written} of {count_text(len(found), 'file')}, {size_text(size)}")
     line.clear()
     print(f"extracted {written} of {count_text(len(found), 'file')}, {size_text(size)}")
@@ -96,6 +96,24 @@ def _find(member: Member) -> Iterator[_Found]:
     below = (member.prefix.rstrip("/"),) if member.prefix else ()
     for file in member.capture.files:
         yield _Found(member.prefix + file.name, file, member.capture, (*below, *targets[file.name]))
+
+
+def _extract(found: Sequence[_Found], extractor: Extractor) -> Iterator[int | PartError]:
+    """Yield how many bytes each of *found* has where it was written, or why it was not."""
+    from dumpstream.batches import run_batches  # noqa: PLC0415 - --help need not wait for it
+
+    def extract(batch: Sequence[_Found]) -> list[int | PartError]:
+        results: list[int | PartError] = []
+        for it in batch:
+            try:
+                results.append(extractor.extract(it.capture, it.file, it.target))
+            except PartError as exc:
+                results.append(exc)
+        return results
+
+    return run_batches(
+        extract, found, bytes_of=lambda it: it.file.bytes, is_remote=lambda it: it.capture.remote
+    )
 
 
 def _select(files: Sequence[_Found], patterns: Sequence[str]) -> Sequence[_Found]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from dumpstream.cli._arguments import add_rank_argument
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import count_text, printable, size_text
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   dumpstream ls run1
+  dumpstream ls s3://bucket/run1
   dumpstream ls run1 --rank 0                   of a capture of several processes, those of one rank
   dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
 """
@@ -36,7 +36,7 @@ _LONGEST_COMMAND = 60
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument("directory", type=Path, metavar="DIR", help="the capture")
+    add_capture_argument(parser)
     add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
     """Print the list."""
     from dumpstream.collection import Collection  # noqa: PLC0415 - --help need not wait for it
 
-    collection = Collection.open(args.directory, args.rank)
+    collection = Collection.open(args.capture, args.rank)
     if args.json:
         print(json.dumps(_object(collection), indent=2))
     else:
@@ -134,8 +134,10 @@ def _process(member: Member, sums: _Sums) -> dict[str, Any]:
 
 
 def _row(file: StoredFile, member: Member) -> dict[str, Any]:
+    from dumpstream.place import is_inside  # noqa: PLC0415 - --help need not wait for it
+
     path = file.path
-    inside = path is not None and not path.startswith("/")
+    inside = path is not None and is_inside(path)
     return {
         "name": member.prefix + file.name,
         **({} if member.process is None else {"rank": member.rank}),

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dumpstream.cli._arguments import add_rank_argument
+from dumpstream.cli._arguments import add_rank_argument, place
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines, time_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.table import COLUMNS, json_object
@@ -39,7 +38,9 @@ _ORIGIN = ("op_type", "op_name", *_PLACES, "timestamp")
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument("path", type=Path, metavar="RUN", help="a capture, or a directory of dump files")
+    parser.add_argument(
+        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
+    )
     add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -100,9 +101,9 @@ def _print_overflow(number: int, overflow: Overflow) -> None:
     title = origin["op_name"] or "an operator without files"
     if origin["op_type"]:
         title += f" ({origin['op_type']})"
-    for place in _PLACES:
-        if origin[place] is not None:
-            title += f", {place.replace('_', ' ')} {origin[place]}"
+    for name in _PLACES:
+        if origin[name] is not None:
+            title += f", {name.replace('_', ' ')} {origin[name]}"
     print(f"{number}. {printable(title)}")
     print(f"   dumped {time_text(overflow.timestamp)}")
     if overflow.record is None:

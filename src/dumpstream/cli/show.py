@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._arguments import add_rank_argument
+from dumpstream.cli._arguments import add_rank_argument, place
 from dumpstream.cli._display import count_text, number_text, printable, size_text, time_text
 from dumpstream.cli._exit import NOT_WHOLE
 
@@ -40,7 +40,9 @@ _IF_ANY = ("nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "satura
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument("path", type=Path, metavar="PATH", help="a dump file (raw or .zst), or a capture")
+    parser.add_argument(
+        "path", type=place, metavar="PATH", help="a dump file (raw or .zst), or a capture (directory or URL)"
+    )
     parser.add_argument(
         "name",
         nargs="?",
@@ -56,10 +58,12 @@ def run(args: Namespace) -> int:
     from dumpstream.description import describe  # noqa: PLC0415 - --help need not wait for it
     from dumpstream.inputs import find_inputs  # noqa: PLC0415 - likewise
 
-    if args.name is None and args.path.is_dir():
-        print(f"dumpstream: {args.path} is a directory; name a file of a capture behind it", file=sys.stderr)
+    remote = not isinstance(args.path, Path)
+    if args.name is None and (remote or args.path.is_dir()):
+        what = "a place in an object store" if remote else "a directory"
+        print(f"dumpstream: {args.path} is {what}; name a file of a capture behind it", file=sys.stderr)
         return _USAGE
-    if args.name is not None and not args.path.is_dir():
+    if args.name is not None and not (remote or args.path.is_dir()):
         print(f"dumpstream: {args.path} is no capture; leave the name out", file=sys.stderr)
         return _USAGE
     inputs = list(find_inputs([args.path], args.rank))
@@ -105,9 +109,9 @@ def _about(described: dict[str, Any]) -> list[tuple[str, str]]:
     operator = described["op_name"] or "unknown"
     if described["op_type"]:
         operator += f" ({described['op_type']})"
-    for place in ("model", "model_id", "iteration", "device", "task", "stream"):
-        if described[place] is not None:
-            operator += f", {place.replace('_', ' ')} {described[place]}"
+    for name in ("model", "model_id", "iteration", "device", "task", "stream"):
+        if described[name] is not None:
+            operator += f", {name.replace('_', ' ')} {described[name]}"
     lines = [("operator", operator)]
     if described["time"]:
         lines.append(("dumped", time_text(described["time"])))

@@ -51,7 +51,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "names", nargs="+", metavar="PATH", help="a capture, a dump file, or a directory of them"
+        "names",
+        nargs="+",
+        metavar="PATH",
+        help="a capture (directory or URL), a dump file, or a directory of them",
     )
     add_rank_argument(parser)
     parser.add_argument(
@@ -75,7 +78,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace --out if it is there")
     parser.add_argument("--histogram", action="store_true", help="count the exponents of floats, too")
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="threads that compute (default: the cores, at most 8)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="threads that compute (default: the cores, at most 8; 16 for an object store)",
     )
 
 
@@ -157,15 +163,14 @@ class _Found:
         self.problems = 0
 
     def __iter__(self) -> Iterator[Row]:
-        from dumpstream.batches import WORKERS  # noqa: PLC0415 - --help need not wait for it
-        from dumpstream.measurement import measure  # noqa: PLC0415 - likewise
+        from dumpstream.measurement import measure  # noqa: PLC0415 - --help need not wait for it
+        from dumpstream.objectstore import as_place  # noqa: PLC0415 - likewise
 
         args = self._args
-        workers = WORKERS if args.workers is None else args.workers
         files = size = 0
         try:
             for measured in measure(
-                map(Path, args.names), ranks=args.rank, histogram=args.histogram, workers=workers
+                map(as_place, args.names), ranks=args.rank, histogram=args.histogram, workers=args.workers
             ):
                 files += 1
                 size += measured.bytes

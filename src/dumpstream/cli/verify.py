@@ -1,17 +1,18 @@
 """Read every file of a capture again and compare it with the journal.
 
 Decompresses everything; checks sizes, checksums and dump headers; looks for files that are missing, damaged
-or not in the journal. Prints a line for each problem. Exits with 0 if everything is whole and with 3 if not,
-which includes files that came incomplete, losses, and a capture that was interrupted or is still running.
+or not in the journal. Of what is in an object store, asks the store what is there, and reads it only if that
+does not match the journal; with --deep reads it, too. Prints a line for each problem. Exits with 0 if
+everything is whole and with 3 if not, which includes files that came incomplete, losses, and a capture that
+was interrupted or is still running.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dumpstream.cli._arguments import add_rank_argument
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   dumpstream verify run1
+  dumpstream verify s3://bucket/run1             whether everything is there, with its size
+  dumpstream verify s3://bucket/run1 --deep      whether every byte is what was captured
   dumpstream verify run1 --json | jq '.problems[] | .kind' | sort | uniq -c
 """
 
@@ -30,8 +33,13 @@ examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument("directory", type=Path, metavar="DIR", help="the capture")
+    add_capture_argument(parser)
     add_rank_argument(parser)
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="read back what is in an object store, too, instead of asking the store whether it is there",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -40,10 +48,12 @@ def run(args: Namespace) -> int:
     from dumpstream.collection import Collection  # noqa: PLC0415 - --help need not wait for it
     from dumpstream.verification import verify_collection  # noqa: PLC0415 - likewise
 
-    collection = Collection.open(args.directory, args.rank)
+    collection = Collection.open(args.capture, args.rank)
     line = ProgressLine()
     try:
-        result = verify_collection(collection, progress=lambda so_far: line.show(_progress(so_far)))
+        result = verify_collection(
+            collection, deep=args.deep, progress=lambda so_far: line.show(_progress(so_far))
+        )
     finally:
         line.clear()
     if args.json:
@@ -54,7 +64,10 @@ def run(args: Namespace) -> int:
 
 
 def _progress(result: Verification) -> str:
-    return f"verified {count_text(result.parts, 'part')}, {size_text(result.bytes)}"
+    text = f"verified {count_text(result.parts, 'part')}, {size_text(result.bytes)}"
+    if result.found_parts:
+        text += f", found {count_text(result.found_parts, 'part')} in object stores (--deep reads them)"
+    return text
 
 
 def _object(result: Verification) -> dict[str, Any]:
@@ -64,6 +77,7 @@ def _object(result: Verification) -> dict[str, Any]:
         "files": result.files,
         "parts": result.parts,
         "bytes": result.bytes,
+        "found_parts": result.found_parts,
         "skipped_parts": result.skipped_parts,
         "problems": [problem._asdict() for problem in result.problems],
         "leftovers": result.leftovers,
@@ -77,9 +91,7 @@ def _print_problems(result: Verification) -> None:
         print(f"{'leftover':<11} {printable(path)}: left by an unfinished write; it may be deleted")
     summary = f"{count_text(result.files, 'file')}, {_progress(result)}"
     if result.skipped_parts:
-        summary += (
-            f", {count_text(result.skipped_parts, 'part')} in sinks that cannot be read back not checked"
-        )
+        summary += f", {count_text(result.skipped_parts, 'part')} that cannot be read back not checked"
     if result.whole:
         print(f"{summary}: everything is whole")
     else:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._arguments import add_rank_argument
+from dumpstream.cli._arguments import add_rank_argument, place
 from dumpstream.cli._display import ProgressLine, count_text, number_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli.config import operators_in
@@ -40,7 +40,9 @@ _PLACES = ("model", "model_id", "iteration", "device")
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument("path", type=Path, metavar="RUN", help="a capture, or a directory of dump files")
+    parser.add_argument(
+        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
+    )
     parser.add_argument(
         "--ops", type=Path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
     )
@@ -110,9 +112,9 @@ def _print_result(result: WatchResult) -> str:
     """Print one and return its state."""
     watched, state = result.watched, _state(result)
     title = watched.op_name + (f" ({watched.name.op_type})" if watched.name.op_type else "")
-    for place, value in _places(watched).items():
+    for name, value in _places(watched).items():
         if value is not None:
-            title += f", {place.replace('_', ' ')} {value}"
+            title += f", {name.replace('_', ' ')} {value}"
     text = count_text(len(watched.dumps), "dump")
     if watched.early:
         text += f", {watched.early} before it ran" if watched.dumps else f"{watched.early} without its own"
