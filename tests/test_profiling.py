@@ -143,6 +143,19 @@ def test_a_configuration_of_acl_init_that_profiles_excludes_everything(
         Subscriber(profiler).count_operators(b"")
 
 
+def test_what_the_configuration_of_acl_init_said_counts_though_the_file_has_changed(
+    acl: Acl, tmp_path: Path, place: Path
+) -> None:
+    config = tmp_path / "acl.json"
+    config.write_text('{"profiler": {"switch": "on"}}')
+    lifecycle = Lifecycle(acl)
+    lifecycle.init(config)
+    config.write_text("{}")
+
+    with pytest.raises(OrderError, match="take the profiler section out"):
+        Profiler(acl, lifecycle).init(place)
+
+
 @pytest.mark.parametrize(
     "content", ['{"profiler": {"switch": "off"}}', '{"profiler": {}}', '{"profiler": 1}', "{}", ""]
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping
 
-    from dumpstream.config import DumpSettings
+    from dumpstream.config import AclConfig, DumpSettings
     from dumpstream.driver import Driver
 
     StrPath = str | os.PathLike[str]
@@ -60,8 +60,8 @@ class Lifecycle:
         self._dump = Owner.NOBODY
         self._registered = False
         self._init_digest: bytes | None = None  # of the first configuration that aclInit took
-        self._init_config: Path | None = None
         self._init_dumps = False  # that configuration makes operators pass the callback
+        self._init_profiles = False  # it switches profiling on
         self.profiling = False  #: a `Profiler` is between its `init` and `finalize`, and says so here
         self._config: Path | None = None
         self._detail = False  # set_dump switched detail mode on
@@ -74,9 +74,9 @@ class Lifecycle:
         return self._acl
 
     @property
-    def init_config(self) -> Path | None:
-        """The configuration that `init` gave to ``aclInit``; what others gave it nobody can tell."""
-        return self._init_config
+    def init_profiles(self) -> bool:
+        """Whether `init` gave ``aclInit`` a configuration that profiles; what others gave nobody can tell."""
+        return self._init_profiles
 
     @property
     def dump(self) -> Owner:
@@ -121,10 +121,9 @@ class Lifecycle:
                 raise self._refused("init", "aclInit takes one configuration per process, and had another")
             first = self._is_first(lambda: self.driver.init(path))
             self._acl, self._counted = Owner.OURS if first else Owner.THEIRS, True
-            self._init_config = path if first else None
             if given and first:
                 self._init_digest, self._config = given.digest, given.in_force
-                self._init_dumps = given.delivers
+                self._init_dumps, self._init_profiles = given.delivers, given.profiles
             elif given and given.in_force:
                 raise self._refused(
                     "init",
@@ -143,8 +142,8 @@ class Lifecycle:
                 raise self._refused("finalize", "profiling is not finalised")
             if not self.driver.release() and self._acl is Owner.OURS:
                 self.driver.finalize()
-            self._acl, self._counted, self._init_dumps = Owner.NOBODY, False, False
-            self._init_config = None
+            self._acl, self._counted = Owner.NOBODY, False
+            self._init_dumps = self._init_profiles = False
             if self._dump is not Owner.OURS:
                 self._forget_dump()
 
@@ -273,8 +272,13 @@ class _Given(NamedTuple):
     """A configuration that CANN accepts, and does not ignore for being an empty file."""
 
     path: Path
-    settings: DumpSettings
+    config: AclConfig
     digest: bytes
+
+    @property
+    def settings(self) -> DumpSettings:
+        """What it says about dumping."""
+        return self.config.dump
 
     @property
     def in_force(self) -> Path | None:
@@ -286,9 +290,15 @@ class _Given(NamedTuple):
         """Whether what it dumps comes as chunks; exception dumps go to disk."""
         return bool(self.settings.modes) and not self.settings.is_exception
 
+    @property
+    def profiles(self) -> bool:
+        """Whether it has ``aclInit`` profile."""
+        profiler = (self.config.model_extra or {}).get("profiler")
+        return isinstance(profiler, dict) and profiler.get("switch") == "on"
+
 
 def _read(path: Path) -> _Given | None:
     from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
 
     config, content = load_config(path)
-    return _Given(path, config.dump, hashlib.sha256(content).digest()) if content else None
+    return _Given(path, config, hashlib.sha256(content).digest()) if content else None

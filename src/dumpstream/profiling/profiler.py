@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import warnings
 from contextlib import ExitStack
@@ -196,8 +195,7 @@ class Profiler:
 
     def refuse_command(self, function: str, order: str) -> None:
         """Refuse *function* if ``aclInit`` was given a configuration that profiles."""
-        config = self.lifecycle.init_config
-        if config is not None and _switches_on(config):
+        if self.lifecycle.init_profiles:
             raise OrderError(
                 function, "aclInit configured profiling; take the profiler section out of its acl.json", order
             )
@@ -242,12 +240,3 @@ class Profiler:
 
 def _warn(text: str) -> None:
     warnings.warn(text, ProfilingWarning, stacklevel=3)
-
-
-def _switches_on(config: Path) -> bool:
-    """Whether the acl.json *config* has ``aclInit`` profile; what else is wrong with it, ``aclInit`` said."""
-    try:
-        profiler = json.loads(config.read_bytes() or b"{}")["profiler"]
-        return bool(profiler["switch"] == "on")
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
