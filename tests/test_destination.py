@@ -71,7 +71,7 @@ class TestFreshDestinations:
     def test_manifest_tells_of_the_run(self, path: Path) -> None:
         destination = Destination.open(path)
 
-        run = destination.begin_run({"level": 3, "out": path}, acl_library="libacl.so")
+        run = destination.begin_run({"level": 3, "out": path}, acl_library="libacl.so", config={"dump": {}})
         destination.end_run(Outcome.FINISHED)
         destination.close()
 
@@ -80,6 +80,7 @@ class TestFreshDestinations:
         assert manifest["runs"][0]["run"] == run == 1
         assert manifest["runs"][0]["options"] == {"level": 3, "out": str(path)}
         assert manifest["runs"][0]["acl_library"] == "libacl.so"
+        assert manifest["runs"][0]["config"] == {"dump": {}}
         assert manifest["runs"][0]["outcome"] == "finished"
         assert manifest["runs"][0]["ended"] >= manifest["runs"][0]["started"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore
 
+    from dumpstream.config import AclConfig
     from dumpstream.driver import Driver
     from dumpstream.journal import Lines
     from dumpstream.profiling.settings import ProfileSettings
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
 DEFAULT_SINKS = ("zstd:",)
+_LONGEST_CONFIG = 256 << 10
 
 
 class Capture:
@@ -212,7 +215,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
     """Make the stages, begin, and run: what lasts is not touched before all that may be refused has been."""
     stages = request.stages
     async with AsyncExitStack() as stack:
-        dump_path = await run_sync(find_dump_path, request.config)
+        asked = await run_sync(load_asked, request.config)
         outbox = await run_sync(request.make_outbox)
         if outbox is not None:
             stack.push_async_callback(_in_thread, outbox.close)
@@ -224,7 +227,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             await prepare(outlets[-1].sink)
         dump = await run_sync(request.load_dump)
         profiler = await run_sync(request.load_profiler)
-        place = await run_sync(request.open_destination, dump_path, outbox)
+        place = await run_sync(request.open_destination, dump_path_of(asked), outbox)
         stack.push_async_callback(_in_thread, place.close)
         unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
         held = HeldBytes(place.work_directory, memory_bytes=stages.pipeline.held_bytes)
@@ -240,8 +243,11 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             path = await run_sync(place.make_profile)
             await stack.enter_async_context(profiling(profiler, path, request.profile))
             about_profile = request.profile.as_dict()
+        about_config = None if asked is None else _to_keep(asked)
         number = await run_sync(
-            lambda: place.begin_run(options, acl_library=libraries, profile=about_profile)
+            lambda: place.begin_run(
+                options, acl_library=libraries, config=about_config, profile=about_profile
+            )
         )
         unused.pop_all()
         journal = await _open_journal(place, outbox, stages.sinks.fsync, stack)
@@ -307,16 +313,20 @@ def _journal(
     return Journal.open(place.journal_path, fsync=fsync)
 
 
-def find_dump_path(config: Path | None) -> Path | None:
-    """Return where *config* tells the runtime to write, if anywhere; it is checked first.
+def load_asked(config: Path | None) -> AclConfig | None:
+    """Return what the file *config* asks for, if there is one.
 
     Raises:
         ConfigError: CANN would refuse it.
     """
     from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
 
-    path = None if config is None else load_config(config).config.dump.dump_path
-    return Path(path) if path else None
+    return None if config is None else load_config(config).config
+
+
+def dump_path_of(asked: AclConfig | None) -> Path | None:
+    """Return where the runtime writes what no callback takes, if *asked* says it."""
+    return Path(asked.dump.dump_path) if asked is not None and asked.dump.dump_path else None
 
 
 def as_json(options: CaptureOptions) -> dict[str, Any]:
@@ -325,6 +335,12 @@ def as_json(options: CaptureOptions) -> dict[str, Any]:
         name: value if isinstance(value, int | float | None) else str(value)
         for name, value in options.items()
     }
+
+
+def _to_keep(asked: AclConfig) -> dict[str, Any] | None:
+    """Return what the manifest keeps of *asked*: not one that makes every reading and writing of it slow."""
+    fields = asked.as_dict()
+    return fields if len(json.dumps(fields)) <= _LONGEST_CONFIG else None
 
 
 async def _in_thread(function: Any) -> None:

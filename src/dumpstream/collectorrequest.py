@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.capture import Request, find_dump_path
+from dumpstream.capture import Request, dump_path_of, load_asked
 from dumpstream.destination import Destination, below
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.prefix import is_remote
@@ -45,7 +45,7 @@ class CollectorRequest(NamedTuple):
             self.path,
             append=self.append,
             force=self.force,
-            dump_path=find_dump_path(self.config),
+            dump_path=dump_path_of(load_asked(self.config)),
             of_processes=True,
         )
         try:

@@ -142,10 +142,11 @@ class Destination:
         options: Mapping[str, Any],
         *,
         acl_library: str | None = None,
+        config: Mapping[str, Any] | None = None,
         profile: Mapping[str, Any] | None = None,
     ) -> int:
         """Delete the capture that was to be, write down that a run begins, and return its number."""
-        run = next_run(self.manifest, options, acl_library, profile)
+        run = next_run(self.manifest, options, acl_library=acl_library, config=config, profile=profile)
         self.manifest.runs.append(run)
         self._begin()
         return run.run
@@ -241,7 +242,9 @@ class Destination:
 def next_run(
     manifest: Manifest,
     options: Mapping[str, Any],
+    *,
     acl_library: str | None,
+    config: Mapping[str, Any] | None,
     profile: Mapping[str, Any] | None = None,
 ) -> Run:
     """Return the run that begins now; *manifest* does not have it yet."""
@@ -252,6 +255,7 @@ def next_run(
         python=platform.python_version(),
         platform=platform.platform(),
         acl_library=acl_library,
+        config=None if config is None else dict(config),
         profile=None if profile is None else {"path": PROFILE, **profile},
     )
 

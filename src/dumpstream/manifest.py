@@ -41,6 +41,7 @@ class Run:
     python: str
     platform: str
     acl_library: str | None = None
+    config: dict[str, Any] | None = None  #: the dump configuration; None if it was somebody else's, or long
     profile: dict[str, Any] | None = None  #: its directory (``path``), and what was collected
 
 

@@ -157,6 +157,22 @@ def test_append_adds_a_run_and_force_starts_anew(tmp_path: Path, config: Path) -
     assert {len(file.parts) for file in fresh.files} == {1}
 
 
+@pytest.mark.parametrize(("names", "kept"), [(1, True), (30_000, False)], ids=["short", "long"])
+def test_configuration_is_kept_with_the_run_unless_it_is_long(
+    tmp_path: Path, names: int, *, kept: bool
+) -> None:
+    (tmp_path / "npu").mkdir()
+    layer = [f"operator_{number}" for number in range(names)]
+    content = {"dump": {"dump_path": str(tmp_path / "npu"), "dump_list": [{"layer": layer}], "unknown": 1}}
+    (tmp_path / "acl.json").write_text(json.dumps(content))
+
+    code = run_capture(tmp_path / "run", "--config", tmp_path / "acl.json", simulate="ops=1,tensor_bytes=64")
+
+    (run,) = read_manifest(tmp_path / "run").runs
+    assert code == 0
+    assert run.config == (content if kept else None)
+
+
 def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
     code = run_capture(
         tmp_path / "run",

@@ -82,10 +82,11 @@ class RemoteDestination:
         options: Mapping[str, Any],
         *,
         acl_library: str | None = None,
+        config: Mapping[str, Any] | None = None,
         profile: Mapping[str, Any] | None = None,
     ) -> int:
         """Delete the capture that was to be, write down that a run begins, and return its number."""
-        run = next_run(self.manifest, options, acl_library, profile)
+        run = next_run(self.manifest, options, acl_library=acl_library, config=config, profile=profile)
         with _explained(self.path):
             if self._replaced:
                 self._replaced = False
