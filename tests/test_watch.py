@@ -30,7 +30,7 @@ def named(*names: str) -> list[Watched]:
     )
 
 
-def afters(watched: Watched) -> list[str | None]:
+def afters(watched: Watched) -> list[str]:
     return [dump.after for dump in watched.dumps]
 
 
@@ -91,10 +91,21 @@ class TestNames:
         assert afters(first) == ["C", "A"]
         assert (second.op_name, second.early, second.dumps) == ("C", 1, ())
 
-    def test_dumps_of_one_name_belong_together_though_nobody_says_after_whom_they_came(self) -> None:
-        (found,) = named("0/Relu.C.3.1.10", "0/Relu.C.3.1.11", "0/Relu.C.3.1.12")
+    def test_iterations_that_share_a_directory_begin_where_an_operator_comes_again(self) -> None:
+        found = named(
+            *("Relu.A_To_C.2.1.10", "Relu.C.3.1.11", "Relu.B_To_C.4.1.12"),
+            *("Relu.A_To_C.2.1.20", "Relu.C.3.1.21", "Relu.B_To_C.4.1.22"),
+        )
 
-        assert afters(found) == ["C", None, None]
+        assert [(it.early, [dump.timestamp for dump in it.dumps]) for it in found] == [
+            (1, [11, 12]),
+            (1, [21, 22]),
+        ]
+
+    def test_operator_that_was_only_dumped_after_itself_is_never_compared(self) -> None:
+        found = named("0/Relu.C.3.1.10", "0/Relu.C.3.1.11", "0/Relu.C.3.1.12")
+
+        assert [afters(it) for it in found] == [["C"], ["C"], ["C"]]
 
     def test_other_files_are_not_watched(self) -> None:
         assert not named("0/Relu.C.3.1.10.csv", "0/Opdebug.Node_OpDebug.3.1.10", "notes.txt")

@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.batches import run_batches
 from dumpstream.difference import Unreadable, compare
+from dumpstream.modes import settings_of
 from dumpstream.opname import Scheme, parse_name
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dumpstream.dumpfile import DumpFile
     from dumpstream.inputs import Input
     from dumpstream.opname import OpName
+    from dumpstream.stored import StoredCapture
 
 _AFTER = "_To_"
 _SCHEMES = (Scheme.MODEL, Scheme.FFTS)
@@ -40,7 +41,7 @@ class WatchDump:
 
     input: Input
     name: OpName
-    after: str | None  #: the operator that had just run; None if the name does not tell
+    after: str  #: the operator that had just run
 
     @property
     def timestamp(self) -> int:
@@ -54,9 +55,10 @@ class Watched:
 
     op_name: str
     name: OpName  #: model, device and so on, from its first dump
+    rank: int | None  #: of the process, in a capture of several
     early: int  #: dumps of which it is not known that it had run, so that they say nothing
     dumps: tuple[WatchDump, ...]  #: from its own on, in the order of time; none if its own is missing
-    rank: int | None = None  #: of the process, in a capture of several
+    unseen: tuple[str, ...]  #: operators of ``layer``, if that is known, after which there is no dump
 
 
 class Trampling(NamedTuple):
@@ -64,7 +66,7 @@ class Trampling(NamedTuple):
 
     before: WatchDump
     after: WatchDump
-    suspects: tuple[str, ...]  #: who may have done it, in order; none if the names do not tell
+    suspects: tuple[str, ...]  #: who may have done it: in order, and then those of ``layer`` that are unseen
     by_graph: bool  #: whether these are all operators in between; otherwise there may be others
     differences: tuple[Difference, ...]
 
@@ -143,7 +145,7 @@ def find_watched(inputs: Iterable[Input]) -> list[Watched]:
     """Return the watched operators that the names of *inputs* tell of, with their dumps in order.
 
     A name with ``_To_`` in it is a dump of the operator behind that if a dump of that operator, or another
-    one like it, is there, too. If no name has it, the dumps of one name in one directory belong together.
+    one like it, is there, too.
     """
     dumps: list[WatchDump] = []
     names: dict[str | None, _Names] = defaultdict(_Names)
@@ -155,29 +157,49 @@ def find_watched(inputs: Iterable[Input]) -> list[Watched]:
     groups: dict[tuple[object, ...], list[WatchDump]] = defaultdict(list)
     for dump in sorted(dumps, key=lambda dump: dump.timestamp):
         name, directory = dump.name, dump.input.full_name.rpartition("/")[0]
-        watched, after = names[name.op_type].split(dump.after or "")
+        watched, after = names[name.op_type].split(dump.after)
         key = (watched, name.op_type, directory, name.context, name.thread)
         groups[key].append(replace(dump, after=after))
-    found = [it for key, group in groups.items() for it in _executions(str(key[0]), group)]
+    layers = {id(dump.input.capture): _layer(dump.input.capture) for dump in dumps}
+    found = [
+        _execution(str(key[0]), stretch, layers[id(stretch[0].input.capture)])
+        for key, group in groups.items()
+        for stretch in _iterations(group)
+    ]
     return sorted(found, key=lambda it: it.name.timestamp or 0)
 
 
-def _executions(op_name: str, dumps: Sequence[WatchDump]) -> Iterator[Watched]:
-    """Yield the executions of one operator; each begins with its own dump."""
-    starts = [place for place, dump in enumerate(dumps) if dump.name.op_name == op_name]
-    rank = dumps[0].input.rank
-    if len(starts) == len(dumps):  # only the first is known to come after the operator itself
-        rest = tuple(replace(dump, after=None) for dump in dumps[1:])
-        yield Watched(op_name=op_name, name=dumps[0].name, early=0, dumps=(dumps[0], *rest), rank=rank)
-        return
-    if not starts:
-        yield Watched(op_name=op_name, name=dumps[0].name, early=len(dumps), dumps=(), rank=rank)
-        return
-    early = starts[0]
-    for start, stop in pairwise([*starts, len(dumps)]):
-        dumped = tuple(dumps[start:stop])
-        yield Watched(op_name=op_name, name=dumped[0].name, early=early, dumps=dumped, rank=rank)
-        early = 0
+def _layer(capture: StoredCapture | None) -> tuple[str, ...]:
+    """Return the operators of ``layer``, by the names that files have; none if runs do not agree on them."""
+    items = [it.dump_list[-1] if it and it.is_watch and it.dump_list else None for it in settings_of(capture)]
+    layers = {None if item is None else item.layer for item in items}
+    (only,) = layers if len(layers) == 1 else (None,)
+    return tuple(map(_file_name, only or ()))
+
+
+def _iterations(dumps: Sequence[WatchDump]) -> Iterator[list[WatchDump]]:
+    """Yield the dumps of each iteration, in which every operator runs once; directories may share them."""
+    stretch: dict[str, WatchDump] = {}
+    for dump in dumps:
+        if dump.after in stretch:
+            yield list(stretch.values())
+            stretch = {}
+        stretch[dump.after] = dump
+    yield list(stretch.values())
+
+
+def _execution(op_name: str, dumps: Sequence[WatchDump], layer: Sequence[str]) -> Watched:
+    """Return one execution, which begins with the operator's own dump."""
+    seen = [dump.after for dump in dumps]
+    early = seen.index(op_name) if op_name in seen else len(dumps)
+    return Watched(
+        op_name=op_name,
+        name=dumps[min(early, len(dumps) - 1)].name,
+        rank=dumps[0].input.rank,
+        early=early,
+        dumps=tuple(dumps[early:]),
+        unseen=tuple(name for name in dict.fromkeys(layer) if name not in seen),
+    )
 
 
 def watch(watched: Iterable[Watched], graph: Graph | None = None) -> Iterator[WatchResult]:
@@ -243,14 +265,13 @@ class _Chain:
         return place
 
     def _suspects(self, last: int, place: int) -> tuple[tuple[str, ...], bool]:
-        dumps = self._watched.dumps
-        first, final = dumps[last].after, dumps[place].after
-        if self._graph is not None and first is not None and final is not None:
-            between = self._graph.between(first, final, self._watched.name.model)
+        watched, dumps = self._watched, self._watched.dumps
+        if self._graph is not None:
+            between = self._graph.between(dumps[last].after, dumps[place].after, watched.name.model)
             if between is not None:
                 return between, True
-        names = [dump.after for dump in dumps[last + 1 : place + 1] if dump.after is not None]
-        return tuple(dict.fromkeys(names)), False
+        names = [dump.after for dump in dumps[last + 1 : place + 1]]
+        return (*names, *watched.unseen), False
 
     def _note(self, dump: WatchDump, problem: str) -> None:
         self._problems.append(f"{dump.input.label}: {problem}")

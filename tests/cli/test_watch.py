@@ -128,28 +128,55 @@ def test_dump_that_cannot_be_compared_is_told_and_exits_with_3(
     assert "Relu.A_To_C.3.1.1: is damaged or no dump file" in err
 
 
-def test_names_that_do_not_tell_leave_the_order_of_time(
-    tmp_path: Path, dump_of: Callable[[str], DumpBuilder], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("steps", [1, 3])
+def test_run_that_watched_nothing_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: int
 ) -> None:
-    for number, array in enumerate([CLEAN, TRAMPLED, TRAMPLED]):
-        (tmp_path / f"Relu.C.3.1.{number}").write_bytes(dump_of("C").output(array).build())
+    for file in Workload(models=1, ops=2, steps=steps, tensor_bytes="64").expected_files("/dump"):
+        (tmp_path / file.name.rpartition("/")[2]).write_bytes(file.data)  # all iterations in one directory
+
+    assert watch(tmp_path) == 1
+    assert "no operator that was dumped after another one; capture with" in capsys.readouterr().err
+    assert watch(tmp_path / "missing") == 1
+
+
+def test_iterations_in_one_directory_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workload = Workload.parse("watch,models=1,overwrite=")
+    for file in workload.expected_files("/dump"):
+        (tmp_path / file.name.rpartition("/")[2]).write_bytes(file.data)
 
     code = watch(tmp_path)
 
-    out = capsys.readouterr().out
-    assert code == 3
-    assert "  between the dump after C, at 0\n      and a dump, at 1\n" in out
-    assert "    by whom, the names of the dumps do not tell\n" in out
+    assert code == 0
+    assert capsys.readouterr().out.endswith(": 0 trampled on, 6 clean\n")
 
 
-def test_run_that_watched_nothing_is_an_error(
-    tmp_path: Path, dump_of: Callable[[str], DumpBuilder], capsys: pytest.CaptureFixture[str]
+def test_run_of_another_mode_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["capture", "--out", str(tmp_path / "run"), "--simulate", "overflow"])
+    capsys.readouterr()
+
+    assert watch(tmp_path / "run") == 1
+    assert "run was captured in mode overflow, not watch; capture with" in capsys.readouterr().err
+
+
+def test_operators_of_layer_after_which_nothing_was_dumped_are_suspects_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "Relu.C.3.1.1").write_bytes(dump_of("C").output(CLEAN).build())
+    (tmp_path / "npu").mkdir()
+    item = {"layer": ["fused/away", "layer_8_MatMulV2"], "watcher_nodes": ["layer_2_LayerNorm"]}
+    dump = {"dump_path": str(tmp_path / "npu"), "dump_scene": "watcher", "dump_list": [item]}
+    (tmp_path / "acl.json").write_text(json.dumps({"dump": dump}))
+    options = ["--config", str(tmp_path / "acl.json"), "--simulate", "watch,models=1,steps=2"]
+    main(["capture", "--out", str(tmp_path / "run"), *options])
+    capsys.readouterr()
 
-    assert watch(tmp_path) == 1
-    assert "no operator that was dumped twice; capture with dump_scene watcher" in capsys.readouterr().err
-    assert watch(tmp_path / "missing") == 1
+    (_, trampled) = watched(capsys, tmp_path / "run")
+    watch(tmp_path / "run")
+
+    assert trampled["tramplings"][0]["suspects"] == ["layer_8_MatMulV2", "fused_away"]
+    assert "    by layer_8_MatMulV2, fused_away, or an operator in between" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["{}", None], ids=["no list", "no file"])

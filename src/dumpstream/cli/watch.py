@@ -52,15 +52,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print what became of the outputs of the watched operators."""
-    from dumpstream.inputs import find_inputs  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.config import Mode  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.inputs import find_inputs  # noqa: PLC0415 - likewise
+    from dumpstream.modes import need_mode  # noqa: PLC0415 - likewise
     from dumpstream.watch import Graph, find_watched, watch  # noqa: PLC0415 - likewise
 
     graph = None if args.ops is None else Graph(operators_in(args.ops))
-    watched = find_watched(find_inputs([args.path], args.rank))
+    inputs = list(find_inputs([args.path], args.rank))
+    need_mode(args.path, inputs, Mode.WATCH)
+    watched = find_watched(inputs)
     if not any(len(it.dumps) > 1 or it.early for it in watched):
         raise DumpstreamError(
-            f"{args.path} has no operator that was dumped twice; capture with dump_scene watcher, or name "
-            "another directory"
+            f"{args.path} has no operator that was dumped after another one; capture with dump_scene watcher "
+            "and operators of the graph in layer, or name another directory"
         )
     results = _with_progress(watch(watched, graph), len(watched))
     if args.json:
@@ -108,6 +112,11 @@ def _summary(watched: Sequence[Watched], counts: Counter[str]) -> str:
     return text
 
 
+def _places(watched: Watched) -> dict[str, Any]:
+    """Return which of several operators of the same name it is."""
+    return {"rank": watched.rank} | {place: getattr(watched.name, place) for place in _PLACES}
+
+
 def _print_result(result: WatchResult) -> str:
     """Print one and return its state."""
     watched, state = result.watched, _state(result)
@@ -126,10 +135,6 @@ def _print_result(result: WatchResult) -> str:
     return state
 
 
-def _places(watched: Watched) -> dict[str, Any]:
-    return {"rank": watched.rank} | {place: getattr(watched.name, place) for place in _PLACES}
-
-
 def _print_trampling(trampling: Trampling) -> None:
     print(f"  between {_dump_text(trampling.before)}")
     print(f"      and {_dump_text(trampling.after)}")
@@ -138,15 +143,12 @@ def _print_trampling(trampling: Trampling) -> None:
     names = printable(", ".join(trampling.suspects))
     if trampling.by_graph:
         print(f"    by one of {names}" if len(trampling.suspects) > 1 else f"    by {names}")
-    elif trampling.suspects:
-        print(f"    by {names}, or an operator in between that --ops would name")
     else:
-        print("    by whom, the names of the dumps do not tell")
+        print(f"    by {names}, or an operator in between that --ops would name")
 
 
 def _dump_text(dump: WatchDump) -> str:
-    after = "a dump" if dump.after is None else f"the dump after {dump.after}"
-    return printable(f"{after}, at {dump.timestamp}")
+    return printable(f"the dump after {dump.after}, at {dump.timestamp}")
 
 
 def _print_difference(difference: Difference) -> None:

@@ -1,0 +1,46 @@
+"""Modes: what captures were asked to dump, as their manifests kept it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.config.model import UNCHECKED, AclConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from dumpstream.config.model import DumpSettings, Mode
+    from dumpstream.inputs import Input
+    from dumpstream.stored import StoredCapture
+
+
+def settings_of(capture: StoredCapture | None) -> list[DumpSettings | None]:
+    """Return the settings of every run of *capture*; None where nobody knows, as of files in no capture."""
+    return [None] if capture is None else [_settings(run.config) for run in capture.manifest.runs]
+
+
+def need_mode(path: Path, inputs: Iterable[Input], mode: Mode) -> None:
+    """Refuse *inputs*, which *path* stands for, if they are known to be of other modes than *mode*.
+
+    Raises:
+        DumpstreamError: they are.
+    """
+    captures = {id(item.capture): item.capture for item in inputs}.values()
+    known = [settings for capture in captures for settings in settings_of(capture)]
+    modes = {it for settings in known if settings is not None for it in settings.modes}
+    if known and None not in known and mode not in modes:
+        found = f"in mode {' and '.join(sorted(modes))}" if modes else "without a mode"
+        raise DumpstreamError(
+            f"{path} was captured {found}, not {mode}; capture with what `config new --mode {mode}` writes"
+        )
+
+
+def _settings(config: object) -> DumpSettings | None:
+    try:
+        return AclConfig.model_validate(config, context=UNCHECKED).dump
+    except ValidationError:
+        return None
