@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dumpstream.inputs import find_inputs
 from dumpstream.opname import OpName, Scheme
 from dumpstream.overflows import BadRecord, Overflow, OverflowRecord, match_overflows, read_records
 from dumpstream.table import Row
 from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tests.conftest import CaptureBuilder, DumpBuilder
@@ -39,7 +41,7 @@ class TestRecords:
         def _read(record: bytes) -> list[OverflowRecord | BadRecord]:
             data = overflow_dump.output(np.frombuffer(record, np.uint8)).build()
             (tmp_path / NAME).write_bytes(data)
-            return list(read_records([tmp_path]))
+            return list(read_records(find_inputs([tmp_path])))
 
         return _read
 
@@ -84,14 +86,16 @@ class TestRecords:
         data = overflow_dump.output(np.frombuffer(older(), np.uint8)).build()
         builder.add(NAME, data, Verdict.NEVER_CLOSED)
 
-        assert list(read_records([builder.finish()])) == [BadRecord(NAME, "is not whole (never_closed)")]
+        assert list(read_records(find_inputs([builder.finish()]))) == [
+            BadRecord(NAME, "is not whole (never_closed)")
+        ]
 
     def test_file_without_bytes_is_told(self, tmp_path: Path, overflow_dump: DumpBuilder) -> None:
         empty, record = np.zeros(0, np.uint8), np.zeros(2048, np.uint8)
         data = overflow_dump.input(empty).output(record, address=0).build()
         (tmp_path / NAME).write_bytes(data)
 
-        (found,) = read_records([tmp_path])
+        (found,) = read_records(find_inputs([tmp_path]))
 
         assert isinstance(found, BadRecord)
 
@@ -137,21 +141,26 @@ def pairs(overflows: list[Overflow]) -> list[tuple[int | None, list[int | None]]
     ]
 
 
+def matched(records: Iterable[OverflowRecord], rows: Iterable[Row]) -> list[Overflow]:
+    """Match what one process left."""
+    return match_overflows(records, {"": rows})
+
+
 class TestMatching:
     def test_record_is_matched_by_what_is_inside_it(self) -> None:
-        found = match_overflows([record(7, 20)], [row(99, 19), row(7, 10)])
+        found = matched([record(7, 20)], [row(99, 19), row(7, 10)])
 
         assert pairs(found) == [(20, [10]), (None, [19])]
 
     def test_inputs_and_outputs_in_files_of_their_own_belong_together(self) -> None:
-        found = match_overflows([record(7, 20)], [row(7, 10, io="input"), row(7, 11)])
+        found = matched([record(7, 20)], [row(7, 10, io="input"), row(7, 11)])
 
         assert pairs(found) == [(20, [10, 11])]
 
     def test_iterations_are_told_apart_by_directories(self) -> None:
         rows = [row(7, 10, directory="/d/0"), row(7, 50, directory="/d/1")]
 
-        found = match_overflows([record(7, 49, directory="/d/0"), record(7, 11, directory="/d/1")], rows)
+        found = matched([record(7, 49, directory="/d/0"), record(7, 11, directory="/d/1")], rows)
 
         assert pairs(found) == [(49, [10]), (11, [50])]
 
@@ -159,43 +168,43 @@ class TestMatching:
         rows = [row(7, 10, iteration=1, device=0), row(7, 11, iteration=2, device=0)]
         rows += [row(7, 12, iteration=2, device=1)]
 
-        found = match_overflows([record(7, 10, directory="/e", iteration=2, device=0)], rows)
+        found = matched([record(7, 10, directory="/e", iteration=2, device=0)], rows)
 
         assert pairs(found) == [(None, [10]), (10, [11]), (None, [12])]
 
     def test_nearest_in_time_is_taken_if_nothing_tells_iterations_apart(self) -> None:
         rows = [row(7, time) for time in (10, 20, 30)]
 
-        found = match_overflows([record(7, time) for time in (31, 11, 21)], rows)
+        found = matched([record(7, time) for time in (31, 11, 21)], rows)
 
         assert pairs(found) == [(11, [10]), (21, [20]), (31, [30])]
 
     def test_operator_that_came_again_does_not_share_a_record(self) -> None:
-        found = match_overflows([record(7, 11)], [row(7, 10), row(7, 12), row(7, 30)])
+        found = matched([record(7, 11)], [row(7, 10), row(7, 12), row(7, 30)])
 
         assert pairs(found) == [(11, [10]), (None, [12]), (None, [30])]
 
     def test_other_iteration_never_fits(self) -> None:
         rows = [row(7, 10, iteration=1)]
 
-        found = match_overflows([record(7, 10, directory="/e", iteration=2)], rows)
+        found = matched([record(7, 10, directory="/e", iteration=2)], rows)
 
         assert pairs(found) == [(10, []), (None, [10])]
 
     def test_record_that_names_no_task_is_kept(self) -> None:
         nobody = OverflowRecord(file="f", name=OpName(timestamp=5), units={}, decoded={})
 
-        assert pairs(match_overflows([nobody], [row(7, 10)])) == [(5, []), (None, [10])]
+        assert pairs(matched([nobody], [row(7, 10)])) == [(5, []), (None, [10])]
 
     def test_files_without_a_record_are_one_operator_as_long_as_they_have_other_tensors(self) -> None:
-        found = match_overflows([], [row(7, 10, io="input"), row(7, 11), row(7, 12)])
+        found = matched([], [row(7, 10, io="input"), row(7, 11), row(7, 12)])
 
         assert pairs(found) == [(None, [10, 11]), (None, [12])]
 
     def test_tensors_of_the_records_themselves_are_left_out(self) -> None:
         own = Row("/d/0/Opdebug.Node_OpDebug.9.9.9", "Opdebug", "Node_OpDebug", io="output", index=0)
 
-        assert match_overflows([], [own]) == []
+        assert matched([], [own]) == []
 
     @given(
         records=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50)), max_size=12),
@@ -208,7 +217,7 @@ class TestMatching:
         rows = [row(*file) for file in files]
         kept = [record(*it) for it in records]
 
-        found = match_overflows(kept, rows)
+        found = matched(kept, rows)
 
         assert sorted(id(it.record) for it in found if it.record) == sorted(map(id, kept))
         assert sorted(row.file for it in found for row in it.rows) == sorted(row.file for row in rows)

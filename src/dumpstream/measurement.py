@@ -43,6 +43,7 @@ class Measured(NamedTuple):
     rows: Sequence[Row] = ()
     problems: Sequence[str] = ()  #: why not all of it could be read; each with the name of a file
     skipped: bool = False  #: whether it is no dump file, and nobody said it was
+    process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
 
 
 class _Job(NamedTuple):
@@ -101,6 +102,7 @@ def _of_process(job: _Job, prefix: str, rank: int | None) -> Measured:
         label=prefix + measured.label,
         rows=[replace(row, file=prefix + row.file, rank=rank) for row in measured.rows],
         problems=[prefix + problem for problem in measured.problems],
+        process=prefix,
     )
 
 

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.header import IO
-from dumpstream.inputs import find_inputs
 from dumpstream.opname import OVERFLOW_OPERATOR, Scheme, parse_name
 from dumpstream.overflow import decode_overflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from dumpstream.inputs import Input
-    from dumpstream.objectstore import Prefix
     from dumpstream.opname import OpName
     from dumpstream.table import Row
 
@@ -38,7 +35,8 @@ class OverflowRecord:
     name: OpName  #: of the file
     units: dict[str, dict[str, Any]]  #: who detected it, and what they wrote down; empty if nobody did
     decoded: dict[str, Any]  #: all that the file says
-    rank: int | None = None  #: of the process, in a capture of several
+    process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
+    rank: int | None = None  #: of that process
 
     @property
     def task(self) -> int | None:
@@ -77,17 +75,9 @@ class BadRecord(NamedTuple):
     problem: str
 
 
-def read_records(
-    paths: Iterable[Path | Prefix], ranks: Sequence[int] = ()
-) -> Iterator[OverflowRecord | BadRecord]:
-    """Yield what the overflow records in *paths* say, one for each task, or one for none.
-
-    *paths* and *ranks* stand for files as `find_inputs` finds them.
-
-    Raises:
-        DumpstreamError: there is nothing at a path, or it cannot be read, or has no process of a rank.
-    """
-    for item in find_inputs(paths, ranks):
+def read_records(inputs: Iterable[Input]) -> Iterator[OverflowRecord | BadRecord]:
+    """Yield what the overflow records among *inputs* say, one for each task, or one for none."""
+    for item in inputs:
         name = parse_name(item.full_name)
         if name.scheme is Scheme.OVERFLOW:
             try:
@@ -111,7 +101,14 @@ def _read_record(item: Input, name: OpName) -> list[OverflowRecord | BadRecord]:
     for unit, numbers in _units(decoded).items():
         tasks[numbers.get("task_id"), numbers.get("stream_id")][unit] = numbers
     return [
-        OverflowRecord(file=item.label, name=name, units=units, decoded=decoded, rank=item.rank)
+        OverflowRecord(
+            file=item.label,
+            name=name,
+            units=units,
+            decoded=decoded,
+            process=item.prefix,
+            rank=item.rank,
+        )
         for units in tasks.values() or [{}]
     ]
 
@@ -129,25 +126,36 @@ def _units(decoded: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {entry["accelerator"]: numbers} if entry["valid"] else {}
 
 
-def match_overflows(records: Iterable[OverflowRecord], rows: Iterable[Row]) -> list[Overflow]:
+def match_overflows(records: Iterable[OverflowRecord], rows: Mapping[str, Iterable[Row]]) -> list[Overflow]:
     """Return the operators that overflowed, in the order of time.
 
-    *rows* are the statistics of all tensors of the run. A record belongs to the files with the task and the
-    stream that it names, of the same rank, device and iteration as far as they are known. If there are
-    several, as the same task comes again, those nearest in time do. What is left over, on either side, is in
-    the result, too.
+    *rows* are the statistics of all tensors of the run, by process. A record belongs to the files of its
+    process with the task and the stream that it names, on the same device and in the same iteration as far as
+    that is known. If there are several, as the same task comes again, those nearest in time do. What is left
+    over, on either side, is in the result, too.
     """
+    of_processes: dict[str, list[OverflowRecord]] = {process: [] for process in rows}
+    for record in records:
+        of_processes.setdefault(record.process, []).append(record)
+    found = [
+        overflow
+        for process, of_process in of_processes.items()
+        for overflow in _matched(of_process, rows.get(process, ()))
+    ]
+    return sorted(found, key=lambda overflow: overflow.timestamp)
+
+
+def _matched(records: Iterable[OverflowRecord], rows: Iterable[Row]) -> Iterator[Overflow]:
     matching = _Matching(records, _operator_files(rows))
     for key in (_by_directory, _by_iteration, _by_task):
         matching.match(key)
-    return sorted(matching.result(), key=lambda overflow: overflow.timestamp)
+    return matching.result()
 
 
 class _Place(NamedTuple):
     """Where and when a record, or a file of an operator, belongs."""
 
     directory: str
-    rank: int | None
     device: int | None
     iteration: int | None
     task: int | None
@@ -157,14 +165,12 @@ class _Place(NamedTuple):
     @classmethod
     def of_record(cls, record: OverflowRecord) -> _Place:
         name, directory = record.name, record.file.rpartition("/")[0]
-        task = (record.task, record.stream)
-        return cls(directory, record.rank, name.device, name.iteration, *task, name.timestamp or 0)
+        return cls(directory, name.device, name.iteration, record.task, record.stream, name.timestamp or 0)
 
     @classmethod
     def of_file(cls, row: Row) -> _Place:
         directory = row.file.rpartition("/")[0]
-        task = (row.task, row.stream)
-        return cls(directory, row.rank, row.device, row.iteration, *task, row.timestamp or 0)
+        return cls(directory, row.device, row.iteration, row.task, row.stream, row.timestamp or 0)
 
     def fits(self, other: _Place) -> bool:
         """Whether nothing that both know speaks against it."""
@@ -177,11 +183,11 @@ def _by_directory(place: _Place) -> Hashable:
 
 
 def _by_iteration(place: _Place) -> Hashable:
-    return place.task, place.stream, place.rank, place.device, place.iteration
+    return place.task, place.stream, place.device, place.iteration
 
 
 def _by_task(place: _Place) -> Hashable:
-    return place.task, place.stream, place.rank
+    return place.task, place.stream
 
 
 class _OperatorFile(NamedTuple):

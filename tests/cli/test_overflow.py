@@ -184,3 +184,22 @@ def test_every_overflow_of_a_simulated_run_has_its_record_and_its_tensors(
         assert f"/{it['iteration']}/Opdebug" in it["record"]["file"]
         assert [tensor["io"] for tensor in it["tensors"]] == ["input", "input", "output"]
         assert it["tensors"][2]["pos_inf"] > 0
+
+
+def test_run_of_another_mode_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["capture", "--out", str(tmp_path / "run"), "--simulate", "ops=1,tensor_bytes=64"])
+    capsys.readouterr()
+
+    assert overflow(tmp_path / "run") == 1
+    assert "run was captured in mode model and op, not overflow; capture with" in capsys.readouterr().err
+
+
+def test_operators_of_a_run_without_records_are_not_counted_as_overflows(
+    tmp_path: Path, dump_of: Callable[[str], DumpBuilder], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "Add.a.40.3.1780159660000040").write_bytes(dump_of("a").output(LARGE).build())
+
+    assert overflow(tmp_path) == 0
+    assert capsys.readouterr().out.endswith(
+        "no record of an overflow; 1 operator overflowed if the run had dump_debug on\n"
+    )

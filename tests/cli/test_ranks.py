@@ -363,6 +363,20 @@ class TestModes:
             (1, False, True),
         }
 
+    def test_record_without_files_does_not_get_those_of_another_process_of_no_rank(
+        self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for pid in (7, 8):
+            capture = collection.begin(rank=None, pid=pid)
+            for file in Workload.parse("overflow").expected_files("/dump"):
+                if ("Opdebug" in file.name) == (pid == 7):
+                    capture.add(os.path.normpath(file.name), file.data, Verdict.COMPLETE)
+            collection.end(capture)
+
+        found = json.loads(output_of(capsys, "overflow", collection.close(), "--json"))["overflows"]
+
+        assert {bool(it["record"]) + bool(it["tensors"]) for it in found} == {1}
+
     def test_watched_operators_are_those_of_their_rank(
         self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from dumpstream.cli._arguments import add_rank_argument, place
@@ -19,7 +20,7 @@ from dumpstream.table import COLUMNS, json_object
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from dumpstream.overflows import Overflow, OverflowRecord
     from dumpstream.table import Row
@@ -47,11 +48,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print the operators that overflowed."""
-    from dumpstream.overflows import BadRecord, match_overflows, read_records  # noqa: PLC0415 - slow
+    from dumpstream.config import Mode  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.inputs import find_inputs  # noqa: PLC0415 - likewise
+    from dumpstream.modes import need_mode  # noqa: PLC0415 - likewise
+    from dumpstream.overflows import BadRecord, match_overflows, read_records  # noqa: PLC0415 - likewise
 
+    inputs = list(find_inputs([args.path], args.rank))
+    need_mode(args.path, inputs, Mode.OVERFLOW)
     problems: list[str] = []
     records: list[OverflowRecord] = []
-    for record in read_records([args.path], args.rank):
+    for record in read_records(inputs):
         if isinstance(record, BadRecord):
             problems.append(f"{record.file}: {record.problem}")
         else:
@@ -68,10 +74,11 @@ def run(args: Namespace) -> int:
     return NOT_WHOLE if problems else 0
 
 
-def _rows(args: Namespace, problems: list[str]) -> Iterator[Row]:
-    """Yield the statistics of the run; why they are not complete is added to *problems*."""
+def _rows(args: Namespace, problems: list[str]) -> dict[str, list[Row]]:
+    """Return the statistics of the run by process; why they are not complete is added to *problems*."""
     from dumpstream.measurement import measure  # noqa: PLC0415 - --help need not wait for it
 
+    rows: dict[str, list[Row]] = defaultdict(list)
     line = ProgressLine()
     files = size = 0
     try:
@@ -80,14 +87,18 @@ def _rows(args: Namespace, problems: list[str]) -> Iterator[Row]:
             size += measured.bytes
             problems += measured.problems
             line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
-            yield from measured.rows
+            rows[measured.process] += measured.rows
     finally:
         line.clear()
+    return rows
 
 
 def _summary(overflows: Sequence[Overflow]) -> str:
     without_files = sum(not overflow.rows for overflow in overflows)
     without_record = sum(overflow.record is None for overflow in overflows)
+    if overflows and without_record == len(overflows):
+        dumped = count_text(len(overflows), "operator")
+        return f"no record of an overflow; {dumped} overflowed if the run had dump_debug on"
     text = count_text(len(overflows), "overflow") if overflows else "no overflow"
     if without_files:
         text += f"; {count_text(without_files, 'record')} without files"
@@ -131,12 +142,8 @@ def _origin(overflow: Overflow) -> dict[str, Any]:
         return {name: getattr(overflow.rows[0], name) for name in _ORIGIN} | {"timestamp": overflow.timestamp}
     record = overflow.record
     assert record is not None
-    known = {
-        "rank": record.rank,
-        "task": record.task,
-        "stream": record.stream,
-        "timestamp": record.name.timestamp,
-    }
+    known = {"rank": record.rank, "task": record.task, "stream": record.stream}
+    known["timestamp"] = record.name.timestamp
     places = {name: getattr(record.name, name) for name in ("model", "model_id", "iteration", "device")}
     return dict.fromkeys(_ORIGIN) | places | known
 
