@@ -266,6 +266,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             outlets=outlets,
             journal=journal,
             dump=dump,
+            modes=None if asked is None else asked.dump.modes,
             profile=None if profiler is None else PROFILE,
         )
         unused_sinks.pop_all()

@@ -11,12 +11,25 @@ from dumpstream.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EMPTY_CAPTURE = (
-    "nothing configures a dump: pass config (--config), or give aclInit an acl.json with a dump section",
+_NOT_CONFIGURED = (
+    "nothing configures a dump: pass config (--config), or give aclInit an acl.json with a dump section"
+)
+_NOT_SWITCHED_ON = (
+    "nothing is switched on in the configuration; dumpstream config explain says so, and what to write"
+)
+_EXCEPTION = "only an exception scene is configured: exception dumps go to disk, never through the callback"
+#: What may keep any dump away, however it is configured.
+_ALWAYS = (
     "the models were loaded before the configuration was set: it only affects models loaded afterwards",
     "another callback was registered first: the runtime ignores a second one without an error",
-    "only an exception scene is configured: exception dumps go to disk, never through the callback",
 )
+#: Why a configuration may give nothing, by the mode that it is for.
+_BY_MODE = {
+    "model": "no operator is called as dump_list has it (names are those after fusion), or no step is wanted",
+    "op": "the program calls no single operators",
+    "overflow": "no operator overflowed, as one hopes",
+    "watch": "no watched operator is called as watcher_nodes has it; names are those after fusion",
+}
 
 
 class LossCount(NamedTuple):
@@ -43,6 +56,7 @@ class Report:
     ring_bytes: int = 0
     ring_fill: int = 0  #: bytes of the ring in use
     failure: str | None = None  #: why the capture ended early
+    modes: tuple[str, ...] | None = None  #: what the configuration is for; None if the capture had none
     profile: str | None = None  #: the profile's directory, below that of the capture
 
     @property
@@ -62,8 +76,14 @@ class Report:
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What may be wrong if no chunk has come at all, likeliest first."""
-        return () if self.chunks or self.losses else _EMPTY_CAPTURE
+        """What may be the reason if no chunk has come at all, likeliest first."""
+        if self.chunks or self.losses:
+            return ()
+        if self.modes is None:
+            return (_NOT_CONFIGURED, *_ALWAYS, _EXCEPTION)
+        if "exception" in self.modes:
+            return (_EXCEPTION,)
+        return (*(_BY_MODE[mode] for mode in self.modes), *_ALWAYS) if self.modes else (_NOT_SWITCHED_ON,)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
@@ -105,5 +125,6 @@ def total_report(reports: Sequence[Report], seconds: float) -> Report:
         verdicts=dict(sorted(verdicts.items())),
         losses={cause: LossCount(chunks, lost_bytes[cause]) for cause, chunks in lost_chunks.items()},
         failure=next((report.failure for report in reports if report.failure is not None), None),
+        modes=next((report.modes for report in reports if report.modes is not None), None),
         **{name: sum(getattr(report, name) for report in reports) for name in _SUMS},
     )

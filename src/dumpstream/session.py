@@ -45,6 +45,7 @@ class Session:
         outlets: Sequence[Outlet],
         journal: Lines,
         dump: Dump | None,
+        modes: tuple[str, ...] | None = None,
         profile: str | None = None,
     ) -> None:
         self.place = place
@@ -53,6 +54,7 @@ class Session:
         self._outlets = outlets
         self._journal = journal
         self._dump = dump
+        self._modes = modes
         self._profile = profile
         self._drained = anyio.Event()
         self._started = monotonic()
@@ -82,6 +84,7 @@ class Session:
             ring_bytes=ring.size,
             ring_fill=ring.fill,
             failure=pipeline.cause if pipeline.error is None else str(pipeline.error),
+            modes=self._modes,
             profile=self._profile,
         )
 

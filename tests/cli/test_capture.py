@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -155,6 +155,36 @@ def test_append_adds_a_run_and_force_starts_anew(tmp_path: Path, config: Path) -
     assert {len(file.parts) for file in appended.files} == {2}
     assert len(appended.outcomes) == 2
     assert {len(file.parts) for file in fresh.files} == {1}
+
+
+@pytest.mark.parametrize(
+    ("dump", "first"),
+    [
+        ({"dump_debug": "on"}, "no operator overflowed, as one hopes"),
+        ({"dump_scene": "aic_err_norm_dump"}, "only an exception scene is configured: "),
+        ({"dump_list": [{"layer": ["x"]}]}, "no operator is called as dump_list has it"),
+        ({"dump_op_switch": "on"}, "the program calls no single operators"),
+        (
+            {"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["x"]}]},
+            "no watched operator is called as watcher_nodes has it",
+        ),
+        ({"dump_list": []}, "nothing is switched on in the configuration"),
+    ],
+    ids=["overflow", "exception", "model", "op", "watch", "nothing"],
+)
+def test_why_nothing_came_is_told_by_the_mode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], dump: dict[str, Any], first: str
+) -> None:
+    (tmp_path / "npu").mkdir()
+    content = {"dump": {"dump_path": str(tmp_path / "npu"), **dump}}
+    (tmp_path / "acl.json").write_text(json.dumps(content))
+
+    code = run_capture(tmp_path / "run", "--config", tmp_path / "acl.json", simulate="ops=1,tensor_bytes=64")
+
+    hints = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  - ")]
+    assert code == 0
+    assert hints[0].startswith(f"  - {first}")
+    assert not any("nothing configures a dump" in hint for hint in hints)
 
 
 @pytest.mark.parametrize(("names", "kept"), [(1, True), (30_000, False)], ids=["short", "long"])
