@@ -179,8 +179,9 @@ class CallOrders(RuleBasedStateMachine):
             self.library.dssim_load(workload)
         self.library.dssim_load_models()
         self.life.loaded("model")
-        # What somebody else's dump is configured for, nobody tells us.
-        self.predictable = self.dump is not Owner.THEIRS or self.life.config is not None
+        # What somebody else's dump is configured for, nobody tells us; it may be what we gave it, long ago.
+        theirs = self.server and self.dump is not Owner.OURS
+        self.predictable = not theirs or self.life.config is not None
 
     @precondition(lambda self: self.predictable)
     @rule()
