@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -156,6 +157,20 @@ def test_signals_are_passed_on(outside: Outside, number: signal.Signals) -> None
 
     assert process.communicate(timeout=40)[0] == "caught\n"
     assert process.returncode == 9
+
+
+def test_a_signal_that_was_ignored_from_the_start_stays_ignored(outside: Outside) -> None:
+    capture = " ".join([*outside.dumpstream, "capture", "--out", str(outside.out), "--"])
+    command = "sh -c 'echo $$; read line; exit 5'"
+    process = outside.start("sh", "-c", f"trap '' HUP; exec {capture} {command}", stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+
+    process.send_signal(signal.SIGHUP)
+    os.kill(pid, signal.SIGHUP)
+    process.communicate("\n", timeout=40)
+
+    assert process.returncode == 5
 
 
 def test_an_interrupted_job_leaves_whole_files(outside: Outside) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import sys
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
@@ -22,7 +23,6 @@ from dumpstream.collector import open_collector
 from dumpstream.command import FORWARDED
 
 if TYPE_CHECKING:
-    import signal
     from argparse import Namespace
     from collections.abc import Awaitable, Callable
     from pathlib import Path
@@ -56,7 +56,9 @@ class Signals:
 
     async def obey(self, *, task_status: TaskStatus[None]) -> None:
         """Do it until cancelled."""
-        with anyio.open_signal_receiver(*FORWARDED) as signals:
+        # What was ignored stays so: nohup, and scripts for what they put into the background, mean it.
+        heard = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
+        with anyio.open_signal_receiver(*heard) as signals:
             task_status.started()
             async for number in signals:
                 self._obey(number)
