@@ -37,6 +37,7 @@ class Targets:
     opened: Path
     host: Path
     extension: Path
+    looked_up: Path
     front: Path
     next: Path
     library: Path = field(default_factory=simulated_library)
@@ -65,6 +66,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Targets:
         opened=build("opened", ["opened.c", "job.c"]),
         host=build("host", ["host.c"]),
         extension=build("extension.so", ["linked.c", "job.c"], *shared, *link),
+        looked_up=build("looked_up.so", ["linked.c", "job.c"], "-DLOOKED_UP", *shared, *link),
         front=build("front.so", ["front.c"], *shared, f'-DBEHIND="{library}"', *link, "-Wl,--no-as-needed"),
         next=build("next.so", ["next.c"], *shared),
     )

@@ -32,12 +32,13 @@ def command(targets: Targets, way: str) -> list[str | Path]:
         "linked": [targets.linked],
         "opened": [targets.opened, targets.library],
         "extension": [targets.host, targets.extension],
+        "looked up": [targets.host, targets.looked_up],
         "shell": ["sh", "-c", 'true; "$@"; exit $?', "sh", targets.linked],
     }
     return ways[way]
 
 
-@pytest.mark.parametrize("way", ["linked", "opened", "extension", "shell"])
+@pytest.mark.parametrize("way", ["linked", "opened", "extension", "looked up", "shell"])
 def test_configured_by_the_collector_every_file_comes_whole(
     collector: Collector, targets: Targets, config: Path, way: str
 ) -> None:

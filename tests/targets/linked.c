@@ -1,6 +1,14 @@
 /* A program that links the runtime; built as a shared library, an extension that
- * does so. */
+ * does so. With LOOKED_UP it asks the linker for the functions all the same, as
+ * what works with several releases of a library does. */
+#include <dlfcn.h>
+
 #include "job.h"
+
+#ifdef LOOKED_UP
+#define aclInit dlsym(RTLD_DEFAULT, "aclInit")
+#define aclFinalize dlsym(RTLD_DEFAULT, "aclFinalize")
+#endif
 
 int extension_main(int argc, char **argv);
 

@@ -210,12 +210,15 @@ void acldumpUnregCallback(void) {
 }
 
 /* What a program that asks for the ACL function gets. */
-static void *look_up(void *handle, enum function function) {
+static void *look_up(void *handle, enum function function, const void *caller) {
     const char *name = functions[function].name;
     void *found = real_dlsym()(handle, name);
-    /* A scope that begins with the agent has the function only if one is behind. */
+    /* A scope that begins with the agent has the function only if one is behind,
+     * or, as the default scope ends with the caller's own libraries, among them. */
     if (found && is_own(found))
-        found = real_dlsym()(RTLD_NEXT, name);
+        found = next_definition(name);
+    if (!found && handle == RTLD_DEFAULT)
+        found = definition_near(name, caller);
     if (!found)
         return NULL;
     atomic_store(&handed_out[function], found);
@@ -228,7 +231,7 @@ void *dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && strncmp(name, "acl", 3) == 0) {
         for (int function = 0; function < FUNCTION_COUNT; function++) {
             if (strcmp(name, functions[function].name) == 0)
-                return look_up(handle, (enum function)function);
+                return look_up(handle, (enum function)function, __builtin_return_address(0));
         }
     }
     return real_dlsym()(handle, name);
