@@ -173,6 +173,28 @@ def test_a_signal_that_was_ignored_from_the_start_stays_ignored(outside: Outside
     assert process.returncode == 5
 
 
+def test_a_program_may_follow_another_while_a_child_of_the_first_lives(outside: Outside) -> None:
+    code = (
+        "import ctypes, os, sys\n"
+        "ctypes.CDLL(sys.argv[1]).aclInit(None)\n"
+        "ends, writes = os.pipe()\n"
+        "os.set_inheritable(writes, True)\n"
+        "if os.fork() == 0:\n"
+        "    os.close(writes)\n"
+        "    os._exit(len(os.read(ends, 1)))\n"
+        "os.execv(sys.argv[2], sys.argv[2:])\n"
+    )
+
+    result = outside.capture(outside.python(code, simulated_library(), *outside.job))
+
+    assert result.returncode == 0, result.stderr
+    assert [process.ending for process in outside.processes()] == [
+        "replaced by another program",
+        "exit code 0",
+    ]
+    assert outside.verdicts() == ["complete"] * 16
+
+
 def test_an_interrupted_job_leaves_whole_files(outside: Outside) -> None:
     process = outside.start_capture([*outside.simulated, "--steps", "100000", "--rate", "2M"])
     outside.until(lambda: outside.journal_lines() > 20)

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,7 +195,16 @@ static void forget_parent(void) {
     session.joined = session.started = session.stuck = false;
 }
 
+/* The collector takes a socket that is open for a process that is there: a child
+ * must not hold that of a parent which ends, or becomes another program. */
+static void close_inherited(void) {
+    connection_close(&session.connection);
+}
+
 static int attach(struct offer *offer) {
+    static bool prepared;
+    if (!prepared)
+        prepared = pthread_atfork(NULL, NULL, close_inherited) == 0;
     int error = ds_ring_map(&session.ring, offer->ring_fd, offer->size);
     close(offer->ring_fd);
     if (error)
