@@ -34,13 +34,14 @@ class CapturedProcess:
 
     def __init__(self, record: Process) -> None:
         self.record = record  #: as the manifest has it, once it does
-        self.capture: Capture | None = None  #: None before it has begun, and if the process was refused
+        self.capture: Capture | None = None  #: while it runs
+        self._report = Report(seconds=0)
         self._failed = False
 
     @property
     def report(self) -> Report:
         """What has come from it."""
-        return Report(seconds=0) if self.capture is None else self.capture.report
+        return self._report if self.capture is None else self.capture.report
 
     @property
     def whole(self) -> bool:
@@ -52,6 +53,10 @@ class CapturedProcess:
         record = asdict(self.record)
         del record["ring"]
         return {**record, "whole": self.whole, "report": self.report.as_dict()}
+
+    def finish(self) -> None:
+        """Keep no more of its capture, which is over, than what came of it: a collector may run for long."""
+        self._report, self.capture = self.report, None
 
     def fail(self, problem: str) -> None:
         """Write down why it was not captured as it should have been; the first reason stays."""

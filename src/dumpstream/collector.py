@@ -320,6 +320,7 @@ class Collector:
             with anyio.CancelScope(shield=True):
                 await self._list.drop_ring(process)
                 await follower.share.aclose()
+            process.finish()
             follower.stored.set()
 
     def _hand_over(self, follower: Follower) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import random
@@ -18,6 +19,7 @@ from anyio.to_thread import run_sync
 from dumpstream import CapturedProcess, Collector, CollectorError, DestinationError, open_collector
 from dumpstream.agent import target_environment
 from dumpstream.manifest import Process, read_manifest
+from dumpstream.session import Session
 from dumpstream.wire import Message, decode, encode
 
 if TYPE_CHECKING:
@@ -120,6 +122,10 @@ def rig(outside: Outside) -> Iterator[Rig]:
     rig.close()
 
 
+def has_begun(process: CapturedProcess) -> bool:
+    return process.report.ring_bytes > 0
+
+
 def whole_files(process: CapturedProcess) -> int:
     return process.report.verdicts.get("complete", 0)
 
@@ -139,7 +145,7 @@ async def test_a_process_gets_a_sealed_ring_and_the_settings(rig: Rig) -> None:
         with pytest.raises(PermissionError):
             os.ftruncate(ring, 0)
         peer.send("bye", ("callbacks", 0))
-        await rig.until(lambda: collector.processes[0].capture is not None)
+        await rig.until(lambda: has_begun(collector.processes[0]))
     (record,) = await rig.records()
     assert (record.directory, record.rank, record.pid) == ("rank-3", 3, os.getpid())
     assert record.ending == "still running when its capture ended"
@@ -235,7 +241,7 @@ async def test_garbage_ends_one_connection_and_no_other(rig: Rig) -> None:
             assert await hostile.is_hung_up()
 
         peer.send("wake")
-        await rig.until(lambda: collector.processes[0].capture is not None)
+        await rig.until(lambda: has_begun(collector.processes[0]))
         assert len(collector.processes) == 1
 
 
@@ -297,6 +303,23 @@ async def test_a_hostile_process_cannot_keep_the_collector_from_ending(rig: Rig)
     assert process.record.ended is not None
 
 
+def live_sessions() -> int:
+    gc.collect()
+    return sum(isinstance(thing, Session) for thing in gc.get_objects())
+
+
+async def test_nothing_but_a_report_is_kept_of_a_process_that_has_left(rig: Rig) -> None:
+    before = live_sessions()
+    async with rig.collecting() as collector:
+        job = await rig.start(collector, rig.job, 0)
+        await run_sync(job.wait)
+        await collector.idle()
+
+        (process,) = collector.processes
+        assert whole_files(process) == 16
+        assert live_sessions() == before
+
+
 async def test_shares_are_given_back_when_processes_end(rig: Rig) -> None:
     async with rig.collecting(buffer_bytes=4 << 20) as collector:
         for rank in range(3):
@@ -311,8 +334,8 @@ async def test_shares_are_given_back_when_processes_end(rig: Rig) -> None:
 
 async def collector_is_free(rig: Rig, collector: Collector, rank: int) -> None:
     def is_finished() -> bool:
-        capture = collector.processes[rank].capture
-        return capture is not None and capture.report.failure is None and not collector_busy(collector)
+        process = collector.processes[rank]
+        return has_begun(process) and process.report.failure is None and not collector_busy(collector)
 
     await rig.until(is_finished)
 
