@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import RingError
+from dumpstream._native import SharedRing
 from dumpstream.shares import LEAST_SHARE, Share, Shares
 
 if TYPE_CHECKING:
@@ -25,14 +28,23 @@ async def give_back(shares: list[Share]) -> None:
         await share.aclose()
 
 
-async def test_processes_that_are_counted_get_equal_shares() -> None:
+async def test_processes_that_are_counted_get_equal_shares_while_as_much_is_left() -> None:
     shares = Shares(48 * _MIB, None)
 
     taken = await take(shares, 6, local_size=6)
 
-    assert [share.size for share in taken] == [8 * _MIB] * 6
-    assert shares.free == 0
+    assert [share.size // _MIB for share in taken] == [8, 8, 8, 8, 8, 4]
     await give_back(taken)
+
+
+async def test_a_job_leaves_something_to_another_one_beside_it() -> None:
+    shares = Shares(256 * _MIB, None)
+    first = await take(shares, 4, local_size=4)
+
+    second = await take(shares, 4, local_size=4)
+
+    assert [share.size // _MIB for share in first + second] == [64, 64, 64, 32, 16, 8, 4, 4]
+    await give_back(first + second)
 
 
 async def test_processes_that_nobody_counts_get_an_eighth_of_what_is_free() -> None:
@@ -82,6 +94,34 @@ async def test_the_spare_is_handed_out_to_who_asks_for_its_size_only() -> None:
     await shares.aclose()
 
 
+async def test_a_spare_that_is_ready_too_late_is_not_taken_for_one_of_another_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares, may_go_on = Shares(64 * _MIB, None), threading.Event()
+
+    def make(size: int, file: Path | None) -> SharedRing:
+        if size == 8 * _MIB:
+            assert may_go_on.wait(20)
+        return SharedRing(size, path=file and str(file))
+
+    monkeypatch.setattr("dumpstream.shares._make", make)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shares.make_spare)
+        await anyio.wait_all_tasks_blocked()
+        first = await shares.take(4, "first.ring")
+        other = await shares.take(None, "other.ring")
+        await shares.make_spare()
+        may_go_on.set()
+
+    last = await shares.take(None, "last.ring")
+
+    assert [share.ring.statistics()[0] for share in (first, other, last)] == [
+        share.size for share in (first, other, last)
+    ]
+    await give_back([first, other, last])
+    await shares.aclose()
+
+
 async def test_a_ring_in_a_file_has_it_until_it_is_given_back(tmp_path: Path) -> None:
     shares = Shares(16 * _MIB, tmp_path / "rings")
     await shares.make_spare()
@@ -100,5 +140,17 @@ async def test_a_place_without_room_for_files_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(RingError, match=r"cannot be made in .*mine\.ring"):
         await shares.take(None, "mine.ring")
+
+    assert shares.free == 16 * _MIB
+
+
+async def test_what_a_process_put_in_the_place_of_its_ring_is_left_alone(tmp_path: Path) -> None:
+    shares = Shares(16 * _MIB, tmp_path)
+    share = await shares.take(None, "mine.ring")
+    assert share.file is not None
+    await run_sync(share.file.unlink)
+    await run_sync(share.file.mkdir)
+
+    await share.aclose()
 
     assert shares.free == 16 * _MIB

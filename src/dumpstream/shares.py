@@ -39,7 +39,8 @@ class Share:
         self.ring.discard()  # a process that lives on must not wait for a reader
         self.ring.close()
         if self.file is not None:
-            self.file.unlink(missing_ok=True)
+            with suppress(OSError):  # its process can have put anything there
+                self.file.unlink()
 
 
 class Shares:
@@ -90,7 +91,11 @@ class Shares:
             await self.aclose()
             self._spare_size = size
             with suppress(OSError):
-                self._spare = await run_sync(_make, size, None)
+                spare = await run_sync(_make, size, None)
+                if self._spare is None and self._spare_size == size:
+                    self._spare = spare
+                else:  # meanwhile another size was asked for, or another spare made
+                    await run_sync(spare.close)
 
     async def aclose(self) -> None:
         """Give up what was kept ready."""
@@ -106,11 +111,11 @@ class Shares:
         return spare
 
     def _share(self) -> int:
+        # Of what is free, so that something is left for those whom nobody has counted.
         if self._local_size:
-            share = self._total // self._local_size
+            share = min(self._total // self._local_size, self.free // 2)
         else:
-            # Of what is left, so that something is left for others; a power of two, so that sizes repeat.
-            share = 1 << (max(self.free // EXPECTED, 1).bit_length() - 1)
+            share = 1 << (max(self.free // EXPECTED, 1).bit_length() - 1)  # so that sizes repeat
         return min(max(share, LEAST_SHARE), self.free) & -_UNIT
 
 
