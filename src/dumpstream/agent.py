@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib.util
 import os
 from pathlib import Path
@@ -93,8 +94,16 @@ def attach(socket: str | os.PathLike[str] | None = None) -> Attachment:
     if (result := library.ds_agent_join(os.fsencode(path))) > 0:
         raise AclError("acldumpRegCallback or aclmdlSetDump", result)
     if result < 0:
-        raise CollectorError(
-            f"the collector at {path} cannot be joined: {os.strerror(-result)}; "
-            "start one there with `dumpstream collect --socket`"
-        )
+        raise CollectorError(_why_not_joined(path, -result))
     return Attachment(library)
+
+
+def _why_not_joined(path: str, error: int) -> str:
+    if error == errno.EALREADY:
+        return "this process has joined a collector already; leave that one first"
+    if error == errno.ENOSYS:
+        return "no library in this process lets a dump callback register; load ACL before you attach"
+    return (
+        f"the collector at {path} cannot be joined: {os.strerror(error)}; start one there with "
+        "`dumpstream collect --socket`, or see on standard error why it refused"
+    )

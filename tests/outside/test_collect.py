@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from dumpstream import CollectorError, attach
 
 if TYPE_CHECKING:
-    import subprocess
     from pathlib import Path
 
     from tests.outside.conftest import Outside
@@ -64,6 +64,21 @@ def test_jobs_join_one_after_another_and_side_by_side(outside: Outside) -> None:
     assert not socket.exists()
 
 
+def test_a_job_whose_launcher_counts_one_process_leaves_room_for_another(outside: Outside) -> None:
+    collector, socket = start_collector(outside)
+    environment = outside.joined(socket, LOCAL_WORLD_SIZE="1")
+    waiting = outside.start(outside.programs.linked, "init", "wait", env=environment, stdin=subprocess.PIPE)
+    outside.until(lambda: outside.processes())
+    job = outside.start(*outside.job, env=environment)
+    code = job.wait(40)
+    waiting.communicate("\n", timeout=40)
+
+    stop(collector)
+
+    assert (code, collector.returncode) == (0, 0)
+    assert outside.verdicts() == ["complete"] * 16
+
+
 def test_a_running_process_joins_from_python(outside: Outside) -> None:
     collector, socket = start_collector(outside, "--config", outside.config)
     job = outside.start(*outside.python(_ATTACH), env={**os.environ, "DUMPSTREAM_SOCKET": str(socket)})
@@ -72,10 +87,24 @@ def test_a_running_process_joins_from_python(outside: Outside) -> None:
     stop(collector, signal.SIGTERM)
 
     assert (job.returncode, errors) == (0, "")
-    assert "cannot be joined" in output
+    assert output == "this process has joined a collector already; leave that one first\n"
     assert collector.returncode == 0
     assert outside.verdicts() == ["complete"] * 16
     assert [process.ending for process in outside.processes()] == ["exit code 0"]
+
+
+def test_a_process_without_acl_that_joins_is_told_and_listed(outside: Outside) -> None:
+    collector, socket = start_collector(outside)
+    code = "import dumpstream, sys; dumpstream.attach(sys.argv[1])"
+    job = outside.start(*outside.python(code, socket))
+    errors = job.communicate(timeout=40)[1]
+
+    stop(collector)
+
+    assert errors.endswith("lets a dump callback register; load ACL before you attach\n")
+    assert collector.returncode == 3
+    (process,) = outside.processes()
+    assert (process.problem or "").startswith("acldumpRegCallback returned 500001")
 
 
 def test_the_second_signal_aborts(outside: Outside) -> None:

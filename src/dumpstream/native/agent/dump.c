@@ -33,6 +33,8 @@ bool dump_register(const void *library, acldumpCallback callback, dump_report re
     all_definitions(name, library, &found);
     if (!found.count && load_library(DUMP_LIBRARY, library))
         all_definitions(name, library, &found);
+    if (!found.count)
+        report(name, NULL, ACL_FAILURE);
     for (unsigned i = 0; i < found.count; i++) {
         aclError code = ((register_call)found.address[i])(callback, 0);
         report(name, found.address[i], code);

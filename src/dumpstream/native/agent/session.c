@@ -245,7 +245,7 @@ static int begin(const char *socket, const void *library, bool driven) {
     if (!dump_register(library, on_chunk, report)) {
         complain("no library here lets a dump callback register; this process is not captured");
         leave();
-        return -ENOENT;
+        return -ENOSYS;
     }
     if (driven)
         report_driven("aclInit");

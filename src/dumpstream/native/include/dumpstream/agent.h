@@ -9,7 +9,7 @@
  * initialised already and the agent need not be preloaded: registers the
  * callback, and with a configuration from the collector starts the dump.
  * Returns 0, -EALREADY if joined, -ECONNREFUSED if the collector refused,
- * -ENOENT if nothing here lets a callback register, another negative errno, or
+ * -ENOSYS if nothing here lets a callback register, another negative errno, or
  * the positive code with which ACL refused the configuration. */
 DS_AGENT_API int ds_agent_join(const char *socket);
 
