@@ -102,7 +102,8 @@ async def test_a_spare_that_is_ready_too_late_is_not_taken_for_one_of_another_si
     def make(size: int, file: Path | None) -> SharedRing:
         if size == 8 * _MIB:
             assert may_go_on.wait(20)
-        return SharedRing(size, path=file and str(file))
+        assert file is None
+        return SharedRing(size)
 
     monkeypatch.setattr("dumpstream.shares._make", make)
     async with anyio.create_task_group() as tasks:

@@ -68,7 +68,7 @@ def test_a_job_whose_launcher_counts_one_process_leaves_room_for_another(outside
     collector, socket = start_collector(outside)
     environment = outside.joined(socket, LOCAL_WORLD_SIZE="1")
     waiting = outside.start(outside.programs.linked, "init", "wait", env=environment, stdin=subprocess.PIPE)
-    outside.until(lambda: outside.processes())
+    outside.until(outside.processes)
     job = outside.start(*outside.job, env=environment)
     code = job.wait(40)
     waiting.communicate("\n", timeout=40)
