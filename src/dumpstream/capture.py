@@ -24,6 +24,7 @@ from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import RemoteDestination
 from dumpstream.objectstore.outbox import Outbox, state_directory
 from dumpstream.objectstore.prefix import is_remote, is_store
+from dumpstream.objectstore.room import Room
 from dumpstream.objectstore.writeahead import open_local_journal
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
@@ -178,6 +179,8 @@ class Request(NamedTuple):
     profile: ProfileSettings | None = None
     append: bool = False
     force: bool = False
+    of_processes: bool = False  #: it is for processes with a capture each, instead of runs
+    fresh: bool = False  #: nothing is at *path*, which belongs to a place that this process holds
 
     def make_outbox(self) -> Outbox | None:
         """Make the local directory of a capture that leaves the machine; blocks."""
@@ -188,7 +191,7 @@ class Request(NamedTuple):
         return Outbox.make(
             settings.spill or state_directory(),
             self.path.url if isinstance(self.path, Prefix) else str(self.path),
-            capacity=settings.spill_bytes if settings.spill else 0,
+            room=Room(settings.spill_bytes, settings.room) if settings.spill else None,
             on_full=self.stages.ring.on_full if self.stages.ring else OnFull.BLOCK,
         )
 
@@ -197,8 +200,21 @@ class Request(NamedTuple):
     ) -> Destination | RemoteDestination:
         if isinstance(self.path, Prefix):
             assert outbox is not None
-            return RemoteDestination.open(self.path, outbox, append=self.append, force=self.force)
-        return Destination.open(self.path, append=self.append, force=self.force, dump_path=dump_path)
+            return RemoteDestination.open(
+                self.path,
+                outbox,
+                append=self.append,
+                force=self.force,
+                of_processes=self.of_processes,
+                fresh=self.fresh,
+            )
+        return Destination.open(
+            self.path,
+            append=self.append,
+            force=self.force,
+            dump_path=dump_path,
+            of_processes=self.of_processes,
+        )
 
     def load_profiler(self) -> Profiler | None:
         return None if self.profile is None else Profiler(load_profiling(self.acl_library))
@@ -218,7 +234,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
         asked = await run_sync(load_asked, request.config)
         outbox = await run_sync(request.make_outbox)
         if outbox is not None:
-            stack.push_async_callback(_in_thread, outbox.close)
+            stack.push_async_callback(outbox.aclose)
         outlets = []
         unused_sinks = await stack.enter_async_context(AsyncExitStack())  # the session closes those it used
         for sink in request.sinks:
@@ -282,13 +298,19 @@ async def _make_outlet(sink: str | Sink | ObjectStore, request: Request, setting
     if not isinstance(sink, str):
         return Outlet(type(sink).__name__.removesuffix("Sink").lower(), cast("Sink", sink))
     kind, _, location = sink.partition(":")
-    if isinstance(request.path, Prefix) and not location.partition("?")[0]:
-        if kind == "zstd":
-            return Outlet(kind, ObjectStoreSink(request.path, settings, inside=True, fresh=request.force))
-        if kind == "stats":
-            raise SinkError("stats: needs a directory if the capture is in a store; write stats:DIR")
+    refuse_without_directory(kind, location, request.path)
+    if isinstance(request.path, Prefix) and kind == "zstd" and not location:
+        fresh = request.force or request.fresh
+        store = ObjectStoreSink(request.path, settings, inside=True, fresh=fresh, probed=request.fresh)
+        return Outlet(kind, store)
     factory = await run_sync(find_factory, kind)
     return Outlet(kind, make_sink(kind, factory, location, settings))
+
+
+def refuse_without_directory(kind: str, location: str, path: Path | Prefix) -> None:
+    """Raise `SinkError` if a sink needs a directory and has none, because the capture is in a store."""
+    if isinstance(path, Prefix) and kind == "stats" and not location.partition("?")[0]:
+        raise SinkError("stats: needs a directory if the capture is in a store; write stats:DIR")
 
 
 async def _open_journal(

@@ -1,9 +1,10 @@
-"""Collector: captures processes from outside, each into a capture of its own below one directory."""
+"""Collector: captures processes from outside, each into a capture of its own below one place."""
 
 from __future__ import annotations
 
 import secrets
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -19,6 +20,8 @@ from dumpstream.collectorrequest import CollectorRequest
 from dumpstream.connection import listen, make_private_directory
 from dumpstream.destination import absolute
 from dumpstream.isolation import isolated
+from dumpstream.objectstore import Prefix, as_place
+from dumpstream.objectstore.room import Room
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.processes import watch_process
 from dumpstream.processlist import ProcessList
@@ -33,9 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from anyio.abc import TaskGroup
+    from obstore.store import ObjectStore
 
+    from dumpstream.chronicle import Chronicle
     from dumpstream.connection import Connection
-    from dumpstream.destination import Destination
     from dumpstream.processes import WatchedProcess
     from dumpstream.wire import Hello, Message
 
@@ -47,7 +51,7 @@ _BEGINNINGS = 8
 
 @asynccontextmanager
 async def open_collector(
-    destination: StrPath,
+    destination: StrPath | Prefix | ObjectStore,
     *,
     socket_path: StrPath | None = None,
     config: StrPath | None = None,
@@ -63,29 +67,38 @@ async def open_collector(
     what fails in the capture of one is in its report, and is not raised.
 
     Args:
-        destination: a directory for these captures alone.
+        destination: a directory for these captures alone, or a place in an object store: a URL such as
+            ``s3://bucket/run``, or a store of obstore.
         socket_path: where to listen; by default in a new private directory.
         config: the dump configuration (``acl.json``) that every process applies.
         sinks: ``kind:location`` strings; a process's directory is added to a location. By default ``zstd:``.
         append: add processes to those that are in *destination*.
         force: delete what is captured in *destination*.
-        **options: see `CaptureOptions`. `buffer_bytes`, `held_bytes`, `gathered_bytes`, `workers` and
-            `max_descriptors` are for all processes together; `buffer_file` is a directory, with a file each.
+        **options: see `CaptureOptions`. `buffer_bytes`, `held_bytes`, `gathered_bytes`, `workers`,
+            `max_descriptors` and `spill_bytes` are for all processes together; `buffer_file` is a directory,
+            with a file each, and only for captures in directories.
 
     Raises:
         CollectorError: the socket cannot be made.
         ConfigError: CANN would refuse *config*.
         DestinationError: *destination* cannot take captures.
+        SinkError: there is no such sink, or its store does not answer.
+        StoreError: *destination* is a URL that names no place.
         TypeError: there is no such option.
         ValueError: an option is out of range.
     """
-    path = await run_sync(absolute, destination)
-    stages = StageOptions.divide(options, directory=path)
+    place = as_place(destination)
+    path = place if isinstance(place, Prefix) else await run_sync(absolute, place)
+    stages = StageOptions.divide(options, directory=path if isinstance(path, Path) else Path())
     assert stages.ring is not None
     if stages.ring.buffer_bytes < LEAST_SHARE:
         raise ValueError(
             f"buffer_bytes must be at least {LEAST_SHARE} (4 MiB) for a capture from outside, "
             f"not {stages.ring.buffer_bytes}"
+        )
+    if isinstance(path, Prefix) and stages.ring.buffer_file is not None:
+        raise ValueError(
+            "buffer_file is for captures in directories: `dumpstream recover` writes to no object store"
         )
     request = CollectorRequest(
         path,
@@ -97,6 +110,7 @@ async def open_collector(
         stages,
         as_json(options),
         anyio.CapacityLimiter(stages.sinks.workers),
+        Room(stages.sinks.spill_bytes),
     )
     where = None if socket_path is None else await run_sync(absolute, socket_path)
     async with isolated(_open(request, where)) as collector:
@@ -113,8 +127,13 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
         listener = await run_sync(listen, socket_path)
         stack.callback(listener.close)
         stack.push_async_callback(_in_thread, partial(socket_path.unlink, missing_ok=True))
-        place = await run_sync(request.open_destination)
+        await run_sync(request.check_sinks)
+        outbox = await run_sync(request.make_outbox)
+        if outbox is not None:
+            stack.push_async_callback(outbox.aclose)
+        place = await run_sync(request.open_destination, outbox)
         stack.push_async_callback(_in_thread, place.close)
+        stack.push_async_callback(_in_thread, place.end_processes)
         shares = Shares(request.ring.buffer_bytes, request.ring.buffer_file)
         stack.push_async_callback(shares.aclose)
         async with anyio.create_task_group() as tasks:
@@ -141,7 +160,7 @@ class Collector:
         self,
         request: CollectorRequest,
         *,
-        place: Destination,
+        place: Chronicle,
         shares: Shares,
         socket_path: Path,
         listener: socket.socket,
@@ -150,6 +169,7 @@ class Collector:
         self.path = place.path  #: where the captures are
         self.socket_path = socket_path  #: where it listens
         self._request, self._shares, self._tasks = request, shares, tasks
+        self._place = place
         self._list = ProcessList(place)
         self._reception: Reception | None = Reception(listener, self._hear, self._hang_up)
         self._joining: set[Connection] = set()
@@ -181,7 +201,8 @@ class Collector:
         """What has been seen and done so far, over all processes; may be read at any time."""
         running = self._served or self._reception is not None
         seconds = (monotonic() if running else self._ended) - self._started
-        return total_report([process.report for process in self.processes], seconds)
+        report = total_report([process.report for process in self.processes], seconds)
+        return replace(report, waiting=report.waiting + self._place.waiting)
 
     @property
     def whole(self) -> bool:

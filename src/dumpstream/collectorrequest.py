@@ -6,17 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.capture import Request, dump_path_of, load_asked
-from dumpstream.destination import Destination, below
+from dumpstream.capture import Request, dump_path_of, load_asked, refuse_without_directory
+from dumpstream.destination import below
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.prefix import is_remote
 from dumpstream.shares import EXPECTED
+from dumpstream.sinks import find_factory
+from dumpstream.sinks.objectstore import probe_store
 from dumpstream.source import OnFull
 from dumpstream.wire import encode
 
 if TYPE_CHECKING:
     import anyio
 
+    from dumpstream.chronicle import Chronicle
+    from dumpstream.objectstore.outbox import Outbox
+    from dumpstream.objectstore.room import Room
     from dumpstream.options import StageOptions
     from dumpstream.sharedsource import SharedSource
     from dumpstream.sinks import SinkSettings
@@ -29,7 +34,7 @@ _GOOD_DESCRIPTORS = 8
 class CollectorRequest(NamedTuple):
     """What a collector was asked for, checked as far as it can be without touching anything."""
 
-    path: Path
+    path: Path | Prefix
     config: Path | None
     sinks: tuple[str, ...]
     append: bool
@@ -38,16 +43,29 @@ class CollectorRequest(NamedTuple):
     stages: StageOptions
     options: dict[str, Any]  #: as the manifest has them
     threads: anyio.CapacityLimiter  #: of all sinks together
+    room: Room  #: of what may wait for a store, together
 
-    def open_destination(self) -> Destination:
-        """Prepare the directory for processes, and write down that they may come; blocks."""
-        place = Destination.open(
-            self.path,
-            append=self.append,
-            force=self.force,
-            dump_path=dump_path_of(load_asked(self.config)),
-            of_processes=True,
-        )
+    def check_sinks(self) -> None:
+        """Find out whether each process can have its sinks, and whether their stores answer; blocks.
+
+        Raises:
+            SinkError: it cannot.
+        """
+        for sink in self.sinks:
+            kind, _, location = sink.partition(":")
+            if is_remote(sink):
+                probe_store(Prefix.parse(sink))
+            else:
+                refuse_without_directory(kind, location, self.path)
+                find_factory(kind)
+
+    def make_outbox(self) -> Outbox | None:
+        """Make the local part of a list of processes that leaves the machine; blocks."""
+        return self._whole.make_outbox() if isinstance(self.path, Prefix) else None
+
+    def open_destination(self, outbox: Outbox | None) -> Chronicle:
+        """Prepare the place for processes, and write down that they may come; blocks."""
+        place = self._whole.open_destination(dump_path_of(load_asked(self.config)), outbox)
         try:
             place.begin_processes()
         except BaseException:
@@ -57,16 +75,21 @@ class CollectorRequest(NamedTuple):
 
     def part(self, directory: str, source: SharedSource, local_size: int | None) -> Request:
         """Return the capture of one of *local_size* processes, with its part of what they have together."""
-        path = Path(below(self.path, directory))
+        path = self.path / directory
         among = local_size or EXPECTED
         pipeline = replace(
             self.stages.pipeline,
             held_bytes=self.stages.pipeline.held_bytes // among,
             gathered_bytes=self.stages.pipeline.gathered_bytes // among,
         )
-        stages = self.stages._replace(ring=None, pipeline=pipeline, sinks=self._sink_settings(path, among))
+        settings = self._sink_settings(path if isinstance(path, Path) else Path(), among)
+        stages = self.stages._replace(pipeline=pipeline, sinks=settings)
         sinks = [sink_below(sink, directory) for sink in self.sinks]
-        return Request(path, sinks, stages, source=source)
+        return Request(path, sinks, stages, source=source, fresh=True)
+
+    @property
+    def _whole(self) -> Request:
+        return Request(self.path, (), self.stages, append=self.append, force=self.force, of_processes=True)
 
     def answer(self, size: int) -> bytes:
         """Return what an agent is told beside its ring of *size* bytes."""
@@ -89,6 +112,8 @@ class CollectorRequest(NamedTuple):
             max_descriptors=descriptors,
             threads=self.threads,
             spill_bytes=max(sinks.spill_bytes // among, 1),
+            room=self.room,
+            among=among,
         )
 
 
@@ -96,5 +121,6 @@ def sink_below(spec: str, directory: str) -> str:
     """Return the sink that *spec* means for one process: a location of its own below the common one."""
     if is_remote(spec):
         return (Prefix.parse(spec) / directory).url
-    kind, colon, location = spec.partition(":")
-    return f"{kind}{colon}{below(location, directory)}" if location else spec
+    where, mark, choices = spec.partition("?")
+    kind, colon, location = where.partition(":")
+    return f"{kind}{colon}{below(location, directory)}{mark}{choices}" if location else spec

@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import platform
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from dumpstream._errors import DestinationError
+from dumpstream.chronicle import Chronicle, refuse_both, refuse_earlier, refuse_mixture
 from dumpstream.deletion import delete_capture, delete_profiles, names_in
 from dumpstream.lock import LOCK, holds_lock, release_lock, take_lock
-from dumpstream.manifest import (
-    MANIFEST,
-    PROFILE,
-    TEMPORARY,
-    Manifest,
-    Process,
-    Run,
-    read_manifest,
-    write_manifest,
-)
+from dumpstream.manifest import MANIFEST, PROFILE, TEMPORARY, Manifest, read_manifest, write_manifest
 from dumpstream.nofollow import open_directory
-from dumpstream.rows import JOURNAL, timestamp
+from dumpstream.rows import JOURNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dumpstream.objectstore import Prefix
-    from dumpstream.rows import Outcome
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that a start which was cut off can leave
 
 
-class Destination:
+class Destination(Chronicle):
     """A capture directory held by this process.
 
-    Everything in it blocks: call it from a worker thread. Links inside the directory are never followed; the
-    directory itself may be one. Until a run begins nothing is changed but what `close` takes back.
+    Links inside the directory are never followed; the directory itself may be one.
     """
 
+    path: Path
+
     def __init__(self, path: Path, dir_fd: int, lock_fd: int, made: Sequence[Path | str]) -> None:
+        super().__init__()
         self.path = path
-        self.manifest = Manifest(dumpstream=version("dumpstream"), created=timestamp())
         self._dir_fd = dir_fd
         self._lock_fd = lock_fd
         self._made = made  # to be taken back if no run begins, in this order
@@ -75,8 +64,7 @@ class Destination:
             DestinationError: it cannot take a capture; the message says why and what to do.
             NotACaptureError: it holds a capture of a newer version, or something like one.
         """
-        if append and force:
-            raise ValueError("append and force exclude each other: one keeps what is there, one deletes it")
+        refuse_both(append=append, force=force)
         path = absolute(path)
         if dump_path is not None and _real(path).is_relative_to(_real(dump_path)):
             raise DestinationError(
@@ -116,16 +104,12 @@ class Destination:
         if earlier.profiled:
             self._profiles = names_in(PROFILE, self._dir_fd)
         if append:
-            _refuse_mixture(self.path, earlier, of_processes=of_processes)
+            refuse_mixture(self.path, earlier, of_processes=of_processes)
             self.manifest = earlier
         elif force:
             self._replaced = earlier
-        elif earlier.runs or earlier.processes:
-            raise DestinationError(
-                self.path,
-                "already holds a capture; add to it with --append (append=True), "
-                "or delete it and start anew with --force (force=True)",
-            )
+        else:
+            refuse_earlier(self.path, earlier)
 
     @property
     def journal_path(self) -> Path:
@@ -134,22 +118,7 @@ class Destination:
 
     @property
     def work_directory(self) -> Path:
-        """A local directory for temporary files."""
         return self.path
-
-    def begin_run(
-        self,
-        options: Mapping[str, Any],
-        *,
-        acl_library: str | None = None,
-        config: Mapping[str, Any] | None = None,
-        profile: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Delete the capture that was to be, write down that a run begins, and return its number."""
-        run = next_run(self.manifest, options, acl_library=acl_library, config=config, profile=profile)
-        self.manifest.runs.append(run)
-        self._begin()
-        return run.run
 
     def make_profile(self) -> Path:
         """Make the directory of profiles unless it is there, and return its path."""
@@ -161,52 +130,8 @@ class Destination:
         """Take back what has come into the directory of profiles since `open`, and itself, if it is empty."""
         delete_profiles(names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
 
-    def end_run(self, outcome: Outcome) -> None:
-        """Write down how the run that began last ended."""
-        run = self.manifest.runs[-1]
-        run.ended, run.outcome = timestamp(), str(outcome)
-        self._write()
-
-    def begin_processes(self) -> None:
-        """Delete the capture that was to be, and write down that processes may come."""
-        self._begin()
-
-    def begin_process(
-        self,
-        *,
-        pid: int,
-        parent: int,
-        command: Sequence[str],
-        rank: int | None = None,
-        device: int | None = None,
-        refused: bool = False,
-        problem: str | None = None,
-        ring: str | None = None,
-    ) -> Process:
-        """Write down a process; its capture goes to its `directory`, which is new, unless it is refused."""
-        process = Process(
-            directory="" if refused else self._choose_directory(rank, pid),
-            pid=pid,
-            parent=parent,
-            command=list(command),
-            rank=rank,
-            device=device,
-            started=timestamp(),
-            problem=problem,
-            ring=ring,
-        )
-        self.manifest.processes.append(process)
-        self._write()
-        return process
-
-    def update_processes(self) -> None:
-        """Write down what has changed of processes."""
-        self._write()
-
-    def end_process(self, process: Process, ending: str) -> None:
-        """Write down how *process* ended."""
-        process.ended, process.ending = timestamp(), ending
-        self._write()
+    def end_processes(self) -> None:
+        """Do nothing: the manifest is where it belongs."""
 
     def _begin(self) -> None:
         with explained(self.path):
@@ -221,43 +146,17 @@ class Destination:
         with explained(self.path):
             write_manifest(self.manifest, self._dir_fd)
 
-    def _choose_directory(self, rank: int | None, pid: int) -> str:
-        name = f"pid-{pid}" if rank is None else f"rank-{rank}"
+    def _names(self) -> set[str]:
         with explained(self.path):
-            taken = _entries(self._dir_fd)
-        taken.update(process.directory for process in self.manifest.processes)
-        names = itertools.chain([name], (f"{name}.{count}" for count in itertools.count(2)))
-        return next(free for free in names if free not in taken)
+            return _entries(self._dir_fd)
 
     def close(self) -> None:
-        """Give the directory up; a second call does nothing."""
         if self._dir_fd >= 0:
             if holds_lock(self._lock_fd):
                 _take_back(self._made, self._dir_fd)
             release_lock(self._lock_fd)
             os.close(self._dir_fd)
             self._dir_fd = -1
-
-
-def next_run(
-    manifest: Manifest,
-    options: Mapping[str, Any],
-    *,
-    acl_library: str | None,
-    config: Mapping[str, Any] | None,
-    profile: Mapping[str, Any] | None = None,
-) -> Run:
-    """Return the run that begins now; *manifest* does not have it yet."""
-    return Run(
-        run=max((run.run for run in manifest.runs), default=0) + 1,
-        started=timestamp(),
-        options=dict(options),
-        python=platform.python_version(),
-        platform=platform.platform(),
-        acl_library=acl_library,
-        config=None if config is None else dict(config),
-        profile=None if profile is None else {"path": PROFILE, **profile},
-    )
 
 
 @contextmanager
@@ -309,18 +208,6 @@ def _entries(dir_fd: int) -> set[str]:
 def _refuse_foreign(path: Path, entries: set[str]) -> None:
     if MANIFEST not in entries and not entries <= _OURS_WITHOUT_MANIFEST:
         raise DestinationError(path, "is not empty and holds no capture; choose an empty or new directory")
-
-
-def _refuse_mixture(path: Path, earlier: Manifest, *, of_processes: bool) -> None:
-    if of_processes and earlier.runs:
-        raise DestinationError(
-            path, "holds the capture of one process, to which no others can be added; choose another --out"
-        )
-    if earlier.processes and not of_processes:
-        raise DestinationError(
-            path,
-            "holds the captures of several processes, to which no run can be added; choose another --out",
-        )
 
 
 def _take_back(made: Iterable[Path | str], dir_fd: int) -> None:

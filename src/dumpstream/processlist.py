@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.captured import CapturedProcess
-    from dumpstream.destination import Destination
+    from dumpstream.chronicle import Chronicle
 
 #: Refused processes that are written down; what comes after so many is no job any more.
 _MAX_REFUSED = 1024
@@ -27,7 +27,7 @@ _Result = TypeVar("_Result")
 class ProcessList:
     """What `place` says of processes; the manifest is written anew for every change, one at a time."""
 
-    def __init__(self, place: Destination) -> None:
+    def __init__(self, place: Chronicle) -> None:
         self.processes: list[CapturedProcess] = []  #: in the order in which they came
         self.refused = 0
         self.error: DumpstreamError | None = None  #: why the manifest could not be written

@@ -11,7 +11,7 @@ import anyio
 from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
 
-from dumpstream._errors import DumpstreamError, RingError
+from dumpstream._errors import DestinationError, DumpstreamError, RingError
 from dumpstream._native import SharedRing, read_header
 from dumpstream.capture import DEFAULT_SINKS, Request, open_request
 from dumpstream.captured import CapturedProcess
@@ -19,6 +19,7 @@ from dumpstream.chunk import APPEND
 from dumpstream.collectorrequest import sink_below
 from dumpstream.destination import Destination, absolute, below
 from dumpstream.manifest import read_manifest
+from dumpstream.objectstore import Prefix, as_place
 from dumpstream.options import StageOptions
 from dumpstream.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
 from dumpstream.sharedsource import SharedSource
@@ -43,7 +44,7 @@ _Stored = dict[str, set[tuple[int, str | None]]]
 
 
 async def recover(
-    directory: str | os.PathLike[str], *, sinks: Sequence[str] | None = None
+    directory: str | os.PathLike[str] | Prefix, *, sinks: Sequence[str] | None = None
 ) -> list[CapturedProcess]:
     """Store what is left in the rings of the captures in *directory*, and return their processes.
 
@@ -58,8 +59,12 @@ async def recover(
         NotACaptureError: *directory* holds no capture.
         DestinationError: it is being written, or cannot be.
     """
-    path = await run_sync(absolute, directory)
-    place = await run_sync(_open, path)
+    where = as_place(directory)
+    if isinstance(where, Prefix):
+        raise DestinationError(
+            where, "is in an object store, and rings are recovered into directories; run: dumpstream upload"
+        )
+    place = await run_sync(_open, await run_sync(absolute, where))
     try:
         return [
             await _recover(place, record, sinks or DEFAULT_SINKS)

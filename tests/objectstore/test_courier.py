@@ -20,6 +20,7 @@ from dumpstream.custody import Stage
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.courier import Courier
 from dumpstream.objectstore.outbox import Outbox, find_outboxes
+from dumpstream.objectstore.room import Room
 from dumpstream.objectstore.store import Store
 from dumpstream.source import OnFull
 
@@ -68,7 +69,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MoodyStore:
 
 @pytest.fixture
 def outbox(tmp_path: Path) -> Iterator[Outbox]:
-    outbox = Outbox.make(tmp_path, "s3://bucket/run", capacity=100, on_full=OnFull.BLOCK)
+    outbox = Outbox.make(tmp_path, "s3://bucket/run", room=Room(100), on_full=OnFull.BLOCK)
     yield outbox
     outbox.close()
 
@@ -165,7 +166,7 @@ async def test_full_spill_makes_who_blocks_wait_for_room(store: MoodyStore, outb
 
 async def test_full_spill_refuses_the_file_of_who_drops(store: MoodyStore, tmp_path: Path) -> None:
     outbox = await run_sync(
-        lambda: Outbox.make(tmp_path, "s3://bucket/run", capacity=100, on_full=OnFull.DROP)
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(100), on_full=OnFull.DROP)
     )
     courier = Courier(store, outbox)
     store.go_away()
@@ -192,7 +193,7 @@ async def test_store_that_goes_away_in_the_middle_of_a_delivery_gets_all_of_it_l
     store: MoodyStore, tmp_path: Path
 ) -> None:
     outbox = await run_sync(
-        lambda: Outbox.make(tmp_path, "s3://bucket/run", capacity=64 << 20, on_full=OnFull.BLOCK)
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(64 << 20), on_full=OnFull.BLOCK)
     )
     courier = Courier(store, outbox)
     pieces = [bytes([number]) * (3 << 20) for number in range(6)]
@@ -215,7 +216,7 @@ async def test_store_that_goes_away_in_the_middle_of_a_delivery_gets_all_of_it_l
 
 async def test_delivered_object_leaves_nothing_on_the_disk(store: MoodyStore, tmp_path: Path) -> None:
     outbox = await run_sync(
-        lambda: Outbox.make(tmp_path, "s3://bucket/run", capacity=64 << 20, on_full=OnFull.BLOCK)
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(64 << 20), on_full=OnFull.BLOCK)
     )
     courier = Courier(store, outbox)
 
@@ -253,11 +254,11 @@ def test_outbox_in_use_is_not_opened_by_another(outbox: Outbox) -> None:
 
 def test_outbox_that_cannot_be_made_asks_for_a_spill() -> None:
     with pytest.raises(DestinationError, match="name another with --spill"):
-        Outbox.make(Path("/proc/nowhere"), "s3://bucket/run", capacity=0, on_full=OnFull.BLOCK)
+        Outbox.make(Path("/proc/nowhere"), "s3://bucket/run", room=None, on_full=OnFull.BLOCK)
 
 
 def test_outbox_that_is_needed_stays(tmp_path: Path) -> None:
-    outbox = Outbox.make(tmp_path, "s3://bucket/run", capacity=0, on_full=OnFull.BLOCK)
+    outbox = Outbox.make(tmp_path, "s3://bucket/run", room=None, on_full=OnFull.BLOCK)
     outbox.needed = True
     outbox.close()
 

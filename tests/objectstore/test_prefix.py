@@ -6,7 +6,6 @@ import pytest
 from obstore.store import MemoryStore
 
 from dumpstream._errors import StoreError
-from dumpstream.cli import main
 from dumpstream.collectorrequest import sink_below
 from dumpstream.objectstore import Prefix, as_place
 
@@ -66,12 +65,14 @@ def test_destination_is_a_path_a_url_or_a_store() -> None:
         as_place(7)
 
 
-def test_each_process_of_a_collector_has_a_place_of_its_own() -> None:
-    assert sink_below("s3://bucket/run?region=x", "rank0") == "s3://bucket/run/rank0?region=x"
-
-
-def test_captures_of_a_command_need_a_directory(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["capture", "--out", "s3://bucket/run", "--", "true"])
-
-    assert code == 2
-    assert "send their files with --sink URL" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("sink", "of_process"),
+    [
+        ("s3://bucket/run?region=x", "s3://bucket/run/rank-0?region=x"),
+        ("stats:dir?format=csv", "stats:dir/rank-0?format=csv"),
+        ("stats:?format=csv", "stats:?format=csv"),
+        ("zstd:", "zstd:"),
+    ],
+)
+def test_each_process_of_a_collector_has_a_place_of_its_own(sink: str, of_process: str) -> None:
+    assert sink_below(sink, "rank-0") == of_process

@@ -17,7 +17,7 @@ from dumpstream._errors import ConfigError
 from dumpstream.cli._arguments import capture_options
 from dumpstream.cli._display import ProgressLine, count_text, printable
 from dumpstream.cli._exit import NOT_WHOLE
-from dumpstream.cli._report import print_report, process_text, progress_text
+from dumpstream.cli._report import print_report, print_waiting, process_text, progress_text
 from dumpstream.cli.config import report_problems
 from dumpstream.collector import open_collector
 from dumpstream.command import FORWARDED
@@ -137,10 +137,11 @@ def report_outside(collector: Collector, args: Namespace) -> int:
     The summary goes to standard error: standard output is the command's.
     """
     report = collector.report
+    code = 0 if collector.whole and not report.waiting else NOT_WHOLE
     if args.json:
         processes = [process.as_dict() for process in collector.processes]
         print(json.dumps({**report.as_dict(), "whole": collector.whole, "processes": processes}, indent=2))
-        return 0 if collector.whole else NOT_WHOLE
+        return code
     for process in sorted(collector.processes, key=_by_rank):
         print(process_text(process), file=sys.stderr)
     if not collector.processes:
@@ -149,11 +150,12 @@ def report_outside(collector: Collector, args: Namespace) -> int:
         )
         for reason in _NOBODY:
             print(f"  - {reason}", file=sys.stderr)
-        return 0
+        return code
     print_report(report, args.out, file=sys.stderr)
+    print_waiting(report, args.spill, file=sys.stderr)
     if report.whole and not collector.whole:
         print("not every process was captured as it should have been; its line says why", file=sys.stderr)
-    return 0 if collector.whole else NOT_WHOLE
+    return code
 
 
 def raise_descriptor_limit() -> None:

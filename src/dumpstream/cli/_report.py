@@ -70,8 +70,8 @@ def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | Non
         print(f"not everything is whole: dumpstream ls {directory} shows which files", file=file)
 
 
-def print_waiting(report: Report, spill: Path | None) -> None:
+def print_waiting(report: Report, spill: Path | None, *, file: TextIO | None = None) -> None:
     """Print how to bring what a store that is away has not got, if there is something."""
     if report.waiting:
         command = "dumpstream upload" if spill is None else f"dumpstream upload {spill}"
-        print(f"the store is away, and does not have everything yet: {command} brings the rest")
+        print(f"the store is away, and does not have everything yet: {command} brings the rest", file=file)

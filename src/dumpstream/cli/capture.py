@@ -43,7 +43,7 @@ examples:
   dumpstream capture --out run1 --simulate steps=20,ops=50  a longer one
   dumpstream capture --out run1 --simulate --on-full drop   never stall the model, lose by name instead
   dumpstream capture --out run1 --simulate --sink null:     measure without writing
-  dumpstream capture --out s3://bucket/run1 --simulate --pack --spill /var/tmp/spill
+  dumpstream capture --out s3://bucket/run1 --pack --spill /var/tmp/spill -- python train.py
                                                             to an object store
 
 exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole;
@@ -93,8 +93,6 @@ def _find_misuse(args: Namespace) -> str | None:
         return "give either a command, behind --, or --simulate"
     if args.words and (args.acl_lib or args.profile):
         return "--acl-lib and --profile go with --simulate; a command finds its own library"
-    if args.words and not isinstance(args.out, Path):
-        return "the captures of a command need a directory for --out; send their files with --sink URL"
     return None
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dumpstream.cli._arguments import add_capture_arguments
+from dumpstream.cli._arguments import add_capture_arguments, place
 from dumpstream.cli._display import printable
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _EPILOG = """\
 examples:
   dumpstream collect --socket /run/user/1000/dumpstream --out run1
   dumpstream collect --socket ./socket --out run1 --config acl.json --buffer-bytes 1G
+  dumpstream collect --socket ./socket --out s3://bucket/run1 --spill /var/tmp/spill
 
 exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole
 """
@@ -35,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--socket", type=Path, metavar="PATH", required=True, help="where processes join; made, and removed"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", required=True, help="the directory for the captures"
+        "--out", type=place, metavar="PLACE", required=True, help="the directory or URL for the captures"
     )
     parser.add_argument(
         "--config",

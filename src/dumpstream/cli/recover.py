@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import place
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -25,7 +26,7 @@ exit codes: 0 everything that was left is whole, 1 failed, 2 wrong usage, 3 done
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument("directory", type=Path, metavar="DIR", help="what the collector wrote to")
+    parser.add_argument("directory", type=place, metavar="DIR", help="what the collector wrote to")
     parser.add_argument(
         "--sink",
         action="append",

@@ -53,11 +53,18 @@ class Courier:
     Without room in an outbox, a store that is away is an error.
     """
 
-    def __init__(self, store: Store, outbox: Outbox | None = None, *, durable: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        outbox: Outbox | None = None,
+        *,
+        durable: bool = False,
+        in_flight: int = IN_FLIGHT,
+    ) -> None:
         self.store = store
         self._outbox = outbox if outbox is not None and outbox.capacity else None
         self._durable = durable
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._slots = asyncio.Semaphore(in_flight)
         self._away = False
         self._kept: deque[_Kept] = deque()
         self._drain: asyncio.Task[None] | None = None

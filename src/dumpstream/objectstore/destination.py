@@ -6,22 +6,22 @@ import json
 import os
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError, StoreError
-from dumpstream.destination import next_run
-from dumpstream.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, manifest_text, parse_manifest
+from dumpstream.chronicle import Chronicle, refuse_both, refuse_earlier, refuse_mixture
+from dumpstream.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
 from dumpstream.objectstore.lock import LOCK, find_lock
+from dumpstream.objectstore.publisher import Publisher
 from dumpstream.objectstore.segments import SEGMENTS, SegmentJournal, last_segment
 from dumpstream.objectstore.store import Store
 from dumpstream.objectstore.writeahead import open_remote_journal
 from dumpstream.rows import JOURNAL, timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from pathlib import Path
 
     from dumpstream.objectstore.outbox import Outbox
@@ -36,23 +36,36 @@ _BELOW = (FILES, PACKS, STATS, SEGMENTS)
 _PROBE_S = 10.0
 
 
-class RemoteDestination:
-    """A capture in a store, written by this process. Everything in it blocks, but for the journal.
+class RemoteDestination(Chronicle):
+    """A capture in a store, written by this process; its manifest is in *outbox* before it is there.
 
-    Until a run begins nothing is changed but what `close` takes back.
+    With *fresh* the place belongs to one that this process holds, and nothing is in it: the store need not
+    answer at once if what is for it may wait in *outbox*.
     """
 
-    def __init__(self, path: Prefix, outbox: Outbox) -> None:
+    path: Prefix
+
+    def __init__(self, path: Prefix, outbox: Outbox, *, fresh: bool = False) -> None:
+        super().__init__()
         self.path = path
-        self.manifest = Manifest(dumpstream=version("dumpstream"), created=timestamp())
         self._outbox = outbox
+        self._fresh = fresh
         self._store = Store(path, patience_s=_PROBE_S)
-        self._replaced = False
+        self._replaced: Manifest | None = None
+        self._folders: set[str] = set()
+        self._publisher: Publisher | None = None
         self._locked = False
 
     @classmethod
     def open(
-        cls, path: Prefix, outbox: Outbox, *, append: bool = False, force: bool = False
+        cls,
+        path: Prefix,
+        outbox: Outbox,
+        *,
+        append: bool = False,
+        force: bool = False,
+        of_processes: bool = False,
+        fresh: bool = False,
     ) -> RemoteDestination:
         """Prepare the place *path* for a capture whose local part is in *outbox*, and mark it as taken.
 
@@ -61,12 +74,12 @@ class RemoteDestination:
             DestinationError: it cannot take a capture; the message says why and what to do.
             NotACaptureError: it holds a capture of a newer version, or something like one.
         """
-        if append and force:
-            raise ValueError("append and force exclude each other: one keeps what is there, one deletes it")
+        refuse_both(append=append, force=force)
         with _explained(path):
-            place = cls(path, outbox)
+            place = cls(path, outbox, fresh=fresh)
             try:
-                place._prepare(append=append, force=force)
+                if not fresh:
+                    place._prepare(append=append, force=force, of_processes=of_processes)
             except BaseException:
                 place.close()
                 raise
@@ -74,46 +87,40 @@ class RemoteDestination:
 
     @property
     def work_directory(self) -> Path:
-        """A local directory for temporary files."""
         return self._outbox.path
 
-    def begin_run(
-        self,
-        options: Mapping[str, Any],
-        *,
-        acl_library: str | None = None,
-        config: Mapping[str, Any] | None = None,
-        profile: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Delete the capture that was to be, write down that a run begins, and return its number."""
-        run = next_run(self.manifest, options, acl_library=acl_library, config=config, profile=profile)
-        with _explained(self.path):
-            if self._replaced:
-                self._replaced = False
-                self._delete_capture()
-            self.manifest.runs.append(run)
-            self._write_manifest()
-        self._outbox.describe(run=run.run)
-        return run.run
+    @property
+    def waiting(self) -> bool:
+        return self._publisher is not None and self._publisher.waiting
 
     def end_run(self, outcome: Outcome) -> None:
         """Write down how the run that began last ended; if the store is away, `dumpstream upload` will."""
-        run = self.manifest.runs[-1]
-        run.ended, run.outcome = timestamp(), str(outcome)
-        if self._outbox.needed:
-            return
         try:
-            with _explained(self.path):
-                self._write_manifest()
+            super().end_run(outcome)
         except DestinationError:
             self._outbox.needed = True
             raise
+
+    def begin_processes(self) -> None:
+        super().begin_processes()
+        self._outbox.needed = True
+        self._publisher = Publisher(self._store, MANIFEST, lock=(LOCK, self._lock_text()), lock_s=_LOCK_S)
+
+    def end_processes(self) -> None:
+        if self._publisher is not None:
+            try:
+                self._outbox.needed = not self._publisher.stop()
+            except StoreError as exc:
+                raise DestinationError(
+                    self.path,
+                    f"has not got its manifest ({exc}); then run: dumpstream upload {self._outbox.path}",
+                ) from None
 
     @asynccontextmanager
     async def open_journal(self, fsync: Fsync) -> AsyncIterator[WriteAheadJournal]:
         """Open the journal of the run; the rest of it is in the store when the block is left."""
         with _explained(self.path):
-            last = await run_sync(lambda: last_segment(self._store))
+            last = 0 if self._fresh else await run_sync(lambda: last_segment(self._store))
         segments = SegmentJournal(
             Store(self.path, patience_s=_PROBE_S), last=last, lock=(LOCK, self._lock_text()), lock_s=_LOCK_S
         )
@@ -121,14 +128,13 @@ class RemoteDestination:
             yield journal
 
     def close(self) -> None:
-        """Give the place up; a second call does nothing."""
         if self._locked:
             self._locked = False
             if not self._outbox.needed:
                 with suppress(StoreError):  # it grows old by itself
                     self._store.delete(LOCK)
 
-    def _prepare(self, *, append: bool, force: bool) -> None:
+    def _prepare(self, *, append: bool, force: bool, of_processes: bool) -> None:
         keys = {entry.key for entry, _ in zip(self._store.entries(), range(1000), strict=False)}
         self._take_lock()
         try:
@@ -140,15 +146,14 @@ class RemoteDestination:
                 ) from None
             return
         if append:
+            refuse_mixture(self.path, earlier, of_processes=of_processes)
             self.manifest = earlier
         elif force:
-            self._replaced = True
-        elif earlier.runs:
-            raise DestinationError(
-                self.path,
-                "already holds a capture; add a run to it with --append (append=True), "
-                "or delete it and start anew with --force (force=True)",
-            )
+            self._replaced = earlier
+        else:
+            refuse_earlier(self.path, earlier)
+        if of_processes:
+            self._folders = self._store.folders()
 
     def _take_lock(self) -> None:
         holder = find_lock(self._store)
@@ -164,14 +169,44 @@ class RemoteDestination:
         fields = {"host": socket.gethostname(), "pid": os.getpid(), "time": timestamp()}
         return json.dumps(fields).encode()
 
-    def _write_manifest(self) -> None:
-        self._store.write(MANIFEST, manifest_text(self.manifest).encode())
+    def _begin(self) -> None:
+        text = self._outbox.keep_manifest(self.manifest)
+        with _explained(self.path):
+            if self._replaced is not None:
+                replaced, self._replaced = self._replaced, None
+                self._delete_capture(replaced)
+            try:
+                if not self._locked:
+                    self._store.write(LOCK, self._lock_text())
+                    self._locked = True
+                self._store.write(MANIFEST, text)
+            except StoreError as exc:
+                if not (self._fresh and exc.away and self._outbox.capacity):
+                    raise
 
-    def _delete_capture(self) -> None:
+    def _write(self) -> None:
+        text = self._outbox.keep_manifest(self.manifest)
+        if self._publisher is not None:
+            self._publisher.publish(text)
+        elif not self._outbox.needed:
+            with _explained(self.path):
+                self._store.write(MANIFEST, text)
+
+    def _names(self) -> set[str]:
+        return self._folders
+
+    def _delete_capture(self, manifest: Manifest) -> None:
+        for process in manifest.processes:
+            if process.directory:
+                self._delete(f"{process.directory}/", (JOURNAL, MANIFEST, LOCK))
+        self._delete("", (JOURNAL,))
+
+    def _delete(self, root: str, keys: Iterable[str]) -> None:
         for below in _BELOW:
-            for entry in self._store.entries(below):
+            for entry in self._store.entries(f"{root}{below}"):
                 self._store.delete(entry.key)
-        self._store.delete(JOURNAL)
+        for key in keys:
+            self._store.delete(f"{root}{key}")
 
 
 @contextmanager

@@ -14,28 +14,31 @@ if TYPE_CHECKING:
 #: The stores' limit is 1024 bytes, and a number and a suffix must fit behind.
 _LONGEST_KEY_BYTES = 1000
 _BITS = 1 << 26
+_LEAST_BITS = 1 << 20
 _HASHES = 4
 
 
 class Keys:
     """Gives every file a key that no other has.
 
-    Which keys are taken is remembered in a Bloom filter of 8 MiB. It may take a free key for a taken one
-    (at a million keys, one in 100,000), and then the file gets the next number; never the other way round.
+    Which keys are taken is remembered in a Bloom filter of 8 MiB, or of a share of that. It may take a free
+    key for a taken one (at a million keys in 8 MiB, one in 100,000), and then the file gets the next number;
+    never the other way round.
 
     Args:
         root: comes before every key that is given, and counts for its length.
         prefix_bytes: what the place of the keys adds to their length.
+        among: how many share the memory for this.
     """
 
-    def __init__(self, root: str, *, prefix_bytes: int = 0) -> None:
+    def __init__(self, root: str, *, prefix_bytes: int = 0, among: int = 1) -> None:
         self._root = root
         self._room = _LONGEST_KEY_BYTES - prefix_bytes - len(root.encode()) - 1
-        self._bits = bytearray(_BITS // 8)
+        self._bits = bytearray(max(_BITS // among, _LEAST_BITS) // 8)
 
     def add(self, key: str) -> None:
         """Remember that *key* is taken."""
-        for byte, mask in _places(key):
+        for byte, mask in self._places(key):
             self._bits[byte] |= mask
 
     def take(self, name: str, *, first: int = 1) -> str:
@@ -63,15 +66,14 @@ class Keys:
         return taken + 1
 
     def _is_taken(self, stem: str, number: int) -> bool:
-        return all(self._bits[byte] & mask for byte, mask in _places(self._numbered(stem, number)))
+        return all(self._bits[byte] & mask for byte, mask in self._places(self._numbered(stem, number)))
 
     def _numbered(self, stem: str, number: int) -> str:
         return f"{self._root}/{stem}.zst" if number == 1 else f"{self._root}/{stem}.{number}.zst"
 
-
-def _places(key: str) -> Iterator[tuple[int, int]]:
-    digest = xxh3_128_intdigest(key.encode())
-    for _ in range(_HASHES):
-        place = digest % _BITS
-        yield place >> 3, 1 << (place & 7)
-        digest >>= 26
+    def _places(self, key: str) -> Iterator[tuple[int, int]]:
+        digest = xxh3_128_intdigest(key.encode())
+        for _ in range(_HASHES):
+            place = digest % (8 * len(self._bits))
+            yield place >> 3, 1 << (place & 7)
+            digest >>= 26

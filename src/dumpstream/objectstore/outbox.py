@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
@@ -13,10 +12,15 @@ from pathlib import Path
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, Any
 
+import anyio
+from anyio.to_thread import run_sync
+
 from dumpstream._errors import DestinationError, FileRefusedError, SinkError
 from dumpstream.destination import explained, make_directory
 from dumpstream.lock import release_lock, take_lock
+from dumpstream.manifest import MANIFEST, manifest_text, read_manifest, write_manifest
 from dumpstream.nofollow import open_regular
+from dumpstream.objectstore.room import Room
 from dumpstream.rows import JOURNAL
 from dumpstream.sinks._tree import write_all
 from dumpstream.source import OnFull
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from dumpstream.manifest import Manifest
     from dumpstream.objectstore.prefix import Prefix
 
 #: What a file is lost to that fits nowhere while its store is away.
@@ -47,25 +52,28 @@ class Outbox:
     Args:
         path: its directory.
         description: what `describe` wrote.
-        capacity: how many bytes the objects may take; 0 if none may wait here.
+        room: for the objects; without it none may wait here.
         on_full: whether who brings more than fits waits or is refused.
     """
 
     def __init__(
-        self, path: Path, description: dict[str, Any], *, capacity: int = 0, on_full: OnFull = OnFull.BLOCK
+        self,
+        path: Path,
+        description: dict[str, Any],
+        *,
+        room: Room | None = None,
+        on_full: OnFull = OnFull.BLOCK,
     ) -> None:
         self.path = path
         self.description = description
-        self.capacity = capacity
         self.needed = False  #: whether it has something that is not yet where it belongs
         self._on_full = on_full
-        self._used = 0
-        self._room = asyncio.Event()
+        self._room = Room(0) if room is None else room
         self._dir_fd = -1
         self._lock_fd = -1
 
     @classmethod
-    def make(cls, root: Path, destination: str, *, capacity: int, on_full: OnFull) -> Outbox:
+    def make(cls, root: Path, destination: str, *, room: Room | None, on_full: OnFull) -> Outbox:
         """Make an outbox below *root* for a capture to *destination*, and take it.
 
         Raises:
@@ -73,7 +81,7 @@ class Outbox:
         """
         name = f"{strftime('%Y%m%dT%H%M%S', gmtime())}-{secrets.token_hex(4)}"
         description = {"format": _FORMAT, "destination": destination}
-        outbox = cls(root / name, description, capacity=capacity, on_full=on_full)
+        outbox = cls(root / name, description, room=room, on_full=on_full)
         try:
             outbox._take()
             (outbox.path / _OBJECTS).mkdir(mode=0o700, exist_ok=True)
@@ -117,12 +125,27 @@ class Outbox:
         """Write down that objects for *prefix* may wait here."""
         self.describe(stores=sorted({*self.description.get("stores", ()), prefix.url}))
 
+    def keep_manifest(self, manifest: Manifest) -> bytes:
+        """Write down the *manifest* that the destination is to have; return its text."""
+        with explained(self.path):
+            write_manifest(manifest, self._dir_fd)
+        return manifest_text(manifest).encode()
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest that was kept; None if the capture had not begun."""
+        return read_manifest(self.path) if (self.path / MANIFEST).exists() else None
+
     # Space
+
+    @property
+    def capacity(self) -> int:
+        """How many bytes may ever wait here."""
+        return self._room.capacity
 
     @property
     def free(self) -> int:
         """How many bytes more may wait here."""
-        return self.capacity - self._used
+        return self._room.free
 
     async def reserve(self, size: int, name: str) -> None:
         """Wait for room for *size* bytes of the object *name*, and take it.
@@ -131,20 +154,18 @@ class Outbox:
             FileRefusedError: there is none, and who comes then is to be refused.
             SinkError: there can never be so much.
         """
-        while self._used + size > self.capacity:
+        while size > self.free:
             full = f"{name!r} does not fit into the spill of {self.capacity} bytes"
             if self._on_full is OnFull.DROP:
                 raise FileRefusedError(f"{full}; raise --spill-bytes", cause=SPILL_FULL)
             if size > self.capacity:
                 raise SinkError(f"{full}, not even alone; raise --spill-bytes")
-            await self._room.wait()
-        self._used += size
+            await self._room.freed()
+        self._room.take(size)
 
     def release(self, size: int) -> None:
         """Give room back; for the event loop's thread."""
-        self._used -= size
-        self._room.set()
-        self._room = asyncio.Event()
+        self._room.give_back(size)
 
     # Objects
 
@@ -197,6 +218,12 @@ class Outbox:
             release_lock(self._lock_fd)
             os.close(self._dir_fd)
             self._dir_fd = -1
+
+    async def aclose(self) -> None:
+        """Close it, and tell who shares its room."""
+        with anyio.CancelScope(shield=True):
+            await run_sync(self.close)
+        self._room.leave(cleared=not self.needed)
 
     def _take(self) -> None:
         self._dir_fd = make_directory(self.path)

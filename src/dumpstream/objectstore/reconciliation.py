@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import StoreError
+from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.destination import Destination, explained
 from dumpstream.journal import Journal
 from dumpstream.manifest import MANIFEST, manifest_text, parse_manifest
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from dumpstream.manifest import Manifest
     from dumpstream.objectstore.outbox import Outbox
     from dumpstream.rows import Row
 
@@ -55,7 +56,12 @@ async def reconcile(
         DestinationError: the capture's own directory cannot be written.
     """
     place = as_place(outbox.description["destination"])
+    manifest = await run_sync(outbox.manifest)
     lines = [line for line, _ in _journalled(outbox.journal_path)]
+    if not lines and not (manifest and manifest.processes):
+        manifest = None  # it had not begun to store anything
+    if isinstance(place, Prefix) and manifest is not None:
+        await run_sync(_refuse_other, place, manifest, outbox)
     result = Reconciliation(str(place))
     carrier = _Carrier(outbox, place)
     try:
@@ -70,7 +76,8 @@ async def reconcile(
                         if progress is not None:
                             progress(result)
         if isinstance(place, Prefix):
-            result.lines = await _complete_remote(await run_sync(_connect, place), lines)
+            if manifest is not None:
+                result.lines = await _complete_remote(await run_sync(_connect, place), lines, manifest)
         else:
             result.lines = await _complete_local(place, lines)
     finally:
@@ -142,7 +149,22 @@ def _missing(lines: Sequence[bytes], there: Iterator[bytes]) -> list[bytes]:
     return missing
 
 
-async def _complete_remote(store: Store, lines: Sequence[bytes]) -> int:
+def _refuse_other(place: Prefix, manifest: Manifest, outbox: Outbox) -> None:
+    there = _stored_manifest(_connect(place))
+    if there is not None and there.created != manifest.created:
+        raise StoreError(
+            f"{place} holds another capture by now; if this one is not wanted, delete {outbox.path}"
+        )
+
+
+def _stored_manifest(store: Store) -> Manifest | None:
+    try:
+        return parse_manifest(store.prefix, store.get(MANIFEST))
+    except ObjectMissingError:
+        return None
+
+
+async def _complete_remote(store: Store, lines: Sequence[bytes], manifest: Manifest) -> int:
     """Bring *lines* to the journal in *store*, merge it and end the run; return how many were missing."""
 
     def add_missing() -> int:
@@ -155,21 +177,34 @@ async def _complete_remote(store: Store, lines: Sequence[bytes]) -> int:
         return len(missing)
 
     def end_run() -> None:
-        manifest = parse_manifest(store.prefix, store.get(MANIFEST))
-        ends = [row for row in read_rows(lines) if isinstance(row, EndRow)]
-        for run in manifest.runs:
-            for row in ends:
-                if row.run == run.run:
-                    run.ended, run.outcome = row.time, str(row.outcome)
-        store.write(MANIFEST, manifest_text(manifest).encode())
+        merged = _merge_manifests(_stored_manifest(store), manifest, lines)
+        store.write(MANIFEST, manifest_text(merged).encode())
         store.delete(LOCK)
 
-    missing = await run_sync(add_missing)
-    last = await run_sync(last_segment, store)
-    await merge_segments(store, (), first=last + 1, through=last)
+    missing = 0
+    if manifest.runs:
+        missing = await run_sync(add_missing)
+        last = await run_sync(last_segment, store)
+        await merge_segments(store, (), first=last + 1, through=last)
     await run_sync(end_run)
     await store.aclose()
     return missing
+
+
+def _merge_manifests(there: Manifest | None, kept: Manifest, lines: Sequence[bytes]) -> Manifest:
+    """Return the manifest that is *there* with what only the one that was *kept*, and its journal, know."""
+    if there is not None:
+        runs = {run.run: run for run in [*kept.runs, *there.runs]}
+        processes = {
+            (process.directory, process.pid, process.started): process
+            for process in [*there.processes, *kept.processes]
+        }
+        kept = replace(there, runs=[runs[run] for run in sorted(runs)], processes=[*processes.values()])
+    ends = {row.run: row for row in read_rows(lines) if isinstance(row, EndRow)}
+    for run in kept.runs:
+        if run.run in ends:
+            run.ended, run.outcome = ends[run.run].time, str(ends[run.run].outcome)
+    return kept
 
 
 async def _complete_local(path: Path, lines: Sequence[bytes]) -> int:

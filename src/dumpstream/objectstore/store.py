@@ -104,6 +104,12 @@ class Store:
                 for meta in page:
                     yield self._entry(meta)
 
+    def folders(self) -> set[str]:
+        """Return the first components of all keys that have further ones."""
+        with self._explained("list", ""):
+            listed = self._obstore.list_with_delimiter(self._client, self._path("") or None)
+            return {str(path).rstrip("/").rpartition("/")[2] for path in listed["common_prefixes"]}
+
     def write(self, key: str, data: bytes) -> str | None:
         """Store a small object, in place of what is there; return its entity tag."""
         with self._explained("write", key):

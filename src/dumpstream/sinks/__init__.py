@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dumpstream.custody import Custody
     from dumpstream.objectstore.outbox import Outbox
+    from dumpstream.objectstore.room import Room
 
 _GROUP = "dumpstream.sinks"
 #: What libzstd accepts; a negative level is faster and compresses less.
@@ -48,7 +49,9 @@ class SinkSettings:
     pack: bool = False  #: collect small files in packs
     spill: Path | None = None  #: where what a store does not take just now waits; None: nowhere
     spill_bytes: int = 4 << 30  #: how much may wait there
+    room: Room | None = None  #: what the captures that share *spill* may have waiting together
     outbox: Outbox | None = None  #: made by the capture in *spill*
+    among: int = 1  #: captures that share what the sinks of one may take of memory and connections
     #: The threads that do a sink's work, if it shares them with the sinks of other captures.
     threads: CapacityLimiter | None = None
 

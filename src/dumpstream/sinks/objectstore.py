@@ -12,7 +12,7 @@ from dumpstream._errors import SinkError, StoreError
 from dumpstream.hold import HeldBytes
 from dumpstream.manifest import FILES, PACKS
 from dumpstream.objectstore.client import PATIENCE_S
-from dumpstream.objectstore.courier import SHORT_PATIENCE_S, Courier
+from dumpstream.objectstore.courier import IN_FLIGHT, SHORT_PATIENCE_S, Courier
 from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.prefix import Prefix
 from dumpstream.objectstore.store import PART_BYTES, Store
@@ -38,6 +38,8 @@ _GRACE_S = 4.0
 _PROBE_S = 10.0
 #: Of files of which no part is there yet, so much is kept in memory.
 _BEGINNINGS_BYTES = 32 << 20
+#: Requests at once, however many captures share them.
+_LEAST_IN_FLIGHT = 4
 #: A file that is compressed only while it is sent.
 _NOT_YET = Stored()
 #: Large files that one call brings at once.
@@ -59,24 +61,46 @@ def make_az_sink(location: str, settings: SinkSettings) -> ObjectStoreSink:
     return ObjectStoreSink(Prefix.parse(f"az:{location}"), settings)
 
 
+def probe_store(prefix: Prefix) -> None:
+    """Find out whether the store of *prefix* can be read and written; blocks.
+
+    Raises:
+        SinkError: it cannot.
+    """
+    try:
+        Store(prefix, patience_s=_PROBE_S).probe()
+    except StoreError as exc:
+        raise SinkError(str(exc)) from None
+
+
 class ObjectStoreSink:
     """Puts files below ``files`` at *prefix*, compressed, as the zstd sink does in a directory.
 
     A name that comes again takes ``<name>.2.zst``, ``<name>.3.zst``, ... Small files are a request each, or
     are packed; large ones are sent in parts while they come. Paths are URLs, or with *inside* relative to
-    the prefix, because the capture is there, too. With *fresh*, what is there now will be deleted.
+    the prefix, because the capture is there, too. With *fresh*, nothing is there, or what is will be
+    deleted; with *probed* the store is known to work.
     """
 
     def __init__(
-        self, prefix: Prefix, settings: SinkSettings, *, inside: bool = False, fresh: bool = False
+        self,
+        prefix: Prefix,
+        settings: SinkSettings,
+        *,
+        inside: bool = False,
+        fresh: bool = False,
+        probed: bool = False,
     ) -> None:
         self._prefix, self._settings = prefix, settings
-        self._fresh = fresh
+        self._fresh, self._probed = fresh, probed
         self._base = "" if inside else f"{prefix}/"
         self._workers = Workers(settings.workers, settings.level, settings.threads)
-        self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
+        self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=settings.among)
         self._packer = Packer(self._open_pack) if settings.pack else None
-        self.beginnings = _Beginnings(settings.outbox.path if settings.outbox else settings.directory)
+        self.beginnings = _Beginnings(
+            settings.outbox.path if settings.outbox else settings.directory,
+            memory_bytes=_BEGINNINGS_BYTES // settings.among,
+        )
         self._courier: Courier | None = None
         self._preparing = asyncio.Lock()
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
@@ -170,11 +194,13 @@ class ObjectStoreSink:
                 except StoreError as exc:
                     raise SinkError(str(exc)) from None
                 durable = self._settings.fsync is Fsync.FILE
-                self._courier = Courier(store, outbox, durable=durable)
+                in_flight = max(IN_FLIGHT // self._settings.among, _LEAST_IN_FLIGHT)
+                self._courier = Courier(store, outbox, durable=durable, in_flight=in_flight)
             return self._courier
 
     def _connect(self, patience_s: float) -> Store:
-        Store(self._prefix, patience_s=_PROBE_S).probe()
+        if not self._probed:
+            probe_store(self._prefix)
         store = Store(self._prefix, patience_s=patience_s)
         if not self._fresh:
             for entry in store.entries(FILES):
@@ -220,8 +246,8 @@ class ObjectStoreSink:
 class _Beginnings:
     """What has come of files of which no part is there yet, on the disk if it is much."""
 
-    def __init__(self, directory: Path) -> None:
-        self._held = HeldBytes(directory, memory_bytes=_BEGINNINGS_BYTES)
+    def __init__(self, directory: Path, *, memory_bytes: int) -> None:
+        self._held = HeldBytes(directory, memory_bytes=memory_bytes)
         self._turn = asyncio.Lock()
 
     async def keep(self, key: Hashable, data: bytes) -> None:

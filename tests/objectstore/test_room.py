@@ -1,0 +1,59 @@
+"""The bytes that may wait on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from dumpstream.objectstore.room import Room
+
+pytestmark = pytest.mark.anyio
+
+
+def test_what_several_use_together_never_exceeds_the_whole() -> None:
+    whole = Room(100)
+    rooms = [Room(60, whole) for _ in range(2)]
+
+    rooms[0].take(60)
+
+    assert (rooms[0].free, rooms[1].free, whole.free) == (0, 40, 40)
+
+
+async def test_who_waits_wakes_when_another_gives_back() -> None:
+    whole = Room(100)
+    one, other = Room(100, whole), Room(100, whole)
+    one.take(100)
+
+    waiting = asyncio.ensure_future(other.freed())
+    await anyio.lowlevel.checkpoint()
+    one.give_back(30)
+
+    with anyio.fail_after(5):
+        await waiting
+    assert other.free == 30
+
+
+async def test_bytes_that_are_left_on_the_disk_are_never_free_again() -> None:
+    whole = Room(100)
+    one, other = Room(100, whole), Room(100, whole)
+    one.take(70)
+    waiting = asyncio.ensure_future(other.freed())
+    await anyio.lowlevel.checkpoint()
+
+    one.leave(cleared=False)
+
+    with anyio.fail_after(5):
+        await waiting
+    assert (other.capacity, other.free) == (30, 30)
+
+
+def test_a_cleared_disk_is_free_for_the_others() -> None:
+    whole = Room(100)
+    one, other = Room(100, whole), Room(100, whole)
+    one.take(70)
+
+    one.leave(cleared=True)
+
+    assert (other.capacity, other.free) == (100, 100)
