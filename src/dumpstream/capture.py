@@ -342,9 +342,11 @@ def load_asked(config: Path | None) -> AclConfig | None:
     Raises:
         ConfigError: CANN would refuse it.
     """
+    if config is None:
+        return None
     from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
 
-    return None if config is None else load_config(config).config
+    return load_config(config).config
 
 
 def dump_path_of(asked: AclConfig | None) -> Path | None:
