@@ -126,7 +126,8 @@ def test_a_command_that_cannot_be_run_is_named(outside: Outside, word: str, expe
     result = outside.capture([word])
 
     assert result.returncode == expected
-    assert f"{word} cannot be run" in result.stderr
+    assert result.stderr.startswith(f"dumpstream: {word} cannot be run")
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_command_has_the_signals_and_limits_that_it_would_have_had(outside: Outside) -> None:

@@ -44,6 +44,7 @@ async def _capture(args: Namespace) -> int:
         run.collect()
     if collector is None:
         print("dumpstream: aborted; what was finished stays", file=sys.stderr)
+    if collector is None or not run.started:
         return run.code or 1
     code = report_outside(collector, args)
     return run.code or code
@@ -56,6 +57,11 @@ class _Run:
         self.code: int | None = None  #: as a shell would have it, once the command has ended
         self._words = words
         self._command: Command | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether there was such a command."""
+        return self._command is not None
 
     async def follow(self, collector: Collector, signals: Signals) -> None:
         """Start the command, and return when it and all that is captured has ended."""
