@@ -177,8 +177,8 @@ class RemoteDestination(Chronicle):
                 self._delete_capture(replaced)
             try:
                 if not self._locked:
+                    self._locked = True  # if not now, then with the journal
                     self._store.write(LOCK, self._lock_text())
-                    self._locked = True
                 self._store.write(MANIFEST, text)
             except StoreError as exc:
                 if not (self._fresh and exc.away and self._outbox.capacity):
