@@ -112,7 +112,8 @@ async def test_store_that_comes_back_gets_all_files_of_all_processes(
         await process.wait()
 
     names = await run_sync(stored, server)
-    assert process.returncode == 0
+    verified = await run_dumpstream("verify", bucket.url)
+    assert (process.returncode, verified.returncode) == (0, 0)
     assert [entry["ending"] for entry in processes(bucket)] == ["exit code 0"] * 2
     assert len(names["rank-0"]) == len(names["rank-1"]) == 640
     assert not found(spill, "*")

@@ -12,6 +12,7 @@ from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import obstore
 import pytest
 from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
@@ -349,6 +350,29 @@ async def test_every_file_that_a_killed_capture_had_finished_is_there_once(
         assert uploaded.returncode == 0
         assert {name: xxh3_64_hexdigest(data) for name, data in bucket.files().items()} == finished
         assert not found(spill, "*")
+
+
+async def test_what_a_killed_capture_left_is_not_mixed_into_another_one(
+    bucket: Bucket, s3: S3Server, tmp_path: Path
+) -> None:
+    spill = tmp_path / "spill"
+    capture = ["capture", "--out", bucket.url, "--buffer-bytes", "8M", "--simulate"]
+    killed = [sys.executable, "-m", "dumpstream", *capture, "steps=5000", "--spill", str(spill)]
+    async with await anyio.open_process(killed, stdout=DEVNULL, stderr=DEVNULL) as process:
+        await until(lambda: any(finished_files(path) for path in found(spill, "*/journal.jsonl")))
+        process.kill()
+        await process.wait()
+    await run_sync(obstore.delete, s3.client(), f"{bucket.prefix}/lock.json")
+
+    another = await run_dumpstream(*capture, "small", "--force")
+    files = await run_sync(bucket.files)
+    uploaded = await run_dumpstream("upload", spill)
+
+    assert another.returncode == 0
+    assert uploaded.returncode == 1
+    assert b"holds another capture by now" in uploaded.stderr
+    assert await run_sync(bucket.files) == files
+    assert found(spill, "*/journal.jsonl")
 
 
 async def test_no_secret_is_written_anywhere(
