@@ -264,7 +264,7 @@ def test_processes_are_added_with_append_and_replaced_with_force(outside: Outsid
         (["--profile"], 2, "--profile"),
         (["--simulate", "small"], 2, "--simulate"),
         (["--config", "/nowhere/acl.json"], 1, "/nowhere/acl.json"),
-        (["--sink", "nosuch:"], 3, "no sink 'nosuch'"),
+        (["--sink", "nosuch:"], 1, "no sink 'nosuch'"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(
