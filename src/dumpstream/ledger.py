@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import FileRefusedError, SinkError
 from dumpstream.custody import Stage
@@ -50,6 +50,7 @@ class Ledger:
         *results* has for each what the sinks say; *cause* is why one failed, if one did.
         """
         add, labels, verdicts = self._journal.add, self._labels, self.verdicts
+        unsafe: defaultdict[tuple[Custody, ...], list[_Ended]] = defaultdict(list)
         for (chunk, verdict), of_sinks in zip(wholes, results, strict=True):
             size = len(chunk)
             parts = []
@@ -68,12 +69,15 @@ class Ledger:
                 self.record_lost(chunk.name, 1, size, lost_to, parts)
                 continue
             line = file_row(chunk.name, size, 1, verdict, parts)
+            occupied = sum([part.stored_bytes for part in parts])
             if custodies:
-                self._await(_Unsafe(chunk.name, size, 1, verdict, parts, line, custodies))
+                unsafe[tuple(custodies)].append(_Ended(chunk.name, size, 1, verdict, occupied, line))
             else:
-                self.stored_bytes += sum([part.stored_bytes for part in parts])
+                self.stored_bytes += occupied
                 verdicts[verdict] += 1
                 add(line)
+        for shared, files in unsafe.items():
+            self._await(_Unsafe(shared, files))
 
     def record_ended(self, ended: Iterable[tuple[File, Sequence[Writer]]], cause: str) -> None:
         """Record files that came in several chunks; *cause* is why a sink failed, if one did."""
@@ -96,13 +100,17 @@ class Ledger:
                 missing=file.missing,
                 duplicates=file.duplicates,
             )
-            custodies = [
-                stored.custody
-                for writer in writers
-                for stored in writer.stored.values()
-                if stored.custody is not None
-            ]
-            self._await(_Unsafe(file.name, file.bytes, file.chunks, file.verdict, parts, line, custodies))
+            custodies = tuple(
+                [
+                    stored.custody
+                    for writer in writers
+                    for stored in writer.stored.values()
+                    if stored.custody is not None
+                ]
+            )
+            occupied = sum([part.stored_bytes for part in parts])
+            ended_file = _Ended(file.name, file.bytes, file.chunks, file.verdict, occupied, line)
+            self._await(_Unsafe(custodies, [ended_file]))
 
     def record_lost(
         self,
@@ -136,8 +144,8 @@ class Ledger:
 
     def give_up_unsafe(self, cause: str) -> None:
         """Record as lost to *cause* what no sink has made safe. All sinks are closed."""
-        for file in list(self._unsafe):
-            self._settle(file, cause)
+        for files in list(self._unsafe):
+            self._settle(files, cause)
 
     def _parts_of(self, writer: Writer) -> list[StoredPart]:
         part = writer.part
@@ -156,42 +164,50 @@ class Ledger:
             if stored.path is not None
         ]
 
-    def _await(self, file: _Unsafe) -> None:
-        """Record *file* as soon as all of its bytes are safe or some are lost."""
-        if file.safe:
-            self._settle(file)
+    def _await(self, files: _Unsafe) -> None:
+        """Record *files* as soon as all of their bytes are safe or some are lost."""
+        if files.safe:
+            self._settle(files)
             return
-        self._unsafe.add(file)
-        for custody in file.custodies:
-            custody.when(Stage.KEPT, lambda: self._settle(file) if file.safe else None)
+        self._unsafe.add(files)
+        for custody in files.custodies:
+            custody.when(Stage.KEPT, lambda: self._settle(files) if files.safe else None)
 
-    def _settle(self, file: _Unsafe, cause: str | None = None) -> None:
-        self._unsafe.discard(file)
-        if file.settled:
+    def _settle(self, files: _Unsafe, cause: str | None = None) -> None:
+        self._unsafe.discard(files)
+        if files.settled:
             return
-        file.settled = True
-        lost = next((custody for custody in file.custodies if custody.stage is Stage.LOST), None)
+        files.settled = True
+        lost = next((custody for custody in files.custodies if custody.stage is Stage.LOST), None)
         if lost is not None or cause is not None:
             lost_to = (None if lost is None else lost.cause) or cause or SINK_FAILED
-            # Which of the parts are really there nobody can say here, so none is named.
-            self.record_lost(file.name, file.chunks, file.size, lost_to)
+            for file in files.files:
+                # Which of the parts are really there nobody can say here, so none is named.
+                self.record_lost(file.name, file.chunks, file.size, lost_to)
             return
-        self.stored_bytes += sum(part.stored_bytes for part in file.parts)
-        self.verdicts[file.verdict] += 1
-        self._journal.add(file.line, file.custodies)
+        for file in files.files:
+            self.stored_bytes += file.stored_bytes
+            self.verdicts[file.verdict] += 1
+            self._journal.add(file.line, files.custodies)
 
 
-@dataclass(slots=True, eq=False)
-class _Unsafe:
-    """A file that ended, and what its line waits for."""
+class _Ended(NamedTuple):
+    """A file that ended, and the line that it gets if its bytes are safe."""
 
     name: str
     size: int
     chunks: int
     verdict: Verdict
-    parts: Sequence[StoredPart]
+    stored_bytes: int
     line: str
-    custodies: Sequence[Custody]
+
+
+@dataclass(slots=True, eq=False)
+class _Unsafe:
+    """Files that ended together, and what their lines wait for."""
+
+    custodies: tuple[Custody, ...]
+    files: Sequence[_Ended]
     settled: bool = False
 
     @property
