@@ -15,16 +15,18 @@ import pytest
 import zstandard
 from anyio.to_thread import run_sync
 from obstore.store import MemoryStore
+from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, SinkError, StoredCapture, Verdict, _native, open_capture
 from dumpstream.custody import Custody, Stage
-from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import Frames
-from dumpstream.sinks._pack import Member, Pack
+from dumpstream.sinks import Stored, WholeFile
+from dumpstream.sinks._pack import Pack
 from dumpstream.sinks._packer import Packer
+from dumpstream.sinks._workers import Workers
 from dumpstream.verification import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -39,15 +41,15 @@ FILES = {
 }
 
 
-def compressed(data: bytes) -> memoryview:
-    return memoryview(zstandard.ZstdCompressor().compress(data))
+def compressed(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(data)
 
 
 def packed(files: dict[str, bytes]) -> bytes:
     pack = Pack()
     for name, data in files.items():
-        pack.add(Member(name, [compressed(data)], len(data), crc32(data)))
-    return b"".join(pack.finish())
+        pack.add(name, compressed(data), len(data), crc32(data))
+    return pack.finish()
 
 
 class TestContainer:
@@ -55,11 +57,11 @@ class TestContainer:
         pack = Pack()
 
         starts = {
-            name: (pack.add(Member(name, [compressed(data)], len(data), crc32(data))), len(compressed(data)))
+            name: (pack.add(name, compressed(data), len(data), crc32(data)), len(compressed(data)))
             for name, data in FILES.items()
         }
 
-        whole = b"".join(pack.finish())
+        whole = pack.finish()
         decompressor = zstandard.ZstdDecompressor()
         found = {
             name: decompressor.decompress(whole[start : start + length], max_output_size=1 << 20)
@@ -96,9 +98,9 @@ class TestContainer:
     def test_name_that_comes_again_is_another_member(self) -> None:
         pack = Pack()
         for data in (b"one", b"two"):
-            pack.add(Member("a", [compressed(data)], len(data), crc32(data)))
+            pack.add("a", compressed(data), len(data), crc32(data))
 
-        with zipfile.ZipFile(io.BytesIO(b"".join(pack.finish()))) as container:
+        with zipfile.ZipFile(io.BytesIO(pack.finish())) as container:
             assert container.namelist() == ["a", "a.2"]
 
     @pytest.mark.parametrize("command", [("7z", "x", "-so"), ("7zz", "x", "-so"), ("bsdtar", "-xOf")])
@@ -130,17 +132,17 @@ def make_packer(shelf: dict[str, bytes], error: SinkError | None = None, **limit
     async def open_target(name: str) -> Target:
         return Target(name, shelf, error)
 
-    return Packer(open_target, **limits)
+    return Packer(Workers(2, 1, None), open_target, **limits)
 
 
 async def add(packer: Packer, *files: bytes) -> list[Stored | SinkError]:
-    outcomes: list[Stored | SinkError] = [Stored(xxh3="0") for _ in files]
-    frames: dict[int, Frames] = {}
-    for index, data in enumerate(files):
-        frames[index] = Frames(checked=True)
-        frames[index].append(memoryview(data), compressed(data))
-    await packer.replace(outcomes, frames, {index: f"file{index}" for index in frames})
-    return outcomes
+    return await packer.put(
+        [WholeFile(f"file{index}", data) for index, data in enumerate(files)], put_nothing
+    )
+
+
+async def put_nothing(files: Sequence[WholeFile]) -> list[Stored | SinkError]:
+    raise AssertionError(f"{len(files)} files are too large for a pack")
 
 
 def stages(outcomes: list[Stored | SinkError]) -> list[Stage | None]:
@@ -158,6 +160,24 @@ async def test_files_are_in_custody_until_their_pack_is_stored() -> None:
     assert before == [Stage.TAKEN] * 2
     assert stages(outcomes) == [Stage.STORED] * 2
     assert len(shelf) == 1
+
+
+async def test_files_too_large_for_a_pack_go_elsewhere_and_keep_their_place() -> None:
+    large = os.urandom((1 << 20) + 1)
+    packer = make_packer({})
+
+    async def put_large(files: Sequence[WholeFile]) -> list[Stored | SinkError]:
+        return [Stored(f"elsewhere/{file.name}") for file in files]
+
+    files = [WholeFile("a", large), WholeFile("b", b"small"), WholeFile("c", large), WholeFile("d", b"")]
+    outcomes = await packer.put(files, put_large)
+    await packer.aclose()
+
+    assert [one.path for one in outcomes if isinstance(one, Stored)][::2] == ["elsewhere/a", "elsewhere/c"]
+    assert [one.xxh3 for one in outcomes if isinstance(one, Stored)][1::2] == [
+        xxh3_64_hexdigest(b"small"),
+        xxh3_64_hexdigest(b""),
+    ]
 
 
 async def test_pack_is_stored_when_it_is_large_enough() -> None:

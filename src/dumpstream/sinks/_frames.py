@@ -7,7 +7,6 @@ import os
 from contextlib import contextmanager, suppress
 from threading import Condition
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeAlias, TypeVar, cast
-from zlib import crc32
 
 from xxhash import xxh3_64
 from zstandard import ZstdCompressor, ZstdError, backend_features
@@ -36,7 +35,8 @@ _STORING_WORK = 32 << 10
 _MANY_AT_ONCE = "multi_compress_to_buffer" in backend_features
 
 _NO_BYTES = memoryview(b"")
-_EMPTY_FRAME = memoryview(ZstdCompressor(write_checksum=True).compress(b""))
+#: What no bytes are compressed to.
+EMPTY_FRAME = memoryview(ZstdCompressor(write_checksum=True).compress(b""))
 
 _NO_SPACE = "free some space or choose another destination"
 _NO_ACCESS = "make the destination writable or choose another"
@@ -112,6 +112,24 @@ class Turns:
                 self._condition.notify_all()
 
 
+class Compressible(Protocol):
+    """What any thread may compress.
+
+    Attributes:
+        data: the bytes.
+        work: what it costs, as the number of bytes that are compressed in the same time.
+    """
+
+    data: memoryview
+    work: int
+
+    def take(self, frame: memoryview) -> None:
+        """Have *frame*, the compressed form of `data`."""
+
+    def fail(self, exc: MemoryError | ZstdError) -> None:
+        """Have none, because of *exc*."""
+
+
 class Job:
     """A block of a file, to be compressed by any thread and then stored after the blocks before it.
 
@@ -127,6 +145,12 @@ class Job:
         self.frame = _NO_BYTES
         self.work = len(self.data) + _STORING_WORK
 
+    def take(self, frame: memoryview) -> None:
+        self.frame = frame
+
+    def fail(self, exc: MemoryError | ZstdError) -> None:
+        self.writer.fail(exc)
+
     def store(self) -> None:
         """Append the frame to the file, and if it is the last, publish the file."""
         if self.frame:
@@ -136,17 +160,17 @@ class Job:
             self.writer.finish()
 
 
-def compress(jobs: Iterable[Job], compressor: ZstdCompressor) -> None:
+def compress(jobs: Iterable[Compressible], compressor: ZstdCompressor) -> None:
     """Make the frames of *jobs*; those without bytes have none."""
     jobs = [job for job in jobs if job.data]
     try:
         frames = _frames([job.data for job in jobs], compressor)
     except (MemoryError, ZstdError) as exc:
         for job in jobs:
-            job.writer.fail(exc)
+            job.fail(exc)
     else:
         for job, frame in zip(jobs, frames, strict=True):
-            job.frame = memoryview(frame)
+            job.take(memoryview(frame))
 
 
 def _frames(blocks: list[bytes | bytearray | memoryview], compressor: ZstdCompressor) -> Collection[Buffer]:
@@ -174,32 +198,21 @@ class Output(Protocol):
 
 
 class Frames:
-    """The frames of a file, kept in memory for who takes them from there.
+    """The frames of a file, kept in memory for who takes them from there."""
 
-    Attributes:
-        bytes: the original bytes in them, if *checked*.
-        crc: their CRC-32, if *checked*.
-    """
+    __slots__ = ("_frames", "_stored")
 
-    __slots__ = ("_checked", "_frames", "_stored", "bytes", "crc")
-
-    def __init__(self, *, checked: bool = False) -> None:
-        self._checked = checked
+    def __init__(self) -> None:
         self._frames: list[memoryview] = []
         self._stored = 0
-        self.bytes = 0
-        self.crc = 0
 
     @property
     def begun(self) -> bool:
         return bool(self._frames)
 
-    def append(self, data: memoryview, frame: memoryview) -> None:
+    def append(self, data: memoryview, frame: memoryview) -> None:  # noqa: ARG002 - the frame has it all
         self._frames.append(frame)
         self._stored += len(frame)
-        if self._checked:
-            self.bytes += len(data)
-            self.crc = crc32(data, self.crc)
 
     def publish(self) -> Stored:
         return Stored(bytes=self._stored)
@@ -254,7 +267,7 @@ class Writer:
     def finish(self) -> None:
         """Publish the file; if anything failed, remove it."""
         if self._hash is None:
-            self.append(_NO_BYTES, _EMPTY_FRAME)
+            self.append(_NO_BYTES, EMPTY_FRAME)
         self.outcome = self._attempt(self._publish) or self.outcome
         if isinstance(self.outcome, SinkError):
             with suppress(OSError):  # the first failure is the one to report

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
 
 #: More does not fit the field for it that every reader knows.
 MOST_ENTRIES = 0xFFFE
@@ -21,20 +15,15 @@ _EPOCH = (0, 0x21)  # time and date: 1980-01-01, as early as it gets
 _MODE = 0o100600 << 16
 _MOST_16, _MOST_32 = 0xFFFF, 0xFFFFFFFF
 
-_LOCAL = struct.Struct("<4s5H3L2H")
-_CENTRAL = struct.Struct("<4s6H3L5H2L")
+# The header in front of a file and its entry in the directory have this in common, each behind a beginning
+# of its own.
+_DESCRIBED = struct.Struct("<5H3L2H")
+_LOCAL_BEGIN = b"PK\3\4"
+_CENTRAL_BEGIN = struct.pack("<4sH", b"PK\1\2", _UNIX << 8 | _VERSION)
+_CENTRAL_END = struct.Struct("<3H2L")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR64 = struct.Struct("<4sLQL")
 _END = struct.Struct("<4s4H2LH")
-
-
-class Member(NamedTuple):
-    """A file for a pack."""
-
-    name: str  #: as a path, clean
-    frames: Sequence[memoryview]  #: the compressed bytes
-    bytes: int  #: the original ones
-    crc: int  #: CRC-32 of them
 
 
 class Pack:
@@ -46,28 +35,32 @@ class Pack:
     def __init__(self) -> None:
         self.size = 0
         self.entries = 0
-        self._buffers: list[Buffer] = []
+        self._pieces: list[bytes] = []
         self._directory: list[bytes] = []
         self._names: dict[str, int] = {}
 
-    def add(self, member: Member) -> int:
-        """Append *member* and return where its compressed bytes begin."""
-        name = self._unique(member.name).encode()
-        stored = sum(map(len, member.frames))
-        described = (_UTF8, _ZSTD, *_EPOCH, member.crc, stored, member.bytes, len(name), 0)
-        self._directory.append(
-            _CENTRAL.pack(b"PK\1\2", _UNIX << 8 | _VERSION, _VERSION, *described, 0, 0, 0, _MODE, self.size)
-            + name
-        )
-        header = _LOCAL.pack(b"PK\3\4", _VERSION, *described) + name
-        self._buffers += [header, *member.frames]
+    def add(self, path: str, frame: bytes, size: int, crc: int) -> int:
+        """Append a file and return where its compressed bytes begin.
+
+        Args:
+            path: its name, clean.
+            frame: the compressed bytes.
+            size: how many they were.
+            crc: CRC-32 of what they were.
+        """
+        name = self._unique(path).encode()
+        described = _DESCRIBED.pack(_VERSION, _UTF8, _ZSTD, *_EPOCH, crc, len(frame), size, len(name), 0)
+        entry_end = _CENTRAL_END.pack(0, 0, 0, _MODE, self.size)
+        self._directory.append(_CENTRAL_BEGIN + described + entry_end + name)
+        header = _LOCAL_BEGIN + described + name
+        self._pieces += [header, frame]
         start = self.size + len(header)
-        self.size = start + stored
+        self.size = start + len(frame)
         self.entries += 1
         return start
 
-    def finish(self) -> list[Buffer]:
-        """Return the bytes of the whole container."""
+    def finish(self) -> bytes:
+        """Return the whole container, and forget it; takes a while, but lets other threads run."""
         directory = b"".join(self._directory)
         count, begin, length = self.entries, self.size, len(directory)
         end64 = begin + length
@@ -96,7 +89,9 @@ class Pack:
                 0,
             )
         )
-        return [*self._buffers, directory, tail]
+        pieces, self._pieces, self._directory = [*self._pieces, directory, tail], [], []
+        # Of bytes and nothing else, Python joins much without holding its lock.
+        return b"".join(pieces)
 
     def _unique(self, name: str) -> str:
         number = self._names[name] = self._names.get(name, 0) + 1

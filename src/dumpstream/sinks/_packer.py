@@ -5,26 +5,41 @@ from __future__ import annotations
 import asyncio
 import secrets
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+from zlib import crc32
+
+import anyio
+from anyio.to_thread import run_sync
+from xxhash import xxh3_64_hexdigest
 
 from dumpstream._errors import FileRefusedError, SinkError
 from dumpstream.custody import Custody, Stage
 from dumpstream.names import clean_name
 from dumpstream.sinks import Stored
-from dumpstream.sinks._pack import MOST_ENTRIES, Member, Pack
+from dumpstream.sinks._frames import EMPTY_FRAME, sink_error, view_bytes
+from dumpstream.sinks._pack import MOST_ENTRIES, Pack
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Sequence
 
     from typing_extensions import Buffer
+    from zstandard import ZstdError
 
-    from dumpstream.sinks._frames import Frames
+    from dumpstream.sinks import WholeFile
+    from dumpstream.sinks._workers import Workers
 
 #: Larger files are not packed.
-PACKED_BYTES = 1 << 20
+_PACKED_BYTES = 1 << 20
 
 _PACK_BYTES = 16 << 20
 _PACK_S = 5.0
 _PACKS_IN_FLIGHT = 2
+# What it costs to hash a file and to keep its frame, in bytes compressed meanwhile.
+_KEEPING_WORK = 4 << 10
+_EMPTY_FRAME, _EMPTY_XXH3 = bytes(EMPTY_FRAME), xxh3_64_hexdigest(b"")
+
+
+class _Put(Protocol):
+    async def __call__(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]: ...
 
 
 class PackTarget(Protocol):
@@ -42,6 +57,29 @@ class PackTarget(Protocol):
         """
 
 
+class _File:
+    """A file for a pack, to be compressed by any thread."""
+
+    __slots__ = ("crc", "data", "error", "frame", "name", "work", "xxh3")
+
+    def __init__(self, name: str, data: memoryview) -> None:
+        self.name, self.data = name, data
+        self.work = len(data) + _KEEPING_WORK
+        self.frame = _EMPTY_FRAME
+        self.crc = 0
+        self.xxh3 = _EMPTY_XXH3
+        self.error: SinkError | None = None
+
+    def take(self, frame: memoryview) -> None:
+        # A copy: the frame lies in the same memory as those of other files, which would all stay with it.
+        self.frame = bytes(frame)
+        self.crc = crc32(self.data)
+        self.xxh3 = xxh3_64_hexdigest(self.data)
+
+    def fail(self, exc: MemoryError | ZstdError) -> None:
+        self.error = sink_error(f"store {self.name!r}", exc)
+
+
 class _Open(NamedTuple):
     pack: Pack
     target: PackTarget
@@ -55,6 +93,7 @@ class Packer:
     Until then its files are in custody: a kill loses them, and nothing has said that they were there.
 
     Args:
+        workers: compress the files.
         open_target: begins the pack of a name.
         pack_bytes: a pack is stored when it has so many bytes,
         pack_s: or after so many seconds.
@@ -62,12 +101,13 @@ class Packer:
 
     def __init__(
         self,
+        workers: Workers,
         open_target: Callable[[str], Awaitable[PackTarget]],
         *,
         pack_bytes: int = _PACK_BYTES,
         pack_s: float = _PACK_S,
     ) -> None:
-        self._open_target = open_target
+        self._workers, self._open_target = workers, open_target
         self._pack_bytes, self._pack_s = pack_bytes, pack_s
         self._token = secrets.token_hex(4)
         self._number = 0
@@ -76,32 +116,43 @@ class Packer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: SinkError | None = None
 
-    async def replace(
-        self, outcomes: list[Stored | SinkError], packed: Mapping[int, Frames], names: Mapping[int, str]
-    ) -> None:
-        """Pack files, and write into *outcomes* where they are; waits while enough packs are on their way.
+    async def put(self, files: Sequence[WholeFile], put_large: _Put) -> list[Stored | SinkError]:
+        """Pack the small ones of *files*, give the others to *put_large*; return where they are, in order.
 
-        Args:
-            outcomes: what became of all files when they were compressed.
-            packed: the frames of those to be packed, by their index.
-            names: of the same, as the runtime gave them.
+        Waits while enough packs are on their way.
         """
-        async with self._adding:
-            for index, frames in packed.items():
-                outcome = outcomes[index]
-                if isinstance(outcome, Stored):
-                    try:
-                        outcomes[index] = await self._add(names[index], frames, outcome)
-                    except SinkError as exc:
-                        outcomes[index] = exc
+        small: dict[int, _File] = {}
+        large: list[int] = []
+        for index, (name, data) in enumerate(files):
+            view = view_bytes(data)
+            if len(view) <= _PACKED_BYTES:
+                small[index] = _File(name, view)
+            else:
+                large.append(index)
+        with anyio.CancelScope(shield=True):
+            await self._workers.compress([*small.values()])
+        outcomes = dict(zip(small, await self._add([*small.values()]), strict=True))
+        if large:
+            outcomes |= zip(large, await put_large([files[index] for index in large]), strict=True)
+        return [outcomes[index] for index in range(len(files))]
 
-    async def _add(self, name: str, frames: Frames, compressed: Stored) -> Stored:
-        current = self._open or await self._begin()
-        member = Member("/".join(clean_name(name)), frames.take(), frames.bytes, frames.crc)
-        start = current.pack.add(member)
-        if current.pack.size >= self._pack_bytes or current.pack.entries >= MOST_ENTRIES:
-            self._send(current)
-        return compressed._replace(path=current.target.path, start=start, custody=current.custody)
+    async def _add(self, files: Sequence[_File]) -> list[Stored | SinkError]:
+        outcomes: list[Stored | SinkError] = []
+        async with self._adding:
+            for file in files:
+                if file.error is not None:
+                    outcomes.append(file.error)
+                    continue
+                try:
+                    pack, target, custody, _ = self._open or await self._begin()
+                except SinkError as exc:
+                    outcomes.append(exc)
+                    continue
+                start = pack.add("/".join(clean_name(file.name)), file.frame, len(file.data), file.crc)
+                outcomes.append(Stored(target.path, len(file.frame), file.xxh3, start, None, custody))
+                if pack.size >= self._pack_bytes or pack.entries >= MOST_ENTRIES:
+                    self._send()
+        return outcomes
 
     async def aclose(self) -> None:
         """Store what is open.
@@ -109,8 +160,7 @@ class Packer:
         Raises:
             SinkError: a pack could not be stored.
         """
-        if self._open is not None:
-            self._send(self._open)
+        self._send()
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._check()
@@ -126,11 +176,13 @@ class Packer:
         return self._open
 
     def _send_if_open(self, number: int) -> None:
-        if self._open is not None and self._number == number:
-            self._send(self._open)
+        if self._number == number:
+            self._send()
 
-    def _send(self, current: _Open) -> None:
-        self._open = None
+    def _send(self) -> None:
+        current, self._open = self._open, None
+        if current is None:
+            return
         current.timer.cancel()
         task = asyncio.get_running_loop().create_task(self._store(current))
         self._tasks.add(task)
@@ -139,7 +191,7 @@ class Packer:
     async def _store(self, current: _Open) -> None:
         custody = current.custody
         try:
-            waiting = await current.target.store(b"".join(current.pack.finish()))
+            waiting = await current.target.store(await run_sync(current.pack.finish))
         except FileRefusedError as exc:
             custody.advance(Stage.LOST, exc.cause)
         except SinkError as exc:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
 from zstandard import ZstdCompressor
 
-from dumpstream.sinks._frames import SMALL_BYTES, Turns, compress
+from dumpstream.sinks._frames import SMALL_BYTES, Compressible, Turns, compress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dumpstream.sinks._frames import Job
+
+_Work = TypeVar("_Work", bound=Compressible)
 
 # A thread takes at once small jobs that cost as much as compressing so many bytes: enough to be worth its
 # wake-up, and not so much that the other threads wait for it.
@@ -35,37 +38,62 @@ class Workers:
         would spend more on taking the interpreter's lock from each other than on the files. Once a job is
         begun all are run, even if the caller is cancelled.
         """
-        batches = _batches(jobs, self._threads)
+        batches = list(enumerate(_batches(jobs, self._threads)))
         queue, turns = iter(batches), Turns()
-        async with anyio.create_task_group() as group:
-            for _ in range(min(self._threads, len(batches))):
-                group.start_soon(self._run_in_thread, queue, turns)
+
+        def work() -> None:
+            with self._compressor() as compressor:
+                for ticket, batch in queue:
+                    compress(batch, compressor)
+                    with turns.turn(ticket):
+                        for job in batch:
+                            job.store()
+
+        await self._share(work, len(batches))
+
+    async def compress(self, files: Sequence[Compressible]) -> None:
+        """Compress *files* on as many threads as are worth it, in no order.
+
+        Once one is begun all are compressed, even if the caller is cancelled.
+        """
+        batches = _batches(files, self._threads)
+        queue = iter(batches)
+
+        def work() -> None:
+            with self._compressor() as compressor:
+                for batch in queue:
+                    compress(batch, compressor)
+
+        await self._share(work, len(batches))
 
     async def finish(self, function: Callable[[], None]) -> None:
         """Run *function*, even if the caller is cancelled."""
         with anyio.CancelScope(shield=True):
             await run_sync(function, limiter=self._limiter)
 
-    async def _run_in_thread(self, queue: Iterator[tuple[int, list[Job]]], turns: Turns) -> None:
-        await run_sync(self._work, queue, turns, limiter=self._limiter)
+    async def _share(self, work: Callable[[], None], batches: int) -> None:
+        """Let as many threads as there can be do *work* at once, which is *batches* to be taken."""
+        async with anyio.create_task_group() as group:
+            for _ in range(min(self._threads, batches)):
+                group.start_soon(self._run_in_thread, work)
 
-    def _work(self, queue: Iterator[tuple[int, list[Job]]], turns: Turns) -> None:
+    async def _run_in_thread(self, work: Callable[[], None]) -> None:
+        await run_sync(work, limiter=self._limiter)
+
+    @contextmanager
+    def _compressor(self) -> Iterator[ZstdCompressor]:
         try:
             compressor = self._compressors.pop()
         except IndexError:
             compressor = ZstdCompressor(level=self._level, write_checksum=True, write_content_size=True)
-        for ticket, batch in queue:
-            compress(batch, compressor)
-            with turns.turn(ticket):
-                for job in batch:
-                    job.store()
+        yield compressor
         self._compressors.append(compressor)
 
 
-def _batches(jobs: Sequence[Job], threads: int) -> list[tuple[int, list[Job]]]:
-    """Divide *jobs* into batches worth a thread's while, each with its ticket."""
+def _batches(jobs: Sequence[_Work], threads: int) -> list[list[_Work]]:
+    """Divide *jobs* into batches worth a thread's while."""
     share = sum(job.work for job in jobs) // (2 * threads)
-    batches: list[list[Job]] = []
+    batches: list[list[_Work]] = []
     room = 0  # in the last batch, for more small jobs
     for job in jobs:
         if room <= 0 or job.work >= SMALL_BYTES:
@@ -73,4 +101,4 @@ def _batches(jobs: Sequence[Job], threads: int) -> list[tuple[int, list[Job]]]:
             room = max(_LEAST_WORK, min(share, _MOST_WORK))
         batches[-1].append(job)
         room = 0 if job.work >= SMALL_BYTES else room - job.work
-    return list(enumerate(batches))
+    return batches

@@ -18,7 +18,7 @@ from dumpstream.objectstore.prefix import Prefix
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.sinks import Fsync, Stored
 from dumpstream.sinks._frames import Frames, Writer, cut, sink_error, view_bytes
-from dumpstream.sinks._packer import PACKED_BYTES, Packer
+from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ObjectStoreSink:
         self._base = "" if inside else f"{prefix}/"
         self._workers = Workers(settings.workers, settings.level, settings.threads)
         self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=settings.among)
-        self._packer = Packer(self._open_pack) if settings.pack else None
+        self._packer = Packer(self._workers, self._open_pack) if settings.pack else None
         self.beginnings = _Beginnings(
             settings.outbox.path if settings.outbox else settings.directory,
             memory_bytes=_BEGINNINGS_BYTES // settings.among,
@@ -121,32 +121,9 @@ class ObjectStoreSink:
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
         await self._ready()
-        outputs: list[Frames] = []
-        packed: dict[int, Frames] = {}
-        writers: list[Writer] = []
-        jobs: list[Job] = []
-        views = [view_bytes(file.data) for file in files]
-        for index, view in enumerate(views):
-            packs = self._packer is not None and len(view) <= PACKED_BYTES
-            outputs.append(Frames(checked=packs))
-            writers.append(Writer(files[index].name, outputs[index]))
-            if packs:
-                packed[index] = outputs[index]
-            if len(view) <= PART_BYTES:
-                jobs += writers[index].jobs(cut([view]), finish=True)
-        with anyio.CancelScope(shield=True):
-            await self._workers.run(jobs)
-        outcomes = [writer.outcome or _NOT_YET for writer in writers]
         if self._packer is not None:
-            await self._packer.replace(outcomes, packed, {index: files[index].name for index in packed})
-        calls = {
-            index: self._put_one(files[index].name, views[index], outcomes[index], outputs[index])
-            for index in range(len(files))
-            if index not in packed
-        }
-        for index, result in (await _finish(calls)).items():
-            outcomes[index] = result
-        return outcomes
+            return await self._packer.put(files, self._put_each)
+        return await self._put_each(files)
 
     async def aclose(self) -> None:
         if self._closed:
@@ -211,6 +188,25 @@ class ObjectStoreSink:
 
     async def _open_pack(self, name: str) -> _PackObject:
         return _PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
+
+    async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
+        outputs: list[Frames] = []
+        writers: list[Writer] = []
+        jobs: list[Job] = []
+        views = [view_bytes(file.data) for file in files]
+        for file, view in zip(files, views, strict=True):
+            outputs.append(Frames())
+            writers.append(Writer(file.name, outputs[-1]))
+            if len(view) <= PART_BYTES:
+                jobs += writers[-1].jobs(cut([view]), finish=True)
+        with anyio.CancelScope(shield=True):
+            await self._workers.run(jobs)
+        return await _finish(
+            [
+                self._put_one(file.name, view, writer.outcome or _NOT_YET, output)
+                for file, view, writer, output in zip(files, views, writers, outputs, strict=True)
+            ]
+        )
 
     async def _put_one(
         self, name: str, view: memoryview, outcome: Stored | SinkError, output: Frames
@@ -377,21 +373,19 @@ def _joined(output: Frames) -> Buffer:
     return frames[0] if len(frames) == 1 else b"".join(frames)
 
 
-async def _finish(
-    calls: dict[int, Coroutine[None, None, Stored | SinkError]],
-) -> dict[int, Stored | SinkError]:
+async def _finish(calls: Sequence[Coroutine[None, None, Stored | SinkError]]) -> list[Stored | SinkError]:
     """Run *calls* at once and return their results; those of a cancelled caller have a few seconds more."""
     if not calls:
-        return {}
+        return []
     loop = asyncio.get_running_loop()
-    tasks = {index: loop.create_task(call) for index, call in calls.items()}
+    tasks = [loop.create_task(call) for call in calls]
     try:
-        await asyncio.wait(tasks.values())
+        await asyncio.wait(tasks)
     except asyncio.CancelledError:
         with anyio.move_on_after(_GRACE_S, shield=True):
-            await asyncio.wait(tasks.values())
-        if not all(task.done() for task in tasks.values()):
-            for task in tasks.values():
+            await asyncio.wait(tasks)
+        if not all(task.done() for task in tasks):
+            for task in tasks:
                 task.cancel()  # what the store has begun goes on to its end
             raise
-    return {index: task.result() for index, task in tasks.items()}
+    return [task.result() for task in tasks]

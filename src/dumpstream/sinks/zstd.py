@@ -14,8 +14,8 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import SinkError
 from dumpstream.manifest import FILES, PACKS
 from dumpstream.sinks import Fsync, Stored
-from dumpstream.sinks._frames import Frames, Writer, cut, sink_error, view_bytes
-from dumpstream.sinks._packer import PACKED_BYTES, Packer
+from dumpstream.sinks._frames import Writer, cut, sink_error, view_bytes
+from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._tree import TRANSIENT_DESCRIPTORS, Tree, is_temporary, write_all
 from dumpstream.sinks._workers import Workers
 
@@ -42,6 +42,7 @@ class ZstdSink:
         # One descriptor is the root's, and each thread needs one for the directory it works in.
         descriptors = settings.max_descriptors - 1
         threads = min(settings.workers, descriptors // (1 + TRANSIENT_DESCRIPTORS))
+        self._workers = Workers(threads, settings.level, settings.threads)
         self._root = Path(location) if location else settings.directory
         make_tree = partial(Tree, self._root, base=settings.directory, durable=settings.fsync is Fsync.FILE)
         directories = descriptors - threads * TRANSIENT_DESCRIPTORS
@@ -50,10 +51,9 @@ class ZstdSink:
         if settings.pack:
             directories = max(directories - 2, threads)  # one for the root of the packs, one for theirs
             self._packs = make_tree(below=(PACKS,), suffix=".zip", directories=1)
-            self._packer = Packer(self._open_pack)
+            self._packer = Packer(self._workers, self._open_pack)
         self._tree = make_tree(below=() if location else (FILES,), suffix=".zst", directories=directories)
         self._sync_at_close = settings.fsync is Fsync.CAPTURE
-        self._workers = Workers(threads, settings.level, settings.threads)
         self._pack_turn = anyio.Lock()
         self._closed = False
 
@@ -64,21 +64,11 @@ class ZstdSink:
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
-        packed: dict[int, Frames] = {}
-        writers: list[Writer] = []
-        jobs: list[Job] = []
-        for index, file in enumerate(files):
-            view = view_bytes(file.data)
-            if self._packer is not None and len(view) <= PACKED_BYTES:
-                packed[index] = Frames(checked=True)
-            writers.append(Writer(file.name, packed.get(index) or _TreeFile(self._tree, file.name)))
-            jobs += writers[-1].jobs(cut([view]), finish=True)
         with anyio.CancelScope(shield=True):  # what is stored must be reported
-            await self._workers.run(jobs)
-            outcomes = [writer.outcome for writer in writers if writer.outcome is not None]
-            if self._packer is not None:
-                names = {index: files[index].name for index in packed}
-                await self._packer.replace(outcomes, packed, names)
+            if self._packer is None:
+                outcomes = await self._put_each(files)
+            else:
+                outcomes = await self._packer.put(files, self._put_each)
         return outcomes
 
     async def aclose(self) -> None:
@@ -90,6 +80,15 @@ class ZstdSink:
                         await self._packer.aclose()
             finally:
                 await self._workers.finish(self._close)
+
+    async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
+        writers: list[Writer] = []
+        jobs: list[Job] = []
+        for file in files:
+            writers.append(Writer(file.name, _TreeFile(self._tree, file.name)))
+            jobs += writers[-1].jobs(cut([view_bytes(file.data)]), finish=True)
+        await self._workers.run(jobs)
+        return [writer.outcome for writer in writers if writer.outcome is not None]
 
     def _check_open(self) -> None:
         if self._closed:
