@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 #: Larger files are not packed.
 _PACKED_BYTES = 1 << 20
 
-_PACK_BYTES = 16 << 20
+_PACK_BYTES = 8 << 20
 _PACK_S = 5.0
-_PACKS_IN_FLIGHT = 2
+_PACKS_IN_FLIGHT = 4
 # What it costs to hash a file and to keep its frame, in bytes compressed meanwhile.
 _KEEPING_WORK = 4 << 10
 _EMPTY_FRAME, _EMPTY_XXH3 = bytes(EMPTY_FRAME), xxh3_64_hexdigest(b"")

@@ -355,17 +355,7 @@ class _PackObject:
         self.path = f"{base}{key}"
 
     async def store(self, data: Buffer) -> Custody | None:
-        view = memoryview(data)
-        if view.nbytes <= 2 * PART_BYTES:
-            return (await self._courier.bring(self._key, data)).custody
-        delivery = self._courier.deliver(self._key)
-        try:
-            await delivery.send([view])
-            return (await delivery.finish()).custody
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await delivery.abort()
-            raise
+        return (await self._courier.bring(self._key, data)).custody
 
 
 def _joined(output: Frames) -> Buffer:
