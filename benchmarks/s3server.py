@@ -20,6 +20,8 @@ from obstore.store import S3Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from obstore.store import S3Config
+
 BUCKET = "bucket"
 #: Easy to look for wherever it must not be.
 SECRET = "marker-of-a-secret"  # noqa: S105 - as it says
@@ -86,7 +88,7 @@ class S3Server:
             self._process.wait()
             self._process = None
 
-    def client(self) -> S3Store:
+    def client(self, config: S3Config | None = None) -> S3Store:
         """Return what reaches its bucket, without dumpstream."""
         return S3Store(
             BUCKET,
@@ -96,6 +98,7 @@ class S3Server:
             region="us-east-1",
             client_options={"allow_http": True},
             retry_config={"max_retries": 3},
+            config=config,
         )
 
     def uploads(self) -> list[str]:
