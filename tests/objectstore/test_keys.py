@@ -36,6 +36,15 @@ def test_hostile_names_get_keys_that_a_store_takes() -> None:
     assert not any("//" in key or "/../" in key or not key.isprintable() for key in taken)
 
 
+def test_names_that_differ_in_a_slash_and_a_backslash_get_keys_that_no_store_confuses() -> None:
+    keys = Keys("files")
+
+    taken = [keys.take(name) for name in ("a/b", "a\\b", "a\\\\b", "a_b")]
+
+    assert len({key.replace("\\", "/") for key in taken}) == 4
+    assert not any("\\" in key for key in taken)
+
+
 @given(st.lists(st.sampled_from(["a", "b", "a.2", "a/b", "a.2.zst", "b.3"]), max_size=60))
 @settings(max_examples=30, deadline=None)
 def test_no_two_files_share_a_key(names: list[str]) -> None:

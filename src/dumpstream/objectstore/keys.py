@@ -44,8 +44,9 @@ class Keys:
     def take(self, name: str, *, first: int = 1) -> str:
         """Return a free key for the file *name*, with a number of at least *first*, and take it."""
         stem = "/".join(clean_name(name))
-        if len(stem.encode()) > self._room:
-            stem = hashed_name(name)
+        # Some stores take a backslash for a slash, and two keys for one.
+        if "\\" in stem or len(stem.encode()) > self._room:
+            stem = hashed_name(name).replace("\\", "_")
         number = self._free_number(stem, first)
         key = self._numbered(stem, number)
         self.add(key)
