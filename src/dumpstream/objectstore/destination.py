@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -13,12 +10,12 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError, StoreError
 from dumpstream.chronicle import Chronicle, refuse_both, refuse_earlier, refuse_mixture
 from dumpstream.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
-from dumpstream.objectstore.lock import LOCK, find_lock
+from dumpstream.objectstore.lock import LOCK, REFRESH_S, lock_text, take_lock
 from dumpstream.objectstore.publisher import Publisher
 from dumpstream.objectstore.segments import SEGMENTS, SegmentJournal, last_segment
 from dumpstream.objectstore.store import Store
 from dumpstream.objectstore.writeahead import open_remote_journal
-from dumpstream.rows import JOURNAL, timestamp
+from dumpstream.rows import JOURNAL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from dumpstream.rows import Outcome
     from dumpstream.sinks import Fsync
 
-_LOCK_S = 30.0
 _OURS = (MANIFEST, LOCK, JOURNAL)
 _BELOW = (FILES, PACKS, STATS, SEGMENTS)
 _PROBE_S = 10.0
@@ -51,6 +47,7 @@ class RemoteDestination(Chronicle):
         self._outbox = outbox
         self._fresh = fresh
         self._store = Store(path, patience_s=_PROBE_S)
+        self._lock = lock_text()
         self._replaced: Manifest | None = None
         self._folders: set[str] = set()
         self._publisher: Publisher | None = None
@@ -104,7 +101,7 @@ class RemoteDestination(Chronicle):
     def begin_processes(self) -> None:
         super().begin_processes()
         self._outbox.needed = True
-        self._publisher = Publisher(self._store, MANIFEST, lock=(LOCK, self._lock_text()), lock_s=_LOCK_S)
+        self._publisher = Publisher(self._store, MANIFEST, lock=(LOCK, self._lock), lock_s=REFRESH_S)
 
     def end_processes(self) -> None:
         if self._publisher is not None:
@@ -122,7 +119,7 @@ class RemoteDestination(Chronicle):
         with _explained(self.path):
             last = 0 if self._fresh else await run_sync(lambda: last_segment(self._store))
         segments = SegmentJournal(
-            Store(self.path, patience_s=_PROBE_S), last=last, lock=(LOCK, self._lock_text()), lock_s=_LOCK_S
+            Store(self.path, patience_s=_PROBE_S), last=last, lock=(LOCK, self._lock), lock_s=REFRESH_S
         )
         async with open_remote_journal(self._outbox, self.path, segments, fsync) as journal:
             yield journal
@@ -156,18 +153,10 @@ class RemoteDestination(Chronicle):
             self._folders = self._store.folders()
 
     def _take_lock(self) -> None:
-        holder = find_lock(self._store)
-        if holder is None:
-            self._store.delete(LOCK)
-            if self._store.create(LOCK, self._lock_text()):
-                self._locked = True
-                return
-            holder = find_lock(self._store)
-        raise DestinationInUseError(self.path, 0 if holder is None else holder.pid)
-
-    def _lock_text(self) -> bytes:
-        fields = {"host": socket.gethostname(), "pid": os.getpid(), "time": timestamp()}
-        return json.dumps(fields).encode()
+        if (holder := take_lock(self._store, self._lock)) is not None:
+            raise DestinationInUseError(self.path, holder.pid)
+        self._locked = True
+        self._outbox.describe(lock=self._lock.decode())
 
     def _begin(self) -> None:
         text = self._outbox.keep_manifest(self.manifest)
@@ -178,7 +167,8 @@ class RemoteDestination(Chronicle):
             try:
                 if not self._locked:
                     self._locked = True  # if not now, then with the journal
-                    self._store.write(LOCK, self._lock_text())
+                    self._outbox.describe(lock=self._lock.decode())
+                    self._store.write(LOCK, self._lock)
                 self._store.write(MANIFEST, text)
             except StoreError as exc:
                 if not (self._fresh and exc.away and self._outbox.capacity):
