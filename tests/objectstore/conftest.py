@@ -56,6 +56,9 @@ class Bucket:
     def get(self, key: str) -> bytes:
         return bytes(obstore.get(self.client, f"{self.prefix}/{key}").bytes())
 
+    def put(self, key: str, data: bytes) -> None:
+        obstore.put(self.client, f"{self.prefix}/{key}", data)
+
     def get_range(self, key: str, start: int, length: int) -> bytes:
         path = f"{self.prefix}/{key}"
         return bytes(obstore.get_range(self.client, path, start=start, length=length))

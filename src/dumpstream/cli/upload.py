@@ -58,8 +58,9 @@ async def _upload_all(directory: Path | None) -> int:
     for path in paths:
         try:
             print(_summary(await _upload(path)))
-        except DestinationInUseError:
-            print(f"{path}: a capture is using it; it uploads by itself", file=sys.stderr)
+        except DestinationInUseError as exc:
+            failed = True
+            print(f"{path}: process {exc.pid} is using it, and uploads by itself", file=sys.stderr)
         except DumpstreamError as exc:
             failed = True
             print(f"dumpstream: {path}: {printable(str(exc))}", file=sys.stderr)

@@ -26,7 +26,7 @@ from dumpstream.sinks._tree import write_all
 from dumpstream.source import OnFull
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from typing_extensions import Buffer
 
@@ -200,6 +200,25 @@ class Outbox:
     def open_object(self, url: str) -> int:
         """Return a descriptor of the object *url*, which the caller closes."""
         return open_regular(self._object_path(url, whole=True), os.O_RDONLY)
+
+    def move(self, urls: Mapping[str, str], lines: Iterable[bytes]) -> None:
+        """Give objects other URLs, and the journal *lines* that say so, both or neither.
+
+        What is under the new URLs now is nobody's.
+        """
+        for old, new in urls.items():
+            self.discard(new)
+            self._object_path(new, whole=True).hardlink_to(self._object_path(old, whole=True))
+        temporary = self.path / f".{JOURNAL}.new"
+        with temporary.open("wb") as file:
+            temporary.chmod(0o600)
+            for line in lines:
+                file.write(line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.journal_path)
+        for old in urls:
+            self.discard(old)
 
     def discard(self, url: str) -> None:
         """Remove what there is of the object *url*."""

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import ObjectMissingError, StoreError
+from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
 from dumpstream.destination import Destination, explained
 from dumpstream.journal import Journal
 from dumpstream.manifest import MANIFEST, manifest_text, parse_manifest
-from dumpstream.objectstore.courier import SHORT_PATIENCE_S, bring_from
-from dumpstream.objectstore.lock import LOCK
-from dumpstream.objectstore.prefix import GIVEN, Prefix, as_place
+from dumpstream.objectstore.carrier import Carrier, connect
+from dumpstream.objectstore.lock import LOCK, REFRESH_S, lock_text, take_lock
+from dumpstream.objectstore.prefix import Prefix, as_place
 from dumpstream.objectstore.segments import last_segment, merge_segments, read_journal, segment_key
-from dumpstream.objectstore.store import Store
-from dumpstream.rows import EndRow, FileRow, UnreadableRow, read_rows
+from dumpstream.rows import EndRow, FileRow, UnreadableRow, file_row, read_rows
 from dumpstream.sinks import Fsync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from dumpstream.manifest import Manifest
     from dumpstream.objectstore.outbox import Outbox
+    from dumpstream.objectstore.store import Store
     from dumpstream.rows import Row
 
 _SEGMENT_LINES = 10_000
@@ -53,18 +54,41 @@ async def reconcile(
 
     Raises:
         StoreError: a store refuses or is away; what was not brought stays in the outbox.
-        DestinationError: the capture's own directory cannot be written.
+        DestinationError: the capture cannot be written: a later run does, or it is another one by now.
     """
     place = as_place(outbox.description["destination"])
-    manifest = await run_sync(outbox.manifest)
-    lines = [line for line, _ in _journalled(outbox.journal_path)]
-    if not lines and not (manifest and manifest.processes):
-        manifest = None  # it had not begun to store anything
-    if isinstance(place, Prefix) and manifest is not None:
-        await run_sync(_refuse_other, place, manifest, outbox)
     result = Reconciliation(str(place))
-    carrier = _Carrier(outbox, place)
+    if not isinstance(place, Prefix):
+        lines = await _bring_objects(outbox, place, result, progress)
+        result.lines = await _complete_local(place, lines)
+    elif (manifest := await run_sync(_begun, outbox)) is not None:
+        store = await run_sync(connect, place)
+        async with _locked(store, outbox):
+            await run_sync(_refuse_other, store, manifest, outbox)
+            lines = await _bring_objects(outbox, place, result, progress)
+            result.lines = await _complete_remote(store, lines, manifest)
+    outbox.needed = False
+    return result
+
+
+def _begun(outbox: Outbox) -> Manifest | None:
+    """Return the manifest of a run that has begun to store anything."""
+    manifest = outbox.manifest()
+    if manifest is None or manifest.processes:
+        return manifest
+    return manifest if any(True for _ in _journalled(outbox.journal_path)) else None
+
+
+async def _bring_objects(
+    outbox: Outbox,
+    place: Path | Prefix,
+    result: Reconciliation,
+    progress: Callable[[Reconciliation], None] | None,
+) -> Sequence[bytes]:
+    """Bring the objects, and return the lines of the run, which say where they are."""
+    carrier = Carrier(outbox, place)
     try:
+        lines = await run_sync(_settle_paths, outbox, carrier)
         for _, row in _journalled(outbox.journal_path):
             if isinstance(row, FileRow):
                 result.files += 1
@@ -75,56 +99,72 @@ async def reconcile(
                         result.bytes += size
                         if progress is not None:
                             progress(result)
-        if isinstance(place, Prefix):
-            if manifest is not None:
-                result.lines = await _complete_remote(await run_sync(_connect, place), lines, manifest)
-        else:
-            result.lines = await _complete_local(place, lines)
     finally:
         await carrier.aclose()
-    outbox.needed = False
-    return result
+    return lines
 
 
-class _Carrier:
-    """Knows which store an object in the outbox is for."""
-
-    def __init__(self, outbox: Outbox, place: Path | Prefix) -> None:
-        self._outbox = outbox
-        self._prefixes = [Prefix.parse(url) for url in _urls(outbox)]
-        self._base = f"{place}/" if isinstance(place, Prefix) else ""
-        self._stores: dict[Prefix, Store] = {}
-
-    async def bring(self, path: str) -> int | None:
-        """Bring what a row has at *path*, if it is waiting; return its size."""
-        url = path if "://" in path else f"{self._base}{path}"
-        size = await run_sync(self._outbox.size, url)
-        if size is None:
-            return None
-        for prefix in self._prefixes:
-            if url.startswith(f"{prefix}/"):
-                if prefix not in self._stores:
-                    self._stores[prefix] = await run_sync(_connect, prefix)
-                await bring_from(self._outbox, self._stores[prefix], url.removeprefix(f"{prefix}/"), size)
-                return size
-        raise StoreError(f"{url} is for a store that the outbox does not name; upload it by hand")
-
-    async def aclose(self) -> None:
-        for store in self._stores.values():
-            await store.aclose()
+def _settle_paths(outbox: Outbox, carrier: Carrier) -> Sequence[bytes]:
+    """Give objects whose keys are taken by now new ones, and return the lines of the run."""
+    journalled = list(_journalled(outbox.journal_path))
+    new_paths = carrier.find_new_paths([row for _, row in journalled if isinstance(row, FileRow)])
+    if not new_paths:
+        return [line for line, _ in journalled]
+    lines = [
+        _moved(row, new_paths).encode("ascii")
+        if isinstance(row, FileRow) and any(part.path in new_paths for part in row.stored)
+        else line
+        for line, row in journalled
+    ]
+    outbox.move({carrier.url(old): carrier.url(new) for old, new in new_paths.items()}, lines)
+    return lines
 
 
-def _connect(prefix: Prefix) -> Store:
-    return Store(prefix, patience_s=SHORT_PATIENCE_S)  # somebody waits in front of a terminal
+def _moved(row: FileRow, new_paths: Mapping[str, str]) -> str:
+    """Return the line of *row* with its parts at *new_paths*."""
+    stored = [part._replace(path=new_paths.get(part.path or "", part.path)) for part in row.stored]
+    return file_row(
+        row.name,
+        row.bytes,
+        row.chunks,
+        row.verdict,
+        stored,
+        cause=row.cause,
+        lost_bytes=row.lost_bytes,
+        missing=row.missing,
+        duplicates=row.duplicates,
+    )
 
 
-def _urls(outbox: Outbox) -> Sequence[str]:
-    urls = [str(url) for url in outbox.description.get("stores", ())]
-    if any(url.startswith(f"{GIVEN}:") for url in urls):
-        raise StoreError(
-            f"{outbox.path} is for a store that was given as an object; give its URL to the capture instead"
+@asynccontextmanager
+async def _locked(store: Store, outbox: Outbox) -> AsyncIterator[None]:
+    """Have the lock of the capture in *store*, in the name of the run that left *outbox*.
+
+    Raises:
+        DestinationError: a later run has it.
+    """
+    left = outbox.description.get("lock")
+    text = left.encode() if isinstance(left, str) else lock_text()
+    holder = await run_sync(lambda: take_lock(store, text, left=left))
+    if holder is not None:
+        raise DestinationError(
+            store.prefix, f"is being written by {holder}; upload again when that has ended"
         )
-    return urls
+    refreshing = asyncio.get_running_loop().create_task(_refresh(store, text))
+    try:
+        yield
+    finally:
+        refreshing.cancel()
+        await store.aclose()
+        with suppress(StoreError):  # it grows old by itself
+            await run_sync(store.delete, LOCK)
+
+
+async def _refresh(store: Store, text: bytes) -> None:
+    while True:
+        await asyncio.sleep(REFRESH_S)
+        with suppress(StoreError):
+            await store.put(LOCK, text)
 
 
 def _journalled(path: Path) -> Iterator[tuple[bytes, Row]]:
@@ -149,11 +189,11 @@ def _missing(lines: Sequence[bytes], there: Iterator[bytes]) -> list[bytes]:
     return missing
 
 
-def _refuse_other(place: Prefix, manifest: Manifest, outbox: Outbox) -> None:
-    there = _stored_manifest(_connect(place))
+def _refuse_other(store: Store, manifest: Manifest, outbox: Outbox) -> None:
+    there = _stored_manifest(store)
     if there is not None and there.created != manifest.created:
         raise StoreError(
-            f"{place} holds another capture by now; if this one is not wanted, delete {outbox.path}"
+            f"{store.prefix} holds another capture by now; if this one is not wanted, delete {outbox.path}"
         )
 
 
@@ -179,7 +219,6 @@ async def _complete_remote(store: Store, lines: Sequence[bytes], manifest: Manif
     def end_run() -> None:
         merged = _merge_manifests(_stored_manifest(store), manifest, lines)
         store.write(MANIFEST, manifest_text(merged).encode())
-        store.delete(LOCK)
 
     missing = 0
     if manifest.runs:
@@ -187,7 +226,6 @@ async def _complete_remote(store: Store, lines: Sequence[bytes], manifest: Manif
         last = await run_sync(last_segment, store)
         await merge_segments(store, (), first=last + 1, through=last)
     await run_sync(end_run)
-    await store.aclose()
     return missing
 
 

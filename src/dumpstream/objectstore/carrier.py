@@ -1,0 +1,118 @@
+"""Carrier: brings the objects of an outbox to their stores, and over nobody else's."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import StoreError
+from dumpstream.manifest import FILES
+from dumpstream.objectstore.courier import SHORT_PATIENCE_S, bring_from
+from dumpstream.objectstore.keys import Keys
+from dumpstream.objectstore.prefix import GIVEN, Prefix
+from dumpstream.objectstore.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from dumpstream.objectstore.outbox import Outbox
+    from dumpstream.rows import FileRow, StoredPart
+
+
+class Carrier:
+    """Knows which store an object in *outbox*, of a capture at *place*, is for."""
+
+    def __init__(self, outbox: Outbox, place: Path | Prefix) -> None:
+        self._outbox = outbox
+        self._prefixes = [Prefix.parse(url) for url in _urls(outbox)]
+        self._base = f"{place}/" if isinstance(place, Prefix) else ""
+        self._stores: dict[Prefix, Store] = {}
+
+    def url(self, path: str) -> str:
+        """Return what the outbox calls the object that a row has at *path*."""
+        return path if "://" in path else f"{self._base}{path}"
+
+    async def bring(self, path: str) -> int | None:
+        """Bring what a row has at *path*, if it is waiting; return its size."""
+        size = await run_sync(self._outbox.size, self.url(path))
+        if size is None:
+            return None
+        prefix, key = self._locate(path)
+        await bring_from(self._outbox, await run_sync(self._connect, prefix), key, size)
+        return size
+
+    def find_new_paths(self, rows: Sequence[FileRow]) -> dict[str, str]:
+        """Return free paths for those of *rows* that wait, and where something else is by now; blocks.
+
+        A later run that was added to the capture could not know that these keys were to be taken.
+        """
+        waiting: dict[Prefix, dict[str, tuple[FileRow, StoredPart]]] = {}
+        for row in rows:
+            for part in row.stored:
+                # Packs have names that nobody else gives.
+                if part.path is not None and part.start is None and self._waits(part.path):
+                    prefix, key = self._locate(part.path)
+                    waiting.setdefault(prefix, {})[key] = row, part
+        found: dict[str, str] = {}
+        for prefix, of_key in waiting.items():
+            store = self._connect(prefix)
+            keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
+            there = set()
+            for entry in store.entries(FILES):
+                keys.add(entry.key)
+                if entry.key in of_key:
+                    there.add(entry.key)
+            for key in of_key:
+                keys.add(key)
+            for key in there:
+                row, part = of_key[key]
+                assert part.path is not None
+                if not self._is_same(store, key, self.url(part.path)):
+                    new = keys.take(row.name, first=2)
+                    found[part.path] = part.path.removesuffix(key) + new
+        return found
+
+    async def aclose(self) -> None:
+        """Wait for everything that has begun."""
+        for store in self._stores.values():
+            await store.aclose()
+
+    def _waits(self, path: str) -> bool:
+        return self._outbox.size(self.url(path)) is not None
+
+    def _locate(self, path: str) -> tuple[Prefix, str]:
+        url = self.url(path)
+        for prefix in self._prefixes:
+            if url.startswith(f"{prefix}/"):
+                return prefix, url.removeprefix(f"{prefix}/")
+        raise StoreError(f"{url} is for a store that the outbox does not name; upload it by hand")
+
+    def _connect(self, prefix: Prefix) -> Store:
+        if prefix not in self._stores:
+            self._stores[prefix] = connect(prefix)
+        return self._stores[prefix]
+
+    def _is_same(self, store: Store, key: str, url: str) -> bool:
+        """Whether the object that waits as *url* has been brought before, by who could not say so."""
+        with os.fdopen(self._outbox.open_object(url), "rb") as file:
+            if os.fstat(file.fileno()).st_size != store.head(key).bytes:
+                return False
+            return all(file.read(len(block)) == block for block in store.read(key))
+
+
+def connect(prefix: Prefix) -> Store:
+    """Return the store at *prefix* for somebody who waits in front of a terminal."""
+    return Store(prefix, patience_s=SHORT_PATIENCE_S)
+
+
+def _urls(outbox: Outbox) -> Iterator[str]:
+    for url in map(str, outbox.description.get("stores", ())):
+        if url.startswith(f"{GIVEN}:"):
+            raise StoreError(
+                f"{outbox.path} is for a store that was given as an object; "
+                "give its URL to the capture instead"
+            )
+        yield url

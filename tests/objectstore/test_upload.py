@@ -1,0 +1,132 @@
+"""What `dumpstream upload` brings to a place where something else has come in the meantime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+from anyio.to_thread import run_sync
+from xxhash import xxh3_64_hexdigest
+
+from dumpstream.manifest import parse_manifest
+from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.outbox import Outbox
+from dumpstream.objectstore.room import Room
+from dumpstream.rows import StoredPart, file_row
+from dumpstream.source import OnFull
+from dumpstream.verdict import Verdict
+
+from .test_server import capturing, found, push, run_dumpstream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Bucket
+
+pytestmark = [pytest.mark.anyio, pytest.mark.s3]
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The loop makes no difference here."""
+    return "asyncio", {"use_uvloop": False}
+
+
+def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
+    """Leave what a run that was killed while its store was away leaves."""
+    prefix = Prefix.parse(bucket.url)
+    outbox = Outbox.make(spill, bucket.url, room=Room(1 << 20), on_full=OnFull.BLOCK)
+    outbox.add_store(prefix)
+    outbox.keep_manifest(parse_manifest(prefix, bucket.get("manifest.json")))
+    lines = []
+    for name, data in files.items():
+        stored, path = zstandard.compress(data), f"files/{name}.zst"
+        outbox.append(f"{bucket.url}/{path}", [stored], new=True)
+        outbox.complete(f"{bucket.url}/{path}")
+        part = StoredPart("zstd", path, 0, len(data), len(stored), xxh3_64_hexdigest(data))
+        lines.append(file_row(name, len(data), 1, Verdict.UNPARSED, [part]))
+    outbox.journal_path.write_text("".join(f"{line}\n" for line in lines))
+    outbox.needed = True
+    outbox.close()
+
+
+def contents(bucket: Bucket) -> list[tuple[str, bytes]]:
+    """Return every file in the journal, as often as it is there."""
+    return sorted(
+        (row["name"], zstandard.decompress(bucket.get(part["path"])))
+        for row in bucket.rows()
+        if row["type"] == "file"
+        for part in row["stored"]
+    )
+
+
+async def test_key_that_a_later_run_has_taken_is_left_to_it(bucket: Bucket, tmp_path: Path) -> None:
+    async with capturing(bucket.url):
+        pass
+    await run_sync(leave_behind, tmp_path / "spill", bucket, {"a": b"first", "b": b"first too"})
+    async with capturing(bucket.url, append=True):
+        await run_sync(push, "a", b"second")
+
+    uploaded = await run_dumpstream("upload", tmp_path / "spill")
+
+    assert uploaded.returncode == 0
+    assert contents(bucket) == [("a", b"first"), ("a", b"second"), ("b", b"first too")]
+    assert not found(tmp_path, "spill/*")
+
+
+async def test_object_that_was_brought_before_keeps_its_key(bucket: Bucket, tmp_path: Path) -> None:
+    async with capturing(bucket.url):
+        await run_sync(push, "a", b"first")
+    await run_sync(leave_behind, tmp_path / "spill", bucket, {"b": b"again"})
+    await run_sync(bucket.put, "files/b.zst", zstandard.compress(b"again"))
+
+    uploaded = await run_dumpstream("upload", tmp_path / "spill")
+
+    assert uploaded.returncode == 0
+    assert contents(bucket) == [("a", b"first"), ("b", b"again")]
+    assert "files/b.2.zst" not in bucket.keys()  # noqa: SIM118 - a method of the test's own
+
+
+async def test_nothing_is_brought_while_a_later_run_writes(bucket: Bucket, tmp_path: Path) -> None:
+    async with capturing(bucket.url):
+        pass
+    await run_sync(leave_behind, tmp_path / "spill", bucket, {"a": b"first"})
+    async with capturing(bucket.url, append=True):
+        await run_sync(push, "b", b"second")
+        early = await run_dumpstream("upload", tmp_path / "spill")
+    late = await run_dumpstream("upload", tmp_path / "spill")
+
+    assert (early.returncode, late.returncode) == (1, 0)
+    assert b"upload again when that has ended" in early.stderr
+    assert contents(bucket) == [("a", b"first"), ("b", b"second")]
+    assert "lock.json" not in bucket.keys()  # noqa: SIM118 - as above
+
+
+async def test_capture_that_has_replaced_another_is_not_mixed_with_it(bucket: Bucket, tmp_path: Path) -> None:
+    async with capturing(bucket.url):
+        pass
+    await run_sync(leave_behind, tmp_path / "spill", bucket, {"a": b"first"})
+    async with capturing(bucket.url, force=True):
+        await run_sync(push, "a", b"second")
+
+    uploaded = await run_dumpstream("upload", tmp_path / "spill")
+
+    assert uploaded.returncode == 1
+    assert b"holds another capture by now" in uploaded.stderr
+    assert contents(bucket) == [("a", b"second")]
+
+
+async def test_outbox_that_somebody_else_has_is_not_said_to_be_brought(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    async with capturing(bucket.url):
+        pass
+    await run_sync(leave_behind, tmp_path / "spill", bucket, {"a": b"first"})
+    (path,) = found(tmp_path, "spill/*")
+    outbox = await run_sync(Outbox.open, path)
+    uploaded = await run_dumpstream("upload", tmp_path / "spill")
+    await run_sync(outbox.close)
+
+    assert uploaded.returncode == 1
+    assert b"is using it" in uploaded.stderr
