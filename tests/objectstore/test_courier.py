@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import resource
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from dumpstream.objectstore.store import Entry
+
 pytestmark = pytest.mark.anyio
 
 
@@ -38,6 +42,12 @@ class MoodyStore(Store):
     def __init__(self) -> None:
         super().__init__(Prefix.of(MemoryStore(), "place"))
         self.error: StoreError | None = None
+        self.looks = 0
+
+    def head(self, key: str) -> Entry:
+        self.looks += 1
+        self._check()
+        return super().head(key)
 
     async def put(self, key: str, data: Buffer) -> str | None:
         self._check()
@@ -180,12 +190,103 @@ async def test_full_spill_refuses_the_file_of_who_drops(store: MoodyStore, tmp_p
     await run_sync(outbox.close)
 
 
-async def test_object_larger_than_the_spill_is_an_error(store: MoodyStore, outbox: Outbox) -> None:
+async def test_object_larger_than_the_spill_waits_for_the_store_itself(
+    store: MoodyStore, outbox: Outbox
+) -> None:
     courier = Courier(store, outbox)
     store.go_away()
 
-    with pytest.raises(SinkError, match="not even alone"):
-        await courier.bring("key", bytes(101))
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(courier.bring, "key", bytes(101))
+            await until(lambda: store.looks > 2)
+            store.error = None
+
+    assert len(await run_sync(store.get, "key")) == 101
+    await courier.aclose()
+
+
+async def test_deliveries_that_fill_the_spill_together_go_on_when_the_store_is_back(
+    store: MoodyStore, outbox: Outbox
+) -> None:
+    courier = Courier(store, outbox)
+    store.go_away()
+    courier.note(StoreError("does not answer", away=True))
+
+    async def deliver(key: str) -> None:
+        delivery = courier.deliver(key)
+        for number in range(4):
+            await delivery.send([bytes([number]) * 25])
+        await delivery.finish()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(deliver, "one")
+            tasks.start_soon(deliver, "other")
+            await until(lambda: not outbox.free)
+            store.error = None
+    await until(lambda: not courier.waiting)
+
+    whole = b"".join(bytes([number]) * 25 for number in range(4))
+    assert [await run_sync(store.get, key) for key in ("one", "other")] == [whole, whole]
+    assert objects(outbox) == []
+    assert outbox.free == 100
+    await courier.aclose()
+
+
+async def test_store_that_is_back_is_used_although_nothing_had_fitted_into_the_spill(
+    store: MoodyStore, tmp_path: Path
+) -> None:
+    outbox = await run_sync(lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(9), on_full=OnFull.DROP))
+    courier = Courier(store, outbox)
+    store.go_away()
+    with pytest.raises(FileRefusedError):
+        await courier.bring("lost", bytes(10))
+    store.error = None
+    await until(lambda: not courier.away)
+
+    brought = await courier.bring("key", bytes(10))
+
+    assert brought.custody is None
+    assert len(await run_sync(store.get, "key")) == 10
+    await courier.aclose()
+    await run_sync(outbox.close)
+
+
+@pytest.mark.parametrize(("on_full", "error"), [(OnFull.BLOCK, SinkError), (OnFull.DROP, FileRefusedError)])
+async def test_delivery_that_has_outgrown_the_spill_when_the_store_goes_is_lost_as_the_policy_says(
+    store: MoodyStore, tmp_path: Path, on_full: OnFull, error: type[SinkError]
+) -> None:
+    outbox = await run_sync(lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(9), on_full=on_full))
+    courier = Courier(store, outbox)
+
+    delivery = courier.deliver("large")
+    store.go_away()
+    await delivery.send([bytes(10)])
+    with pytest.raises(SinkError, match="the spill was too full") as caught:
+        await delivery.finish()
+
+    assert type(caught.value) is error
+    await delivery.abort()
+    await courier.aclose()
+    await run_sync(outbox.close)
+
+
+async def test_what_a_full_disk_has_of_an_object_is_removed(store: MoodyStore, outbox: Outbox) -> None:
+    courier = Courier(store, outbox)
+    store.go_away()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, limits[1]))
+    try:
+        with pytest.raises(SinkError, match="the spill cannot be used"):
+            await courier.bring("key", bytes(90))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+
+    assert objects(outbox) == []
+    assert outbox.free == 100
     await courier.aclose()
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import SinkError, StoreError
+from dumpstream._errors import FileRefusedError, ObjectMissingError, SinkError, StoreError
 from dumpstream.custody import Custody, Stage
-from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.objectstore.outbox import SPILL_FULL
+from dumpstream.objectstore.store import PART_BYTES, PROBE, Store
 from dumpstream.objectstore.upload import Upload
+from dumpstream.source import OnFull
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -82,18 +84,20 @@ class Courier:
         Raises:
             SinkError: the store refuses, or is away with no outbox to wait in.
         """
-        async with self._slots:
-            if not self.away:  # it may have gone while this one waited for its turn
-                try:
-                    return Brought(await self.store.put(key, data), None)
-                except StoreError as exc:
-                    self.note(exc)
-        outbox, size, url = self.outbox, memoryview(data).nbytes, self.url(key)
-        await outbox.reserve(size, key)
+        size, url = memoryview(data).nbytes, self.url(key)
+        while True:
+            async with self._slots:
+                if not self.away:  # it may have gone while this one waited for its turn
+                    try:
+                        return Brought(await self.store.put(key, data), None)
+                    except StoreError as exc:
+                        self.note(exc)
+            if await self.reserve(size, key):
+                break
         try:
-            await run_sync(lambda: outbox.append(url, [data], new=True))
+            await run_sync(lambda: self.outbox.append(url, [data], new=True))
         except OSError as exc:
-            outbox.release(size)
+            await self.discard(key, size)
             raise _spill_error(exc) from None
         return await self.keep(key, size)
 
@@ -104,8 +108,9 @@ class Courier:
     async def aclose(self) -> None:
         """Bring what waits, if the store takes it within a short time, and stop."""
         if self._drain is not None:
-            with anyio.move_on_after(_LAST_WAIT_S):
-                await asyncio.wait([self._drain])
+            if self._kept:
+                with anyio.move_on_after(_LAST_WAIT_S):
+                    await asyncio.wait([self._drain])
             self._closing.set()
             await asyncio.wait([self._drain])
         await self.store.aclose()
@@ -147,6 +152,28 @@ class Courier:
         if not exc.away or self._outbox is None:
             raise SinkError(str(exc)) from None
         self._away = True
+        self._watch()
+
+    async def reserve(self, size: int, key: str) -> bool:
+        """Wait for room in the outbox for *size* bytes of the object *key*, and take it.
+
+        Returns:
+            False if the store is back before there is room; there may never be so much.
+
+        Raises:
+            FileRefusedError: there is none, and who comes then is to be refused.
+            SinkError: the store refuses for good.
+        """
+        while not self.outbox.take_room(size, key):
+            if not self.away:
+                return False
+            await self.outbox.wait()
+        return True
+
+    async def discard(self, key: str, size: int) -> None:
+        """Remove from the outbox what there is of the object *key*, for which *size* bytes were reserved."""
+        await run_sync(self.outbox.discard, self.url(key))
+        self.outbox.release(size)
 
     async def keep(self, key: str, size: int) -> Brought:
         """Let the object *key*, which has room in the outbox and is all there, wait for the store."""
@@ -156,27 +183,45 @@ class Courier:
             raise _spill_error(exc) from None
         kept = _Kept(key, size, Custody(Stage.KEPT))
         self._kept.append(kept)
-        if self._drain is None or self._drain.done():
-            self._drain = asyncio.get_running_loop().create_task(self._drain_outbox())
+        self._watch()
         return Brought(None, kept.custody)
 
     # Bringing later what is kept
 
+    def _watch(self) -> None:
+        if self._drain is None or self._drain.done():
+            self._drain = asyncio.get_running_loop().create_task(self._drain_outbox())
+
     async def _drain_outbox(self) -> None:
+        """Bring what is kept, and find out whether a store that is away is back."""
         pause = _FIRST_PAUSE_S
         at_once = 1
-        while self._kept and not (self._closing.is_set() and self._away):
+        while (self._kept or self._away) and not (self._closing.is_set() and self._away):
             batch = [self._kept[index] for index in range(min(at_once, len(self._kept)))]
-            results = await asyncio.gather(*map(self._bring_kept, batch))
+            results = await asyncio.gather(*map(self._bring_kept, batch)) if batch else [await self._look()]
             if all(results):
                 self._away, pause, at_once = False, _FIRST_PAUSE_S, _DRAINED_AT_ONCE
+                self.outbox.notify()
             elif self._error is not None:
+                self.outbox.notify()
                 return
             else:
                 self._away, at_once = True, 1
                 with anyio.move_on_after(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - spreads clients
                     await self._closing.wait()
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _look(self) -> bool:
+        """Return whether the store answers."""
+        try:
+            await run_sync(self.store.head, PROBE)
+        except ObjectMissingError:
+            return True
+        except StoreError as exc:
+            if not exc.away:
+                self._error = exc
+            return False
+        return True
 
     async def _bring_kept(self, kept: _Kept) -> bool:
         """Return whether the store has it now."""
@@ -272,14 +317,46 @@ class Delivery:
         await self._discard()
 
     async def _send_to_disk(self, pieces: Sequence[Buffer], size: int) -> None:
-        outbox, url, new = self._courier.outbox, self._courier.url(self._key), not self._size
-        if self._upload is not None and outbox.free < size:
+        courier = self._courier
+        if self._upload is not None and courier.outbox.free < size:
             await self._discard()  # the store is there, and will do alone
             return
-        await outbox.reserve(size, self._key)
+        while not await courier.reserve(size, self._key):
+            if await self._begin_again():
+                return
+        url, new = courier.url(self._key), not self._size
         self._size += size
         try:
-            await run_sync(lambda: outbox.append(url, pieces, new=new))
+            await run_sync(lambda: courier.outbox.append(url, pieces, new=new))
+        except OSError as exc:
+            raise _spill_error(exc) from None
+
+    async def _begin_again(self) -> bool:
+        """Send the store, which is back, what the full disk has; return whether it goes on without that."""
+        upload = Upload(self._courier.store, self._key)
+        try:
+            if self._size:
+                await self._resend(upload)
+        except StoreError as exc:
+            self._courier.note(exc)
+            return False
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await upload.abort()
+            raise
+        self._upload = upload
+        await self._discard()
+        return True
+
+    async def _resend(self, upload: Upload) -> None:
+        url = self._courier.url(self._key)
+        try:
+            fd = await run_sync(lambda: self._courier.outbox.open_object(url, whole=False))
+            try:
+                async for piece in _read(fd, self._size):
+                    await upload.send(piece)
+            finally:
+                os.close(fd)
         except OSError as exc:
             raise _spill_error(exc) from None
 
@@ -292,14 +369,16 @@ class Delivery:
         self._upload = None
         self._courier.note(exc)
         if not self._on_disk:
-            raise SinkError(f"{exc}; the spill was too full to keep what had been sent") from None
+            problem = f"{exc}; the spill was too full to keep what had been sent"
+            if self._courier.outbox.on_full is OnFull.DROP:
+                raise FileRefusedError(problem, cause=SPILL_FULL) from None
+            raise SinkError(problem) from None
 
     async def _discard(self) -> None:
         if self._on_disk:
             self._on_disk = False
             if self._size:
-                await run_sync(self._courier.outbox.discard, self._courier.url(self._key))
-                self._courier.outbox.release(self._size)
+                await self._courier.discard(self._key, self._size)
                 self._size = 0
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DestinationError, FileRefusedError, SinkError
+from dumpstream._errors import DestinationError, FileRefusedError
 from dumpstream.destination import explained, make_directory
 from dumpstream.lock import release_lock, take_lock
 from dumpstream.manifest import MANIFEST, manifest_text, read_manifest, write_manifest
@@ -147,25 +147,38 @@ class Outbox:
         """How many bytes more may wait here."""
         return self._room.free
 
-    async def reserve(self, size: int, name: str) -> None:
-        """Wait for room for *size* bytes of the object *name*, and take it.
+    @property
+    def on_full(self) -> OnFull:
+        """What is to happen to a file for which there is no room."""
+        return self._on_full
+
+    def take_room(self, size: int, name: str) -> bool:
+        """Take room for *size* bytes of the object *name*; return whether there was so much.
 
         Raises:
-            FileRefusedError: there is none, and who comes then is to be refused.
-            SinkError: there can never be so much.
+            FileRefusedError: there was not, and who comes then is to be refused.
         """
-        while size > self.free:
-            full = f"{name!r} does not fit into the spill of {self.capacity} bytes"
+        if size > self.free:
             if self._on_full is OnFull.DROP:
-                raise FileRefusedError(f"{full}; raise --spill-bytes", cause=SPILL_FULL)
-            if size > self.capacity:
-                raise SinkError(f"{full}, not even alone; raise --spill-bytes")
-            await self._room.freed()
+                raise FileRefusedError(
+                    f"{name!r} does not fit into the spill of {self.capacity} bytes; raise --spill-bytes",
+                    cause=SPILL_FULL,
+                )
+            return False
         self._room.take(size)
+        return True
 
     def release(self, size: int) -> None:
         """Give room back; for the event loop's thread."""
         self._room.give_back(size)
+
+    async def wait(self) -> None:
+        """Wait until room is given back, or `notify` is called."""
+        await self._room.freed()
+
+    def notify(self) -> None:
+        """Let those who wait look again; for the event loop's thread."""
+        self._room.wake()
 
     # Objects
 
@@ -197,9 +210,9 @@ class Outbox:
         except FileNotFoundError:
             return None
 
-    def open_object(self, url: str) -> int:
-        """Return a descriptor of the object *url*, which the caller closes."""
-        return open_regular(self._object_path(url, whole=True), os.O_RDONLY)
+    def open_object(self, url: str, *, whole: bool = True) -> int:
+        """Return a descriptor of the object *url*, or of what there is of it, which the caller closes."""
+        return open_regular(self._object_path(url, whole=whole), os.O_RDONLY)
 
     def move(self, urls: Mapping[str, str], lines: Iterable[bytes]) -> None:
         """Give objects other URLs, and the journal *lines* that say so, both or neither.

@@ -35,7 +35,7 @@ class Room:
         """Use *size* bytes less; for the event loop's thread."""
         self._used -= size
         if self._within is None:
-            self._wake()
+            self.wake()
         else:
             self._within.give_back(size)
 
@@ -48,14 +48,18 @@ class Room:
             self._used = 0
 
     async def freed(self) -> None:
-        """Return when something was given back, here or to who shares the room, or the room has shrunk."""
+        """Return when something was given back, here or to who shares the room, or `wake` was called."""
         await (self._freed.wait() if self._within is None else self._within.freed())
+
+    def wake(self) -> None:
+        """Let those who wait look again, because something has changed."""
+        if self._within is not None:
+            self._within.wake()
+            return
+        self._freed.set()
+        self._freed = asyncio.Event()
 
     def _shrink(self, size: int) -> None:
         self._capacity -= size
         self._used -= size
-        self._wake()
-
-    def _wake(self) -> None:
-        self._freed.set()
-        self._freed = asyncio.Event()
+        self.wake()
