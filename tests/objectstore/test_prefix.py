@@ -17,6 +17,10 @@ def test_url_is_split_into_bucket_and_key() -> None:
     assert str(prefix) == "s3://bucket/a/b"
 
 
+def test_mark_of_a_fragment_is_part_of_the_key() -> None:
+    assert Prefix.parse("s3://bucket/run#7/a").key == "run#7/a"
+
+
 def test_name_is_joined_as_to_a_path() -> None:
     prefix = Prefix.parse("gs://bucket/run?") / "rank0"
 
@@ -25,10 +29,10 @@ def test_name_is_joined_as_to_a_path() -> None:
 
 
 def test_options_are_kept_by_joining_and_by_the_url() -> None:
-    prefix = Prefix.parse("s3://bucket/run?region=x&endpoint=https://obs.example") / "a"
+    prefix = Prefix.parse("s3://bucket/run?region=x%26y&endpoint=https://obs.example") / "a"
 
     assert Prefix.parse(prefix.url) == prefix
-    assert dict(prefix.options) == {"region": "x", "endpoint": "https://obs.example"}
+    assert dict(prefix.options) == {"region": "x&y", "endpoint": "https://obs.example"}
     assert "example" not in str(prefix)
 
 
@@ -39,6 +43,7 @@ def test_options_are_kept_by_joining_and_by_the_url() -> None:
         "s3://bucket/run?secret_access_key=marker",
         "s3://bucket/run?endpoint=https://key:marker@host",
         "az://container/run?sas=marker",
+        "az://container/run?endpoint=https://host/?sig=marker",
     ],
 )
 def test_secret_in_a_url_is_refused_and_not_repeated(url: str) -> None:

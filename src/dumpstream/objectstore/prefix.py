@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dumpstream._errors import StoreError
 
@@ -46,7 +46,7 @@ class Prefix:
         Raises:
             StoreError: it names none; the message does not repeat what may be secret.
         """
-        split = urlsplit(url)
+        split = urlsplit(url, allow_fragments=False)
         if split.scheme not in _OPTIONS or not split.netloc:
             raise StoreError(f"a place in an object store is written {_examples()}")
         if "@" in split.netloc or ":" in split.netloc:
@@ -59,7 +59,7 @@ class Prefix:
             )
         if options.get("addressing", "path") not in {"path", "virtual"}:
             raise StoreError(f"{split.scheme}://{split.netloc}: addressing is path or virtual")
-        if "@" in options.get("endpoint", ""):
+        if any(mark in options.get("endpoint", "") for mark in "@?#"):
             raise StoreError(f"{split.scheme}://{split.netloc}: {_NOT_HERE}")
         return cls(split.scheme, split.netloc, _clean(split.path), tuple(sorted(options.items())))
 
@@ -84,7 +84,7 @@ class Prefix:
     @property
     def url(self) -> str:
         """The URL that `parse` turns back, with its options."""
-        query = "&".join(f"{name}={value}" for name, value in self.options)
+        query = urlencode(self.options, safe="/:")
         return f"{self}?{query}" if query else str(self)
 
     @property
