@@ -119,6 +119,7 @@ def http_error(status: int, code: str = "") -> GenericError:
         (http_error(404, "ContainerNotFound"), "no such bucket", False),
         (http_error(403, "AccessDenied"), "403, AccessDenied", False),
         (http_error(403, "RequestTimeTooSkewed"), "clock", False),
+        (http_error(400, "ExpiredToken"), "the session has expired; get new credentials", False),
         (http_error(400, "EntityTooLarge"), "400 .EntityTooLarge", False),
         (PermissionDeniedError("signature=marker"), "no access", False),
         (builtins.PermissionError(13, "Permission denied"), "Permission denied", False),

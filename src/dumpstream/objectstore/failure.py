@@ -44,7 +44,7 @@ def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
         return StoreError(f"cannot {what} {place}: there is no such bucket; make it or choose another")
     if isinstance(exc, FileNotFoundError) or kind == "NotFoundError" or status == _NOT_FOUND:
         return ObjectMissingError(f"{place} is not there")
-    if status in _REFUSED or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
+    if status in _REFUSED or code in _REMEDIES or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
         said = ", ".join(str(word) for word in (status, code) if word)
         remedy = _REMEDIES.get(code or "", _NO_ACCESS)
         return StoreError(f"cannot {what} {place}: the store refuses ({said or 'no access'}); {remedy}")
