@@ -52,6 +52,9 @@ async def _upload_all(directory: Path | None) -> int:
     from dumpstream._errors import DestinationInUseError, DumpstreamError  # noqa: PLC0415
     from dumpstream.objectstore.outbox import find_outboxes, state_directory  # noqa: PLC0415
 
+    if directory is not None and not await run_sync(directory.is_dir):
+        print(f"dumpstream: there is no directory {directory}; name a --spill directory", file=sys.stderr)
+        return 1
     directory = directory or state_directory()
     paths = await run_sync(lambda: list(find_outboxes(directory)))
     failed = False
