@@ -12,7 +12,9 @@ from xxhash import xxh3_64_hexdigest
 from dumpstream.manifest import parse_manifest
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.outbox import Outbox
+from dumpstream.objectstore.reconciliation import reconcile
 from dumpstream.objectstore.room import Room
+from dumpstream.objectstore.store import Store
 from dumpstream.rows import StoredPart, file_row
 from dumpstream.source import OnFull
 from dumpstream.verdict import Verdict
@@ -21,6 +23,8 @@ from .test_server import capturing, found, push, run_dumpstream
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from typing_extensions import Buffer
 
     from .conftest import Bucket
 
@@ -130,3 +134,31 @@ async def test_outbox_that_somebody_else_has_is_not_said_to_be_brought(
 
     assert uploaded.returncode == 1
     assert b"is using it" in uploaded.stderr
+
+
+async def test_many_objects_are_on_their_way_at_once(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with capturing(bucket.url):
+        pass
+    files = {f"file{number:02}": b"%d" % number for number in range(40)}
+    await run_sync(leave_behind, tmp_path / "spill", bucket, files)
+    put, on_their_way, most = Store.put, 0, 0
+
+    async def counted(store: Store, key: str, data: Buffer) -> str | None:
+        nonlocal on_their_way, most
+        on_their_way += 1
+        most = max(most, on_their_way)
+        try:
+            return await put(store, key, data)
+        finally:
+            on_their_way -= 1
+
+    monkeypatch.setattr(Store, "put", counted)
+    outbox = await run_sync(Outbox.open, found(tmp_path, "spill/*")[0])
+    result = await reconcile(outbox)
+    await run_sync(outbox.close)
+
+    assert (result.files, result.objects, result.lines) == (40, 40, 40)
+    assert contents(bucket) == sorted(files.items())
+    assert 1 < most <= 16

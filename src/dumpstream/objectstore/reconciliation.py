@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dumpstream.rows import Row
 
 _SEGMENT_LINES = 10_000
+_BROUGHT_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -89,16 +91,22 @@ async def _bring_objects(
     carrier = Carrier(outbox, place)
     try:
         lines = await run_sync(_settle_paths, outbox, carrier)
-        for _, row in _journalled(outbox.journal_path):
+        paths: dict[str, None] = {}
+        for row in read_rows(lines):
             if isinstance(row, FileRow):
                 result.files += 1
-                for path in {part.path for part in row.stored if part.path is not None}:
-                    size = await carrier.bring(path)
-                    if size is not None:
-                        result.objects += 1
-                        result.bytes += size
-                        if progress is not None:
-                            progress(result)
+                paths |= dict.fromkeys(part.path for part in row.stored if part.path is not None)
+        remaining = iter(paths)
+        while batch := list(islice(remaining, _BROUGHT_AT_ONCE)):
+            sizes = await asyncio.gather(*map(carrier.bring, batch), return_exceptions=True)
+            for size in sizes:
+                if isinstance(size, BaseException):
+                    raise size
+                if size is not None:
+                    result.objects += 1
+                    result.bytes += size
+            if progress is not None:
+                progress(result)
     finally:
         await carrier.aclose()
     return lines
