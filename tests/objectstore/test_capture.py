@@ -149,6 +149,20 @@ async def test_stale_lock_is_taken_over_and_removed(monkeypatch: pytest.MonkeyPa
     assert "lock.json" not in [meta["path"] for page in store.list() for meta in page]
 
 
+async def test_segments_that_a_merge_left_are_deleted_by_the_next() -> None:
+    store = MemoryStore()
+    async with capturing(store):
+        await run_sync(push, "a", b"first")
+    await store.put_async("journal/000001.jsonl", b"")
+
+    async with capturing(store, append=True):
+        await run_sync(push, "b", b"second")
+
+    stored = await run_sync(StoredCapture.open, store)
+    assert [file.name for file in stored.files] == ["a", "b"]
+    assert not [meta["path"] for page in store.list("journal") for meta in page]
+
+
 async def test_store_beside_a_directory_gets_every_file(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "store", mkdir=True)
 

@@ -147,8 +147,9 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
         yield from run
 
     def delete() -> None:
-        for number in range(merged + 1, through + 1):
-            store.delete(segment_key(number))
+        for number in _segments(store):  # also those that an earlier merge was killed before it had deleted
+            if number <= through:
+                store.delete(segment_key(number))
 
     await store.upload(JOURNAL, _in_threads(pieces()))
     await run_sync(delete)
