@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,8 +107,13 @@ class S3Server:
         """Return the multipart uploads that nobody has finished or aborted."""
         url = f"http://127.0.0.1:{self._ports[3]}/buckets/{BUCKET}/.uploads/"
         request = urllib.request.Request(url, headers={"Accept": "application/json"})
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - the scheme stands above
-            return [entry["FullPath"] for entry in json.load(answer)["Entries"] or ()]
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - the scheme stands above
+                return [entry["FullPath"] for entry in json.load(answer)["Entries"] or ()]
+        except urllib.error.HTTPError as exc:
+            if exc.code != HTTPStatus.NOT_FOUND:
+                raise
+            return []  # there has never been one
 
     def _await_answer(self) -> None:
         deadline = time.monotonic() + _START_S
