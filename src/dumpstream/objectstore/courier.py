@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import FileRefusedError, ObjectMissingError, SinkError, StoreError
+from dumpstream._errors import ObjectMissingError, SinkError, StoreError
 from dumpstream.custody import Custody, Stage
-from dumpstream.objectstore.outbox import SPILL_FULL
+from dumpstream.objectstore.delivery import Brought, Delivery, read_pieces, spill_error
 from dumpstream.objectstore.store import PART_BYTES, PROBE, Store
-from dumpstream.objectstore.upload import Upload
-from dumpstream.source import OnFull
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from typing_extensions import Buffer
 
     from dumpstream.objectstore.outbox import Outbox
@@ -34,13 +30,6 @@ _DRAINED_AT_ONCE = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 #: How long the end of a capture waits for a store that is away.
 _LAST_WAIT_S = 30.0
-
-
-class Brought(NamedTuple):
-    """What became of an object."""
-
-    etag: str | None
-    custody: Custody | None  #: if it waits in the outbox
 
 
 class _Kept(NamedTuple):
@@ -98,7 +87,7 @@ class Courier:
             await run_sync(lambda: self.outbox.append(url, [data], new=True))
         except OSError as exc:
             await self.discard(key, size)
-            raise _spill_error(exc) from None
+            raise spill_error(exc) from None
         return await self.keep(key, size)
 
     def deliver(self, key: str) -> Delivery:
@@ -180,7 +169,7 @@ class Courier:
         try:
             await run_sync(lambda: self.outbox.complete(self.url(key), durable=self._durable))
         except OSError as exc:
-            raise _spill_error(exc) from None
+            raise spill_error(exc) from None
         kept = _Kept(key, size, Custody(Stage.KEPT))
         self._kept.append(kept)
         self._watch()
@@ -232,7 +221,7 @@ class Courier:
                 self._error = exc
             return False
         except OSError as exc:
-            self._error = StoreError(str(_spill_error(exc)))
+            self._error = StoreError(str(spill_error(exc)))
             return False
         self._kept.remove(kept)
         self.outbox.release(kept.size)
@@ -253,135 +242,7 @@ async def bring_from(outbox: Outbox, store: Store, key: str, size: int) -> None:
         if size <= PART_BYTES:
             await store.put(key, await run_sync(os.pread, fd, size, 0))
         else:
-            await store.upload(key, _read(fd, size))
+            await store.upload(key, read_pieces(fd, size))
     finally:
         os.close(fd)
     await run_sync(outbox.discard, url)
-
-
-async def _read(fd: int, size: int) -> AsyncIterator[bytes]:
-    position = 0
-    while position < size and (piece := await run_sync(os.pread, fd, PART_BYTES, position)):
-        position += len(piece)
-        yield piece
-
-
-class Delivery:
-    """A large object on its way: to the store and, if there is an outbox, to the disk as well.
-
-    Only so is it safe when the store goes away in its middle.
-    """
-
-    def __init__(self, courier: Courier, key: str) -> None:
-        self._courier, self._key = courier, key
-        self._upload = None if courier.away else Upload(courier.store, key)
-        self._on_disk = courier.has_outbox
-        self._size = 0  # of what is on the disk
-
-    async def send(self, pieces: Sequence[Buffer]) -> None:
-        """Take *pieces*, which must stay as they are.
-
-        Raises:
-            SinkError: the object can be brought nowhere.
-        """
-        size = sum(memoryview(piece).nbytes for piece in pieces)
-        if self._on_disk:
-            await self._send_to_disk(pieces, size)
-        if self._upload is not None:
-            try:
-                for piece in pieces:
-                    await self._upload.send(piece)
-            except StoreError as exc:
-                await self._give_up_upload(exc)
-
-    async def finish(self) -> Brought:
-        """Make the object appear, now or when the store is back.
-
-        Raises:
-            SinkError: it never will.
-        """
-        if self._upload is not None:
-            try:
-                etag = await self._upload.finish()
-            except StoreError as exc:
-                await self._give_up_upload(exc)
-            else:
-                await self._discard()
-                return Brought(etag, None)
-        return await self._courier.keep(self._key, self._size)
-
-    async def abort(self) -> None:
-        """Leave nothing of it."""
-        if self._upload is not None:
-            await self._upload.abort()
-        await self._discard()
-
-    async def _send_to_disk(self, pieces: Sequence[Buffer], size: int) -> None:
-        courier = self._courier
-        if self._upload is not None and courier.outbox.free < size:
-            await self._discard()  # the store is there, and will do alone
-            return
-        while not await courier.reserve(size, self._key):
-            if await self._begin_again():
-                return
-        url, new = courier.url(self._key), not self._size
-        self._size += size
-        try:
-            await run_sync(lambda: courier.outbox.append(url, pieces, new=new))
-        except OSError as exc:
-            raise _spill_error(exc) from None
-
-    async def _begin_again(self) -> bool:
-        """Send the store, which is back, what the full disk has; return whether it goes on without that."""
-        upload = Upload(self._courier.store, self._key)
-        try:
-            if self._size:
-                await self._resend(upload)
-        except StoreError as exc:
-            self._courier.note(exc)
-            return False
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await upload.abort()
-            raise
-        self._upload = upload
-        await self._discard()
-        return True
-
-    async def _resend(self, upload: Upload) -> None:
-        url = self._courier.url(self._key)
-        try:
-            fd = await run_sync(lambda: self._courier.outbox.open_object(url, whole=False))
-            try:
-                async for piece in _read(fd, self._size):
-                    await upload.send(piece)
-            finally:
-                os.close(fd)
-        except OSError as exc:
-            raise _spill_error(exc) from None
-
-    async def _give_up_upload(self, exc: StoreError) -> None:
-        """Go on with the disk alone.
-
-        Raises:
-            SinkError: the disk does not have all of it.
-        """
-        self._upload = None
-        self._courier.note(exc)
-        if not self._on_disk:
-            problem = f"{exc}; the spill was too full to keep what had been sent"
-            if self._courier.outbox.on_full is OnFull.DROP:
-                raise FileRefusedError(problem, cause=SPILL_FULL) from None
-            raise SinkError(problem) from None
-
-    async def _discard(self) -> None:
-        if self._on_disk:
-            self._on_disk = False
-            if self._size:
-                await self._courier.discard(self._key, self._size)
-                self._size = 0
-
-
-def _spill_error(exc: OSError) -> SinkError:
-    reason = exc.strerror or type(exc).__name__
-    return SinkError(f"the spill cannot be used: {reason}; free some space or choose another --spill")

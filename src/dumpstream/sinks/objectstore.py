@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
-    from dumpstream.objectstore.courier import Brought, Delivery
+    from dumpstream.objectstore.delivery import Brought, Delivery
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
 
