@@ -237,7 +237,9 @@ async def test_deliveries_that_fill_the_spill_together_go_on_when_the_store_is_b
 async def test_store_that_is_back_is_used_although_nothing_had_fitted_into_the_spill(
     store: MoodyStore, tmp_path: Path
 ) -> None:
-    outbox = await run_sync(lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(9), on_full=OnFull.DROP))
+    outbox = await run_sync(
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(9), on_full=OnFull.DROP)
+    )
     courier = Courier(store, outbox)
     store.go_away()
     with pytest.raises(FileRefusedError):
