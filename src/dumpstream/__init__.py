@@ -25,17 +25,18 @@ from dumpstream._errors import (
     StoreError,
 )
 from dumpstream.acl import load_acl
-from dumpstream.agent import Attachment, agent_library, attach, target_environment
 from dumpstream.capture import Capture, open_capture
-from dumpstream.captured import CapturedProcess
 from dumpstream.chunk import Chunk
 from dumpstream.codes import AclCode
-from dumpstream.collector import Collector, open_collector
 from dumpstream.driver import Driver
 from dumpstream.lifecycle import Lifecycle, Owner
 from dumpstream.objectstore import Prefix
 from dumpstream.opname import OpName, parse_name
 from dumpstream.options import CaptureOptions
+from dumpstream.outside.agent import Attachment, agent_library, attach, target_environment
+from dumpstream.outside.collector import Collector, open_collector
+from dumpstream.outside.process import CapturedProcess
+from dumpstream.outside.recovery import recover
 from dumpstream.profiling import (
     AicoreMetric,
     Collect,
@@ -47,7 +48,6 @@ from dumpstream.profiling import (
     open_profile,
 )
 from dumpstream.pyacl import load_pyacl
-from dumpstream.recovery import recover
 from dumpstream.report import LossCount, Report
 from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
 from dumpstream.source import Batch, Loss, OnFull, PyAclSource, RingOptions, RingSource, Source

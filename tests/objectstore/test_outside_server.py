@@ -146,7 +146,7 @@ async def test_process_that_joins_while_the_store_is_away_is_captured(
     bucket, spill, socket = bucket_of(server, "run"), tmp_path / "spill", tmp_path / "socket"
     words = ["collect", "--out", bucket.url, "--socket", str(socket), "--spill", str(spill)]
     environment_code = (
-        "import os, sys; from dumpstream.agent import target_environment;"
+        "import os, sys; from dumpstream.outside.agent import target_environment;"
         "os.execvpe(sys.argv[2], sys.argv[2:], target_environment(sys.argv[1], os.environ))"
     )
     async with await anyio.open_process([*_DUMPSTREAM, *words], stdout=DEVNULL, stderr=DEVNULL) as collector:

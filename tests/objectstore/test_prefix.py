@@ -6,8 +6,8 @@ import pytest
 from obstore.store import MemoryStore
 
 from dumpstream._errors import StoreError
-from dumpstream.collectorrequest import sink_below
 from dumpstream.objectstore import Prefix, as_place
+from dumpstream.outside.request import sink_below
 
 
 def test_url_is_split_into_bucket_and_key() -> None:

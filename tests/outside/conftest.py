@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from dumpstream.agent import target_environment
 from dumpstream.manifest import Process, read_manifest
+from dumpstream.outside.agent import target_environment
 from dumpstream.simulation import dump_config, simulated_library
 from dumpstream.stored import StoredCapture
 from dumpstream.verification import verify

@@ -17,10 +17,10 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import CapturedProcess, Collector, CollectorError, DestinationError, open_collector
-from dumpstream.agent import target_environment
 from dumpstream.manifest import Process, read_manifest
+from dumpstream.outside.agent import target_environment
+from dumpstream.outside.wire import Message, decode, encode
 from dumpstream.session import Session
-from dumpstream.wire import Message, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream.agent import agent_library
 from dumpstream.cli import main
+from dumpstream.outside.agent import agent_library
 from dumpstream.simulation import simulated_library
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ import pytest
 import xxhash
 from anyio.to_thread import run_sync
 
-from dumpstream.agent import target_environment
 from dumpstream.collection import Collection
-from dumpstream.collector import open_collector
+from dumpstream.outside.agent import target_environment
+from dumpstream.outside.collector import open_collector
 from dumpstream.stored import State
 from dumpstream.verdict import Verdict
 from dumpstream.verification import Kind, verify_collection

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import anyio
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.agent import target_environment
 from dumpstream.cli._display import count_text, printable
 from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside, run_outside
-from dumpstream.command import Command
-from dumpstream.processes import exit_code
+from dumpstream.outside.agent import target_environment
+from dumpstream.outside.command import Command
+from dumpstream.outside.watching import exit_code
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from dumpstream.cli._outside import Signals
-    from dumpstream.collector import Collector
+    from dumpstream.outside.collector import Collector
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 _PATIENCE_S = 1.0

@@ -19,8 +19,8 @@ from dumpstream.cli._display import ProgressLine, count_text, printable
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._report import print_report, print_waiting, process_text, progress_text
 from dumpstream.cli.config import report_problems
-from dumpstream.collector import open_collector
-from dumpstream.command import FORWARDED
+from dumpstream.outside.collector import open_collector
+from dumpstream.outside.command import FORWARDED
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from dumpstream.captured import CapturedProcess
-    from dumpstream.collector import Collector
-    from dumpstream.command import Command
+    from dumpstream.outside.collector import Collector
+    from dumpstream.outside.command import Command
+    from dumpstream.outside.process import CapturedProcess
 
 _PROGRESS_S = 0.25
 _NOBODY = (

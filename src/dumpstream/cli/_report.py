@@ -9,8 +9,8 @@ from dumpstream.cli._display import count_text, printable, size_text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dumpstream.captured import CapturedProcess
     from dumpstream.objectstore import Prefix
+    from dumpstream.outside.process import CapturedProcess
     from dumpstream.report import Report
 
 

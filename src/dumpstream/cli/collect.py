@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from dumpstream.cli._outside import Signals
-    from dumpstream.collector import Collector
+    from dumpstream.outside.collector import Collector
 
 _EPILOG = """\
 examples:
@@ -71,7 +71,7 @@ async def _collect(args: Namespace) -> int:
 
 
 async def _listen(collector: Collector, _signals: Signals) -> None:
-    from dumpstream.agent import SOCKET, agent_library  # noqa: PLC0415 - as above
+    from dumpstream.outside.agent import SOCKET, agent_library  # noqa: PLC0415 - as above
 
     print(
         f"dumpstream: listening; join with {SOCKET}={printable(str(collector.socket_path))} "

@@ -42,7 +42,7 @@ def run(args: Namespace) -> int:
 
     from dumpstream.cli._exit import NOT_WHOLE  # noqa: PLC0415
     from dumpstream.cli._report import process_text  # noqa: PLC0415
-    from dumpstream.recovery import recover  # noqa: PLC0415
+    from dumpstream.outside.recovery import recover  # noqa: PLC0415
 
     uvloop = {"use_uvloop": find_spec("uvloop") is not None}
     processes = anyio.run(lambda: recover(args.directory, sinks=args.sink), backend_options=uvloop)

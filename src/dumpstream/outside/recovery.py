@@ -14,15 +14,15 @@ from xxhash import xxh3_64_hexdigest
 from dumpstream._errors import DestinationError, DumpstreamError, RingError
 from dumpstream._native import SharedRing, read_header
 from dumpstream.capture import DEFAULT_SINKS, Request, open_request
-from dumpstream.captured import CapturedProcess
 from dumpstream.chunk import APPEND
-from dumpstream.collectorrequest import sink_below
 from dumpstream.destination import Destination, absolute, below
 from dumpstream.manifest import read_manifest
 from dumpstream.objectstore import Prefix, as_place
 from dumpstream.options import StageOptions
+from dumpstream.outside.process import CapturedProcess
+from dumpstream.outside.request import sink_below
+from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
-from dumpstream.sharedsource import SharedSource
 from dumpstream.source import Batch, Loss
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import CollectorError
-from dumpstream.connection import LONGEST_SOCKET_PATH, Connection, is_allowed, listen
-from dumpstream.wire import encode
+from dumpstream.outside.connection import LONGEST_SOCKET_PATH, Connection, is_allowed, listen
+from dumpstream.outside.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dumpstream.wire import Message
+    from dumpstream.outside.wire import Message
 
 pytestmark = pytest.mark.anyio
 

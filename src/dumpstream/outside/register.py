@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dumpstream.captured import CapturedProcess
     from dumpstream.chronicle import Chronicle
+    from dumpstream.outside.process import CapturedProcess
 
 #: Refused processes that are written down; what comes after so many is no job any more.
 _MAX_REFUSED = 1024

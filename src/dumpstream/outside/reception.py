@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from dumpstream.connection import Connection, is_allowed
-from dumpstream.wire import encode
+from dumpstream.outside.connection import Connection, is_allowed
+from dumpstream.outside.wire import encode
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from dumpstream.wire import Message
+    from dumpstream.outside.wire import Message
 
 #: Peers that have said nothing yet; one more, and the one that came first must go.
 _MAX_STRANGERS = 256

@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream import RingError
 from dumpstream._native import SharedRing
-from dumpstream.shares import LEAST_SHARE, Share, Shares
+from dumpstream.outside.shares import LEAST_SHARE, Share, Shares
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +105,7 @@ async def test_a_spare_that_is_ready_too_late_is_not_taken_for_one_of_another_si
         assert file is None
         return SharedRing(size)
 
-    monkeypatch.setattr("dumpstream.shares._make", make)
+    monkeypatch.setattr("dumpstream.outside.shares._make", make)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(shares.make_spare)
         await anyio.wait_all_tasks_blocked()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.wire import MAX_MESSAGE_BYTES, Hello, decode, encode, parse_hello
+from dumpstream.outside.wire import MAX_MESSAGE_BYTES, Hello, decode, encode, parse_hello
 
 _WORD = st.binary(max_size=40).map(lambda word: word.replace(b"\0", b""))
 _HELLO = st.lists(_WORD, max_size=20).map(lambda words: b"\0".join([b"hello", *words, b""]))

@@ -10,17 +10,17 @@ import anyio
 
 from dumpstream._errors import AclError
 from dumpstream.manifest import Process
-from dumpstream.processes import ending_text
+from dumpstream.outside.sharedsource import SharedSource
+from dumpstream.outside.watching import ending_text
 from dumpstream.report import Report
 from dumpstream.rows import timestamp
-from dumpstream.sharedsource import SharedSource
 
 if TYPE_CHECKING:
     from dumpstream.capture import Capture
-    from dumpstream.connection import Connection
-    from dumpstream.processes import WatchedProcess
-    from dumpstream.shares import Share
-    from dumpstream.wire import Hello, Message
+    from dumpstream.outside.connection import Connection
+    from dumpstream.outside.shares import Share
+    from dumpstream.outside.watching import WatchedProcess
+    from dumpstream.outside.wire import Hello, Message
 
 #: ``aclmdlInitDump`` says so where somebody else had begun, which is no failure.
 _REPEAT_INITIALIZE = 100002

@@ -15,20 +15,20 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.capture import DEFAULT_SINKS, as_json, open_request
-from dumpstream.captured import CapturedProcess, Follower, introduced
-from dumpstream.collectorrequest import CollectorRequest
-from dumpstream.connection import listen, make_private_directory
 from dumpstream.destination import absolute
 from dumpstream.isolation import isolated
 from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.room import Room
 from dumpstream.options import CaptureOptions, StageOptions
-from dumpstream.processes import watch_process
-from dumpstream.processlist import ProcessList
-from dumpstream.reception import Reception
+from dumpstream.outside.connection import listen, make_private_directory
+from dumpstream.outside.process import CapturedProcess, Follower, introduced
+from dumpstream.outside.reception import Reception
+from dumpstream.outside.register import ProcessList
+from dumpstream.outside.request import CollectorRequest
+from dumpstream.outside.shares import LEAST_SHARE, Shares
+from dumpstream.outside.watching import watch_process
+from dumpstream.outside.wire import VERSION, encode, parse_hello
 from dumpstream.report import Report, total_report
-from dumpstream.shares import LEAST_SHARE, Shares
-from dumpstream.wire import VERSION, encode, parse_hello
 
 if TYPE_CHECKING:
     import os
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from dumpstream.chronicle import Chronicle
-    from dumpstream.connection import Connection
-    from dumpstream.processes import WatchedProcess
-    from dumpstream.wire import Hello, Message
+    from dumpstream.outside.connection import Connection
+    from dumpstream.outside.watching import WatchedProcess
+    from dumpstream.outside.wire import Hello, Message
 
     StrPath = str | os.PathLike[str]
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from dumpstream._errors import CollectorError
 from dumpstream.destination import make_directory
-from dumpstream.wire import MAX_MESSAGE_BYTES, decode
+from dumpstream.outside.wire import MAX_MESSAGE_BYTES, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dumpstream.wire import Message
+    from dumpstream.outside.wire import Message
 
 #: What `sun_path` holds, without the NUL.
 LONGEST_SOCKET_PATH = 107

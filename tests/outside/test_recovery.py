@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 from dumpstream import Chunk, Loss, NotACaptureError, recover
 from dumpstream._native import SharedRing
 from dumpstream.destination import Destination
-from dumpstream.recovery import RecoveredSource, _stored_files
+from dumpstream.outside.recovery import RecoveredSource, _stored_files
 from dumpstream.rows import JOURNAL
 from dumpstream.verdict import Verdict
 

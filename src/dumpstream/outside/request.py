@@ -10,11 +10,11 @@ from dumpstream.capture import Request, dump_path_of, load_asked, refuse_without
 from dumpstream.destination import below
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.prefix import is_remote
-from dumpstream.shares import EXPECTED
+from dumpstream.outside.shares import EXPECTED
+from dumpstream.outside.wire import encode
 from dumpstream.sinks import find_factory
 from dumpstream.sinks.objectstore import probe_store
 from dumpstream.source import OnFull
-from dumpstream.wire import encode
 
 if TYPE_CHECKING:
     import anyio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dumpstream.objectstore.outbox import Outbox
     from dumpstream.objectstore.room import Room
     from dumpstream.options import StageOptions
-    from dumpstream.sharedsource import SharedSource
+    from dumpstream.outside.sharedsource import SharedSource
     from dumpstream.sinks import SinkSettings
     from dumpstream.source import RingOptions
 

@@ -9,7 +9,13 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from dumpstream.processes import WatchedProcess, _uncollected_status, ending_text, exit_code, signal_name
+from dumpstream.outside.watching import (
+    WatchedProcess,
+    _uncollected_status,
+    ending_text,
+    exit_code,
+    signal_name,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from dumpstream._native import SharedRing
+from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.rows import loss_row
-from dumpstream.sharedsource import SharedSource
 
 if TYPE_CHECKING:
     from dumpstream import Chunk
