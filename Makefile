@@ -30,7 +30,7 @@ test: lint native-test pytest test-s3 ## everything that must pass: lint, types,
 pytest: $(VENV)/installed ## the Python tests
 	$(BIN)/python -m pytest
 
-test-s3: $(VENV)/installed ## captures into a real S3 server (seaweedfs), killed and cut off; two minutes
+test-s3: $(VENV)/installed ## captures into a real S3 server (seaweedfs), killed and cut off; four minutes
 	$(BIN)/python -m pytest -m s3 tests/objectstore
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
