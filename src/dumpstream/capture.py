@@ -16,7 +16,7 @@ from dumpstream.acl import load_acl, load_profiling
 from dumpstream.destination import Destination, absolute, explained
 from dumpstream.dump import Dump
 from dumpstream.hold import HeldBytes
-from dumpstream.isolation import isolated
+from dumpstream.isolation import finish_in_thread, isolated
 from dumpstream.journal import Journal
 from dumpstream.lifecycle import Lifecycle
 from dumpstream.manifest import PROFILE
@@ -244,7 +244,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
         dump = await run_sync(request.load_dump)
         profiler = await run_sync(request.load_profiler)
         place = await run_sync(request.open_destination, dump_path_of(asked), outbox)
-        stack.push_async_callback(_in_thread, place.close)
+        stack.push_async_callback(finish_in_thread, place.close)
         unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
         held = HeldBytes(place.work_directory, memory_bytes=stages.pipeline.held_bytes)
         stack.push_async_callback(held.aclose)
@@ -255,7 +255,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
         libraries = None if dump is None else ", ".join(dump.driver.paths)
         about_profile = None
         if profiler is not None and request.profile is not None and isinstance(place, Destination):
-            unused.push_async_callback(_in_thread, place.drop_profile)
+            unused.push_async_callback(finish_in_thread, place.drop_profile)
             path = await run_sync(place.make_profile)
             await stack.enter_async_context(profiling(profiler, path, request.profile))
             about_profile = request.profile.as_dict()
@@ -368,15 +368,10 @@ def _to_keep(asked: AclConfig) -> dict[str, Any] | None:
     return fields if len(json.dumps(fields)) <= _LONGEST_CONFIG else None
 
 
-async def _in_thread(function: Any) -> None:
-    with anyio.CancelScope(shield=True):
-        await run_sync(function)
-
-
 async def _undo(dump: Dump) -> None:
     """Undo a beginning that came to nothing; why it did is what the caller must hear of."""
     with suppress(DumpstreamError):
-        await _in_thread(dump.undo)
+        await finish_in_thread(dump.undo)
 
 
 async def _give_up_sink(sink: Sink) -> None:

@@ -6,12 +6,19 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
+from anyio.to_thread import run_sync
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
 _Value = TypeVar("_Value")
+
+
+async def finish_in_thread(function: Callable[[], object]) -> None:
+    """Run *function* in a worker thread to its end, even if the caller is cancelled."""
+    with anyio.CancelScope(shield=True):
+        await run_sync(function)
 
 
 @asynccontextmanager

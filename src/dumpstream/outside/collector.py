@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import anyio
 from anyio.to_thread import run_sync
@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.capture import DEFAULT_SINKS, as_json, open_request
 from dumpstream.destination import absolute
-from dumpstream.isolation import isolated
+from dumpstream.isolation import finish_in_thread, isolated
 from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.room import Room
 from dumpstream.options import CaptureOptions, StageOptions
@@ -33,7 +33,7 @@ from dumpstream.report import Report, total_report
 if TYPE_CHECKING:
     import os
     import socket
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from anyio.abc import TaskGroup
     from obstore.store import ObjectStore
@@ -122,18 +122,18 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
     async with AsyncExitStack() as stack:
         if socket_path is None:
             directory = await run_sync(make_private_directory)
-            stack.push_async_callback(_in_thread, directory.cleanup)
+            stack.push_async_callback(finish_in_thread, directory.cleanup)
             socket_path = Path(directory.name, "socket")
         listener = await run_sync(listen, socket_path)
         stack.callback(listener.close)
-        stack.push_async_callback(_in_thread, partial(socket_path.unlink, missing_ok=True))
+        stack.push_async_callback(finish_in_thread, partial(socket_path.unlink, missing_ok=True))
         await run_sync(request.check_sinks)
         outbox = await run_sync(request.make_outbox)
         if outbox is not None:
             stack.push_async_callback(outbox.aclose)
         place = await run_sync(request.open_destination, outbox)
-        stack.push_async_callback(_in_thread, place.close)
-        stack.push_async_callback(_in_thread, place.end_processes)
+        stack.push_async_callback(finish_in_thread, place.close)
+        stack.push_async_callback(finish_in_thread, place.end_processes)
         shares = Shares(request.ring.buffer_bytes, request.ring.buffer_file)
         stack.push_async_callback(shares.aclose)
         async with anyio.create_task_group() as tasks:
@@ -146,11 +146,6 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
                 collector.stop()
     if collector.error is not None:
         raise collector.error
-
-
-async def _in_thread(function: Callable[[], Any]) -> None:
-    with anyio.CancelScope(shield=True):
-        await run_sync(function)
 
 
 class Collector:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from dumpstream._errors import AclError
+from dumpstream.codes import AclCode
 from dumpstream.manifest import Process
 from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.outside.watching import ending_text
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from dumpstream.outside.watching import WatchedProcess
     from dumpstream.outside.wire import Hello, Message
 
-#: ``aclmdlInitDump`` says so where somebody else had begun, which is no failure.
-_REPEAT_INITIALIZE = 100002
 _LONGEST_CALL = 64
 _STILL_RUNNING = "still running when its capture ended"
 _REPLACED = "replaced by another program"
@@ -143,7 +142,7 @@ class Follower:
 
     def _hear_of_call(self, message: Message) -> None:
         code = _code(message)
-        if code not in (0, _REPEAT_INITIALIZE):
+        if code not in (0, AclCode.REPEAT_INITIALIZE):  # somebody else had begun, which is no failure
             self.process.fail(str(AclError(_call(message), code)))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dumpstream._errors import AclError
+from dumpstream.codes import AclCode
 from dumpstream.simulation.library import Counters, check_errno, load_library
 from dumpstream.simulation.workload import Workload, opened
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _SUCCESS = 0
-_REPEAT_INITIALIZE = 100002
 
 
 def dump_config(dump_path: str | os.PathLike[str]) -> str:
@@ -151,5 +151,5 @@ class SimulatedRuntime:
 
     def _call(self, function: str, *arguments: object) -> None:
         code = getattr(self.library, function)(*arguments)
-        if code not in (_SUCCESS, _REPEAT_INITIALIZE):
+        if code not in (_SUCCESS, AclCode.REPEAT_INITIALIZE):
             raise AclError(function, code)
