@@ -103,14 +103,21 @@ class TestContainer:
         with zipfile.ZipFile(io.BytesIO(pack.finish())) as container:
             assert container.namelist() == ["a", "a.2"]
 
-    @pytest.mark.parametrize("command", [("7z", "x", "-so"), ("7zz", "x", "-so"), ("bsdtar", "-xOf")])
-    def test_common_tools_open_it(self, tmp_path: Path, command: tuple[str, ...]) -> None:
-        if shutil.which(command[0]) is None:
-            pytest.skip(f"{command[0]} is not installed")
+    @pytest.mark.parametrize(
+        ("tools", "options"),
+        [(("7zz", "7z"), ("x", "-so")), (("bsdtar",), ("-xOf",))],
+        ids=["7-Zip", "bsdtar"],
+    )
+    def test_common_tools_open_it(
+        self, tmp_path: Path, tools: tuple[str, ...], options: tuple[str, ...]
+    ) -> None:
+        tool = next(filter(None, map(shutil.which, tools)), None)
+        if tool is None:
+            pytest.skip(f"{tools[0]} is not installed")
         path = tmp_path / "pack.zip"
         path.write_bytes(packed(FILES))
 
-        done = subprocess.run([*command, path], capture_output=True, check=True, timeout=30)
+        done = subprocess.run([tool, *options, path], capture_output=True, check=True, timeout=30)
 
         assert done.stdout == b"".join(FILES.values())
 
