@@ -12,6 +12,7 @@ import aiofiles
 import anyio
 import anyio.to_thread
 
+from dumpstream.durable import force_path
 from dumpstream.nofollow import open_regular
 from dumpstream.sinks import Fsync
 
@@ -95,6 +96,8 @@ class Journal:
         file = await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend)
         journal = cls(file, await anyio.to_thread.run_sync(_take_reserve, path.parent), fsync)
         try:
+            if fsync is not Fsync.NONE:
+                await anyio.to_thread.run_sync(force_path, path)
             yield journal
         finally:
             await journal.aclose()

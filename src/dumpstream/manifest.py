@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import NotACaptureError
+from dumpstream.durable import force_names
 from dumpstream.nofollow import open_regular
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def write_manifest(manifest: Manifest, dir_fd: int) -> None:
     except OSError:
         os.unlink(TEMPORARY, dir_fd=dir_fd)
         raise
+    force_names(dir_fd)
 
 
 def _absence(path: Path) -> str:

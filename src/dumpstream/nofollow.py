@@ -8,6 +8,8 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from dumpstream.durable import force_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -29,10 +31,13 @@ def open_regular(path: str | Path, flags: int, *, dir_fd: int | None = None) -> 
     return fd
 
 
-def open_directory(root: int, components: Iterable[str], *, create: bool = False) -> int:
+def open_directory(
+    root: int, components: Iterable[str], *, create: bool = False, durable: bool = False
+) -> int:
     """Return a new descriptor of the directory *components* lead to from the descriptor *root*.
 
-    With *create*, missing directories are made with mode 0700.
+    With *create*, missing directories are made with mode 0700; with *durable*, whoever made them, their names
+    are on the disk.
     """
     fd = os.dup(root)
     for component in components:
@@ -41,6 +46,8 @@ def open_directory(root: int, components: Iterable[str], *, create: bool = False
                 with suppress(FileExistsError):
                     os.mkdir(component, 0o700, dir_fd=fd)
             below = os.open(component, _DIRECTORY, dir_fd=fd)
+            if durable:
+                force_names(fd)
         finally:
             os.close(fd)
         fd = below

@@ -246,7 +246,25 @@ def test_a_durable_file_is_on_the_disk_before_it_has_its_name(
     with tree_below(tmp_path, durable=True) as tree:
         store(tree, "a/name")
 
-    assert steps == ["file", "rename", "directory"]
+    assert steps[-3:] == ["file", "rename", "directory"]
+    assert set(steps[:-3]) == {"directory"}
+
+
+def test_the_path_to_a_durable_file_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced = set()
+    fsync = os.fsync
+
+    def record_fsync(fd: int) -> None:
+        forced.add(os.path.realpath(f"/proc/self/fd/{fd}"))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+
+    with tree_below(tmp_path / "new" / "root", durable=True) as tree:
+        path = store(tree, "a/b/name")
+
+    parents = (tmp_path / "new" / "root" / path).parents
+    assert {str(parent) for parent in parents} <= forced
 
 
 @pytest.mark.anyio

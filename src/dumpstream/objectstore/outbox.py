@@ -17,6 +17,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, FileRefusedError
 from dumpstream.destination import explained, make_directory
+from dumpstream.durable import force_path
 from dumpstream.lock import release_lock, take_lock
 from dumpstream.manifest import MANIFEST, manifest_text, read_manifest, write_manifest
 from dumpstream.nofollow import open_regular
@@ -194,14 +195,16 @@ class Outbox:
 
     def complete(self, url: str, *, durable: bool = False) -> None:
         """Mark the object *url* as whole; with *durable* it is on the disk then."""
-        path = self._object_path(url, whole=False)
+        path, whole = self._object_path(url, whole=False), self._object_path(url, whole=True)
         if durable:
             fd = open_regular(path, os.O_RDONLY)
             try:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-        path.rename(self._object_path(url, whole=True))
+        path.rename(whole)
+        if durable:
+            force_path(whole)
 
     def size(self, url: str) -> int | None:
         """Return the size of the object *url*, or None if it is not here as a whole."""

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._native import rename_noreplace, sync_filesystem
+from dumpstream.durable import force_names, force_path
 from dumpstream.names import clean_name, hashed_name
 from dumpstream.nofollow import open_directory
 
@@ -77,7 +78,7 @@ class Tree:
         suffix: ends every published name.
         base: published paths are relative to it if the root is inside, else absolute.
         directories: how many descriptors to keep; at least as many as threads use the tree at once.
-        durable: whether a file is on the disk before it is published, and its name before `publish` returns.
+        durable: whether a file is on the disk before it is published, and its path before `publish` returns.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Tree:
                 except FileExistsError:
                     number = self._free_number(draft.stem, number, dir_fd)
             if self._durable:
-                os.fsync(dir_fd)
+                force_names(dir_fd)
         return self.path(draft, number=number)
 
     def discard(self, draft: Draft) -> None:
@@ -182,7 +183,7 @@ class Tree:
                 directory.users += 1
                 self._cache.move_to_end(path)
                 return directory
-        fd = open_directory(self._opened_root(), path, create=True)
+        fd = open_directory(self._opened_root(), path, create=True, durable=self._durable)
         with self._lock:
             if (directory := self._cache.get(path)) is None:
                 self._evict()
@@ -205,6 +206,8 @@ class Tree:
                 root, base = self._root.resolve(), self._base.resolve()
                 inside = root.is_relative_to(base)
                 self._from_base = "" if root == base else f"{root.relative_to(base) if inside else root}/"
+                if self._durable:
+                    force_path(root)
                 self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             return self._root_fd
 

@@ -95,15 +95,16 @@ class ZstdSink:
             raise anyio.ClosedResourceError
 
     def _close(self) -> None:
+        trees = [tree for tree in (self._tree, self._packs) if tree is not None]
         try:
             if self._sync_at_close:
-                self._tree.sync()
+                for tree in trees:
+                    tree.sync()
         except OSError as exc:
             raise sink_error(f"force {self._root} to the disk", exc) from exc
         finally:
-            self._tree.close()
-            if self._packs is not None:
-                self._packs.close()
+            for tree in trees:
+                tree.close()
 
     async def _open_pack(self, name: str) -> _PackFile:
         assert self._packs is not None

@@ -1,0 +1,35 @@
+"""Durable: names that outlive a power cut. A file on the disk is lost if no directory there leads to it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What file systems answer that have nothing to force, or cannot: a network's, or one that is read-only.
+_NOTHING_TO_FORCE = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}
+
+
+def force_names(dir_fd: int) -> None:
+    """Force the names in the directory *dir_fd* to the disk, if its file system does such a thing."""
+    try:
+        os.fsync(dir_fd)
+    except OSError as exc:
+        if exc.errno not in _NOTHING_TO_FORCE:
+            raise
+
+
+def force_path(path: Path) -> None:
+    """Force the names that lead to *path* to the disk, as far up as this process may open directories."""
+    for directory in path.resolve().parents:
+        try:
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:
+            return
+        try:
+            force_names(fd)
+        finally:
+            os.close(fd)
