@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from importlib.util import find_spec
 from math import inf
 from typing import TYPE_CHECKING
@@ -15,9 +16,9 @@ import anyio
 
 from dumpstream._errors import ConfigError
 from dumpstream.cli._arguments import capture_options
-from dumpstream.cli._display import ProgressLine, count_text, printable
+from dumpstream.cli._display import count_text, printable
 from dumpstream.cli._exit import NOT_WHOLE
-from dumpstream.cli._report import print_report, print_waiting, process_text, progress_text
+from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
 from dumpstream.cli.config import report_problems
 from dumpstream.outside.collector import open_collector
 from dumpstream.outside.command import FORWARDED
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from dumpstream.outside.command import Command
     from dumpstream.outside.process import CapturedProcess
 
-_PROGRESS_S = 0.25
 _NOBODY = (
     "it runs nothing on an NPU, or not with CANN",
     "it was started without the agent: LD_PRELOAD is stripped by set-uid programs, sudo and some containers",
@@ -92,7 +92,7 @@ async def collect_while(
                 await tasks.start(signals.obey)
                 async with AsyncExitStack() as stack:
                     collector = signals.collector = await _enter(args, socket_path, stack)
-                    tasks.start_soon(_show_progress, collector)
+                    tasks.start_soon(show_progress, collector, partial(_processes_text, collector))
                     await work(collector, signals)
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -169,14 +169,5 @@ def _by_rank(process: CapturedProcess) -> tuple[float, int]:
     return (inf if rank is None else rank, process.record.pid)
 
 
-async def _show_progress(collector: Collector) -> None:
-    line = ProgressLine()
-    before = collector.report
-    try:
-        while True:
-            await anyio.sleep(_PROGRESS_S)
-            now = collector.report
-            line.show(f"{count_text(len(collector.processes), 'process')}, {progress_text(before, now)}")
-            before = now
-    finally:
-        line.clear()
+def _processes_text(collector: Collector) -> str:
+    return f"{count_text(len(collector.processes), 'process')}, "

@@ -4,18 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from dumpstream.cli._display import count_text, printable, size_text
+from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from dumpstream.capture import Capture
     from dumpstream.objectstore import Prefix
+    from dumpstream.outside.collector import Collector
     from dumpstream.outside.process import CapturedProcess
     from dumpstream.report import Report
 
 
-def progress_text(before: Report, now: Report) -> str:
-    """Return a line for the terminal: what has come, and how fast since *before*."""
+_PROGRESS_S = 0.25
+
+
+async def show_progress(capture: Capture | Collector, lead: Callable[[], str] = str) -> None:
+    """Show on the terminal what has come, behind the text that *lead* returns, until cancelled."""
+    import anyio  # noqa: PLC0415 - --help need not wait for it
+
+    line = ProgressLine()
+    before = capture.report
+    try:
+        while True:
+            await anyio.sleep(_PROGRESS_S)
+            now = capture.report
+            line.show(lead() + _progress_text(before, now))
+            before = now
+    finally:
+        line.clear()
+
+
+def _progress_text(before: Report, now: Report) -> str:
     rate = (now.bytes - before.bytes) / max(now.seconds - before.seconds, 1e-9)
     lost = sum(loss.chunks for loss in now.losses.values())
     return (

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from dumpstream._errors import ConfigError
 from dumpstream.cli._arguments import add_capture_arguments, capture_options, place
-from dumpstream.cli._display import ProgressLine, printable
+from dumpstream.cli._display import printable
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._profile import add_profile_arguments, profile_settings
-from dumpstream.cli._report import print_report, print_waiting, progress_text
+from dumpstream.cli._report import print_report, print_waiting, show_progress
 from dumpstream.cli.config import report_problems
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from dumpstream.capture import Capture
     from dumpstream.report import Report
     from dumpstream.simulation import SimulatedRuntime
-
-_PROGRESS_S = 0.25
 
 _EPILOG = """\
 examples:
@@ -170,7 +168,7 @@ async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:
                     force=args.force,
                     **capture_options(args),
                 ) as capture:
-                    tasks.start_soon(_show_progress, capture)
+                    tasks.start_soon(show_progress, capture)
                     tasks.start_soon(_stop_when_ended, capture, runtime)
                     await run_sync(runtime.run)
                 tasks.cancel_scope.cancel()
@@ -199,18 +197,3 @@ async def _stop_when_ended(capture: Capture, runtime: SimulatedRuntime) -> None:
     """Stop a run that nobody captures any more."""
     await capture.wait()
     runtime.stop()
-
-
-async def _show_progress(capture: Capture) -> None:
-    import anyio  # noqa: PLC0415 - as above
-
-    line = ProgressLine()
-    before = capture.report
-    try:
-        while True:
-            await anyio.sleep(_PROGRESS_S)
-            now = capture.report
-            line.show(progress_text(before, now))
-            before = now
-    finally:
-        line.clear()
