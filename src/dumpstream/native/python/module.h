@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "dumpstream/ring.h"
 
@@ -79,6 +80,49 @@ int append_note(PyObject *losses, const struct ds_view *note);
 
 /* What `statistics` of a ring with a data lane of `size` returns. */
 PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters);
+
+/* Rings */
+
+typedef struct AnyRing AnyRing;
+
+/* How one kind of ring does what every kind does. */
+struct ring_kind {
+    /* Called without the GIL; 0 or -errno. */
+    int (*create)(AnyRing *self, uint64_t size, const char *path);
+    /* Takes losses and at most `most` chunks, and puts the chunks under the lease. */
+    int (*fill_lease)(AnyRing *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
+                      uint64_t bytes);
+    free_space_fn free_space;
+    bool (*arm)(AnyRing *self, uint64_t distance);
+    void (*disarm)(AnyRing *self);
+    void (*set_state)(AnyRing *self, enum ds_state state);
+    /* Returns the size of the data lane. */
+    uint64_t (*count)(AnyRing *self, struct ds_counters *counters);
+};
+
+/* What the objects of every kind begin with. */
+struct AnyRing {
+    PyObject_HEAD const struct ring_kind *kind;
+    struct runs runs;
+    pid_t pid;
+    bool open;
+    bool busy; /* another thread is inside `lease`, without the GIL */
+};
+
+/* `__new__(size, *, path=None)` */
+PyObject *any_ring_new(PyTypeObject *type, const struct ring_kind *kind, PyObject *args, PyObject *kwargs);
+
+/* Returns the new ring, or NULL if there is an `error`. */
+PyObject *any_ring_made(AnyRing *self, const struct ring_kind *kind, int error);
+
+/* Sets an error and returns false if the ring cannot be used now and here. */
+bool any_ring_usable(const AnyRing *self);
+
+PyObject *any_ring_lease(AnyRing *self, PyObject *args);
+PyObject *any_ring_arm(AnyRing *self, PyObject *args);
+PyObject *any_ring_disarm(AnyRing *self, PyObject *ignored);
+PyObject *any_ring_discard(AnyRing *self, PyObject *ignored);
+PyObject *any_ring_statistics(AnyRing *self, PyObject *ignored);
 
 /* What the other files add. */
 int add_lease(PyObject *module);

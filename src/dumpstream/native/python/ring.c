@@ -8,11 +8,9 @@
 #define MAX_LEASE_RECORDS 8192
 
 typedef struct {
-    PyObject_HEAD struct ds_ring ring;
+    AnyRing any;
+    struct ds_ring ring;
     struct ds_policy policy;
-    struct runs runs;
-    pid_t pid;
-    bool open;
     bool attached;
     bool stuck; /* a call never left: stays mapped for good */
     uint64_t ends[MAX_LEASE_RECORDS];
@@ -22,45 +20,15 @@ static PyTypeObject *ring_type;
 
 /* Life */
 
-static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"size", "path", NULL};
-    unsigned long long size;
-    const char *path = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|$z", keywords, &size, &path))
-        return NULL;
-    Ring *self = (Ring *)make_object(type);
-    if (!self)
-        return NULL;
-    int error;
-    Py_BEGIN_ALLOW_THREADS;
-    error = ds_ring_create(&self->ring, size, path);
-    Py_END_ALLOW_THREADS;
-    if (error) {
-        Py_DECREF(self);
-        return raise_errno(error);
-    }
-    self->pid = getpid();
-    self->open = true;
-    return (PyObject *)self;
-}
-
-/* Sets an error and returns false if the ring is not this process's to use. */
-static bool ring_usable(Ring *self) {
-    if (!self->open)
-        PyErr_SetString(PyExc_ValueError, "the ring is closed");
-    else if (self->pid != getpid())
-        PyErr_SetString(PyExc_ValueError,
-                        "the ring belongs to the parent process; a forked child must open its own");
-    else
-        return true;
-    return false;
+static int ring_create(AnyRing *any, uint64_t size, const char *path) {
+    return ds_ring_create(&((Ring *)any)->ring, size, path);
 }
 
 static void ring_unmap(Ring *self) {
-    if (!self->open)
+    if (!self->any.open)
         return;
-    self->open = false;
-    if (self->pid != getpid()) {
+    self->any.open = false;
+    if (self->any.pid != getpid()) {
         /* Not mapped here, and the address may be somebody else's by now. */
         close(self->ring.event_fd);
         close(self->ring.memory_fd);
@@ -79,7 +47,7 @@ static void ring_dealloc(Ring *self) {
 }
 
 static PyObject *ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!self->runs.oldest)
+    if (!self->any.runs.oldest)
         ring_unmap(self); /* otherwise when the last lease is gone */
     Py_RETURN_NONE;
 }
@@ -87,7 +55,7 @@ static PyObject *ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
 static PyObject *ring_attach(Ring *self, PyObject *args) {
     int block;
     unsigned long long limit_ns, max_file_bytes;
-    if (!PyArg_ParseTuple(args, "pKK", &block, &limit_ns, &max_file_bytes) || !ring_usable(self))
+    if (!PyArg_ParseTuple(args, "pKK", &block, &limit_ns, &max_file_bytes) || !any_ring_usable(&self->any))
         return NULL;
     self->policy =
         (struct ds_policy){.block = block != 0, .block_limit_ns = limit_ns, .max_file_bytes = max_file_bytes};
@@ -100,7 +68,7 @@ static PyObject *ring_attach(Ring *self, PyObject *args) {
 
 static PyObject *ring_detach(Ring *self, PyObject *args) {
     unsigned long long limit_ns;
-    if (!PyArg_ParseTuple(args, "K", &limit_ns) || !ring_usable(self))
+    if (!PyArg_ParseTuple(args, "K", &limit_ns) || !any_ring_usable(&self->any))
         return NULL;
     int error;
     Py_BEGIN_ALLOW_THREADS;
@@ -111,18 +79,11 @@ static PyObject *ring_detach(Ring *self, PyObject *args) {
     return PyBool_FromLong(!self->stuck);
 }
 
-static PyObject *ring_discard(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!ring_usable(self))
-        return NULL;
-    ds_ring_set_state(&self->ring, DS_STATE_DISCARD);
-    Py_RETURN_NONE;
-}
-
 /* Reading */
 
 static void ring_free_space(PyObject *ring, uint64_t position) {
     Ring *self = (Ring *)ring;
-    if (self->pid == getpid())
+    if (self->any.pid == getpid())
         ds_ring_free(&self->ring, &self->ring.data, position);
 }
 
@@ -191,11 +152,13 @@ static int lease_run(Ring *self, Lease *lease, uint64_t position) {
     return 0;
 }
 
-/* Takes losses and chunks, in that order of time, and leases the chunks. */
-static int fill_lease(Ring *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
-                      uint64_t bytes) {
+/* Takes losses and chunks, in that order of time. */
+static int ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
+                           uint64_t bytes) {
+    Ring *self = (Ring *)any;
     uint64_t until;
     uint64_t position = self->ring.data.read;
+    most = most < MAX_LEASE_RECORDS ? most : MAX_LEASE_RECORDS;
     int error = take_notes(self, losses, &until);
     if (!error)
         error = take_chunks(self, lease, chunks, most, bytes, until, &position);
@@ -208,45 +171,31 @@ static int fill_lease(Ring *self, Lease *lease, PyObject *chunks, PyObject *loss
     return error;
 }
 
-static PyObject *ring_lease(Ring *self, PyObject *args) {
-    Py_ssize_t most;
-    unsigned long long bytes;
-    if (!PyArg_ParseTuple(args, "nK", &most, &bytes) || !ring_usable(self))
-        return NULL;
-    Lease *lease = lease_new((PyObject *)self, &self->runs, ring_free_space);
-    PyObject *chunks = PyList_New(0);
-    PyObject *losses = PyList_New(0);
-    PyObject *result = NULL;
-    most = most < MAX_LEASE_RECORDS ? most : MAX_LEASE_RECORDS;
-    if (lease && chunks && losses && fill_lease(self, lease, chunks, losses, most, bytes) == 0)
-        result = lease_result(lease, chunks, losses);
-    Py_XDECREF((PyObject *)lease);
-    Py_XDECREF(chunks);
-    Py_XDECREF(losses);
-    return result;
+static bool ring_arm(AnyRing *any, uint64_t distance) {
+    return ds_ring_arm(&((Ring *)any)->ring, distance);
 }
 
-static PyObject *ring_arm(Ring *self, PyObject *args) {
-    unsigned long long distance;
-    if (!PyArg_ParseTuple(args, "K", &distance) || !ring_usable(self))
-        return NULL;
-    return PyBool_FromLong(ds_ring_arm(&self->ring, distance));
+static void ring_disarm(AnyRing *any) {
+    ds_ring_disarm(&((Ring *)any)->ring);
 }
 
-static PyObject *ring_disarm(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!ring_usable(self))
-        return NULL;
-    ds_ring_disarm(&self->ring);
-    Py_RETURN_NONE;
+static void ring_set_state(AnyRing *any, enum ds_state state) {
+    ds_ring_set_state(&((Ring *)any)->ring, state);
+}
+
+static uint64_t ring_count(AnyRing *any, struct ds_counters *counters) {
+    Ring *self = (Ring *)any;
+    ds_ring_count(&self->ring, counters);
+    return self->ring.data.size;
 }
 
 static PyObject *ring_fileno(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    return ring_usable(self) ? PyLong_FromLong(self->ring.event_fd) : NULL;
+    return any_ring_usable(&self->any) ? PyLong_FromLong(self->ring.event_fd) : NULL;
 }
 
 /* The names that are still refused, with their bytes, after `detach`. */
 static PyObject *ring_refused(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!ring_usable(self))
+    if (!any_ring_usable(&self->any))
         return NULL;
     PyObject *names = PyList_New(0);
     for (uint32_t i = 0; names && i < DS_REFUSED_MAX; i++) {
@@ -263,23 +212,27 @@ static PyObject *ring_refused(Ring *self, PyObject *Py_UNUSED(ignored)) {
     return names;
 }
 
-static PyObject *ring_statistics(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!ring_usable(self))
-        return NULL;
-    struct ds_counters counters;
-    ds_ring_count(&self->ring, &counters);
-    return counters_tuple(self->ring.data.size, &counters);
+static const struct ring_kind ring_kind = {.create = ring_create,
+                                           .fill_lease = ring_fill_lease,
+                                           .free_space = ring_free_space,
+                                           .arm = ring_arm,
+                                           .disarm = ring_disarm,
+                                           .set_state = ring_set_state,
+                                           .count = ring_count};
+
+static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    return any_ring_new(type, &ring_kind, args, kwargs);
 }
 
 static PyMethodDef ring_methods[] = {{"attach", (PyCFunction)ring_attach, METH_VARARGS, NULL},
                                      {"detach", (PyCFunction)ring_detach, METH_VARARGS, NULL},
-                                     {"discard", (PyCFunction)ring_discard, METH_NOARGS, NULL},
-                                     {"lease", (PyCFunction)ring_lease, METH_VARARGS, NULL},
-                                     {"arm", (PyCFunction)ring_arm, METH_VARARGS, NULL},
-                                     {"disarm", (PyCFunction)ring_disarm, METH_NOARGS, NULL},
+                                     {"discard", (PyCFunction)any_ring_discard, METH_NOARGS, NULL},
+                                     {"lease", (PyCFunction)any_ring_lease, METH_VARARGS, NULL},
+                                     {"arm", (PyCFunction)any_ring_arm, METH_VARARGS, NULL},
+                                     {"disarm", (PyCFunction)any_ring_disarm, METH_NOARGS, NULL},
                                      {"fileno", (PyCFunction)ring_fileno, METH_NOARGS, NULL},
                                      {"refused", (PyCFunction)ring_refused, METH_NOARGS, NULL},
-                                     {"statistics", (PyCFunction)ring_statistics, METH_NOARGS, NULL},
+                                     {"statistics", (PyCFunction)any_ring_statistics, METH_NOARGS, NULL},
                                      {"close", (PyCFunction)ring_close, METH_NOARGS, NULL},
                                      {0}};
 static PyType_Slot ring_slots[] = {{Py_tp_new, (void *)ring_new},

@@ -6,76 +6,23 @@
 #include "dumpstream/reader.h"
 
 typedef struct {
-    PyObject_HEAD struct ds_reader reader;
-    struct runs runs;
-    pid_t pid;
-    bool open;
-    bool busy; /* another thread is inside `lease`, without the GIL */
+    AnyRing any;
+    struct ds_reader reader;
 } SharedRing;
 
 static PyTypeObject *shared_ring_type;
 
 /* Life */
 
-static PyObject *shared_ring_made(SharedRing *self, int error) {
-    if (error) {
-        Py_DECREF(self);
-        return raise_errno(error);
-    }
-    self->pid = getpid();
-    self->open = true;
-    return (PyObject *)self;
-}
-
-static PyObject *shared_ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"size", "path", NULL};
-    unsigned long long size;
-    const char *path = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|$z", keywords, &size, &path))
-        return NULL;
-    SharedRing *self = (SharedRing *)make_object(type);
-    if (!self)
-        return NULL;
-    int error;
-    Py_BEGIN_ALLOW_THREADS;
-    error = ds_reader_create(&self->reader, size, path);
-    Py_END_ALLOW_THREADS;
-    return shared_ring_made(self, error);
-}
-
-static PyObject *shared_ring_recover(PyObject *Py_UNUSED(type), PyObject *args) {
-    const char *path;
-    if (!PyArg_ParseTuple(args, "s", &path))
-        return NULL;
-    SharedRing *self = (SharedRing *)make_object(shared_ring_type);
-    if (!self)
-        return NULL;
-    int error;
-    Py_BEGIN_ALLOW_THREADS;
-    error = ds_reader_resume(&self->reader, path);
-    Py_END_ALLOW_THREADS;
-    return shared_ring_made(self, error);
-}
-
-/* Sets an error and returns false if the ring cannot be used now and here. */
-static bool shared_ring_usable(SharedRing *self) {
-    if (!self->open)
-        PyErr_SetString(PyExc_ValueError, "the ring is closed");
-    else if (self->pid != getpid())
-        PyErr_SetString(PyExc_ValueError,
-                        "the ring belongs to the parent process; a forked child must open its own");
-    else if (self->busy)
-        PyErr_SetString(PyExc_RuntimeError, "another thread reads this ring; use one at a time");
-    else
-        return true;
-    return false;
+static int shared_ring_create(AnyRing *any, uint64_t size, const char *path) {
+    return ds_reader_create(&((SharedRing *)any)->reader, size, path);
 }
 
 static void shared_ring_unmap(SharedRing *self) {
-    if (!self->open)
+    if (!self->any.open)
         return;
-    self->open = false;
-    if (self->pid == getpid())
+    self->any.open = false;
+    if (self->any.pid == getpid())
         ds_reader_destroy(&self->reader);
     else
         close(self->reader.ring.memory_fd); /* not mapped here */
@@ -88,21 +35,21 @@ static void shared_ring_dealloc(SharedRing *self) {
 
 /* Chunks are copies: they outlive the ring. */
 static PyObject *shared_ring_close(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
-    if (self->open && !shared_ring_usable(self))
+    if (self->any.open && !any_ring_usable(&self->any))
         return NULL;
     shared_ring_unmap(self);
     Py_RETURN_NONE;
 }
 
 static PyObject *shared_ring_fileno(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
-    return shared_ring_usable(self) ? PyLong_FromLong(self->reader.ring.memory_fd) : NULL;
+    return any_ring_usable(&self->any) ? PyLong_FromLong(self->reader.ring.memory_fd) : NULL;
 }
 
 /* Reading */
 
 static void shared_ring_free_space(PyObject *ring, uint64_t position) {
     SharedRing *self = (SharedRing *)ring;
-    if (self->open && self->pid == getpid())
+    if (self->any.open && self->any.pid == getpid())
         ds_reader_free(&self->reader, position);
 }
 
@@ -131,86 +78,92 @@ static int append_chunks(PyObject *chunks, Lease *lease, const struct ds_batch *
 
 static int take(SharedRing *self, Py_ssize_t most, uint64_t bytes, struct ds_batch *batch) {
     int error;
-    self->busy = true;
+    self->any.busy = true;
     Py_BEGIN_ALLOW_THREADS;
     error = ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
     Py_END_ALLOW_THREADS;
-    self->busy = false;
+    self->any.busy = false;
     if (!error)
         return 0;
     raise_errno(error);
     return -1;
 }
 
-static PyObject *shared_ring_lease(SharedRing *self, PyObject *args) {
-    Py_ssize_t most;
-    unsigned long long bytes;
-    if (!PyArg_ParseTuple(args, "nK", &most, &bytes) || !shared_ring_usable(self))
-        return NULL;
-    Lease *lease = lease_new((PyObject *)self, &self->runs, shared_ring_free_space);
-    PyObject *chunks = PyList_New(0);
-    PyObject *losses = PyList_New(0);
-    PyObject *result = NULL;
+static int shared_ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, PyObject *losses,
+                                  Py_ssize_t most, uint64_t bytes) {
     struct ds_batch batch = {0};
-    if (lease && chunks && losses && take(self, most > 0 ? most : 0, bytes, &batch) == 0) {
+    int error = take((SharedRing *)any, most, bytes, &batch);
+    if (!error) {
         lease->copy = batch.chunks.bytes;
-        if (lease_begin(lease, batch.size, batch.end) == 0 && append_losses(losses, &batch) == 0 &&
-            append_chunks(chunks, lease, &batch) == 0)
-            result = lease_result(lease, chunks, losses);
+        if (lease_begin(lease, batch.size, batch.end) != 0 || append_losses(losses, &batch) != 0 ||
+            append_chunks(chunks, lease, &batch) != 0)
+            error = -1;
         batch.chunks.bytes = NULL; /* the lease's */
     }
     ds_batch_free(&batch);
-    Py_XDECREF(chunks);
-    Py_XDECREF(losses);
-    Py_XDECREF((PyObject *)lease);
-    return result;
+    return error;
 }
 
-static PyObject *shared_ring_arm(SharedRing *self, PyObject *args) {
-    unsigned long long distance;
-    if (!PyArg_ParseTuple(args, "K", &distance) || !shared_ring_usable(self))
-        return NULL;
-    return PyBool_FromLong(ds_reader_arm(&self->reader, distance));
+static bool shared_ring_arm(AnyRing *any, uint64_t distance) {
+    return ds_reader_arm(&((SharedRing *)any)->reader, distance);
 }
 
-static PyObject *shared_ring_disarm(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
-    if (!shared_ring_usable(self))
-        return NULL;
-    ds_reader_disarm(&self->reader);
-    Py_RETURN_NONE;
+static void shared_ring_disarm(AnyRing *any) {
+    ds_reader_disarm(&((SharedRing *)any)->reader);
 }
 
-static PyObject *shared_ring_discard(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
-    if (!shared_ring_usable(self))
-        return NULL;
-    ds_reader_set_state(&self->reader, DS_STATE_DISCARD);
-    Py_RETURN_NONE;
+static void shared_ring_set_state(AnyRing *any, enum ds_state state) {
+    ds_reader_set_state(&((SharedRing *)any)->reader, state);
+}
+
+static uint64_t shared_ring_count(AnyRing *any, struct ds_counters *counters) {
+    SharedRing *self = (SharedRing *)any;
+    ds_reader_count(&self->reader, counters);
+    return self->reader.ring.data.size;
 }
 
 static PyObject *shared_ring_producer_died(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
-    if (!shared_ring_usable(self))
+    if (!any_ring_usable(&self->any))
         return NULL;
     ds_reader_end(&self->reader);
     Py_RETURN_NONE;
 }
 
-static PyObject *shared_ring_statistics(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
-    struct ds_counters counters;
-    if (!shared_ring_usable(self))
+static const struct ring_kind shared_ring_kind = {.create = shared_ring_create,
+                                                  .fill_lease = shared_ring_fill_lease,
+                                                  .free_space = shared_ring_free_space,
+                                                  .arm = shared_ring_arm,
+                                                  .disarm = shared_ring_disarm,
+                                                  .set_state = shared_ring_set_state,
+                                                  .count = shared_ring_count};
+
+static PyObject *shared_ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    return any_ring_new(type, &shared_ring_kind, args, kwargs);
+}
+
+static PyObject *shared_ring_recover(PyObject *Py_UNUSED(type), PyObject *args) {
+    const char *path;
+    if (!PyArg_ParseTuple(args, "s", &path))
         return NULL;
-    ds_reader_count(&self->reader, &counters);
-    return counters_tuple(self->reader.ring.data.size, &counters);
+    SharedRing *self = (SharedRing *)make_object(shared_ring_type);
+    if (!self)
+        return NULL;
+    int error;
+    Py_BEGIN_ALLOW_THREADS;
+    error = ds_reader_resume(&self->reader, path);
+    Py_END_ALLOW_THREADS;
+    return any_ring_made(&self->any, &shared_ring_kind, error);
 }
 
 static PyMethodDef shared_ring_methods[] = {
     {"recover", (PyCFunction)shared_ring_recover, METH_VARARGS | METH_STATIC, NULL},
     {"fileno", (PyCFunction)shared_ring_fileno, METH_NOARGS, NULL},
-    {"lease", (PyCFunction)shared_ring_lease, METH_VARARGS, NULL},
-    {"arm", (PyCFunction)shared_ring_arm, METH_VARARGS, NULL},
-    {"disarm", (PyCFunction)shared_ring_disarm, METH_NOARGS, NULL},
-    {"discard", (PyCFunction)shared_ring_discard, METH_NOARGS, NULL},
+    {"lease", (PyCFunction)any_ring_lease, METH_VARARGS, NULL},
+    {"arm", (PyCFunction)any_ring_arm, METH_VARARGS, NULL},
+    {"disarm", (PyCFunction)any_ring_disarm, METH_NOARGS, NULL},
+    {"discard", (PyCFunction)any_ring_discard, METH_NOARGS, NULL},
     {"producer_died", (PyCFunction)shared_ring_producer_died, METH_NOARGS, NULL},
-    {"statistics", (PyCFunction)shared_ring_statistics, METH_NOARGS, NULL},
+    {"statistics", (PyCFunction)any_ring_statistics, METH_NOARGS, NULL},
     {"close", (PyCFunction)shared_ring_close, METH_NOARGS, NULL},
     {0}};
 static PyType_Slot shared_ring_slots[] = {{Py_tp_new, (void *)shared_ring_new},
