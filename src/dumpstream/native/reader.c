@@ -1,68 +1,19 @@
 #include "dumpstream/reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "reader_memory.h"
 #include "ring_layout.h"
 
 #define SCAN_BYTES (64u << 10)
 
 /* Access */
-
-/* Orders what a system call did to the file before what comes next, as the
- * seq_cst operations on a mapping are ordered by themselves. */
-static void order_system_calls(void) {
-    static _Atomic uint32_t word;
-    atomic_fetch_add_explicit(&word, 0, memory_order_seq_cst);
-}
-
-/* Copies bytes of the ring. What is not in the file any more reads as zeros,
- * which is no record. */
-static void load(const struct ds_reader *reader, uint64_t at, void *to, size_t bytes) {
-    size_t done = 0;
-    if (!reader->in_file) {
-        memcpy(to, (const uint8_t *)reader->ring.control + at, bytes);
-        return;
-    }
-    while (done < bytes) {
-        ssize_t got = pread(reader->ring.memory_fd, (uint8_t *)to + done, bytes - done, (off_t)(at + done));
-        if (got > 0)
-            done += (size_t)got;
-        else if (got == 0 || errno != EINTR)
-            break;
-    }
-    memset((uint8_t *)to + done, 0, bytes - done);
-    order_system_calls();
-}
-
-static void store(struct ds_reader *reader, uint64_t at, const void *from, size_t bytes) {
-    ssize_t written = pwrite(reader->ring.memory_fd, from, bytes, (off_t)at);
-    (void)written; /* only the producer, who has damaged the file, waits for it */
-    order_system_calls();
-}
-
-static uint64_t load_word(const struct ds_reader *reader, uint64_t at) {
-    uint64_t value;
-    if (!reader->in_file)
-        return atomic_load((_Atomic uint64_t *)(void *)((uint8_t *)reader->ring.control + at));
-    load(reader, at, &value, sizeof value);
-    return value;
-}
-
-static void store_word(struct ds_reader *reader, uint64_t at, uint64_t value) {
-    if (reader->in_file)
-        store(reader, at, &value, sizeof value);
-    else
-        atomic_store((_Atomic uint64_t *)(void *)((uint8_t *)reader->ring.control + at), value);
-}
 
 #define CONTROL(field) offsetof(struct ds_control, field)
 
@@ -71,11 +22,12 @@ static uint64_t positions_of(const struct ds_reader *reader, const struct ds_lan
 }
 
 static uint64_t load_head(const struct ds_reader *reader, const struct ds_lane *lane) {
-    return load_word(reader, positions_of(reader, lane) + offsetof(struct ds_lane_positions, head));
+    return ds_reader_load_word(reader, positions_of(reader, lane) + offsetof(struct ds_lane_positions, head));
 }
 
 static void store_tail(struct ds_reader *reader, const struct ds_lane *lane, uint64_t position) {
-    store_word(reader, positions_of(reader, lane) + offsetof(struct ds_lane_positions, tail), position);
+    ds_reader_store_word(reader, positions_of(reader, lane) + offsetof(struct ds_lane_positions, tail),
+                         position);
 }
 
 /* Adds to a word of the control page, in the kernel, which returns an error
@@ -87,102 +39,7 @@ static void add_and_wake(_Atomic uint32_t *word, int delta) {
 
 static bool is_stamped(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t position) {
     uint64_t at = lane->start + position % lane->size;
-    return load_word(reader, at) == ds_stamp(reader->ring.nonce, position);
-}
-
-/* Life */
-
-static int map_control(struct ds_reader *reader, uint64_t data_size) {
-    struct ds_ring *ring = &reader->ring;
-    ring->mapped = DS_CONTROL_BYTES;
-    void *base = mmap(NULL, ring->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, ring->memory_fd, 0);
-    if (base == MAP_FAILED)
-        return -errno;
-    madvise(base, ring->mapped, MADV_DONTFORK);
-    ds_ring_lay_out(ring, base, NULL, data_size);
-    return 0;
-}
-
-static int create_file(struct ds_reader *reader, uint64_t data_size, const char *path) {
-    struct ds_control control;
-    struct ds_ring *ring = &reader->ring;
-    if (data_size < DS_RING_MIN_BYTES || data_size > DS_RING_MAX_BYTES)
-        return -EINVAL;
-    data_size = ds_align_up(data_size, DS_PAGE);
-    ring->memory_fd = ds_ring_open_file(path, ds_ring_bytes(data_size));
-    if (ring->memory_fd < 0)
-        return ring->memory_fd;
-    int error = ds_control_init(&control, data_size);
-    if (!error)
-        error = map_control(reader, data_size);
-    if (error) {
-        close(ring->memory_fd);
-        unlink(path);
-        return error;
-    }
-    ring->nonce = control.nonce;
-    store(reader, 0, &control, sizeof control);
-    return 0;
-}
-
-int ds_reader_create(struct ds_reader *reader, uint64_t data_size, const char *path) {
-    *reader = (struct ds_reader){.in_file = path != NULL, .ring = {.event_fd = -1}};
-    if (path)
-        return create_file(reader, data_size, path);
-    int error = ds_ring_make(&reader->ring, data_size, NULL);
-    if (!error &&
-        fcntl(reader->ring.memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-        error = -errno;
-        ds_ring_destroy(&reader->ring);
-    }
-    return error;
-}
-
-/* Whether a lane can have been left like this. */
-static bool lane_is_sound(const struct ds_lane_positions *positions, uint64_t size) {
-    uint64_t head = atomic_load(&positions->head), tail = atomic_load(&positions->tail);
-    return head % DS_RECORD_ALIGN == 0 && tail % DS_RECORD_ALIGN == 0 && head - tail <= size;
-}
-
-static bool control_is_sound(const struct ds_control *control, uint64_t file_bytes) {
-    uint64_t size = control->data_size;
-    return size >= DS_RING_MIN_BYTES && size <= DS_RING_MAX_BYTES && size % DS_PAGE == 0 &&
-           file_bytes == ds_ring_bytes(size) && ds_control_is_sound(control, size) &&
-           lane_is_sound(&control->data, size) && lane_is_sound(&control->notes, DS_NOTE_LANE_BYTES);
-}
-
-static int resume(struct ds_reader *reader) {
-    struct stat status;
-    struct ds_control control;
-    struct ds_ring *ring = &reader->ring;
-    if (fstat(ring->memory_fd, &status) != 0)
-        return -errno;
-    if (!S_ISREG(status.st_mode))
-        return -EBADMSG;
-    load(reader, 0, &control, sizeof control);
-    if (!control_is_sound(&control, (uint64_t)status.st_size))
-        return -EBADMSG;
-    int error = map_control(reader, control.data_size);
-    ring->nonce = control.nonce;
-    ring->data.read = reader->freed = atomic_load(&control.data.tail);
-    ring->notes.read = atomic_load(&control.notes.tail);
-    return error;
-}
-
-int ds_reader_resume(struct ds_reader *reader, const char *path) {
-    *reader = (struct ds_reader){.in_file = true, .resumed = true, .ring = {.event_fd = -1}};
-    /* Without O_NONBLOCK a pipe of that name would hold us up. */
-    reader->ring.memory_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (reader->ring.memory_fd < 0)
-        return -errno;
-    int error = resume(reader);
-    if (error)
-        close(reader->ring.memory_fd);
-    return error;
-}
-
-void ds_reader_destroy(struct ds_reader *reader) {
-    ds_ring_destroy(&reader->ring);
+    return ds_reader_load_word(reader, at) == ds_stamp(reader->ring.nonce, position);
 }
 
 /* Copies */
@@ -198,7 +55,7 @@ static int walk(const struct ds_reader *reader, const struct ds_lane *lane, uint
         uint64_t offset = *position % lane->size, rest = lane->size - offset;
         if (!is_stamped(reader, lane, *position))
             return 0;
-        load(reader, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
+        ds_reader_load(reader, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
         int found = ds_record_read(&head, rest, known, &view, &length);
         if (found < 0)
             return found;
@@ -243,8 +100,8 @@ static int copy_lane(const struct ds_reader *reader, const struct ds_lane *lane,
                              .size = lane->size,
                              .nonce = reader->ring.nonce,
                              .known = ds_known_flags(&reader->ring, lane)};
-    load(reader, lane->start + offset, to, first);
-    load(reader, lane->start, to + first, bytes - first);
+    ds_reader_load(reader, lane->start + offset, to, first);
+    ds_reader_load(reader, lane->start, to + first, bytes - first);
     return 0;
 }
 
@@ -299,7 +156,7 @@ static uint64_t find_stamp(const struct ds_reader *reader, const struct ds_lane 
         uint64_t offset = position % lane->size, bytes = lane->size - offset;
         bytes = bytes < end - position ? bytes : end - position;
         bytes = bytes < sizeof block ? bytes : sizeof block;
-        load(reader, lane->start + offset, block, bytes);
+        ds_reader_load(reader, lane->start + offset, block, bytes);
         for (uint64_t i = 0; i < bytes; i += DS_RECORD_ALIGN) {
             if (block[i / sizeof *block] == ds_stamp(reader->ring.nonce, position + i))
                 return position + i;
@@ -421,24 +278,18 @@ void ds_reader_end(struct ds_reader *reader) {
 }
 
 void ds_reader_free(struct ds_reader *reader, uint64_t position) {
-    uint32_t waiters;
-    struct ds_control *control = reader->ring.control;
     reader->freed = position;
     /* seq_cst, and before the load of waiters, so that a producer which found no
      * space is seen waiting. */
     store_tail(reader, &reader->ring.data, position);
-    if (reader->in_file)
-        load(reader, CONTROL(waiters), &waiters, sizeof waiters);
-    else
-        waiters = atomic_load(&control->waiters);
-    if (waiters)
-        add_and_wake(&control->freed, 1);
+    if (ds_reader_load_waiters(reader))
+        add_and_wake(&reader->ring.control->freed, 1);
 }
 
 bool ds_reader_arm(struct ds_reader *reader, uint64_t distance) {
     uint64_t position = reader->ring.data.read;
     /* seq_cst, with the load in a producer's wake_reader. */
-    store_word(reader, CONTROL(wake_at), position + distance);
+    ds_reader_store_word(reader, CONTROL(wake_at), position + distance);
     if (walk(reader, &reader->ring.data, &position) == 0)
         return false;
     ds_reader_disarm(reader);
@@ -446,17 +297,12 @@ bool ds_reader_arm(struct ds_reader *reader, uint64_t distance) {
 }
 
 void ds_reader_disarm(struct ds_reader *reader) {
-    store_word(reader, CONTROL(wake_at), DS_NEVER);
+    ds_reader_store_word(reader, CONTROL(wake_at), DS_NEVER);
 }
 
 void ds_reader_set_state(struct ds_reader *reader, enum ds_state state) {
-    struct ds_control *control = reader->ring.control;
-    uint32_t value = state;
-    if (reader->in_file)
-        store(reader, CONTROL(state), &value, sizeof value);
-    else
-        atomic_store(&control->state, value);
-    add_and_wake(&control->freed, 1);
+    ds_reader_store_state(reader, state);
+    add_and_wake(&reader->ring.control->freed, 1);
 }
 
 /* Callbacks that the producer began and did not live to end. */
@@ -474,12 +320,14 @@ void ds_reader_count(const struct ds_reader *reader, struct ds_counters *counter
     const struct ds_lane *data = &reader->ring.data;
     uint64_t fill = load_head(reader, data) - reader->freed;
     counters->fill = fill < data->size ? fill : data->size;
-    counters->callbacks = load_word(reader, CONTROL(callbacks));
-    counters->wakeups = load_word(reader, CONTROL(wakeups));
-    counters->unnamed = load_word(reader, CONTROL(unnamed_chunks)) + reader->unnamed_holes;
+    counters->callbacks = ds_reader_load_word(reader, CONTROL(callbacks));
+    counters->wakeups = ds_reader_load_word(reader, CONTROL(wakeups));
+    counters->unnamed = ds_reader_load_word(reader, CONTROL(unnamed_chunks)) + reader->unnamed_holes;
     for (unsigned cause = 0; cause < DS_CAUSE_COUNT; cause++) {
-        counters->lost_chunks[cause] = load_word(reader, CONTROL(lost_chunks) + cause * sizeof(uint64_t));
-        counters->lost_bytes[cause] = load_word(reader, CONTROL(lost_bytes) + cause * sizeof(uint64_t));
+        counters->lost_chunks[cause] =
+            ds_reader_load_word(reader, CONTROL(lost_chunks) + cause * sizeof(uint64_t));
+        counters->lost_bytes[cause] =
+            ds_reader_load_word(reader, CONTROL(lost_bytes) + cause * sizeof(uint64_t));
     }
     counters->lost_chunks[DS_CAUSE_UNFINISHED] = unfinished(reader, counters);
     counters->lost_bytes[DS_CAUSE_UNFINISHED] = reader->hole_bytes;
