@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from dumpstream.dumpfile import DumpFile
     from dumpstream.header import Tensor
     from dumpstream.layouts import to_layout
-    from dumpstream.statistics import TensorStatistics, tensor_statistics
+    from dumpstream.statistics import tensor_statistics
+    from dumpstream.table import TensorStatistics
 
 __all__ = [
     "AclCode",
@@ -138,7 +139,7 @@ __all__ = [
 _DEFERRED = {
     "DumpFile": "dumpstream.dumpfile",
     "Tensor": "dumpstream.header",
-    "TensorStatistics": "dumpstream.statistics",
+    "TensorStatistics": "dumpstream.table",
     "tensor_statistics": "dumpstream.statistics",
     "to_layout": "dumpstream.layouts",
 }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dumpstream.header import Tensor
     from dumpstream.inputs import Input
     from dumpstream.opname import OpName
-    from dumpstream.statistics import TensorStatistics
+    from dumpstream.table import TensorStatistics
 
 _CORE_SUFFIX = ".core"
 _DEBUGGER = "load it into CANN's debugger, msdebug"

@@ -10,8 +10,8 @@ from dumpstream._errors import DumpFormatError
 from dumpstream.devicestats import DeviceText
 from dumpstream.header import HeaderCollector, parse_header, parse_version_1
 from dumpstream.opname import parse_name
-from dumpstream.statistics import RunningStatistics, TensorStatistics
-from dumpstream.table import COLUMNS, HOST, Row
+from dumpstream.statistics import RunningStatistics
+from dumpstream.table import COLUMNS, HOST, Row, TensorStatistics
 from dumpstream.text import TEXT_SUFFIX
 
 if TYPE_CHECKING:

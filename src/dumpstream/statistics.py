@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64
@@ -11,46 +10,18 @@ from xxhash import xxh3_64
 from dumpstream._native import CACHED_BYTES, Statistics
 from dumpstream.dtypes import element_shape, needed_bytes
 from dumpstream.kernels import encoding_of
+from dumpstream.table import TensorStatistics
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.header import Tensor
-    from dumpstream.table import Number
 
 _LARGEST = (1 << 63) - 1
 # A thread that gives up the GIL may wait for milliseconds until it has it again. So what is soon done is done
 # in blocks for which the kernels and the hash keep it.
 _SMALL_BYTES = 256 << 10
 _SMALL_BLOCK_BYTES = 8 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class TensorStatistics:
-    """The numbers of one tensor, under the names they have in `Row`.
-
-    Of elements that are no numbers, only the hash is known. Of a complex tensor, real and imaginary parts are
-    elements of their own.
-    """
-
-    count: int | None = None
-    max: Number | None = None
-    min: Number | None = None
-    mean: float | None = None
-    l2norm: float | None = None
-    std: float | None = None
-    nan: int | None = None
-    pos_inf: int | None = None
-    neg_inf: int | None = None
-    zero: int | None = None
-    negative: int | None = None
-    subnormal: int | None = None
-    finite_max: Number | None = None
-    finite_min: Number | None = None
-    finite_mean: float | None = None
-    hash: str | None = None
-    saturated: float | None = None
-    histogram: tuple[int, ...] | None = None
 
 
 def tensor_statistics(tensor: Tensor, data: Buffer, *, histogram: bool = False) -> TensorStatistics:

@@ -19,9 +19,11 @@ Number = int | float
 HOST, DEVICE = "host", "device"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One tensor; None where nobody knows. The fields are the columns, in this order."""
+@dataclass(frozen=True)
+class _Origin:
+    """Where a tensor is from, and what it is."""
+
+    __slots__ = ()  # `Row` has them: of the bases of a class, only one may
 
     file: str
     op_type: str | None = None
@@ -37,6 +39,16 @@ class Row:
     dtype: str | None = None
     format: str | None = None
     shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStatistics:
+    """The numbers of one tensor.
+
+    Of elements that are no numbers, only the hash is known. Of a complex tensor, real and imaginary parts are
+    elements of their own.
+    """
+
     count: int | None = None
     max: Number | None = None
     min: Number | None = None
@@ -55,6 +67,12 @@ class Row:
     hash: str | None = None  #: xxh3-64 of the bytes the elements take, 16 hex digits
     saturated: float | None = None  #: share of the elements at the largest finite magnitude, of 8-bit floats
     histogram: tuple[int, ...] | None = None  #: of exponents, on request
+
+
+@dataclass(frozen=True, slots=True)
+class Row(TensorStatistics, _Origin):
+    """One tensor; None where nobody knows. The fields are the columns: origin, numbers, and the rest."""
+
     original_shape: tuple[int, ...] | None = None
     size: int | None = None  #: bytes, as the header promises
     bytes: int | None = None  #: bytes that came
