@@ -8,25 +8,22 @@ import secrets
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
-from dumpstream._errors import DestinationError, PartError
-from dumpstream._native import rename_noreplace
+from dumpstream._errors import PartError
 from dumpstream.destination import explained, make_directory
 from dumpstream.names import clean_name, hashed_name
 from dumpstream.nofollow import open_directory
+from dumpstream.outputs import publish, refuse_existing
 from dumpstream.stored import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from dumpstream.outputs import Target
     from dumpstream.rows import FileRow
     from dumpstream.stored import StoredCapture, StoredFile
 
-_EXISTS = "already exists; replace it with --force, or choose another --out"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-#: Where a file goes, as components below the directory.
-Target = tuple[str, ...]
 
 
 def choose_targets(files: Iterable[StoredFile]) -> dict[str, Target]:
@@ -73,10 +70,9 @@ class Extractor:
 
     def refuse_existing(self, targets: Iterable[Target]) -> None:
         """Raise `DestinationError` if one of *targets* is there already and may not be replaced."""
-        for target in targets:
-            path = self._out.joinpath(*target)
-            if not self._replace and os.path.lexists(path):
-                raise DestinationError(path, _EXISTS)
+        if not self._replace:
+            for target in targets:
+                refuse_existing(self._out.joinpath(*target))
 
     def extract(self, capture: StoredCapture, file: StoredFile, target: Target) -> int:
         """Write *file* of *capture* to *target*, whole or not at all; return how many bytes it has there.
@@ -91,13 +87,11 @@ class Extractor:
         with explained(path):
             directory = open_directory(self._root, target[:-1], create=True)
             try:
-                return self._write(capture, file, target[-1], directory)
-            except FileExistsError:
-                raise DestinationError(path, _EXISTS) from None
+                return self._write(capture, file, path, directory)
             finally:
                 os.close(directory)
 
-    def _write(self, capture: StoredCapture, file: StoredFile, name: str, directory: int) -> int:
+    def _write(self, capture: StoredCapture, file: StoredFile, path: Path, directory: int) -> int:
         temporary = f".{secrets.token_hex(8)}.extracting"
         fd = os.open(temporary, _NEW, 0o600, dir_fd=directory)
         try:
@@ -107,10 +101,7 @@ class Extractor:
                     for row in file.rows:
                         end = self._write_row(capture, row, fd, end)
                     os.ftruncate(fd, end)
-            if self._replace:
-                os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-            else:
-                rename_noreplace(directory, temporary, directory, name)
+            publish(directory, temporary, path, replace=self._replace)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=directory)

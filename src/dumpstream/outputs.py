@@ -32,6 +32,27 @@ _LONGEST_NAME = 255  #: bytes
 Target = tuple[str, ...]
 
 
+def refuse_existing(path: Path) -> None:
+    """Raise `DestinationError` if there is something at *path*."""
+    if os.path.lexists(path):
+        raise DestinationError(path, _EXISTS)
+
+
+def publish(dir_fd: int, temporary: str, path: Path, *, replace: bool) -> None:
+    """Give the file *temporary* of a directory the name that *path*, which lies there too, ends with.
+
+    Raises:
+        DestinationError: there is one of that name, and it may not be replaced.
+    """
+    if replace:
+        os.replace(temporary, path.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        return
+    try:
+        rename_noreplace(dir_fd, temporary, dir_fd, path.name)
+    except FileExistsError:
+        raise DestinationError(path, _EXISTS) from None
+
+
 class Outputs:
     """The directory *out*, which is made if missing; nothing is written outside it, or through a link in it.
 
@@ -184,14 +205,6 @@ class Drafts:
                 name = f"{hashed_name(self._stem)}{suffix}"
             if name != original:
                 self._outputs.note(self._fd, self._directory, name, original)
-            self._rename(temporary, name)
+            path = self._outputs.path.joinpath(*self._directory, name)
+            publish(self._fd, temporary, path, replace=self._outputs.replace)
             self._files.popleft()
-
-    def _rename(self, temporary: str, name: str) -> None:
-        if self._outputs.replace:
-            os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-            return
-        try:
-            rename_noreplace(self._fd, temporary, self._fd, name)
-        except FileExistsError:
-            raise DestinationError(self._outputs.path.joinpath(*self._directory, name), _EXISTS) from None

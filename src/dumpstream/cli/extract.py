@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dumpstream.collection import Member
-    from dumpstream.extraction import Extractor, Target
+    from dumpstream.extraction import Extractor
+    from dumpstream.outputs import Target
     from dumpstream.stored import StoredCapture, StoredFile
 
 _EPILOG = """\

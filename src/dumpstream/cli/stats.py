@@ -16,7 +16,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dumpstream._errors import DestinationError
 from dumpstream.cli._arguments import add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines
 from dumpstream.cli._exit import NOT_WHOLE
@@ -35,7 +34,6 @@ _TABLE_COLUMNS = (
 )
 _GROUP_ROWS = 8192
 _USAGE = 2
-_EXISTS = "already exists; replace it with --force, or choose another --out"
 
 _EPILOG = """\
 examples:
@@ -202,11 +200,11 @@ class _Found:
 @contextmanager
 def _new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
     """Open a file that appears at *path* if the block succeeds."""
-    from dumpstream._native import rename_noreplace  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.destination import explained  # noqa: PLC0415 - likewise
+    from dumpstream.destination import explained  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.outputs import publish, refuse_existing  # noqa: PLC0415 - likewise
 
-    if not replace and os.path.lexists(path):
-        raise DestinationError(path, _EXISTS)
+    if not replace:
+        refuse_existing(path)
     temporary = f".{secrets.token_hex(8)}.stats"
     with explained(path):
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -214,12 +212,7 @@ def _new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory)
             with os.fdopen(fd, "wb") as file:
                 yield file
-            if replace:
-                os.replace(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)
-            else:
-                rename_noreplace(directory, temporary, directory, path.name)
-        except FileExistsError:
-            raise DestinationError(path, _EXISTS) from None
+            publish(directory, temporary, path, replace=replace)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=directory)
