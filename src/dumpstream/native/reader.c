@@ -51,17 +51,13 @@ static int walk(const struct ds_reader *reader, const struct ds_lane *lane, uint
     for (int pads = 0; pads <= 1; pads++) {
         struct ds_record head = {0};
         struct ds_view view;
-        uint32_t length;
         uint64_t offset = *position % lane->size, rest = lane->size - offset;
         if (!is_stamped(reader, lane, *position))
             return 0;
         ds_reader_load(reader, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
-        int found = ds_record_read(&head, rest, known, &view, &length);
-        if (found < 0)
-            return found;
-        *position += length;
+        int found = ds_record_read(&head, rest, known, position, &view);
         if (found)
-            return 1;
+            return found;
     }
     return -EBADMSG; /* no lap has two */
 }
@@ -70,18 +66,12 @@ int ds_copy_next(const struct ds_copy *copy, uint64_t *position, struct ds_view 
     while (*position < copy->end) {
         const struct ds_record *record = (const void *)(copy->bytes + (*position - copy->start));
         uint64_t rest = copy->size - *position % copy->size, left = copy->end - *position;
-        uint32_t length;
         /* A copy's end and every length are multiples of 16: there is a stamp. */
         if (atomic_load_explicit(&record->stamp, memory_order_relaxed) != ds_stamp(copy->nonce, *position))
             return -EBADMSG;
-        int found = ds_record_read(record, rest < left ? rest : left, copy->known, view, &length);
-        if (found < 0)
-            return found;
-        view->position = *position;
-        *position += length;
-        view->end = *position;
+        int found = ds_record_read(record, rest < left ? rest : left, copy->known, position, view);
         if (found)
-            return 1;
+            return found;
     }
     return 0;
 }

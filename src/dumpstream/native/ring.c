@@ -164,25 +164,32 @@ void ds_ring_set_state(struct ds_ring *ring, enum ds_state state) {
 
 /* Reader */
 
-int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, struct ds_view *view,
-                   uint32_t *length) {
+int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
+                   struct ds_view *view) {
     uint32_t flags = *(const volatile uint32_t *)&record->flags;
-    *length = *(const volatile uint32_t *)&record->length;
-    if (*length == 0 || *length % DS_RECORD_ALIGN || *length > rest)
+    uint32_t length = *(const volatile uint32_t *)&record->length;
+    if (length == 0 || length % DS_RECORD_ALIGN || length > rest)
         return -EBADMSG;
-    if (flags & DS_RECORD_PAD)
-        return *length == rest ? 0 : -EBADMSG;
-    if (*length < sizeof *record || flags & ~known)
+    if (flags & DS_RECORD_PAD) {
+        if (length != rest)
+            return -EBADMSG;
+        *position += length;
+        return 0;
+    }
+    if (length < sizeof *record || flags & ~known)
         return -EBADMSG;
     view->name_length = *(const volatile uint32_t *)&record->name_length;
     view->data_length = *(const volatile uint32_t *)&record->data_length;
     view->offset = *(const volatile int64_t *)&record->offset;
     if (view->name_length == 0 || view->name_length > DS_NAME_MAX)
         return -EBADMSG;
-    if (*length != record_length(view->name_length, view->data_length))
+    if (length != record_length(view->name_length, view->data_length))
         return -EBADMSG;
     if (view->offset < -1 || view->offset > INT64_MAX - (int64_t)view->data_length)
         return -EBADMSG;
+    view->position = *position;
+    *position += length;
+    view->end = *position;
     view->name = (const char *)(record + 1);
     view->data = (const uint8_t *)record + data_start(view->name_length);
     view->flags = flags;
@@ -198,16 +205,10 @@ int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_
         /* seq_cst, with the store in ds_ring_push: see wake_reader. */
         if (atomic_load_explicit(&record->stamp, memory_order_seq_cst) != ds_stamp(ring->nonce, *position))
             return 0;
-        uint32_t length;
         int found = ds_record_read(record, lane->size - *position % lane->size, ds_known_flags(ring, lane),
-                                   view, &length);
-        if (found < 0)
-            return found;
-        view->position = *position;
-        *position += length;
-        view->end = *position;
+                                   position, view);
         if (found)
-            return 1;
+            return found;
     }
 }
 

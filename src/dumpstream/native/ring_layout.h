@@ -36,11 +36,11 @@ static inline uint32_t ds_known_flags(const struct ds_ring *ring, const struct d
     return DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE);
 }
 
-/* Reads the head of a record, behind which its lane has `rest` bytes, each number
- * once, and checks it. Returns 1 and fills all of `view` but its
- * positions, 0 for a pad, which fills the rest, or -EBADMSG. */
-int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, struct ds_view *view,
-                   uint32_t *length);
+/* Reads the head of the record at `*position`, from where its lane has `rest` bytes,
+ * each number once, checks it, and moves `*position` behind the record. Returns 1
+ * and fills `view`, 0 for a pad, which fills the rest, or -EBADMSG. */
+int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
+                   struct ds_view *view);
 
 /* Makes a ring without a way to wake its reader. As ds_ring_create otherwise. */
 int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path);
