@@ -49,6 +49,16 @@ def add_capture_argument(parser: ArgumentParser) -> None:
     )
 
 
+def add_inputs_argument(parser: ArgumentParser) -> None:
+    """Declare ``names``, the places of captures and dump files."""
+    parser.add_argument(
+        "names",
+        nargs="+",
+        metavar="PATH",
+        help="a capture (directory or URL), a dump file, or a directory of dump files",
+    )
+
+
 def add_rank_argument(parser: ArgumentParser) -> None:
     """Declare ``--rank``, a list of numbers that is empty unless it is given."""
     parser.add_argument(

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dumpstream.cli._arguments import add_rank_argument
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 
@@ -46,12 +46,7 @@ def _shape(text: str) -> tuple[int, ...]:
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "names",
-        nargs="+",
-        metavar="PATH",
-        help="a capture (directory or URL), a dump file, or a directory of dump files",
-    )
+    add_inputs_argument(parser)
     add_rank_argument(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
     parser.add_argument(

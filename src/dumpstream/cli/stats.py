@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dumpstream.cli._arguments import add_rank_argument
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.table import COLUMNS, Condition, SortKey, find_column, json_object, sort_rows
@@ -48,12 +48,7 @@ examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "names",
-        nargs="+",
-        metavar="PATH",
-        help="a capture (directory or URL), a dump file, or a directory of them",
-    )
+    add_inputs_argument(parser)
     add_rank_argument(parser)
     parser.add_argument(
         "--select",
