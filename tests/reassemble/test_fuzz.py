@@ -1,77 +1,19 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dumpstream._native import Chunk
-from dumpstream.reassemble import (
-    End,
-    Event,
-    File,
-    Held,
-    Hold,
-    Part,
-    Piece,
-    Reassembler,
-    ReassemblyOptions,
-    Recall,
-    Whole,
-)
+from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.verdict import Verdict
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from .conftest import Runner
 
 fast = settings(max_examples=150, deadline=None)
-
-
-class Ended(NamedTuple):
-    name: str
-    verdict: Verdict
-    parts: dict[int, bytes]
-    file: File | None
-
-
-class Runner:
-    """Plays the capture, and takes back the bytes of a batch as soon as its events are handled."""
-
-    def __init__(self, options: ReassemblyOptions | None = None) -> None:
-        self.reassembler = Reassembler(options)
-        self.kept: dict[Held, bytes] = {}
-        self.written: dict[Part, bytearray] = defaultdict(bytearray)
-        self.ended: list[Ended] = []
-
-    def run(self, batches: Iterable[Sequence[Chunk]]) -> list[Ended]:
-        for batch in batches:
-            self.handle(self.reassembler.feed(batch, 0.0))
-        self.handle(self.reassembler.finish())
-        assert not self.kept
-        assert self.reassembler.open_files == 0
-        return self.ended
-
-    def handle(self, events: Sequence[Event]) -> None:
-        for event in events:
-            match event:
-                case Whole(chunk, verdict):
-                    self.ended.append(Ended(chunk.name, verdict, {0: bytes(chunk)}, None))
-                case Piece(part, data):
-                    assert memoryview(data).nbytes > 0
-                    self.written[part] += data
-                case Hold(held, data):
-                    assert held not in self.kept
-                    assert held.length == memoryview(data).nbytes
-                    self.kept[held] = bytes(data)
-                case Recall(held):
-                    self.handle(self.reassembler.restore(held, self.kept.pop(held)))
-                case End(file):
-                    parts = {part.offset: bytes(self.written.pop(part, b"")) for part in file.parts}
-                    assert [len(data) for data in parts.values()] == [part.size for part in file.parts]
-                    self.ended.append(Ended(file.name, file.verdict, parts, file))
 
 
 def dump(payload: bytes) -> bytes:
