@@ -150,7 +150,8 @@ def builder(tmp_path: Path) -> CaptureBuilder:
     return CaptureBuilder(tmp_path / "capture")
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return *value* as protobuf writes it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -158,40 +159,41 @@ def _varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def _field(number: int, value: int | bytes | str) -> bytes:
+def field(number: int, value: int | bytes | str) -> bytes:
+    """Return a field of a protobuf message."""
     if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
+        return varint(number << 3) + varint(value)
     data = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 class DumpBuilder:
     """Puts a dump file together, byte by byte."""
 
     def __init__(self, op_name: str = "conv1") -> None:
-        self._message = _field(1, "2.0") + _field(2, 1780159660546556) + _field(6, op_name)
+        self._message = field(1, "2.0") + field(2, 1780159660546556) + field(6, op_name)
         self._inputs, self._outputs, self._spaces = bytearray(), bytearray(), bytearray()
 
     def input(self, array: NDArray[Any], **more: int) -> DumpBuilder:
         """Add an input; *more* are its arg_index and input_type."""
         numbers = {"arg_index": 10, "input_type": 11}
         self._inputs += array.tobytes()
-        known = _described(array) + _field(5, array.nbytes) + _field(8, 1)
+        known = _described(array) + field(5, array.nbytes) + field(8, 1)
         return self._add(4, known + _fields(numbers, more))
 
     def output(self, array: NDArray[Any], *, form: int = _ND, address: int = 1, **more: int) -> DumpBuilder:
         """Add an output; without an address its bytes are missing. *more* is its arg_index."""
         self._outputs += array.tobytes() if address else b""
-        known = _described(array, form) + _field(6, array.nbytes) + _field(9, address)
+        known = _described(array, form) + field(6, array.nbytes) + field(9, address)
         return self._add(3, known + _fields({"arg_index": 12}, more))
 
     def space(self, data: bytes, **more: int) -> DumpBuilder:
         """Add a workspace; *more* is its arg_index."""
         self._spaces += data
-        return self._add(8, _field(1, 0) + _field(3, len(data)) + _fields({"arg_index": 4}, more))
+        return self._add(8, field(1, 0) + field(3, len(data)) + _fields({"arg_index": 4}, more))
 
     def attribute(self, name: str, value: str) -> DumpBuilder:
-        return self._add(7, _field(1, name) + _field(2, value))
+        return self._add(7, field(1, name) + field(2, value))
 
     def message(self, text: str) -> DumpBuilder:
         """Add the text of an exception dump."""
@@ -202,17 +204,17 @@ class DumpBuilder:
         return prefix + self._message + self._inputs + self._outputs + self._spaces
 
     def _add(self, number: int, value: bytes) -> DumpBuilder:
-        self._message += _field(number, value)
+        self._message += field(number, value)
         return self
 
 
 def _described(array: NDArray[Any], form: int = _ND) -> bytes:
-    shape = b"".join(_field(1, length) for length in array.shape)
-    return _field(1, _DTYPES[array.dtype.name]) + _field(2, form) + _field(3, shape)
+    shape = b"".join(field(1, length) for length in array.shape)
+    return field(1, _DTYPES[array.dtype.name]) + field(2, form) + field(3, shape)
 
 
 def _fields(numbers: Mapping[str, int], values: Mapping[str, int]) -> bytes:
-    return b"".join(_field(numbers[name], value) for name, value in values.items())
+    return b"".join(field(numbers[name], value) for name, value in values.items())
 
 
 @pytest.fixture

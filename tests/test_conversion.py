@@ -15,6 +15,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import field
 
 from dumpstream._errors import DestinationError
 from dumpstream.conversion import ConversionOptions, Converted, convert
@@ -38,20 +39,6 @@ if TYPE_CHECKING:
 NAME = "Conv2D.conv1.4.65535.1780159660546556"
 _NUMBERS = {dtype.short: number for number, dtype in DTYPES.items()}
 _FORMATS = {form.name: number for number, form in FORMATS.items()}
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def output(

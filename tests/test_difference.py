@@ -10,6 +10,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import field
 
 from dumpstream import DumpFile, difference
 from dumpstream.difference import Difference, Unreadable, compare
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
     from tests.conftest import DumpBuilder
 
 FLOAT, INT4 = 1, 28
-
-
-def varint(value: int) -> bytes:
-    low, rest = value & 0x7F, value >> 7
-    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def file_of(data: bytes, shape: Sequence[int], dtype: int = FLOAT, *, op_name: bytes = b"c") -> bytes:

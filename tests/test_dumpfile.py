@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zstandard
+from tests.conftest import field, varint
 
 from dumpstream import DumpFile, DumpFormatError, StoredCapture
 from dumpstream._errors import PartError
@@ -34,20 +35,6 @@ OUTPUT, INPUT, BUFFER, OP_NAME, SPACE = 3, 4, 5, 6, 8
 DATA_TYPE, FORMAT, SHAPE, DATA, SIZE, ADDRESS = 1, 2, 3, 5, 6, 9
 
 FLOAT, STRING = 1, 13
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def output(size: int, *dims: int, dtype: int = FLOAT, address: int = 0, more: bytes = b"") -> bytes:

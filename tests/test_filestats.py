@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import field
 
 from dumpstream.filestats import begin_file, origin_of, whole_file
 from dumpstream.parquet import ParquetWriter
@@ -23,20 +24,6 @@ NAME = "/dump/20260530164725/3//resnet/7/12/Conv2D.conv1.4.65535.178015966054655
 FLOATS = np.array([1, 2, 3, 4], "<f4").tobytes()
 INTEGERS = np.array([5, -6], "<i8").tobytes()
 FLOAT, INT64 = 1, 8
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def segment(io: str, dtype: int, size: int, *, address: int = 1, data: bytes = b"") -> bytes:

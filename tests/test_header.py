@@ -15,6 +15,7 @@ from google.protobuf import (  # type: ignore[import-untyped]  # used dynamicall
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # likewise
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import varint
 
 from dumpstream._native import read_header
 
@@ -90,14 +91,6 @@ DumpData = _make_dump_data()
 
 def framed(message: bytes) -> bytes:
     return struct.pack("<Q", len(message)) + message
-
-
-def varint(value: int) -> bytes:
-    encoded = b""
-    while value > 0x7F:
-        encoded += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return encoded + bytes([value])
 
 
 def expected_lengths(data: Any, header_length: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from tests.conftest import varint
 
 from dumpstream._native import Chunk
 from dumpstream.reassemble import (
@@ -97,20 +98,15 @@ class Runner:
         return verdict, parts[0], file
 
 
-def _varint(value: int) -> bytes:
-    low = bytes([value & 0x7F | (0x80 if value > 0x7F else 0)])
-    return low + _varint(value >> 7) if value > 0x7F else low
-
-
 def dump(size: int, *, absent: int = 0, padding: int = 0) -> bytes:
     """Return a dump file with one tensor of *size* bytes and one of *absent* bytes at a null address."""
-    output = b"\x30" + _varint(size) + b"\x48\x01"
-    message = b"\x0a\x032.0\x1a" + _varint(len(output)) + output
+    output = b"\x30" + varint(size) + b"\x48\x01"
+    message = b"\x0a\x032.0\x1a" + varint(len(output)) + output
     if absent:
-        output = b"\x30" + _varint(absent)
-        message += b"\x1a" + _varint(len(output)) + output
+        output = b"\x30" + varint(absent)
+        message += b"\x1a" + varint(len(output)) + output
     if padding:
-        message += b"\x32" + _varint(padding) + b"n" * padding
+        message += b"\x32" + varint(padding) + b"n" * padding
     return struct.pack("<Q", len(message)) + message + bytes(i * 7 % 251 for i in range(size))
 
 
