@@ -1,0 +1,148 @@
+"""How the files are written: whole, under their names, nowhere else."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from dumpstream._errors import DestinationError
+from dumpstream.outputs import Outputs
+from dumpstream.rows import file_row
+from dumpstream.verdict import Verdict
+
+from .conftest import FLOATS, NAME, PLAIN, Rig, dump, output, stored
+
+if TYPE_CHECKING:
+    from tests.conftest import CaptureBuilder
+
+    from dumpstream.rows import StoredPart
+
+
+def add_row(builder: CaptureBuilder, name: str, part: StoredPart) -> None:
+    """Let the capture have a file of any name."""
+    builder.write(file_row(name, part.bytes, 1, Verdict.COMPLETE, [part]))
+
+
+def test_files_are_for_the_user_alone_and_nothing_is_left_beside_them(rig: Rig) -> None:
+    rig.add(PLAIN, f"0/{NAME}")
+
+    rig.convert()
+
+    assert [path.stat().st_mode & 0o777 for path in (rig.out, rig.out / "0")] == [0o700, 0o700]
+    (file,) = (rig.out / "0").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_existing_file_is_not_replaced(rig: Rig) -> None:
+    rig.add(PLAIN)
+    rig.out.mkdir()
+    (rig.out / f"{NAME}.output.0.npy").write_bytes(b"old")
+
+    with pytest.raises(DestinationError, match=r"output\.0\.npy already exists; replace it with --force"):
+        rig.convert()
+
+    assert rig.files() == {f"{NAME}.output.0.npy": b"old"}
+
+
+def test_existing_file_is_replaced_on_demand(rig: Rig) -> None:
+    rig.add(PLAIN)
+    rig.convert()
+    rig.add(stored(FLOATS + 1, "float32"))
+
+    rig.convert(replace=True)
+
+    assert np.array_equal(np.load(rig.out / f"{NAME}.output.0.npy"), FLOATS + 1)
+
+
+def test_link_planted_in_the_directory_is_not_followed(rig: Rig, tmp_path: Path) -> None:
+    rig.add(PLAIN, f"0/{NAME}")
+    (tmp_path / "outside").mkdir()
+    rig.out.mkdir()
+    (rig.out / "0").symlink_to(tmp_path / "outside")
+
+    with pytest.raises(DestinationError):
+        rig.convert()
+
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [240, 300])
+def test_long_name_is_shortened_and_written_down(rig: Rig, builder: CaptureBuilder, length: int) -> None:
+    name = "A" * (length - 12) + ".a.1.2.34567"
+    part = builder.store("files/a.zst", dump(output("float32", [2, 3], 24) * 1001, FLOATS.tobytes() * 1001))
+    add_row(builder, f"0/{name}", part)
+
+    rig.convert(builder.finish())
+
+    mapped = dict(csv.reader((rig.out / "0/mapping.csv").read_text().splitlines()))
+    assert mapped[next(iter(mapped))].startswith(name)
+    files = {path.name for path in (rig.out / "0").iterdir()} - {"mapping.csv"}
+    assert mapped.keys() <= files
+    assert {mapped.get(file, file) for file in files} == {
+        f"{name}.output.{index}.npy" for index in range(1001)
+    }
+
+
+def test_mapping_grows_and_repeats_nothing(rig: Rig, builder: CaptureBuilder) -> None:
+    for letter in "ab":
+        add_row(builder, letter * 300, builder.store(f"files/{letter}.zst", PLAIN))
+    path = builder.finish()
+    rig.convert(path)
+    first = (rig.out / "mapping.csv").read_text()
+
+    rig.convert(path, replace=True)
+
+    assert (rig.out / "mapping.csv").read_text() == first
+    assert first.count("\n") == 2
+
+
+@pytest.mark.parametrize("name", ["../../escape", "x/../../escape", 'a\nb,"c"', "a\udcff"])
+def test_hostile_name_stays_below_the_directory(
+    rig: Rig, builder: CaptureBuilder, tmp_path: Path, name: str
+) -> None:
+    add_row(builder, name, builder.store("files/a.zst", PLAIN))
+
+    (converted,) = rig.convert(builder.finish())
+
+    assert converted.tensors == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["capture", "out", "source"]
+    assert any(name.endswith(".output.0.npy") for name in rig.files())
+
+
+def test_inputs_of_one_name_do_not_collide(rig: Rig) -> None:
+    first = rig.add(PLAIN, f"a/{NAME}")
+    second = rig.add(stored(FLOATS + 1, "float32"), f"b/{NAME}")
+
+    rig.convert(first, second)
+
+    arrays = [np.load(path)[0, 0] for path in sorted(rig.out.glob("*.npy"))]
+    assert sorted(arrays) == [0, 1]
+    mapped = list(csv.reader((rig.out / "mapping.csv").read_text().splitlines()))
+    assert [original for _, original in mapped] == [f"{NAME}.output.0.npy"]
+
+
+def test_place_that_is_a_file_is_refused(rig: Rig) -> None:
+    rig.out.write_bytes(b"")
+
+    with pytest.raises(DestinationError, match="choose a directory"):
+        rig.convert()
+
+
+def test_full_disk_leaves_nothing_behind(rig: Rig) -> None:
+    def fill(_: int) -> int:
+        with Path("/dev/full").open("wb", buffering=0) as full:
+            return full.write(b"data")
+
+    with (
+        Outputs(rig.out, replace=False) as outputs,
+        outputs.folder() as folder,
+        pytest.raises(DestinationError, match="No space left on device"),
+        folder.drafts(("0", "a"), "a") as drafts,
+    ):
+        drafts.write(".npy", fill)
+
+    assert rig.files() == {}
