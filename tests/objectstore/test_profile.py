@@ -74,11 +74,28 @@ def test_virtual_addressing_puts_the_bucket_into_the_host(
     assert client.config["access_key_id"] == "two"
 
 
-@pytest.mark.parametrize("url", ["gs://bucket/run", "az://container/run?account=me"])
-def test_other_stores_can_be_made(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+@pytest.mark.parametrize(
+    ("url", "variable"),
+    [
+        ("s3://bucket/run", "AWS_ENDPOINT_URL"),
+        ("gs://bucket/run", "GOOGLE_BASE_URL"),
+        ("az://container/run?account=me", "AZURE_STORAGE_ENDPOINT"),
+    ],
+)
+@pytest.mark.parametrize(("scheme", "allowed"), [("http", "true"), ("https", "false")])
+def test_endpoint_without_encryption_must_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, url: str, variable: str, scheme: str, allowed: str
+) -> None:
+    for name in ("AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    endpoint = f"{scheme}://127.0.0.1:1"
+    option = f"{'&' if '?' in url else '?'}endpoint={endpoint}"
 
-    assert make_client(Prefix.parse(url), 1) is not None
+    by_option = make_client(Prefix.parse(url + option), 1)
+    monkeypatch.setenv(variable, endpoint)
+    by_variable = make_client(Prefix.parse(url), 1)
+
+    assert [it.client_options["allow_http"] for it in (by_option, by_variable)] == [allowed, allowed]
 
 
 def test_missing_library_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

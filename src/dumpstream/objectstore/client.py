@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dumpstream._errors import StoreError
+from dumpstream.objectstore.azure import read_azure
 from dumpstream.objectstore.prefix import GIVEN
 from dumpstream.objectstore.profile import read_profile
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 PATIENCE_S = 180.0
 _MOST_RETRIES = 1000
 _CONNECT_S = 5
+#: What to look at if there is not enough to connect with.
+_REMEDIES = {
+    "s3": "check its options and the AWS_... variables",
+    "gs": "check its options, and the file that GOOGLE_APPLICATION_CREDENTIALS names",
+    "az": "name the account (?account=NAME or AZURE_STORAGE_ACCOUNT_NAME), and check its key",
+}
 
 
 def make_client(prefix: Prefix, patience_s: float) -> Any:
@@ -55,7 +62,8 @@ def make_client(prefix: Prefix, patience_s: float) -> Any:
     except StoreError:
         raise
     except Exception as exc:  # noqa: BLE001 - whatever obstore says may quote a secret
-        raise StoreError(f"{prefix} cannot be used ({type(exc).__name__}); check its options") from None
+        remedy = _REMEDIES[prefix.scheme]
+        raise StoreError(f"{prefix} cannot be used ({type(exc).__name__}); {remedy}") from None
 
 
 def _s3(store: Any, prefix: Prefix, options: dict[str, Any]) -> Any:
@@ -71,25 +79,38 @@ def _s3(store: Any, prefix: Prefix, options: dict[str, Any]) -> Any:
     settings.setdefault("checksum_algorithm", "sha256")
     if endpoint := settings.get("endpoint"):
         settings["endpoint"] = _addressed(endpoint, prefix.bucket, virtual=addressing == "virtual")
-        options["client_options"]["allow_http"] = endpoint.startswith("http://")
         if not (settings.get("region") or environment.get("AWS_REGION")):
             settings["region"] = environment.get("AWS_DEFAULT_REGION") or "us-east-1"
     if addressing is not None:
         settings["virtual_hosted_style_request"] = str(addressing == "virtual").lower()
+    _allow_http(endpoint, options)
     return store.S3Store(prefix.bucket, config=settings, **options)
 
 
 def _gs(store: Any, prefix: Prefix, options: dict[str, Any]) -> Any:
-    return store.GCSStore(prefix.bucket, **options)
+    endpoint = dict(prefix.options).get("endpoint")
+    settings = {"base_url": endpoint} if endpoint else {}
+    _allow_http(endpoint or os.environ.get("GOOGLE_BASE_URL"), options)
+    return store.GCSStore(prefix.bucket, config=settings, **options)
 
 
 def _az(store: Any, prefix: Prefix, options: dict[str, Any]) -> Any:
+    environment = os.environ
+    settings = read_azure(environment)
     given = dict(prefix.options)
-    settings = {"account_name": given["account"]} if "account" in given else {}
+    if "account" in given:
+        settings["account_name"] = given["account"]
     if "endpoint" in given:
         settings["endpoint"] = given["endpoint"]
-        options["client_options"]["allow_http"] = given["endpoint"].startswith("http://")
+    endpoint = environment.get("AZURE_STORAGE_ENDPOINT") or environment.get("AZURE_ENDPOINT")
+    _allow_http(settings.get("endpoint") or endpoint, options)
     return store.AzureStore(prefix.bucket, config=settings, **options)
+
+
+def _allow_http(endpoint: str | None, options: dict[str, Any]) -> None:
+    """Let *options* allow requests without encryption if *endpoint* asks for that."""
+    if endpoint:
+        options["client_options"]["allow_http"] = endpoint.startswith("http://")
 
 
 def _addressed(endpoint: str, bucket: str, *, virtual: bool) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: What may stand behind the ``?`` of a URL; none of it is secret.
 _OPTIONS = {
     "s3": {"endpoint", "region", "addressing"},
-    "gs": set[str](),
+    "gs": {"endpoint"},
     "az": {"account", "endpoint"},
 }
 SCHEMES = tuple(_OPTIONS)
@@ -53,7 +53,7 @@ class Prefix:
             raise StoreError(f"{split.scheme}://...: {_NOT_HERE}")
         options = dict(parse_qsl(split.query, keep_blank_values=True))
         if unknown := sorted(options.keys() - _OPTIONS[split.scheme]):
-            known = ", ".join(sorted(_OPTIONS[split.scheme])) or "none"
+            known = ", ".join(sorted(_OPTIONS[split.scheme]))
             raise StoreError(
                 f"{split.scheme}://{split.netloc} has no option {unknown[0]!r} (known: {known}); {_NOT_HERE}"
             )

@@ -1,0 +1,65 @@
+"""Azure: what the variables of the Azure tools say, which obstore does not read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from dumpstream._errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
+#: By the setting: the variable of the Azure tools, and what obstore reads itself.
+_VARIABLES = {
+    "account_name": ("AZURE_STORAGE_ACCOUNT", ("AZURE_STORAGE_ACCOUNT_NAME",)),
+    "account_key": (
+        "AZURE_STORAGE_KEY",
+        ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY"),
+    ),
+}
+_SETTINGS = {
+    "AccountName": "account_name",
+    "AccountKey": "account_key",
+    "SharedAccessSignature": "sas_key",
+    "BlobEndpoint": "endpoint",
+}
+
+
+def read_azure(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings in *environment* that are not obstore's own, as obstore names them.
+
+    A connection string goes before the other variables, as it does in Azure's tools.
+
+    Raises:
+        StoreError: the connection string is none.
+    """
+    settings = {
+        setting: environment[variable]
+        for setting, (variable, own) in _VARIABLES.items()
+        if environment.get(variable) and not any(map(environment.get, own))
+    }
+    if text := environment.get(_CONNECTION):
+        settings |= _parse(text)
+    return settings
+
+
+def _parse(text: str) -> dict[str, str]:
+    """Return the settings in the connection string *text*, which no message may repeat."""
+    pairs = [part.partition("=")[::2] for part in text.split(";") if part.strip()]
+    fields = {name.strip(): value.strip() for name, value in pairs}
+    if fields.get("UseDevelopmentStorage", "").lower() == "true":
+        return {"use_emulator": "true"}
+    settings = {ours: fields[theirs] for theirs, ours in _SETTINGS.items() if fields.get(theirs)}
+    if "endpoint" in settings:
+        settings["endpoint"] = settings["endpoint"].rstrip("/")
+        host = urlsplit(settings["endpoint"]).hostname or ""
+        settings.setdefault("account_name", host.partition(".")[0])
+    if not settings.get("account_name"):
+        raise StoreError(f"{_CONNECTION} names no account; copy it again from the portal")
+    suffix = fields.get("EndpointSuffix")
+    if suffix and "endpoint" not in settings:
+        scheme = fields.get("DefaultEndpointsProtocol", "https")
+        settings["endpoint"] = f"{scheme}://{settings['account_name']}.blob.{suffix}"
+    return settings
