@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
-from dumpstream.objectstore.failure import explain_failure, is_beyond_the_end
+from dumpstream.objectstore.failure import explain_failure, is_beyond_the_end, is_unsupported
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -120,13 +120,14 @@ class Store:
 
         A store without conditional writes replaces what came in between a look and the write.
         """
-        errors = self._obstore.exceptions
         with self._explained("write", key):
             try:
-                self._obstore.put(self._client, self._path(key), data, mode="create")
-            except errors.AlreadyExistsError:
+                self._put_new(key, data)
+            except self._obstore.exceptions.AlreadyExistsError:
                 return False
-            except (errors.NotSupportedError, NotImplementedError):
+            except Exception as exc:
+                if not is_unsupported(exc):
+                    raise
                 if self._is_there(key):
                     return False
                 self._obstore.put(self._client, self._path(key), data, use_multipart=False)
@@ -193,6 +194,20 @@ class Store:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # the caller may be gone, and asyncio would complain
+
+    def _put_new(self, key: str, data: bytes) -> None:
+        """Store a small object on condition that there is none.
+
+        The first try is made without patience: a store that knows no conditions may say so with a status
+        that obstore takes for a failure which passes.
+        """
+        path = self._path(key)
+        try:
+            self._obstore.put(make_client(self.prefix, 0), path, data, mode="create")
+        except Exception as exc:
+            if not explain_failure(exc, "write", path).away:
+                raise
+            self._obstore.put(self._client, path, data, mode="create")
 
     def _path(self, key: str) -> str:
         return f"{self.prefix.key}/{key}".strip("/")
