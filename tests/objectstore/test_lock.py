@@ -51,3 +51,17 @@ def test_lock_is_taken_over_from_who_is_known_to_be_gone(store: Store) -> None:
     assert take_lock(store, b'{"pid": 8}', left='{"pid": 7}') is None
     assert find_lock(store) is not None
     assert store.get(LOCK) == b'{"pid": 8}'
+
+
+class ForgetfulStore(Store):
+    """A store whose answers to writes are lost, so that they are written again."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        super().create(key, data)
+        return super().create(key, data)
+
+
+def test_lock_that_was_written_twice_is_ones_own() -> None:
+    store = ForgetfulStore(Prefix.of(MemoryStore(), "place"))
+
+    assert take_lock(store, lock_text()) is None

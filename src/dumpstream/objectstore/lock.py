@@ -50,7 +50,10 @@ def take_lock(store: Store, text: bytes, *, left: str | None = None) -> Writer |
         store.delete(LOCK)
     if store.create(LOCK, text):
         return None
-    return find_lock(store) or Writer(0)
+    found = _read(store)
+    if found is not None and found[1] == text:  # written by a request whose answer was lost
+        return None
+    return _writer(found[1]) if found else Writer(0)
 
 
 def _read(store: Store) -> tuple[Entry, bytes] | None:
