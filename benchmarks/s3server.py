@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from obstore.store import S3Config
 
 BUCKET = "bucket"
+ACCESS_KEY = "testkey"
+#: The server answers to ``BUCKET.DOMAIN``, too.
+DOMAIN = "obs.test"
 #: Easy to look for wherever it must not be.
 SECRET = "marker-of-a-secret"  # noqa: S105 - as it says
 WEED = Path(sys.executable).with_name("weed")
@@ -49,7 +52,7 @@ class S3Server:
     def environment(self) -> dict[str, str]:
         """What a client needs."""
         return {
-            "AWS_ACCESS_KEY_ID": "testkey",
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
             "AWS_REGION": "us-east-1",
@@ -65,6 +68,7 @@ class S3Server:
             "-ip=127.0.0.1",
             "-ip.bind=127.0.0.1",
             f"-s3.port={s3}",
+            f"-s3.domainName={DOMAIN}",
             f"-master.port={master}",
             f"-volume.port={volume}",
             f"-filer.port={filer}",
@@ -95,7 +99,7 @@ class S3Server:
         return S3Store(
             BUCKET,
             endpoint=self.environment["AWS_ENDPOINT_URL"],
-            access_key_id="testkey",
+            access_key_id=ACCESS_KEY,
             secret_access_key=SECRET,
             region="us-east-1",
             client_options={"allow_http": True},

@@ -1,8 +1,9 @@
-"""A real S3 server on loopback, which may be killed, and a proxy in front of it that misbehaves."""
+"""Real stores on loopback, and a proxy in front of one that misbehaves."""
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,20 @@ import obstore
 import pytest
 import zstandard
 
-from s3server import BUCKET, WEED, running_server
+from s3server import ACCESS_KEY, BUCKET, SECRET, WEED, running_server
+
+from .azureserver import ACCOUNT, AZURITE, CONTAINER, KEY, running_azure_server
+from .clouds import Cloud
+from .googleserver import GoogleServer
+from .obsserver import ObsServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from pathlib import Path
 
     from s3server import S3Server
+
+    from .azureserver import AzureServer
 
 
 @pytest.fixture(scope="session")
@@ -100,6 +108,101 @@ def bucket_of(server: S3Server, prefix: str) -> Bucket:
 def bucket(s3: S3Server) -> Bucket:
     """A prefix that nobody else uses."""
     return bucket_of(s3, f"test-{secrets.token_hex(4)}")
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    if not AZURITE.exists():
+        pytest.skip("azurite is not installed: install npm, then run: make azurite")
+    with running_azure_server(tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture
+def azure(azure_server: AzureServer) -> Cloud:
+    return Cloud(
+        root=f"az://{CONTAINER}",
+        prefix=f"test-{secrets.token_hex(4)}",
+        options=f"?account={ACCOUNT}&endpoint={azure_server.endpoint}",
+        environment={"AZURE_STORAGE_ACCOUNT_KEY": KEY},
+        secret=KEY,
+        wrong={"AZURE_STORAGE_ACCOUNT_KEY": "d3Jvbmc="},
+        refusal="the store refuses (403, AuthorizationFailure); check the credentials in the environment",
+        kind="container",
+        client=azure_server.client(),
+        uploads=azure_server.uploads,
+        forgets=True,
+    )
+
+
+@pytest.fixture
+def google_server(s3_server: S3Server) -> Iterator[GoogleServer]:
+    with GoogleServer(s3_server.port, lambda token: token == SECRET).running() as server:
+        yield server
+
+
+@pytest.fixture
+def google(s3_server: S3Server, google_server: GoogleServer) -> Cloud:
+    return Cloud(
+        root=f"gs://{BUCKET}",
+        prefix=f"test-{secrets.token_hex(4)}",
+        options=f"?endpoint={google_server.endpoint}",
+        environment={"GOOGLE_BEARER_TOKEN": SECRET},
+        secret=SECRET,
+        wrong={"GOOGLE_BEARER_TOKEN": f"{SECRET}-no-more"},
+        refusal="the store refuses (401, AuthenticationRequired); the token is wrong or has expired",
+        kind="bucket",
+        client=s3_server.client(),
+        uploads=s3_server.uploads,
+        forgets=False,
+    )
+
+
+@pytest.fixture
+def obs_server(s3_server: S3Server) -> Iterator[ObsServer]:
+    with ObsServer(s3_server.port).running() as server:
+        yield server
+
+
+@pytest.fixture
+def obs(s3_server: S3Server, obs_server: ObsServer) -> Cloud:
+    return Cloud(
+        root=f"s3://{BUCKET}",
+        prefix=f"test-{secrets.token_hex(4)}",
+        options=obs_server.options,
+        environment={
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "HTTP_PROXY": f"http://127.0.0.1:{obs_server.port}",
+        },
+        secret=SECRET,
+        wrong={"AWS_SECRET_ACCESS_KEY": f"{SECRET}-no-more"},
+        refusal="the store refuses (403, SignatureDoesNotMatch); the secret key is wrong; check AWS_SECRET",
+        kind="bucket",
+        client=s3_server.client(),
+        uploads=s3_server.uploads,
+        forgets=False,
+    )
+
+
+@pytest.fixture(params=["azure", "google", "obs"])
+def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cloud:
+    """Each of them, with an environment in which it can be used."""
+    store: Cloud = request.getfixturevalue(request.param)
+    enter(monkeypatch, store.environment, tmp_path)
+    return store
+
+
+def enter(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str], tmp_path: Path) -> None:
+    """Have nothing but *environment* say which stores there are."""
+    for name in os.environ:
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")) or name.lower() in {"http_proxy", "no_proxy"}:
+            monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 class FaultProxy:

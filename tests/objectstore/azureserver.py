@@ -1,0 +1,124 @@
+"""A real Azure Blob server on loopback: azurite, in a directory and on a port of its own."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from contextlib import contextmanager
+from email.utils import formatdate
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
+
+import obstore
+from obstore.store import AzureStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Where `make` installs it.
+AZURITE = Path(__file__).parents[2] / "build/azurite/node_modules/.bin/azurite-blob"
+ACCOUNT = "account"
+CONTAINER = "container"
+#: Easy to look for wherever it must not be.
+KEY = base64.b64encode(b"marker-of-a-secret-account-key").decode()
+
+_VERSION = "2021-12-02"
+_START_S = 30
+
+
+class AzureServer:
+    """azurite in *directory*, with one account and one container."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
+
+    def start(self) -> None:
+        """Start it, and wait until it has made the container."""
+        arguments = [str(AZURITE), "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+        arguments += ["--location", str(self._directory), "--blobHost", "127.0.0.1"]
+        arguments += ["--blobPort", str(self.port)]
+        self._process = subprocess.Popen(
+            arguments,
+            env={**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._directory,
+        )
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                self._ask("PUT", {"restype": "container"})
+            except OSError:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    def kill(self) -> None:
+        """End it without a warning."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def client(self) -> AzureStore:
+        """Return what reaches its container, without dumpstream."""
+        return AzureStore(
+            CONTAINER,
+            account_name=ACCOUNT,
+            account_key=KEY,
+            endpoint=self.endpoint,
+            client_options={"allow_http": True},
+        )
+
+    def uploads(self) -> list[str]:
+        """Return the objects of which there are only blocks that nobody has committed."""
+        listed = self._ask("GET", {"comp": "list", "include": "uncommittedblobs", "restype": "container"})
+        every = {name.text or "" for name in ET.fromstring(listed).iter("Name")}
+        whole = {meta["path"] for page in obstore.list(self.client()) for meta in page}
+        return sorted(every - whole)
+
+    def _ask(self, method: str, query: dict[str, str]) -> bytes:
+        """Ask for what obstore cannot do with the container, with the signature of a shared key."""
+        headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _VERSION}
+        # The account is there twice: as the owner, and as the first part of the path.
+        lines = [f"{name}:{value}" for name, value in headers.items()]
+        lines += [f"/{ACCOUNT}/{ACCOUNT}/{CONTAINER}"]
+        lines += [f"{name}:{value}" for name, value in sorted(query.items())]
+        text = method + "\n" * 12 + "\n".join(lines)
+        signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), "sha256")).decode()
+        headers |= {"Authorization": f"SharedKey {ACCOUNT}:{signature}", "Content-Length": "0"}
+        url = f"{self.endpoint}/{CONTAINER}?{urlencode(query)}"
+        request = urllib.request.Request(url, method=method, headers=headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            data: bytes = answer.read()
+            return data
+
+
+@contextmanager
+def running_azure_server(directory: Path) -> Iterator[AzureServer]:
+    """Run a server in *directory*, which is deleted afterwards."""
+    server = AzureServer(directory)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,245 @@
+"""Captures into stores that are not plain S3: Azure, Google's dialect, and S3 as Huawei OBS has it."""
+
+from __future__ import annotations
+
+import os
+from shutil import which
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import ObjectMissingError
+from dumpstream.cli import main
+from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.simulation import Workload
+from s3server import BUCKET
+
+from .azureserver import ACCOUNT, KEY
+from .conftest import enter
+from .googleserver import GoogleServer, ServiceAccount
+from .test_server import capturing, found, push, run_dumpstream, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from s3server import S3Server
+
+    from .azureserver import AzureServer
+    from .clouds import Cloud
+    from .obsserver import ObsServer
+
+pytestmark = pytest.mark.s3
+
+_MIB = 1 << 20
+_WORKLOADS = {
+    "files": "small",
+    "large": "models=1,ops=1,seed=1,tensor_bytes=4500000,dtypes=float32",
+    "packed": "small,seed=2",
+}
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The other loop has its turn with stores in memory, where it takes less time."""
+    return "asyncio", {"use_uvloop": False}
+
+
+def expected() -> dict[str, bytes]:
+    """Return what all the workloads dump, by the last component of its name."""
+    files = [file for text in _WORKLOADS.values() for file in Workload.parse(text).expected_files("/dump")]
+    return {file.name.rpartition("/")[2]: file.data for file in files}
+
+
+def extracted(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def run(*arguments: object) -> int:
+    return main([*map(str, arguments)])
+
+
+@pytest.mark.anyio
+async def test_capture_is_whole_and_read_by_every_command(
+    cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capture = ["capture", "--out", cloud.url, "--spill", tmp_path / "spill", "--json", "--simulate"]
+    done = [
+        await run_dumpstream(*capture, _WORKLOADS["files"]),
+        await run_dumpstream(*capture, _WORKLOADS["large"], "--append"),
+        await run_dumpstream(*capture, _WORKLOADS["packed"], "--append", "--pack"),
+    ]
+    codes = [
+        await run_sync(run, command, cloud.url, *more)
+        for command, *more in (
+            ("ls",),
+            ("verify",),
+            ("verify", "--deep", "--json"),
+            ("stats", "--format", "json"),
+            ("show", "*1797566767000028"),  # the large one
+            ("extract", "--out", tmp_path / "out"),
+        )
+    ]
+
+    said = "".join(capsys.readouterr()).encode() + b"".join(it.stdout + it.stderr for it in done)
+    stored = await run_sync(cloud.objects)
+    assert [it.returncode for it in done] == [0, 0, 0]
+    assert codes == [0] * 6
+    assert await run_sync(extracted, tmp_path / "out") == await run_sync(expected)
+    assert any(len(data) > PART_BYTES for data in stored.values())  # so it went out in parts
+    assert any(key.startswith("packs/") for key in stored)
+    assert b'"whole": true' in said
+    assert "lock.json" not in stored
+    assert cloud.uploads() == []
+    assert not found(tmp_path, "spill/*")
+    assert cloud.secret.encode() not in said + b"".join(stored.values())
+
+
+@pytest.mark.parametrize("failure", ["wrong credentials", "missing bucket"])
+def test_failure_is_one_line_with_the_remedy(
+    cloud: Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    failure: str,
+) -> None:
+    url, message = cloud.missing, f"there is no such {cloud.kind}; make it or choose another"
+    if failure == "wrong credentials":
+        url, message = cloud.url, cloud.refusal
+        for name, value in cloud.wrong.items():
+            monkeypatch.setenv(name, value)
+
+    codes = [
+        run("ls", url),
+        run("stats", url),
+        run("capture", "--out", url, "--simulate", "small"),
+        run("capture", "--out", tmp_path / "run", "--sink", url, "--simulate", "small"),
+    ]
+
+    said = capsys.readouterr().err.splitlines()
+    assert codes == [1, 1, 1, 1]
+    assert [message in line for line in said] == [True] * 4
+    assert not any(cloud.secret in line for line in said)
+    assert cloud.objects() == {}
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.anyio
+async def test_cancelled_upload_leaves_nothing(cloud: Cloud) -> None:
+    with anyio.CancelScope() as scope:
+        async with capturing(cloud.url) as capture:
+            for _ in range(12):
+                await run_sync(lambda: push("large", os.urandom(3 * _MIB), last=False))
+            await until(lambda: bool(cloud.uploads()))
+            scope.cancel()
+
+    stored = await run_sync(cloud.objects)
+    assert cloud.forgets or cloud.uploads() == []
+    assert set(stored) == {"manifest.json", "journal.jsonl"}
+    assert capture.report.verdicts == {"lost": 1}
+
+
+@pytest.mark.anyio
+async def test_store_has_what_captures_need(cloud: Cloud) -> None:
+    store = Store(Prefix.parse(cloud.url))
+
+    tags = {key: await store.put(key, b"0123456789") for key in ("a", "b/c", "b/d e#?%25/ü")}
+    created = [await run_sync(store.create, "lock", text) for text in (b"one", b"two")]
+    ranges = [await run_sync(store.get_range, "a", start, 5) for start in (2, 8, 10, 20)]
+    empty = await run_sync(store.get_range, "a", 3, 0)
+    listed = {entry.key: entry.etag for entry in await run_sync(lambda: list(store.entries()))}
+
+    assert created == [True, False]
+    assert await run_sync(store.get, "lock") == b"one"
+    assert [data for _, data in ranges] == [b"23456", b"89", b"", b""]
+    assert empty[1] == b""
+    assert {entry.bytes for entry, _ in (*ranges, empty)} == {10}
+    assert listed.keys() == tags.keys() | {"lock"}
+    assert all((listed[key] or "").strip('"') == (tag or "").strip('"') for key, tag in tags.items())
+    assert await run_sync(store.folders) == {"b"}
+    await run_sync(store.delete, "a")
+    await run_sync(store.delete, "a")
+    with pytest.raises(ObjectMissingError):
+        await run_sync(store.head, "a")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {
+            "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+            "AZURE_STORAGE_ACCOUNT_KEY": KEY,
+            "AZURE_STORAGE_ENDPOINT": "{}",
+        },
+        {"AZURE_STORAGE_ACCOUNT": ACCOUNT, "AZURE_STORAGE_KEY": KEY, "AZURE_ENDPOINT": "{}"},
+        {
+            "AZURE_STORAGE_ACCOUNT": "another",
+            "AZURE_STORAGE_CONNECTION_STRING": f"AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={{}}/;",
+        },
+        {
+            "AZURE_STORAGE_USE_EMULATOR": "true",
+            "AZURITE_BLOB_STORAGE_URL": "{}/..",  # without the account
+            "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+            "AZURE_STORAGE_ACCOUNT_KEY": KEY,
+        },
+    ],
+    ids=["obstore", "tools", "connection string", "emulator"],
+)
+def test_azure_is_found_by_the_variables_alone(
+    azure: Cloud,
+    azure_server: AzureServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    variables: dict[str, str],
+) -> None:
+    urls = {name: value.format(azure_server.endpoint) for name, value in variables.items()}
+    enter(monkeypatch, urls, tmp_path)
+
+    store = Store(Prefix.parse(f"{azure.root}/{azure.prefix}"), patience_s=0)
+    store.write("key", b"data")
+
+    assert azure.objects() == {"key": b"data"}
+
+
+def test_google_is_found_by_the_variables_alone(
+    google: Cloud, google_server: GoogleServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    enter(monkeypatch, {**google.environment, "GOOGLE_BASE_URL": google_server.endpoint}, tmp_path)
+
+    store = Store(Prefix.parse(f"{google.root}/{google.prefix}"), patience_s=0)
+    store.write("key", b"data")
+
+    assert google.objects() == {"key": b"data"}
+
+
+@pytest.mark.skipif(which("openssl") is None, reason="openssl, which makes the key, is not installed")
+def test_google_gets_tokens_that_a_service_account_has_signed(
+    s3_server: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    key, other = ServiceAccount(tmp_path / "key.json"), ServiceAccount(tmp_path / "other.json")
+    said = {}
+
+    with GoogleServer(s3_server.port, key.has_signed).running() as server:
+        for account in (key, other):
+            enter(monkeypatch, {"GOOGLE_APPLICATION_CREDENTIALS": str(account.path)}, tmp_path)
+            assert run("ls", f"gs://{BUCKET}/none?endpoint={server.endpoint}") == 1
+            said[account] = capsys.readouterr().err
+
+    assert "holds no capture (no manifest.json)" in said[key]
+    assert "(401, AuthenticationRequired); the token is wrong or has expired" in said[other]
+
+
+def test_obs_has_the_bucket_in_its_host_name(
+    obs: Cloud, obs_server: ObsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    enter(monkeypatch, obs.environment, tmp_path)
+
+    code = run("capture", "--out", obs.url, "--simulate", "small")
+
+    assert code == 0
+    assert obs_server.hosts == {obs_server.host}
