@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard src/dumpstream/native/*.[ch] src/dumpstream/native/*/*.[ch] src/dumpstream/native/include/*/*.h)
 C_FILES := $(NATIVE) $(wildcard tests/*/*.[ch] benchmarks/*.c)
 DEMO := build/demo
+# The Azure server of the tests, from npm; without npm the tests leave Azure out, and say so.
+AZURITE := build/azurite/node_modules/.bin/azurite-blob
 
 .PHONY: help demo test test-scale test-s3 lint native-test native-test-aarch64 pytest bench clean
 help: ## show this
@@ -30,7 +32,11 @@ test: lint native-test pytest test-s3 ## everything that must pass: lint, types,
 pytest: $(VENV)/installed ## the Python tests
 	$(BIN)/python -m pytest
 
-test-s3: $(VENV)/installed ## captures into a real S3 server (seaweedfs), killed and cut off; four minutes
+$(AZURITE):
+	npm install --prefix build/azurite --no-audit --no-fund --loglevel=error 'azurite@^3' || \
+	    echo 'azurite cannot be installed; the tests leave Azure out' >&2
+
+test-s3: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; five minutes
 	$(BIN)/python -m pytest -m s3 tests/objectstore
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
