@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import ObjectMissingError
+from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.cli import main
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.store import PART_BYTES, Store
@@ -20,6 +20,7 @@ from s3server import BUCKET
 from .azureserver import ACCOUNT, KEY
 from .conftest import enter
 from .googleserver import GoogleServer, ServiceAccount
+from .obsserver import OldServer
 from .test_server import capturing, found, push, run_dumpstream, until
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from .azureserver import AzureServer
     from .clouds import Cloud
+    from .conftest import Bucket
     from .obsserver import ObsServer
 
 pytestmark = pytest.mark.s3
@@ -243,3 +245,23 @@ def test_obs_has_the_bucket_in_its_host_name(
 
     assert code == 0
     assert obs_server.hosts == {obs_server.host}
+
+
+@pytest.mark.anyio
+async def test_list_that_the_store_cuts_short_is_not_taken_for_whole(
+    s3_server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Store(Prefix.parse(bucket.url)).put
+    async with anyio.create_task_group() as tasks:
+        for number in range(1001):
+            tasks.start_soon(put, str(number), b"")
+
+    with OldServer(s3_server.port).running() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.port}")
+        store = Store(Prefix.parse(bucket.url))
+        whole = await run_sync(lambda: {entry.key for entry in store.entries()})
+        server.deaf = True
+        with pytest.raises(StoreError, match="tells only of some objects; capture with --pack"):
+            await run_sync(lambda: list(store.entries()))
+
+    assert whole == {str(number) for number in range(1001)}

@@ -99,10 +99,21 @@ class Store:
     def entries(self, below: str = "") -> Iterator[Entry]:
         """Yield every object whose key begins with the components *below*, in no order."""
         with self._explained("list", below):
-            pages = self._obstore.list(self._client, self._path(below) or None, chunk_size=_LISTED_AT_ONCE)
-            for page in pages:
-                for meta in page:
+            last: str | None = None
+            while True:
+                count, after = 0, last
+                for meta in self._listed(below, after):
+                    path = str(meta["path"])
+                    if after is not None and path <= after:
+                        raise StoreError(
+                            f"cannot list {self.prefix / below}: the store tells only of some objects; "
+                            "capture with --pack, which makes fewer, or into another store"
+                        )
+                    count, last = count + 1, max(last or "", path)
                     yield self._entry(meta)
+                # Some that speak S3's API do not say how a list goes on, and obstore takes it for whole.
+                if self.prefix.scheme != "s3" or count == 0 or count % _LISTED_AT_ONCE:
+                    return
 
     def folders(self) -> set[str]:
         """Return the first components of all keys that have further ones."""
@@ -208,6 +219,11 @@ class Store:
             if not explain_failure(exc, "write", path).away:
                 raise
             self._obstore.put(self._client, path, data, mode="create")
+
+    def _listed(self, below: str, after: str | None) -> Iterator[Any]:
+        path = self._path(below) or None
+        for page in self._obstore.list(self._client, path, offset=after, chunk_size=_LISTED_AT_ONCE):
+            yield from page
 
     def _path(self, key: str) -> str:
         return f"{self.prefix.key}/{key}".strip("/")
