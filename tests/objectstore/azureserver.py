@@ -88,11 +88,12 @@ class AzureServer:
             client_options={"allow_http": True},
         )
 
-    def uploads(self) -> list[str]:
-        """Return the objects of which there are only blocks that nobody has committed."""
-        listed = self._ask("GET", {"comp": "list", "include": "uncommittedblobs", "restype": "container"})
+    def uploads(self, prefix: str) -> list[str]:
+        """Return the objects below *prefix* of which there are only blocks that nobody has committed."""
+        query = {"comp": "list", "include": "uncommittedblobs", "prefix": prefix, "restype": "container"}
+        listed = self._ask("GET", query)
         every = {name.text or "" for name in ET.fromstring(listed).iter("Name")}
-        whole = {meta["path"] for page in obstore.list(self.client()) for meta in page}
+        whole = {meta["path"] for page in obstore.list(self.client(), prefix) for meta in page}
         return sorted(every - whole)
 
     def _ask(self, method: str, query: dict[str, str]) -> bytes:

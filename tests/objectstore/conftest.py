@@ -120,9 +120,10 @@ def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServ
 
 @pytest.fixture
 def azure(azure_server: AzureServer) -> Cloud:
+    prefix = f"test-{secrets.token_hex(4)}"
     return Cloud(
         root=f"az://{CONTAINER}",
-        prefix=f"test-{secrets.token_hex(4)}",
+        prefix=prefix,
         options=f"?account={ACCOUNT}&endpoint={azure_server.endpoint}",
         environment={"AZURE_STORAGE_ACCOUNT_KEY": KEY},
         secret=KEY,
@@ -130,7 +131,7 @@ def azure(azure_server: AzureServer) -> Cloud:
         refusal="the store refuses (403, AuthorizationFailure); check the credentials in the environment",
         kind="container",
         client=azure_server.client(),
-        uploads=azure_server.uploads,
+        uploads=lambda: azure_server.uploads(prefix),
         forgets=True,
     )
 

@@ -64,7 +64,7 @@ def run(*arguments: object) -> int:
 
 
 @pytest.mark.anyio
-async def test_capture_is_whole_and_read_by_every_command(
+async def test_capture_is_whole_and_read_in_place(
     cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capture = ["capture", "--out", cloud.url, "--spill", tmp_path / "spill", "--json", "--simulate"]
