@@ -8,7 +8,7 @@ DEMO := build/demo
 # The Azure server of the tests, from npm; without npm the tests leave Azure out, and say so.
 AZURITE := build/azurite/node_modules/.bin/azurite-blob
 
-.PHONY: help demo test test-scale test-s3 lint native-test native-test-aarch64 pytest bench clean
+.PHONY: help demo test test-scale test-stores lint native-test native-test-aarch64 pytest bench clean
 help: ## show this
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
@@ -27,7 +27,7 @@ demo: $(VENV)/installed ## capture a simulated job of four processes, list it an
 	$(BIN)/dumpstream ls $(DEMO)
 	$(BIN)/dumpstream verify $(DEMO)
 
-test: lint native-test pytest test-s3 ## everything that must pass: lint, types, native tests, Python tests
+test: lint native-test pytest test-stores ## everything that must pass: lint, types, native tests, Python tests
 
 pytest: $(VENV)/installed ## the Python tests
 	$(BIN)/python -m pytest
@@ -36,8 +36,8 @@ $(AZURITE):
 	npm install --prefix build/azurite --no-audit --no-fund --loglevel=error 'azurite@^3' || \
 	    echo 'azurite cannot be installed; the tests leave Azure out' >&2
 
-test-s3: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; five minutes
-	$(BIN)/python -m pytest -m s3 tests/objectstore
+test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; five minutes
+	$(BIN)/python -m pytest -m stores tests/objectstore
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
 	$(BIN)/python -m pytest -m scale tests/scale

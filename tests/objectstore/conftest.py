@@ -113,7 +113,7 @@ def bucket(s3: S3Server) -> Bucket:
 @pytest.fixture(scope="session")
 def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
     if not AZURITE.exists():
-        pytest.skip("azurite is not installed; where there is npm, `make test-s3` installs it")
+        pytest.skip("azurite is not installed; where there is npm, `make test-stores` installs it")
     with running_azure_server(tmp_path_factory.mktemp("azurite")) as server:
         yield server
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .conftest import Bucket
     from .obsserver import ObsServer
 
-pytestmark = pytest.mark.s3
+pytestmark = pytest.mark.stores
 
 _MIB = 1 << 20
 _WORKLOADS = {

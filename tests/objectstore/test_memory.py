@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from .conftest import Bucket
 
-pytestmark = [pytest.mark.anyio, pytest.mark.s3]
+pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 
 _MIB = 1 << 20
 

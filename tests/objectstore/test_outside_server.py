@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from .conftest import Bucket
 
-pytestmark = [pytest.mark.anyio, pytest.mark.s3]
+pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 
 _DUMPSTREAM = [sys.executable, "-m", "dumpstream"]
 _JOB = [*_DUMPSTREAM, "simulate", "--ranks", "2", "--workload", "tensor_bytes=256-2048"]

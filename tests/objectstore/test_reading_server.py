@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from .conftest import Bucket
 
-pytestmark = pytest.mark.s3
+pytestmark = pytest.mark.stores
 
 _MIB = 1 << 20
 _RUN = "/dump/20260530164725/0/net/1/0"

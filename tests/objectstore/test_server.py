@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from .conftest import Bucket
 
-pytestmark = [pytest.mark.anyio, pytest.mark.s3]
+pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 
 _MIB = 1 << 20
 

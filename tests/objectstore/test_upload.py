@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .conftest import Bucket
 
-pytestmark = [pytest.mark.anyio, pytest.mark.s3]
+pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 
 
 @pytest.fixture
