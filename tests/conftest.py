@@ -14,6 +14,7 @@ from blockbuster import blockbuster_ctx
 import dumpstream
 from dumpstream.destination import Destination
 from dumpstream.rows import JOURNAL, Outcome, StoredPart, begin_row, end_row, file_row, timestamp
+from dumpstream.simulation import dump_config
 from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -138,6 +139,15 @@ class CollectionBuilder:
         """Leave the capture as a collector that ends does, or one that is killed."""
         self._destination.close()
         return self.path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A dump configuration that CANN accepts, and whose names a workload can forecast."""
+    (tmp_path / "dump").mkdir()
+    path = tmp_path / "acl.json"
+    path.write_text(dump_config(tmp_path / "dump"))
+    return path
 
 
 @pytest.fixture

@@ -18,22 +18,13 @@ from dumpstream.destination import Destination
 from dumpstream.extraction import choose_targets
 from dumpstream.manifest import read_manifest
 from dumpstream.options import CaptureOptions, StageOptions
-from dumpstream.simulation import Workload, dump_config
+from dumpstream.simulation import Workload
 from dumpstream.stored import StoredCapture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _SMALL_RING = ["--buffer-bytes", "1M"]
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """A dump configuration, whose names a workload can forecast."""
-    (tmp_path / "dump").mkdir()
-    path = tmp_path / "acl.json"
-    path.write_text(dump_config(tmp_path / "dump"))
-    return path
 
 
 @pytest.fixture

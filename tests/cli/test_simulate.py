@@ -10,20 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dumpstream.cli import main
-from dumpstream.simulation import Workload, dump_config
+from dumpstream.simulation import Workload
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "dumpstream", "simulate"]
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    (tmp_path / "npu").mkdir()
-    config = tmp_path / "acl.json"
-    config.write_text(dump_config(tmp_path / "npu"))
-    return config
 
 
 def simulate(*arguments: str | Path, temporary: Path) -> subprocess.CompletedProcess[str]:
@@ -37,11 +29,11 @@ def simulate(*arguments: str | Path, temporary: Path) -> subprocess.CompletedPro
 
 
 def dumped(tmp_path: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in (tmp_path / "npu").rglob("*") if path.is_file()}
+    return {str(path): path.read_bytes() for path in (tmp_path / "dump").rglob("*") if path.is_file()}
 
 
 def expected(workload: Workload, tmp_path: Path) -> dict[str, bytes]:
-    return {os.path.normpath(file.name): file.data for file in workload.expected_files(tmp_path / "npu")}
+    return {os.path.normpath(file.name): file.data for file in workload.expected_files(tmp_path / "dump")}
 
 
 def test_job_dumps_what_its_workload_says(tmp_path: Path, config: Path) -> None:
@@ -90,7 +82,7 @@ def test_faults_are_those_of_the_workload(tmp_path: Path, config: Path) -> None:
     simulate("--config", config, "--fault", "header_only=1", "--fault", "nan=2@0", temporary=tmp_path)
 
     workload = Workload(header_only="1", nan="2@0")
-    assert {file.fault for file in workload.expected_files(tmp_path / "npu")} == {None, "header_only", "nan"}
+    assert {file.fault for file in workload.expected_files(tmp_path / "dump")} == {None, "header_only", "nan"}
     assert dumped(tmp_path) == expected(workload, tmp_path)
 
 
@@ -108,7 +100,7 @@ def test_crash_really_kills_in_its_step(
     later = {
         os.path.normpath(file.name)
         for step in (2, 3)
-        for file in workload.expected_files(tmp_path / "npu", step)
+        for file in workload.expected_files(tmp_path / "dump", step)
     }
     assert not later & dumped(tmp_path).keys()
 
