@@ -1,8 +1,9 @@
-"""A library with the ACL functions that does nothing but write down what is asked of it."""
+"""A library that does nothing but write down what is asked of it, and a program on the simulated runtime."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream.acl import load_acl
-from dumpstream.simulation import dump_config
+from dumpstream import Lifecycle, load_acl
+from dumpstream.simulation import Workload, dump_config, simulated_library
+from dumpstream.simulation.library import load_library
+from dumpstream.simulation.workload import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+_SMALL = Workload(models=1, ops=3, tensor_bytes="64")
 
 #: Functions that write down that they were called, and return what `code_<name>` says.
 FAKE = r"""
@@ -132,10 +137,51 @@ def only_dump(libraries: Path, tmp_path: Path) -> Fake:
     return Fake(Path(shutil.copy(libraries / "libascend_dump.so", tmp_path / "dump_only.so")))
 
 
+class Program:
+    """A program on the simulated runtime, which loads models and runs them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.library = load_library()
+        self.lifecycle = Lifecycle(load_acl(simulated_library()))
+        self._directory = directory
+
+    def config(self, name: str, **changes: object) -> Path:
+        """Write a configuration with a dump_path of its own."""
+        dump_path = self._directory / name
+        dump_path.mkdir()
+        root = json.loads(dump_config(dump_path))
+        root["dump"] |= changes
+        path = self._directory / f"{name}.json"
+        path.write_text(json.dumps(root))
+        return path
+
+    def load(self) -> None:
+        """Load a model, instead of the one before."""
+        with opened(_SMALL) as workload:
+            self.library.dssim_load(workload)
+        self.library.dssim_load_models()
+
+    def run(self) -> int:
+        """Run the model for one step; return how many files it dumped."""
+        return int(self.library.dssim_run(1))
+
+    def load_and_run(self) -> None:
+        self.load()
+        self.run()
+
+    def dumped_to_disk(self, name: str) -> int:
+        """Return the number of files below the dump_path of configuration *name*."""
+        return sum(1 for path in (self._directory / name).rglob("*") if path.is_file())
+
+
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """A dump configuration that CANN accepts."""
-    (tmp_path / "dump").mkdir()
-    path = tmp_path / "acl.json"
-    path.write_text(dump_config(tmp_path / "dump"))
-    return path
+def program(tmp_path: Path) -> Iterator[Program]:
+    library = load_library()
+    library.dssim_reset()
+    yield Program(tmp_path)
+    library.dssim_reset()
+
+
+@pytest.fixture
+def life(program: Program) -> Lifecycle:
+    return program.lifecycle
