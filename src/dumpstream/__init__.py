@@ -47,10 +47,10 @@ from dumpstream.profiling import (
     Subscriber,
     open_profile,
 )
-from dumpstream.pyacl import load_pyacl
+from dumpstream.pyacl import PyAclSource, load_pyacl
 from dumpstream.report import LossCount, Report
 from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
-from dumpstream.source import Batch, Loss, OnFull, PyAclSource, RingOptions, RingSource, Source
+from dumpstream.source import Batch, Loss, OnFull, RingOptions, RingSource, Source
 from dumpstream.stored import StoredCapture
 from dumpstream.verdict import Verdict
 

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -18,7 +18,6 @@ import anyio.to_thread
 from dumpstream import _native
 from dumpstream._errors import CaptureInUseError, RingError
 from dumpstream.memory import available_memory
-from dumpstream.pyacl import PyAcl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -327,55 +326,3 @@ class RingSource(RingReader[_native.Ring]):
         ring.close()
         if self._options.buffer_file is not None:
             self._options.buffer_file.unlink(missing_ok=True)
-
-
-class PyAclSource(RingSource):
-    """The same ring, filled through pyACL, for those who have only that.
-
-    Registers a callback with ``acl.mdl.dump_reg_callback``, which calls it with the GIL held: it then costs
-    microseconds instead of nanoseconds. Leaving unregisters it, unless the rest is discarded
-    (the capture failed or was cancelled): it stays and refuses what is still queued, which would otherwise go
-    to the runtime's own disk.
-
-    Beware of ``acl.mdl.finalize_dump``: it keeps the GIL while it waits for the runtime's thread, which waits
-    for the GIL to deliver a chunk, so with chunks queued it never returns. Before finalising, synchronise the
-    device and wait until `quiet` says that no chunk has come for a while; or let `open_capture` drive the
-    dump, on the default source and with the driver of `load_pyacl`.
-
-    Args:
-        acl: the imported ``acl`` module.
-        options: the ring's.
-    """
-
-    def __init__(self, acl: Any, options: RingOptions | None = None) -> None:
-        super().__init__(options)
-        self._driver = PyAcl(acl)
-        self._discarding = False
-
-    async def __aenter__(self) -> Self:
-        await super().__aenter__()
-        try:
-            self._driver.register()
-        except BaseException:
-            await super().__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with anyio.CancelScope(shield=True):
-            try:
-                if not self._discarding:
-                    await anyio.to_thread.run_sync(self._driver.unregister)
-            finally:
-                await super().__aexit__(kind, error, trace)
-
-    def discard(self) -> None:
-        """Refuse everything from now on, at once, and count it; the callback stays registered for that."""
-        self._discarding = True
-        super().discard()
-
-    async def quiet(self, seconds: float = 0.5) -> None:
-        """Wait until no chunk has come for *seconds*; the GIL is free meanwhile."""
-        await anyio.to_thread.run_sync(self._driver.drain, seconds, abandon_on_cancel=True)

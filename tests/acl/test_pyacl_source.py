@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from dumpstream._errors import AclError, LibraryNotFoundError
-from dumpstream.source import OnFull, PyAclSource, RingOptions
+from dumpstream.pyacl import PyAclSource
+from dumpstream.source import OnFull, RingOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
