@@ -1,54 +1,13 @@
-/* A ring that another process fills: what is mapped, what is taken from it, and
- * what a dead or careless producer leaves behind. Once in memory and once in a
- * file. */
+/* A ring that another process fills: what is taken from it, and what a dead or
+ * careless producer leaves behind. Once in memory and once in a file. */
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "chunks.h"
 #include "dumpstream/callback.h"
-#include "dumpstream/reader.h"
+#include "pair.h"
 #include "reading.h"
-
-#define RING_BYTES DS_RING_MIN_BYTES
-#define ALL UINT64_MAX
-#define HUGE_BATCH ((uint64_t)1 << 40)
-
-static bool in_file;
-static char path[] = "/tmp/dumpstream-reader-XXXXXX";
-static struct ds_reader reader;
-static struct ds_ring producer;
-static unsigned woken;
-
-static void count_wake(struct ds_ring *ring) {
-    (void)ring;
-    woken++;
-}
-
-static void open_both(void) {
-    unlink(path);
-    CHECK_EQUAL(ds_reader_create(&reader, RING_BYTES, in_file ? path : NULL), 0);
-    CHECK_EQUAL(ds_ring_map(&producer, reader.ring.memory_fd, RING_BYTES), 0);
-    producer.wake = count_wake;
-    woken = 0;
-}
-
-static void close_both(void) {
-    ds_ring_destroy(&producer);
-    ds_reader_destroy(&reader);
-}
-
-static int push(const char *name, const void *data, uint32_t length, uint32_t flags) {
-    struct ds_message message = {.name = name,
-                                 .name_length = (uint32_t)strlen(name),
-                                 .data = data,
-                                 .data_length = length,
-                                 .offset = -1,
-                                 .flags = flags};
-    return ds_ring_push(&producer, &producer.data, &message);
-}
 
 static void note(const char *name, uint64_t sequence, uint32_t flags) {
     struct ds_message message = {.name = name,
@@ -65,12 +24,6 @@ static void leave_hole(struct ds_lane *lane, uint64_t bytes) {
     atomic_fetch_add(&lane->positions->head, bytes);
 }
 
-static struct ds_batch take_batch(void) {
-    struct ds_batch batch;
-    CHECK_EQUAL(ds_reader_take(&reader, ALL, HUGE_BATCH, &batch), 0);
-    return batch;
-}
-
 static unsigned count_records(const struct ds_copy *copy) {
     struct ds_view view;
     unsigned count = 0;
@@ -78,30 +31,6 @@ static unsigned count_records(const struct ds_copy *copy) {
     while (ds_copy_next(copy, &position, &view) == 1)
         count++;
     return count;
-}
-
-/* Takes a batch, frees its space, and returns its chunks as one string. */
-static const char *take_text(void) {
-    static char text[RING_BYTES];
-    struct ds_batch batch = take_batch();
-    struct ds_view view;
-    uint64_t position = batch.chunks.start;
-    size_t length = 0;
-    while (ds_copy_next(&batch.chunks, &position, &view) == 1) {
-        memcpy(text + length, view.data, view.data_length);
-        length += view.data_length;
-    }
-    text[length] = '\0';
-    ds_reader_free(&reader, batch.end);
-    ds_batch_free(&batch);
-    return text;
-}
-
-static void expect_text(const char *expected) {
-    const char *text = take_text();
-    if (strcmp(text, expected) != 0)
-        fprintf(stderr, "'%s', not '%s'\n", text, expected);
-    CHECK(strcmp(text, expected) == 0);
 }
 
 static void records_come_as_they_were_pushed(void) {
@@ -382,97 +311,6 @@ static void head_that_is_out_of_line_is_refused(void) {
     close_both();
 }
 
-/* Mapping */
-
-static void only_a_ring_of_that_size_is_mapped(void) {
-    struct ds_ring other;
-    open_both();
-
-    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES + TEST_PAGE), -EBADMSG);
-    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES - 1), -EBADMSG);
-    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, ALL), -EBADMSG);
-    CHECK_EQUAL(ds_ring_map(&other, STDIN_FILENO, RING_BYTES), -EBADMSG);
-    producer.control->magic ^= 1;
-    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES), -EBADMSG);
-
-    close_both();
-}
-
-static void memory_that_may_shrink_is_not_mapped(void) {
-    struct ds_ring open, mapped;
-    CHECK_EQUAL(ds_ring_create(&open, RING_BYTES, NULL), 0);
-
-    CHECK_EQUAL(ds_ring_map(&mapped, open.memory_fd, RING_BYTES), -EBADMSG);
-
-    ds_ring_destroy(&open);
-}
-
-static void memory_can_neither_shrink_nor_grow(void) {
-    open_both();
-
-    CHECK_EQUAL(ftruncate(reader.ring.memory_fd, 0), -1);
-    CHECK_EQUAL(ftruncate(reader.ring.memory_fd, 1 << 30), -1);
-    CHECK_EQUAL(fcntl(reader.ring.memory_fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
-
-    close_both();
-}
-
-/* Files */
-
-static void truncated_file_kills_nobody(void) {
-    struct ds_counters counters;
-    open_both();
-    CHECK_EQUAL(push("a", "gone", 4, 0), 0);
-
-    CHECK_EQUAL(truncate(path, 0), 0);
-
-    expect_text("");
-    CHECK(!ds_reader_arm(&reader, 0));
-    ds_reader_disarm(&reader);
-    ds_reader_set_state(&reader, DS_STATE_DISCARD);
-    ds_reader_count(&reader, &counters);
-    ds_reader_end(&reader);
-    expect_text("");
-    close_both();
-}
-
-static void resumed_reader_goes_on_where_the_other_stopped(void) {
-    open_both();
-    CHECK_EQUAL(push("a", "read", 4, 0), 0);
-    expect_text("read");
-    CHECK_EQUAL(push("a", "unread", 6, 0), 0);
-    struct ds_batch batch = take_batch(); /* whose space is never freed */
-    ds_batch_free(&batch);
-    ds_reader_destroy(&reader);
-
-    CHECK_EQUAL(ds_reader_resume(&reader, path), 0);
-
-    expect_text("unread");
-    CHECK_EQUAL(push("a", "more", 4, 0), 0);
-    expect_text("more");
-    close_both();
-}
-
-static void file_that_is_no_ring_is_not_resumed(void) {
-    struct ds_reader other;
-    const uint64_t words[] = {offsetof(struct ds_control, magic),     offsetof(struct ds_control, version),
-                              offsetof(struct ds_control, data_size), offsetof(struct ds_control, note_size),
-                              offsetof(struct ds_control, data.head), offsetof(struct ds_control, data.tail),
-                              offsetof(struct ds_control, notes.tail)};
-    CHECK_EQUAL(ds_reader_resume(&other, "/nonexistent"), -ENOENT);
-    CHECK_EQUAL(ds_reader_resume(&other, "/dev/null"), -EBADMSG);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        open_both();
-        *(uint64_t *)(void *)((uint8_t *)producer.control + words[i]) += 24;
-        CHECK_EQUAL(ds_reader_resume(&other, path), -EBADMSG);
-        close_both();
-    }
-    open_both();
-    CHECK_EQUAL(truncate(path, 100), 0);
-    CHECK_EQUAL(ds_reader_resume(&other, path), -EBADMSG);
-    close_both();
-}
-
 static void run_all(void) {
     records_come_as_they_were_pushed();
     many_laps_pass();
@@ -492,20 +330,13 @@ static void run_all(void) {
     hole_among_notes_is_an_unnamed_loss();
     good_records_come_before_the_damage();
     head_that_is_out_of_line_is_refused();
-    only_a_ring_of_that_size_is_mapped();
 }
 
 int main(void) {
     CHECK_EQUAL(close(mkstemp(path)), 0);
     run_all();
-    memory_that_may_shrink_is_not_mapped();
-    memory_can_neither_shrink_nor_grow();
-
     in_file = true;
     run_all();
-    truncated_file_kills_nobody();
-    resumed_reader_goes_on_where_the_other_stopped();
-    file_that_is_no_ring_is_not_resumed();
     unlink(path);
     return 0;
 }

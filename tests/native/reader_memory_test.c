@@ -1,0 +1,116 @@
+/* The memory and the files that hold a ring which another process fills: what is
+ * mapped, what cannot be done to it, and what a file is resumed from. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "chunks.h"
+#include "pair.h"
+
+/* Mapping */
+
+static void only_a_ring_of_that_size_is_mapped(void) {
+    struct ds_ring other;
+    open_both();
+
+    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES + TEST_PAGE), -EBADMSG);
+    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES - 1), -EBADMSG);
+    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, ALL), -EBADMSG);
+    CHECK_EQUAL(ds_ring_map(&other, STDIN_FILENO, RING_BYTES), -EBADMSG);
+    producer.control->magic ^= 1;
+    CHECK_EQUAL(ds_ring_map(&other, reader.ring.memory_fd, RING_BYTES), -EBADMSG);
+
+    close_both();
+}
+
+static void memory_that_may_shrink_is_not_mapped(void) {
+    struct ds_ring open, mapped;
+    CHECK_EQUAL(ds_ring_create(&open, RING_BYTES, NULL), 0);
+
+    CHECK_EQUAL(ds_ring_map(&mapped, open.memory_fd, RING_BYTES), -EBADMSG);
+
+    ds_ring_destroy(&open);
+}
+
+static void memory_can_neither_shrink_nor_grow(void) {
+    open_both();
+
+    CHECK_EQUAL(ftruncate(reader.ring.memory_fd, 0), -1);
+    CHECK_EQUAL(ftruncate(reader.ring.memory_fd, 1 << 30), -1);
+    CHECK_EQUAL(fcntl(reader.ring.memory_fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+
+    close_both();
+}
+
+/* Files */
+
+static void truncated_file_kills_nobody(void) {
+    struct ds_counters counters;
+    open_both();
+    CHECK_EQUAL(push("a", "gone", 4, 0), 0);
+
+    CHECK_EQUAL(truncate(path, 0), 0);
+
+    expect_text("");
+    CHECK(!ds_reader_arm(&reader, 0));
+    ds_reader_disarm(&reader);
+    ds_reader_set_state(&reader, DS_STATE_DISCARD);
+    ds_reader_count(&reader, &counters);
+    ds_reader_end(&reader);
+    expect_text("");
+    close_both();
+}
+
+static void resumed_reader_goes_on_where_the_other_stopped(void) {
+    open_both();
+    CHECK_EQUAL(push("a", "read", 4, 0), 0);
+    expect_text("read");
+    CHECK_EQUAL(push("a", "unread", 6, 0), 0);
+    struct ds_batch batch = take_batch(); /* whose space is never freed */
+    ds_batch_free(&batch);
+    ds_reader_destroy(&reader);
+
+    CHECK_EQUAL(ds_reader_resume(&reader, path), 0);
+
+    expect_text("unread");
+    CHECK_EQUAL(push("a", "more", 4, 0), 0);
+    expect_text("more");
+    close_both();
+}
+
+static void file_that_is_no_ring_is_not_resumed(void) {
+    struct ds_reader other;
+    const uint64_t words[] = {offsetof(struct ds_control, magic),     offsetof(struct ds_control, version),
+                              offsetof(struct ds_control, data_size), offsetof(struct ds_control, note_size),
+                              offsetof(struct ds_control, data.head), offsetof(struct ds_control, data.tail),
+                              offsetof(struct ds_control, notes.tail)};
+    CHECK_EQUAL(ds_reader_resume(&other, "/nonexistent"), -ENOENT);
+    CHECK_EQUAL(ds_reader_resume(&other, "/dev/null"), -EBADMSG);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        open_both();
+        *(uint64_t *)(void *)((uint8_t *)producer.control + words[i]) += 24;
+        CHECK_EQUAL(ds_reader_resume(&other, path), -EBADMSG);
+        close_both();
+    }
+    open_both();
+    CHECK_EQUAL(truncate(path, 100), 0);
+    CHECK_EQUAL(ds_reader_resume(&other, path), -EBADMSG);
+    close_both();
+}
+
+int main(void) {
+    CHECK_EQUAL(close(mkstemp(path)), 0);
+    only_a_ring_of_that_size_is_mapped();
+    memory_that_may_shrink_is_not_mapped();
+    memory_can_neither_shrink_nor_grow();
+
+    in_file = true;
+    only_a_ring_of_that_size_is_mapped();
+    truncated_file_kills_nobody();
+    resumed_reader_goes_on_where_the_other_stopped();
+    file_that_is_no_ring_is_not_resumed();
+    unlink(path);
+    return 0;
+}
