@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 
     from dumpstream.acl import Acl
 
+_PROFILING = '{"profiler": {"switch": "on"}}'
+
+
+def initialised(acl: Acl, config: Path, content: str) -> Lifecycle:
+    """Initialise ACL with a configuration."""
+    config.write_text(content)
+    lifecycle = Lifecycle(acl)
+    lifecycle.init(config)
+    return lifecycle
+
 
 def test_calls_in_the_right_order_collect(profiler: Profiler, place: Path) -> None:
     profiler.init(place)
@@ -59,11 +69,7 @@ def test_init_before_acl_init_is_refused(acl: Acl, place: Path) -> None:
 def test_a_configuration_of_acl_init_that_profiles_excludes_everything(
     acl: Acl, tmp_path: Path, place: Path
 ) -> None:
-    config = tmp_path / "acl.json"
-    config.write_text('{"profiler": {"switch": "on"}}')
-    lifecycle = Lifecycle(acl)
-    lifecycle.init(config)
-    profiler = Profiler(acl, lifecycle)
+    profiler = Profiler(acl, initialised(acl, tmp_path / "acl.json", _PROFILING))
 
     with pytest.raises(OrderError, match="take the profiler section out"):
         profiler.init(place)
@@ -75,9 +81,7 @@ def test_what_the_configuration_of_acl_init_said_counts_though_the_file_has_chan
     acl: Acl, tmp_path: Path, place: Path
 ) -> None:
     config = tmp_path / "acl.json"
-    config.write_text('{"profiler": {"switch": "on"}}')
-    lifecycle = Lifecycle(acl)
-    lifecycle.init(config)
+    lifecycle = initialised(acl, config, _PROFILING)
     config.write_text("{}")
 
     with pytest.raises(OrderError, match="take the profiler section out"):
@@ -90,11 +94,7 @@ def test_what_the_configuration_of_acl_init_said_counts_though_the_file_has_chan
 def test_a_configuration_of_acl_init_that_does_not_profile_excludes_nothing(
     acl: Acl, tmp_path: Path, place: Path, content: str
 ) -> None:
-    config = tmp_path / "acl.json"
-    config.write_text(content)
-    lifecycle = Lifecycle(acl)
-    lifecycle.init(config)
-    profiler = Profiler(acl, lifecycle)
+    profiler = Profiler(acl, initialised(acl, tmp_path / "acl.json", content))
 
     profiler.init(place)
 
