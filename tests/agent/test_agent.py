@@ -51,7 +51,9 @@ def test_configured_by_the_collector_every_file_comes_whole(
     assert collector.stdout == ["init 0", "errno kept 1", "files 16", "finalize 0", "own 0"]
     assert (peer.whole_files(), peer.losses) == (FILES, [])
     assert peer.calls() == CONFIGURED
-    assert peer.of("bye") == [{"callbacks": str(FILES), "lost": "0", "lost_bytes": "0"}]
+    assert peer.of("bye") == [
+        {"callbacks": str(FILES), "lost": "0", "lost_bytes": "0", "lost_configurations": "0"}
+    ]
     assert peer.statistics()[2:] == (FILES, peer.statistics()[3], 0, {})
     assert not list(collector.directory.glob("**/*.0.*"))
 

@@ -89,6 +89,8 @@ static int call_acl(const struct acl *acl, const char *what, const char *value) 
     } else if (strcmp(what, "drive") == 0) {
         say("init_dump", acl->init_dump());
         say("set_dump", acl->set_dump(value));
+    } else if (strcmp(what, "set") == 0) {
+        say("set_dump", acl->set_dump(*value ? value : NULL));
     } else if (strcmp(what, "undrive") == 0) {
         say("finalize_dump", acl->finalize_dump());
     } else if (strcmp(what, "register") == 0) {

@@ -15,14 +15,22 @@
 
 #define PROTOCOL_VERSION "1"
 #define ANSWER_LIMIT_NS 10000000000u
-#define SEND_LIMIT_NS 1000000000u
 #define RETRY_NS 10000000
 /* Whoever sends more descriptors than the one we expect loses them. */
 #define MAX_DESCRIPTORS 8
 
-static const char *const IDENTITY[] = {"RANK",       "RANK_ID",          "LOCAL_RANK",
-                                       "DEVICE_ID",  "WORLD_SIZE",       "OMPI_COMM_WORLD_RANK",
-                                       "RANK_TABLE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+/* Who the process is in its job, and what switches exception dumps on in it. */
+static const char *const TOLD_VARIABLES[] = {"RANK",
+                                             "RANK_ID",
+                                             "LOCAL_RANK",
+                                             "DEVICE_ID",
+                                             "WORLD_SIZE",
+                                             "OMPI_COMM_WORLD_RANK",
+                                             "RANK_TABLE",
+                                             "LOCAL_WORLD_SIZE",
+                                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                             "ASCEND_DUMP_SCENE",
+                                             "NPU_COLLECT_PATH"};
 
 void complain(const char *format, ...) {
     char line[1024] = "dumpstream: ";
@@ -38,14 +46,19 @@ void complain(const char *format, ...) {
 
 /* Packets */
 
-static void append(struct packet *packet, const char *key, const char *value, size_t length) {
+size_t packet_room(const struct packet *packet, const char *key) {
+    size_t taken = packet->length + strlen(key) + 2; /* the "=" and the NUL */
+    return taken < sizeof packet->bytes ? sizeof packet->bytes - taken : 0;
+}
+
+void packet_add_bytes(struct packet *packet, const char *key, const char *bytes, size_t length) {
     size_t key_length = strlen(key);
     if (key_length + 1 + length + 1 > sizeof packet->bytes - packet->length)
         return;
     char *at = packet->bytes + packet->length;
     memcpy(at, key, key_length);
     at[key_length] = '=';
-    memcpy(at + key_length + 1, value, length);
+    memcpy(at + key_length + 1, bytes, length);
     at[key_length + 1 + length] = '\0';
     packet->length += key_length + 1 + length + 1;
 }
@@ -56,7 +69,7 @@ void packet_begin(struct packet *packet, const char *type) {
 }
 
 void packet_add(struct packet *packet, const char *key, const char *value) {
-    append(packet, key, value, strlen(value));
+    packet_add_bytes(packet, key, value, strlen(value));
 }
 
 void packet_add_number(struct packet *packet, const char *key, uint64_t value) {
@@ -88,9 +101,9 @@ static void introduce(struct packet *packet) {
     packet_add_number(packet, "parent", (uint64_t)getppid());
     if (getcwd(text, sizeof text))
         packet_add(packet, "cwd", text);
-    for (size_t i = 0; i < sizeof IDENTITY / sizeof *IDENTITY; i++) {
-        const char *value = getenv(IDENTITY[i]);
-        snprintf(text, sizeof text, "env.%s", IDENTITY[i]);
+    for (size_t i = 0; i < sizeof TOLD_VARIABLES / sizeof *TOLD_VARIABLES; i++) {
+        const char *value = getenv(TOLD_VARIABLES[i]);
+        snprintf(text, sizeof text, "env.%s", TOLD_VARIABLES[i]);
         if (value)
             packet_add(packet, text, value);
     }
@@ -276,9 +289,8 @@ void connection_close(struct connection *connection) {
     connection->fd = -1;
 }
 
-void connection_send(const struct connection *connection, const struct packet *packet) {
-    if (is_ours(connection))
-        send_packet(connection->fd, packet, ds_clock_ns() + SEND_LIMIT_NS);
+bool connection_send(const struct connection *connection, const struct packet *packet, uint64_t deadline_ns) {
+    return is_ours(connection) && send_packet(connection->fd, packet, deadline_ns) == 0;
 }
 
 void connection_wake(const struct connection *connection) {

@@ -37,7 +37,11 @@ struct packet {
 
 void packet_begin(struct packet *packet, const char *type);
 void packet_add(struct packet *packet, const char *key, const char *value);
+void packet_add_bytes(struct packet *packet, const char *key, const char *bytes, size_t length);
 void packet_add_number(struct packet *packet, const char *key, uint64_t value);
+
+/* The longest value that a further field may have. */
+size_t packet_room(const struct packet *packet, const char *key);
 
 /* Connects to the collector at `path`, introduces this process, and waits for
  * the ring it is offered. Returns 0, or -errno and one line in `reason`. */
@@ -45,8 +49,9 @@ int connection_open(struct connection *connection, const char *path, struct offe
                     size_t reason_bytes);
 void connection_close(struct connection *connection);
 
-/* Sends, and waits a little if the collector has not read what came before. */
-void connection_send(const struct connection *connection, const struct packet *packet);
+/* Sends, and waits until the deadline if the collector has not read what came
+ * before; one that has passed means without waiting. False: it was not taken. */
+bool connection_send(const struct connection *connection, const struct packet *packet, uint64_t deadline_ns);
 
 /* Wakes the collector. Never waits. */
 void connection_wake(const struct connection *connection);

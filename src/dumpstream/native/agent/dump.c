@@ -1,15 +1,8 @@
 #include "dump.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "libraries.h"
 
 #define DUMP_LIBRARY "libascend_dump.so"
-/* CANN takes no larger configuration. */
-#define MAX_CONFIG_BYTES (10u << 20)
 
 typedef aclError (*plain_call)(void);
 typedef aclError (*path_call)(const char *path);
@@ -83,33 +76,4 @@ void dump_synchronize(const void *library) {
     plain_call synchronize = (plain_call)find("aclrtSynchronizeDevice", library);
     if (current && synchronize && current(&context) == ACL_SUCCESS && context)
         synchronize();
-}
-
-/* Whether the text has the key "dump", at whatever depth: a program that names
- * it means to dump. */
-static bool has_dump_key(const char *text) {
-    static const char key[] = "\"dump\"";
-    for (const char *at = strstr(text, key); at; at = strstr(at, key)) {
-        at += strlen(key);
-        if (at[strspn(at, " \t\r\n")] == ':')
-            return true;
-    }
-    return false;
-}
-
-bool dump_is_configured_by(const char *path) {
-    int fd = path && *path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    char *text = fd >= 0 ? malloc(MAX_CONFIG_BYTES + 1) : NULL;
-    size_t length = 0;
-    ssize_t got = 0;
-    while (text && length < MAX_CONFIG_BYTES &&
-           (got = read(fd, text + length, MAX_CONFIG_BYTES - length)) > 0)
-        length += (size_t)got;
-    if (fd >= 0)
-        close(fd);
-    if (text)
-        text[length] = '\0';
-    bool has = text && has_dump_key(text);
-    free(text);
-    return has;
 }

@@ -30,8 +30,4 @@ void dump_stop(const void *library, dump_report report);
 /* Waits until the device of the calling thread has done what it was given. */
 void dump_synchronize(const void *library);
 
-/* Whether the configuration file that a program gives to aclInit has a dump
- * section. */
-bool dump_is_configured_by(const char *path);
-
 #endif

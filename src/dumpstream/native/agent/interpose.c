@@ -121,7 +121,7 @@ aclError aclInit(const char *config_path) {
     aclError code = real(config_path);
     if (is_outermost() && (code == ACL_SUCCESS || code == ACL_REPEAT_INITIALIZE)) {
         atomic_fetch_add(&references, 1);
-        session_acl_initialized((const void *)real, config_path);
+        session_acl_initialized((const void *)real, config_path, code == ACL_SUCCESS);
     }
     leave();
     return code;
@@ -186,6 +186,8 @@ aclError aclmdlSetDump(const char *config_path) {
     if (is_outermost())
         session_yield(functions[SET_DUMP].name);
     aclError code = real(config_path);
+    if (is_outermost() && code == ACL_SUCCESS)
+        session_configured(functions[SET_DUMP].name, config_path);
     leave();
     return code;
 }

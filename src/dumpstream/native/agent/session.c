@@ -9,12 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "configuration.h"
 #include "connection.h"
 #include "dump.h"
 #include "dumpstream/agent.h"
 #include "libraries.h"
 
 #define SOCKET_VARIABLE "DUMPSTREAM_SOCKET"
+#define SEND_LIMIT_NS 1000000000u
 #define DETACH_LIMIT_NS 10000000000u
 #define LOCK_PAUSE_NS 1000000
 #define QUIET_NS 50000000
@@ -25,7 +27,9 @@ static struct {
     bool started;  /* the dump, by us: ours to stop */
     bool driven;   /* the dump, by the program: the collector knows */
     bool stuck;    /* a callback never left: the ring stays mapped, and the only one */
+    bool untold;   /* the collector did not take the latest configuration */
     pid_t refused; /* the process that was told that it is not captured */
+    uint64_t lost_configurations;
     const void *library;
     struct connection connection;
     struct ds_ring ring;
@@ -101,7 +105,7 @@ bool session_unshare(void) {
 /* Messages */
 
 static void send_packet(const struct packet *packet) {
-    connection_send(&session.connection, packet);
+    connection_send(&session.connection, packet, ds_clock_ns() + SEND_LIMIT_NS);
 }
 
 static void report(const char *call, const void *function, aclError code) {
@@ -123,6 +127,23 @@ static void report_driven(const char *call) {
     packet_begin(&packet, "driven");
     packet_add(&packet, "call", call);
     send_packet(&packet);
+}
+
+/* A collector that does not read is waited for once, and no more until it does. */
+static void report_configuration(const struct configuration *configuration, const char *by, const char *call,
+                                 const char *path) {
+    struct circumstances circumstances = {by, call, path, session.lost_configurations};
+    uint64_t deadline = session.untold ? 0 : ds_clock_ns() + SEND_LIMIT_NS;
+    session.untold = !configuration_send(configuration, &circumstances, &session.connection, deadline);
+    session.lost_configurations += session.untold;
+}
+
+/* Reads the file, and tells what it holds. */
+static void report_configuration_file(const char *by, const char *call, const char *path) {
+    struct configuration configuration;
+    configuration_read(&configuration, path);
+    report_configuration(&configuration, by, call, path);
+    configuration_free(&configuration);
 }
 
 /* What was refused in all, and what lies in the ring unread. */
@@ -153,6 +174,7 @@ static void say_bye(void) {
     packet_add_number(&packet, "callbacks", counters.callbacks);
     packet_add_number(&packet, "lost", lost);
     packet_add_number(&packet, "lost_bytes", lost_bytes);
+    packet_add_number(&packet, "lost_configurations", session.lost_configurations);
     send_packet(&packet);
     say_what_is_lost(&counters, lost, lost_bytes);
 }
@@ -228,7 +250,8 @@ static int join(const char *socket, struct offer *offer) {
         connection_close(&session.connection);
     }
     session.joined = !error;
-    session.driven = false;
+    session.driven = session.untold = false;
+    session.lost_configurations = 0;
     if (error && session.refused != getpid()) {
         session.refused = getpid();
         complain("%s; this process is not captured", reason);
@@ -257,7 +280,9 @@ static int begin(const char *socket, const void *library, bool driven) {
         report_driven("aclmdlInitDump"); /* somebody had started it before us */
         return 0;
     }
-    if (code != ACL_SUCCESS)
+    if (session.started)
+        report_configuration_file("agent", "aclmdlSetDump", offer.config);
+    else
         complain("the dump configuration %s was refused with code %d", offer.config, code);
     return code;
 }
@@ -267,13 +292,20 @@ bool session_possible(void) {
     return socket && *socket;
 }
 
-void session_acl_initialized(const void *init, const char *config_path) {
+void session_acl_initialized(const void *init, const char *config_path, bool first) {
     if (!session_possible())
         return;
     int saved = lock();
     forget_parent();
-    if (!session.joined)
-        begin(getenv(SOCKET_VARIABLE), init, dump_is_configured_by(config_path));
+    if (!session.joined) {
+        struct configuration given;
+        configuration_read(&given, config_path);
+        bool dumps = configuration_has_dump(&given);
+        begin(getenv(SOCKET_VARIABLE), init, dumps);
+        if (session.joined && first && (dumps || given.problem))
+            report_configuration(&given, "program", "aclInit", config_path);
+        configuration_free(&given);
+    }
     unlock(saved);
 }
 
@@ -314,6 +346,13 @@ void session_yield(const char *call) {
             stop();
         report_driven(call);
     }
+    unlock(saved);
+}
+
+void session_configured(const char *call, const char *path) {
+    int saved = lock();
+    if (session.joined && !ds_forked())
+        report_configuration_file("program", call, path);
     unlock(saved);
 }
 

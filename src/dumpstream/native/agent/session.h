@@ -19,8 +19,9 @@ bool session_is_working(void);
 /* Whether this process may be captured: a collector's socket is known. */
 bool session_possible(void);
 
-/* ACL was initialised, with `config_path` if any, by the function `init`. */
-void session_acl_initialized(const void *init, const char *config_path);
+/* ACL was initialised, with `config_path` if any, by the function `init`; `first`
+ * is false if it had been already, and that configuration is not in force. */
+void session_acl_initialized(const void *init, const char *config_path, bool first);
 
 /* The program is about to finalise ACL, and has done so; `last` is false if others
  * still use it. The dump is stopped before, and the callback unregistered after:
@@ -32,6 +33,9 @@ void session_acl_finalized(bool last);
 /* The program calls a function that drives the dump: from now on the agent only
  * keeps its callback registered. */
 void session_yield(const char *call);
+
+/* The program has put the configuration `path` in force by `call`. */
+void session_configured(const char *call, const char *path);
 
 /* The program registers a callback of its own, which gets what the agent gets.
  * Returns what to register instead. */

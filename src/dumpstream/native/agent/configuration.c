@@ -1,0 +1,107 @@
+#include "configuration.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* CANN takes no larger file. */
+#define MAX_FILE_BYTES (10u << 20)
+
+/* Returns the problem with the file, or NULL. */
+static const char *read_text(int fd, char *text, size_t *length) {
+    ssize_t got;
+    while (*length <= MAX_FILE_BYTES && (got = read(fd, text + *length, MAX_FILE_BYTES + 1 - *length)) != 0) {
+        if (got > 0)
+            *length += (size_t)got;
+        else if (errno != EINTR)
+            return strerror(errno);
+    }
+    text[*length] = '\0';
+    return *length > MAX_FILE_BYTES ? "it has more than 10 MiB" : NULL;
+}
+
+void configuration_read(struct configuration *configuration, const char *path) {
+    struct stat status;
+    *configuration = (struct configuration){0};
+    if (!path || !*path)
+        return;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &status) != 0)
+        configuration->problem = strerror(errno);
+    else if (!S_ISREG(status.st_mode))
+        configuration->problem = "it is no regular file";
+    else if (!(configuration->text = malloc(MAX_FILE_BYTES + 2)))
+        configuration->problem = strerror(ENOMEM);
+    else
+        configuration->problem = read_text(fd, configuration->text, &configuration->length);
+    if (configuration->problem)
+        configuration_free(configuration);
+    if (fd >= 0)
+        close(fd);
+}
+
+void configuration_free(struct configuration *configuration) {
+    free(configuration->text);
+    configuration->text = NULL;
+    configuration->length = 0;
+}
+
+/* Whether the text has the key "dump", at whatever depth: a program that names
+ * it means to dump. */
+bool configuration_has_dump(const struct configuration *configuration) {
+    static const char key[] = "\"dump\"";
+    if (!configuration->text)
+        return false;
+    for (const char *at = strstr(configuration->text, key); at; at = strstr(at, key)) {
+        at += strlen(key);
+        if (at[strspn(at, " \t\r\n")] == ':')
+            return true;
+    }
+    return false;
+}
+
+/* Returns why the text cannot be told, or NULL. */
+static const char *obstacle(const struct configuration *configuration) {
+    if (!configuration->text)
+        return configuration->problem ? configuration->problem : "it is not known";
+    if (configuration->length > MAX_TOLD_BYTES)
+        return "it has more than 1 MiB";
+    return memchr(configuration->text, '\0', configuration->length) ? "it has a NUL in it" : NULL;
+}
+
+static void begin(struct packet *packet, const struct circumstances *circumstances) {
+    packet_begin(packet, "config");
+    packet_add(packet, "by", circumstances->by);
+    packet_add(packet, "call", circumstances->call);
+    packet_add_number(packet, "lost", circumstances->lost);
+    packet_add_bytes(packet, "path", circumstances->path, strnlen(circumstances->path, PATH_MAX));
+}
+
+bool configuration_send(const struct configuration *configuration, const struct circumstances *circumstances,
+                        const struct connection *connection, uint64_t deadline_ns) {
+    static const char key[] = "text";
+    struct packet packet;
+    const char *problem = obstacle(configuration);
+    if (problem) {
+        begin(&packet, circumstances);
+        packet_add(&packet, "problem", problem);
+        return connection_send(connection, &packet, deadline_ns);
+    }
+    size_t offset = 0;
+    do {
+        begin(&packet, circumstances);
+        packet_add_number(&packet, "size", configuration->length);
+        packet_add_number(&packet, "offset", offset);
+        size_t room = packet_room(&packet, key), rest = configuration->length - offset;
+        size_t length = rest < room ? rest : room;
+        packet_add_bytes(&packet, key, configuration->text + offset, length);
+        if (!connection_send(connection, &packet, deadline_ns))
+            return false;
+        offset += length;
+    } while (offset < configuration->length);
+    return true;
+}
