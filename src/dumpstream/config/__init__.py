@@ -4,7 +4,15 @@ Reading files and looking at the disk blocks: call `load_config`, `check_file` a
 thread.
 """
 
-from dumpstream.config.check import Check, LoadedConfig, check_bytes, check_config, check_file, load_config
+from dumpstream.config.check import (
+    Check,
+    LoadedConfig,
+    check_bytes,
+    check_config,
+    check_file,
+    load_config,
+    parse_config,
+)
 from dumpstream.config.explanation import Explanation, explain
 from dumpstream.config.locations import Candidate, Landing, landings, switched_on_by
 from dumpstream.config.matcher import Match, Matcher, Operator, read_operators
@@ -49,6 +57,7 @@ __all__ = [
     "json_schema",
     "landings",
     "load_config",
+    "parse_config",
     "parse_steps",
     "read_operators",
     "switched_on_by",

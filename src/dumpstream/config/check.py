@@ -102,6 +102,21 @@ def check_bytes(data: bytes, *, strict: bool = False, environment: Mapping[str, 
     return Check(None if wrong else config, _sorted(problems))
 
 
+def parse_config(data: bytes) -> AclConfig | Problem:
+    """Return the configuration in *data*, whether or not it obeys the rules; or why there is none in it.
+
+    Looks at nothing but *data*, which may be anybody's.
+    """
+    document = parse(data)
+    if isinstance(document, Unreadable):
+        return BY_ID[document.rule].broken_at(document.finding)
+    config, wrong = _typed(document.root)
+    if not wrong:
+        return config
+    rule, finding = wrong[0]
+    return BY_ID[rule].broken_at(finding)
+
+
 def check_config(
     config: AclConfig,
     *,
