@@ -19,7 +19,7 @@ from dumpstream.hold import HeldBytes
 from dumpstream.isolation import finish_in_thread, isolated
 from dumpstream.journal import Journal
 from dumpstream.lifecycle import Lifecycle
-from dumpstream.manifest import PROFILE
+from dumpstream.manifest import LONGEST_CONFIG, PROFILE
 from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import RemoteDestination
 from dumpstream.objectstore.outbox import Outbox, state_directory
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from dumpstream.config import AclConfig
     from dumpstream.driver import Driver
     from dumpstream.journal import Lines
+    from dumpstream.manifest import Configured
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.report import Report
 
     StrPath = str | os.PathLike[str]
 
 DEFAULT_SINKS = ("zstd:",)
-_LONGEST_CONFIG = 256 << 10
 
 
 class Capture:
@@ -77,6 +77,10 @@ class Capture:
     def error(self) -> DumpstreamError | None:
         """Why the capture ended early; it is raised when the block is left."""
         return self._session.pipeline.error
+
+    async def configure(self, configured: Sequence[Configured]) -> None:
+        """Take what has become known of what is dumped in a process captured from outside."""
+        await self._session.configure(configured)
 
     async def wait(self) -> None:
         """Return when the capture has ended: in the block that is only if it failed."""
@@ -365,7 +369,7 @@ def as_json(options: CaptureOptions) -> dict[str, Any]:
 def _to_keep(asked: AclConfig) -> dict[str, Any] | None:
     """Return what the manifest keeps of *asked*: not one that makes every reading and writing of it slow."""
     fields = asked.as_dict()
-    return fields if len(json.dumps(fields)) <= _LONGEST_CONFIG else None
+    return fields if len(json.dumps(fields)) <= LONGEST_CONFIG else None
 
 
 async def _undo(dump: Dump) -> None:

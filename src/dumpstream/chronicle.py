@@ -9,13 +9,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DestinationError
-from dumpstream.manifest import PROFILE, Manifest, Process, Run
+from dumpstream.manifest import ENVIRONMENT, PROFILE, Manifest, Process, Run
 from dumpstream.rows import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from dumpstream.manifest import Configured
     from dumpstream.objectstore import Prefix
     from dumpstream.rows import Outcome
 
@@ -64,6 +65,15 @@ class Chronicle(ABC):
         self.manifest.runs.append(run)
         self._begin()
         return run.run
+
+    def configure_run(self, configured: Sequence[Configured]) -> None:
+        """Write down what is known of what the run that began last is to dump, the latest last."""
+        run = self.manifest.runs[-1]
+        if run.configured != configured:
+            run.configured = list(configured)
+            given = [it.config for it in configured if it.by != ENVIRONMENT]
+            run.config = given[-1] if given else None
+            self._write()
 
     def end_run(self, outcome: Outcome) -> None:
         """Write down how the run that began last ended."""

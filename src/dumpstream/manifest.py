@@ -25,9 +25,27 @@ TEMPORARY = ".manifest.json.new"
 FILES, PACKS, STATS, PROFILE = "files", "packs", "stats", "profile"
 
 _FOREIGN = f"holds no capture: its {MANIFEST} is not dumpstream's; choose another directory"
+#: Of the dump configurations of a run, together; longer ones make every reading and writing slow.
+LONGEST_CONFIG = 256 << 10
+#: What `Configured.by` is if nobody called anything.
+ENVIRONMENT = "environment"
 #: No manifest is longer.
 LARGEST_BYTES = 64 << 20
 _DIRECTORY = re.compile(r"(?:(?:rank|pid)-\d+(?:\.\d+)?)?", re.ASCII)
+
+
+@dataclass(kw_only=True, slots=True)
+class Configured:
+    """A dump configuration that was put in force in a process captured from outside."""
+
+    by: str  #: ``program``, ``agent`` for the collector, or ``environment``
+    call: str  #: such as ``aclmdlSetDump``; empty if there was none, or it is not known
+    path: str  #: of the file as the program named it, or the variable
+    first: str  #: when that was told first
+    last: str  #: and when it was told last
+    times: int = 1
+    config: dict[str, Any] | None = None
+    problem: str | None = None  #: why `config` is not known
 
 
 @dataclass(kw_only=True, slots=True)
@@ -42,7 +60,8 @@ class Run:
     python: str
     platform: str
     acl_library: str | None = None
-    config: dict[str, Any] | None = None  #: the dump configuration; None if it was somebody else's, or long
+    config: dict[str, Any] | None = None  #: the dump configuration, the latest; None if not known, or long
+    configured: list[Configured] = field(default_factory=list)  #: all of them, if it is from outside
     profile: dict[str, Any] | None = None  #: its directory (``path``), and what was collected
 
 
@@ -158,7 +177,12 @@ def _parse(path: Path | Prefix, fields: Any) -> Manifest:
 
 def _run(fields: dict[str, Any]) -> Run:
     known = {name: value for name, value in fields.items() if name in Run.__slots__}
-    return Run(**{**known, "run": int(fields["run"])})
+    configured = [_configured(it) for it in fields.get("configured", ())]
+    return Run(**{**known, "run": int(fields["run"]), "configured": configured})
+
+
+def _configured(fields: dict[str, Any]) -> Configured:
+    return Configured(**{name: value for name, value in fields.items() if name in Configured.__slots__})
 
 
 def _process(fields: dict[str, Any]) -> Process:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.config.model import UNCHECKED, AclConfig
+from dumpstream.manifest import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,12 +16,20 @@ if TYPE_CHECKING:
 
     from dumpstream.config.model import DumpSettings, Mode
     from dumpstream.inputs import Input
+    from dumpstream.manifest import Configured, Run
     from dumpstream.stored import StoredCapture
 
 
 def settings_of(capture: StoredCapture | None) -> list[DumpSettings | None]:
-    """Return the settings of every run of *capture*; None where nobody knows, as of files in no capture."""
-    return [None] if capture is None else [_settings(run.config) for run in capture.manifest.runs]
+    """Return all settings of every run of *capture*; None where nobody knows, as of files in no capture."""
+    runs = [] if capture is None else capture.manifest.runs
+    return [None] if capture is None else [_settings(config) for run in runs for config in _configs(run)]
+
+
+def modes_of(configured: Iterable[Configured]) -> tuple[str, ...] | None:
+    """Return the modes that are known of *configured*; None if nothing is."""
+    known = [settings for it in configured if (settings := _settings(it.config)) is not None]
+    return tuple(dict.fromkeys(mode for it in known for mode in it.modes)) if known else None
 
 
 def need_mode(path: Path, inputs: Iterable[Input], mode: Mode) -> None:
@@ -37,6 +46,11 @@ def need_mode(path: Path, inputs: Iterable[Input], mode: Mode) -> None:
         raise DumpstreamError(
             f"{path} was captured {found}, not {mode}; capture with what `config new --mode {mode}` writes"
         )
+
+
+def _configs(run: Run) -> list[dict[str, Any] | None]:
+    """Return what chunks may be of: what the environment switches on never comes as chunks."""
+    return [it.config for it in run.configured if it.by != ENVIRONMENT] or [run.config]
 
 
 def _settings(config: object) -> DumpSettings | None:

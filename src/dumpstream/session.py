@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dumpstream.destination import Destination
     from dumpstream.dump import Dump
     from dumpstream.journal import Lines
+    from dumpstream.manifest import Configured
     from dumpstream.objectstore.destination import RemoteDestination
     from dumpstream.pipeline import Pipeline
     from dumpstream.plan import Outlet
@@ -87,6 +88,12 @@ class Session:
             modes=self._modes,
             profile=self._profile,
         )
+
+    async def configure(self, configured: Sequence[Configured]) -> None:
+        """Write down what is dumped, as far as it is known; if that fails, the end of the run repeats it."""
+        self._modes = await run_sync(_modes_of, configured)
+        with suppress(DestinationError):
+            await run_sync(self.place.configure_run, configured)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -201,3 +208,9 @@ class Session:
         if self.pipeline.error is not None:
             return Outcome.FAILED
         return Outcome.FINISHED if self.pipeline.cause is None else Outcome.CANCELLED
+
+
+def _modes_of(configured: Sequence[Configured]) -> tuple[str, ...] | None:
+    from dumpstream.modes import modes_of  # noqa: PLC0415 - pydantic takes long to load
+
+    return modes_of(configured)

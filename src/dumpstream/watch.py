@@ -170,8 +170,9 @@ def find_watched(inputs: Iterable[Input]) -> list[Watched]:
 
 
 def _layer(capture: StoredCapture | None) -> tuple[str, ...]:
-    """Return the operators of ``layer``, by the names that files have; none if runs do not agree on them."""
-    items = [it.dump_list[-1] if it and it.is_watch and it.dump_list else None for it in settings_of(capture)]
+    """Return the operators of ``layer``, as files are named; none if it changed, or is not known."""
+    watching = [it for it in settings_of(capture) if it is None or it.is_watch]
+    items = [it.dump_list[-1] if it and it.dump_list else None for it in watching]
     layers = {None if item is None else item.layer for item in items}
     (only,) = layers if len(layers) == 1 else (None,)
     return tuple(map(_file_name, only or ()))

@@ -220,6 +220,38 @@ async def test_a_code_that_an_acl_call_returned_is_the_processes_problem(rig: Ri
     assert not collector.whole
 
 
+async def test_an_agent_that_tells_of_no_configuration_is_captured_all_the_same(rig: Rig) -> None:
+    async with rig.collecting() as collector:
+        peer = rig.peer(collector)
+        await peer.join(("env.RANK", 0))
+        peer.send("driven", ("call", "aclmdlInitDump"))
+        peer.send("bye", ("callbacks", 0), ("lost", 0), ("lost_bytes", 0))
+        await rig.until(lambda: has_begun(collector.processes[0]))
+
+    (run,) = (await run_sync(read_manifest, rig.out / "rank-0")).runs
+    assert (run.config, run.configured) == (None, [])
+    assert collector.whole
+
+
+async def test_a_configuration_that_makes_no_sense_is_a_note_and_no_failure(rig: Rig) -> None:
+    async with rig.collecting() as collector:
+        peer = rig.peer(collector)
+        await peer.join(("env.RANK", 0))
+        about = (("call", "aclmdlSetDump"), ("path", "/x/acl.json"), ("offset", 0))
+        peer.send("config", *about, ("size", 8), ("text", "[garbage"))
+        peer.send("config", *about, ("size", 99), ("text", "{"))
+        peer.send("bye", ("lost_configurations", 0))
+        await rig.until(lambda: has_begun(collector.processes[0]))
+
+    (run,) = (await run_sync(read_manifest, rig.out / "rank-0")).runs
+    assert [it.path for it in run.configured] == ["/x/acl.json"] * 2
+    assert (run.configured[0].problem or "").startswith("this is no JSON")
+    assert run.configured[1].problem == "did not reach the collector as a whole"
+    assert run.outcome == "finished"
+    assert (await rig.records())[0].problem is None
+    assert collector.whole
+
+
 async def test_a_stranger_is_not_heard(rig: Rig) -> None:
     async with rig.collecting() as collector:
         peer, other = rig.peer(collector), rig.peer(collector)

@@ -44,14 +44,6 @@ def test_a_configuration_is_applied_and_undone_by_the_agent(outside: Outside) ->
     assert not list(outside.dump_path.iterdir())
 
 
-def test_a_job_that_drives_its_dump_itself_is_said_to_ignore_the_configuration(outside: Outside) -> None:
-    result = outside.capture(outside.job, "--config", outside.config)
-
-    assert result.returncode == 0
-    assert "so --config was not applied" in result.stderr
-    assert outside.verdicts() == ["complete"] * 16
-
-
 def test_ranks_have_their_own_directories(outside: Outside) -> None:
     result = outside.capture([*outside.simulated, "--ranks", "3"])
 

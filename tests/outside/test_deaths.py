@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dumpstream.manifest import read_manifest
 from dumpstream.rows import JOURNAL, EndRow, FileRow, read_journal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.outside.conftest import Outside
+
+    from dumpstream.manifest import Run
 
 _LONG = ("--steps", "100000", "--rate", "4M")
 
@@ -79,7 +82,10 @@ class Abandoned:
         outside.until(self.socket.exists)
         job = (*outside.simulated, "--steps", "100000", "--rate", rate)
         self.job = outside.start(*job, env=outside.joined(self.socket, RANK="0"))
-        outside.until(lambda: outside.journal_lines() > 20)
+        outside.until(lambda: outside.journal_lines() > 20 and self.runs()[0].config)
+
+    def runs(self) -> list[Run]:
+        return read_manifest(self.outside.out / "rank-0").runs
 
     def kill(self) -> None:
         self.collector.kill()
@@ -116,6 +122,9 @@ def test_what_a_dead_collector_left_in_its_rings_is_recovered(outside: Outside) 
     assert not list(abandoned.rings.iterdir())
     assert [row.outcome for row in ends(outside, "rank-0")] == ["finished"]
     assert outside.problems() <= {"interrupted", "extra", "verdict", "loss"}
+    first, second = abandoned.runs()
+    assert first.configured == second.configured
+    assert first.config == second.config is not None
     assert result.returncode in (0, 3)
     assert "recovered into" in result.stdout
     assert (again.returncode, again.stdout) == (0, "nothing was left to recover\n")

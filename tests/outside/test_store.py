@@ -100,6 +100,8 @@ async def test_packs_of_each_process_are_its_own(outside: Outside) -> None:
         await run_job(collector, outside, 1)
 
     for directory in ("rank-0", "rank-1"):
+        (run,) = manifest_at(store, f"run/{directory}")["runs"]
+        assert run["config"] == json.loads(await run_sync(outside.config.read_text))
         bucket = Bucket(store, f"run/{directory}")
         assert len(bucket.files()) == 16
         assert [key.partition("/")[0] for key in bucket.keys()].count("packs") == 1  # noqa: SIM118 - no dict

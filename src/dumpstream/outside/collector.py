@@ -14,7 +14,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError, DumpstreamError
-from dumpstream.capture import DEFAULT_SINKS, as_json, open_request
+from dumpstream.capture import DEFAULT_SINKS, as_json, load_asked, open_request
 from dumpstream.destination import absolute
 from dumpstream.isolation import finish_in_thread, isolated
 from dumpstream.objectstore import Prefix, as_place
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from dumpstream.chronicle import Chronicle
+    from dumpstream.config import AclConfig
     from dumpstream.outside.connection import Connection
     from dumpstream.outside.watching import WatchedProcess
     from dumpstream.outside.wire import Hello, Message
@@ -131,14 +132,21 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
         outbox = await run_sync(request.make_outbox)
         if outbox is not None:
             stack.push_async_callback(outbox.aclose)
-        place = await run_sync(request.open_destination, outbox)
+        asked = await run_sync(load_asked, request.config)
+        place = await run_sync(request.open_destination, asked, outbox)
         stack.push_async_callback(finish_in_thread, place.close)
         stack.push_async_callback(finish_in_thread, place.end_processes)
         shares = Shares(request.ring.buffer_bytes, request.ring.buffer_file)
         stack.push_async_callback(shares.aclose)
         async with anyio.create_task_group() as tasks:
             collector = Collector(
-                request, place=place, shares=shares, socket_path=socket_path, listener=listener, tasks=tasks
+                request,
+                asked=asked,
+                place=place,
+                shares=shares,
+                socket_path=socket_path,
+                listener=listener,
+                tasks=tasks,
             )
             try:
                 yield collector
@@ -155,6 +163,7 @@ class Collector:
         self,
         request: CollectorRequest,
         *,
+        asked: AclConfig | None,
         place: Chronicle,
         shares: Shares,
         socket_path: Path,
@@ -164,6 +173,7 @@ class Collector:
         self.path = place.path  #: where the captures are
         self.socket_path = socket_path  #: where it listens
         self._request, self._shares, self._tasks = request, shares, tasks
+        self._asked = asked
         self._place = place
         self._list = ProcessList(place)
         self._reception: Reception | None = Reception(listener, self._hear, self._hang_up)
@@ -286,7 +296,7 @@ class Collector:
         """Give the process a ring, which it waits for, and then its capture a directory."""
         share = await self._shares.take(hello.local_size, f"{connection.pid}-{secrets.token_hex(4)}.ring")
         process = CapturedProcess(introduced(connection.pid, hello))
-        follower = Follower(process, connection, share, configured=self._request.config is not None)
+        follower = Follower(process, connection, share, environment=hello.environment, asked=self._asked)
         try:
             if share.file is not None:  # what is in it must be found if this collector dies
                 await self._list.add(process, share.file)
@@ -325,7 +335,7 @@ class Collector:
                     process.capture = await stack.enter_async_context(
                         open_request(request, self._request.options)
                     )
-                await follower.over.wait()
+                await follower.attend(process.capture)
         except Exception as exc:  # noqa: BLE001 - what fails for one process must not end the others
             process.fail(str(exc))
             if process.capture is None:

@@ -7,23 +7,29 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.to_thread import run_sync
 
 from dumpstream._errors import AclError
 from dumpstream.codes import AclCode
 from dumpstream.manifest import Process
+from dumpstream.outside.configurations import Configurations
 from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.outside.watching import ending_text
+from dumpstream.outside.wire import call_of, parse_config_part
 from dumpstream.report import Report
 from dumpstream.rows import timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dumpstream.capture import Capture
+    from dumpstream.config import AclConfig
+    from dumpstream.manifest import Configured
     from dumpstream.outside.connection import Connection
     from dumpstream.outside.shares import Share
     from dumpstream.outside.watching import WatchedProcess
     from dumpstream.outside.wire import Hello, Message
 
-_LONGEST_CALL = 64
 _STILL_RUNNING = "still running when its capture ended"
 _REPLACED = "replaced by another program"
 
@@ -62,9 +68,10 @@ class CapturedProcess:
         self.record.problem = self.record.problem if self._failed else problem
         self._failed = True
 
-    def note(self, text: str) -> None:
-        """Write down what is worth knowing though nothing failed."""
-        self.record.problem = self.record.problem or text
+    def note(self, text: str | None) -> None:
+        """Write down what is worth knowing though nothing failed, instead of what was before."""
+        if not self._failed:
+            self.record.problem = text
 
 
 def introduced(pid: int, hello: Hello) -> Process:
@@ -83,14 +90,23 @@ def introduced(pid: int, hello: Hello) -> Process:
 class Follower:
     """Follows one process through its *connection* and its *share* of the rings.
 
-    *configured* if it is to apply a dump configuration.
+    It has *environment*, and is *asked* to apply a dump configuration if there is one.
     """
 
     def __init__(
-        self, process: CapturedProcess, connection: Connection, share: Share, *, configured: bool
+        self,
+        process: CapturedProcess,
+        connection: Connection,
+        share: Share,
+        *,
+        environment: Mapping[str, str],
+        asked: AclConfig | None,
     ) -> None:
         self.process, self.connection, self.share = process, connection, share
-        self._configured = configured
+        self._asked = asked
+        self._configurations = Configurations(environment)
+        self._driven: str | None = None  # the call by which it began to drive the dump itself
+        self._news = anyio.Event()
         self.source = SharedSource(share.ring)
         self.over = anyio.Event()  #: nothing more will come, or nothing more is wanted
         self.gone = anyio.Event()  #: the process has ended, or is no longer waited for
@@ -102,20 +118,38 @@ class Follower:
         if message.kind == "wake":
             self.source.wake()
         elif message.kind == "bye":
+            self._configurations.hear_of_losses(message.number("lost_configurations") or 0)
             self.leave()
         elif message.kind == "acl":
             self._hear_of_call(message)
-        elif message.kind == "driven" and self._configured:
-            self.process.note(f"it drives the dump itself ({_call(message)}), so --config was not applied")
+        elif message.kind == "driven":
+            self._driven = call_of(message)
+            self.process.note(self._difference(self._configurations.told))
+        elif message.kind == "config" and self._configurations.hear(parse_config_part(message)):
+            self._news.set()
 
     def hang_up(self) -> None:
         """Expect no more messages; the process may go on without them."""
         self.source.hear_nothing()
 
+    async def attend(self, capture: Capture) -> None:
+        """Have *capture* keep what the process says of its configurations, until it is `over`."""
+        while True:
+            over, self._news = self.over.is_set(), anyio.Event()
+            if self._configurations.unread:
+                await run_sync(self._configurations.read)
+            if told := self._configurations.told:
+                self.process.note(await run_sync(self._difference, told))
+                await capture.configure(told)
+            if over:
+                return
+            await self._news.wait()
+
     def leave(self) -> None:
         """Expect nothing more in the ring."""
         self.source.producer_ended()
-        self.over.set()
+        self._configurations.hear_no_more()
+        self._end_attendance()
 
     def end(self) -> None:
         """The process has ended: take what it still said, and what it left in the ring."""
@@ -131,7 +165,7 @@ class Follower:
 
     def dismiss(self) -> None:
         """Take nothing more from the process, and do not wait for its end."""
-        self.over.set()
+        self._end_attendance()
         self.gone.set()
 
     async def ending(self, watched: WatchedProcess) -> str:
@@ -140,15 +174,33 @@ class Follower:
             return _REPLACED
         return _STILL_RUNNING if watched.alive else ending_text(await watched.status())
 
+    def _end_attendance(self) -> None:
+        self.over.set()
+        self._news.set()
+
     def _hear_of_call(self, message: Message) -> None:
         code = _code(message)
         if code not in (0, AclCode.REPEAT_INITIALIZE):  # somebody else had begun, which is no failure
-            self.process.fail(str(AclError(_call(message), code)))
+            self.process.fail(str(AclError(call_of(message), code)))
+
+    def _difference(self, told: Sequence[Configured]) -> str | None:
+        """Return what the user must know if the process, as *told*, does not dump by what was asked for."""
+        if self._asked is None or self._driven is None:
+            return None
+        others = [it for it in told if it.by == "program" and not _is_same(it, self._asked)]
+        if any(it.by == "program" for it in told) and not others:
+            return None
+        held = "held only until then" if any(it.by == "agent" for it in told) else "was not applied"
+        text = f"it drives the dump itself ({self._driven}), so --config {held}"
+        return f"{text}; it dumps by {others[-1].path}" if others and others[-1].path else text
 
 
-def _call(message: Message) -> str:
-    name = message.text("call")[:_LONGEST_CALL]
-    return name if name.isidentifier() else "an ACL function"
+def _is_same(configured: Configured, asked: AclConfig) -> bool:
+    """Whether the same is dumped by both, if under different directories."""
+    sections = [{**config.get("dump", {})} for config in (configured.config or {}, asked.as_dict())]
+    for section in sections:
+        section.pop("dump_path", None)
+    return sections[0] == sections[1]
 
 
 def _code(message: Message) -> int:

@@ -11,7 +11,7 @@ import anyio
 from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
 
-from dumpstream._errors import DestinationError, DumpstreamError, RingError
+from dumpstream._errors import DestinationError, DumpstreamError, NotACaptureError, RingError
 from dumpstream._native import SharedRing, read_header
 from dumpstream.capture import DEFAULT_SINKS, Request, open_request
 from dumpstream.chunk import APPEND
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dumpstream.chunk import Chunk
-    from dumpstream.manifest import Process
+    from dumpstream.manifest import Configured, Process
     from dumpstream.rows import Row
     from dumpstream.source import RingStatistics
 
@@ -111,10 +111,18 @@ async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequen
             source=source,
             append=True,
         )
+        before = await run_sync(_configured_before, path)
         async with open_request(request, {}) as process.capture:
-            pass
+            await process.capture.configure(before)
     finally:
         await run_sync(ring.close)
+
+
+def _configured_before(path: Path) -> list[Configured]:
+    """Return what the run that was cut off knew of its configurations, by which the rest was dumped, too."""
+    with suppress(NotACaptureError):
+        return [it for run in read_manifest(path).runs[-1:] for it in run.configured]
+    return []
 
 
 def _open_ring(file: Path) -> SharedRing:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.capture import Request, dump_path_of, load_asked, refuse_without_directory
+from dumpstream.capture import Request, dump_path_of, refuse_without_directory
 from dumpstream.destination import below
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.prefix import is_remote
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import anyio
 
     from dumpstream.chronicle import Chronicle
+    from dumpstream.config import AclConfig
     from dumpstream.objectstore.outbox import Outbox
     from dumpstream.objectstore.room import Room
     from dumpstream.options import StageOptions
@@ -63,9 +64,9 @@ class CollectorRequest(NamedTuple):
         """Make the local part of a list of processes that leaves the machine; blocks."""
         return self._whole.make_outbox() if isinstance(self.path, Prefix) else None
 
-    def open_destination(self, outbox: Outbox | None) -> Chronicle:
-        """Prepare the place for processes, and write down that they may come; blocks."""
-        place = self._whole.open_destination(dump_path_of(load_asked(self.config)), outbox)
+    def open_destination(self, asked: AclConfig | None, outbox: Outbox | None) -> Chronicle:
+        """Prepare the place for processes that are *asked* to dump; write down that they may come; blocks."""
+        place = self._whole.open_destination(dump_path_of(asked), outbox)
         try:
             place.begin_processes()
         except BaseException:

@@ -18,6 +18,12 @@ _MAX_NUMBER = (1 << 31) - 1
 _MAX_WORDS = 4096
 _RANK = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK")
 _DEVICE = ("DEVICE_ID", "LOCAL_RANK")
+_DUMPING = ("ASCEND_DUMP_SCENE", "NPU_COLLECT_PATH")
+_MAX_CONFIG_BYTES = 1 << 20
+_LONGEST_CALL = 64
+_LONGEST_PATH = 4096
+_LONGEST_PROBLEM = 200
+_NO_TEXT = "its text was not told"
 _LOCAL_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
@@ -39,6 +45,19 @@ class Message(NamedTuple):
         return int(text)
 
 
+class ConfigPart(NamedTuple):
+    """A piece of a dump configuration that was put in force, with all that is told of it."""
+
+    by: str  #: ``program`` or ``agent``
+    call: str
+    path: str
+    lost: int  #: configurations that could not be told before it
+    size: int  #: of the whole
+    offset: int  #: of the piece
+    text: bytes
+    problem: str | None  #: why nothing but the path is told
+
+
 class Hello(NamedTuple):
     """How a process introduces itself."""
 
@@ -48,6 +67,7 @@ class Hello(NamedTuple):
     rank: int | None
     device: int | None
     local_size: int | None  #: processes of the job on this machine, if the launcher says
+    environment: Mapping[str, str]  #: what it has of the variables that switch exception dumps on
 
 
 def encode(kind: str, fields: Iterable[tuple[str, str | int]] = ()) -> bytes:
@@ -84,7 +104,30 @@ def parse_hello(message: Message) -> Hello:
         rank=_first(message, _RANK),
         device=_first(message, _DEVICE),
         local_size=_first(message, _LOCAL_SIZE) or None,
+        environment={name: message.text(f"env.{name}") for name in _DUMPING},
     )
+
+
+def parse_config_part(message: Message) -> ConfigPart:
+    """Return what a process says of a configuration; without a sound length, only that there was one."""
+    size = message.number("size")
+    problem = None if size is not None and size <= _MAX_CONFIG_BYTES else message.text("problem") or _NO_TEXT
+    return ConfigPart(
+        by="agent" if message.text("by") == "agent" else "program",
+        call=call_of(message),
+        path=message.text("path")[:_LONGEST_PATH],
+        lost=message.number("lost") or 0,
+        size=size or 0,
+        offset=message.number("offset") or 0,
+        text=message.fields.get("text", (b"",))[0],
+        problem=None if problem is None else problem[:_LONGEST_PROBLEM],
+    )
+
+
+def call_of(message: Message) -> str:
+    """Return the ACL function that a message is about."""
+    name = message.text("call")[:_LONGEST_CALL]
+    return name if name.isidentifier() else "an ACL function"
 
 
 def _first(message: Message, variables: Iterable[str]) -> int | None:

@@ -1,0 +1,158 @@
+"""Configurations: what a process has put in force to be dumped, as its agent tells it.
+
+All of it is the process's own word: it is bounded, and what makes no sense is kept as a problem.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from xxhash import xxh3_128_digest
+
+from dumpstream.manifest import ENVIRONMENT, LONGEST_CONFIG, Configured
+from dumpstream.rows import timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dumpstream.outside.wire import ConfigPart
+
+#: Different ones that are kept; a program that sets one for every step alternates between a few.
+_MOST = 64
+_MOST_WAITING = 4
+_TOO_MANY = f"not kept: {_MOST} others had come before"
+_TOO_FAST = "not kept: too many came at once"
+_TOO_LONG = f"not kept: together they have more than {LONGEST_CONFIG >> 10} KiB"
+_LOST = "did not reach the collector, which was slow"
+_CUT_OFF = "did not reach the collector as a whole"
+
+
+class _Key(NamedTuple):
+    """What makes two of them the same."""
+
+    by: str
+    call: str
+    path: str
+    content: bytes | str = b""  #: a checksum, or why it is not known
+
+
+class Configurations:
+    """The configurations of one process, which has *environment*.
+
+    `hear` takes what comes, in pieces, on the event loop; `read`, which blocks, looks into it later.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment: Mapping[str, str] | None = environment if any(environment.values()) else None
+        self._switched_on: list[Configured] = []  # by the environment
+        self._kept: dict[_Key, Configured] = {}  # the latest last
+        self._waiting: list[tuple[Configured, bytes]] = []
+        self._begun: ConfigPart | None = None  # the first piece of what is not complete
+        self._text = bytearray()
+        self._lost = 0
+        self._room = LONGEST_CONFIG
+
+    @property
+    def told(self) -> list[Configured]:
+        """What is known by now, the latest last."""
+        return [replace(it) for it in (*self._switched_on, *self._kept.values())]
+
+    @property
+    def unread(self) -> bool:
+        """Whether `read` has something to do."""
+        return bool(self._waiting or self._environment)
+
+    def hear(self, part: ConfigPart) -> bool:
+        """Take a piece of one; whether there is one now that was not known."""
+        before = len(self._kept)
+        self.hear_of_losses(part.lost)
+        if part.problem is not None:
+            self._keep(_Key(part.by, part.call, part.path, part.problem))
+        elif part.offset == 0 or self._continues(part):
+            self._append(part)
+        return len(self._kept) > before
+
+    def hear_of_losses(self, lost: int) -> None:
+        """Take how many of them could not be told in all."""
+        if lost > self._lost:
+            self._begun = None  # it is one of them
+            self._keep(_Key("program", "", "", _LOST), times=lost - self._lost)
+            self._lost = lost
+
+    def hear_no_more(self) -> None:
+        """Take it that nothing follows, not even the rest of what has begun."""
+        if self._begun is not None:
+            self._keep(_Key(self._begun.by, self._begun.call, self._begun.path, _CUT_OFF))
+            self._begun = None
+
+    def read(self) -> None:
+        """Look into what has come; blocks."""
+        if self._environment is not None:
+            self._read_environment(self._environment)
+            self._environment = None
+        waiting, self._waiting = self._waiting, []
+        for entry, text in waiting:
+            self._read(entry, text)
+
+    def _continues(self, part: ConfigPart) -> bool:
+        begun = self._begun
+        return (
+            begun is not None
+            and (part.by, part.call, part.path, part.size) == (begun.by, begun.call, begun.path, begun.size)
+            and part.offset == len(self._text)
+        )
+
+    def _append(self, part: ConfigPart) -> None:
+        if part.offset == 0:
+            self._begun = part
+            self._text.clear()
+        self._text += part.text
+        if len(self._text) >= part.size:
+            text = bytes(self._text[: part.size])
+            self._begun = None
+            self._text = bytearray()
+            if text:  # an empty file changes nothing
+                self._keep(_Key(part.by, part.call, part.path, xxh3_128_digest(text)), text)
+
+    def _keep(self, key: _Key, text: bytes | None = None, *, times: int = 1) -> None:
+        """Write down that it came, and, if it is not known yet, have it read."""
+        if key not in self._kept and len(self._kept) >= _MOST:
+            key, text = _Key("program", "", "", _TOO_MANY), None
+        entry = self._kept.pop(key, None)
+        if entry is None:
+            entry = Configured(by=key.by, call=key.call, path=key.path, first=timestamp(), last="", times=0)
+            if text is None:
+                entry.problem = str(key.content)
+            elif len(self._waiting) < _MOST_WAITING:
+                self._waiting.append((entry, text))
+            else:
+                entry.problem = _TOO_FAST
+        entry.last, entry.times = timestamp(), entry.times + times
+        self._kept[key] = entry
+
+    def _read(self, entry: Configured, text: bytes) -> None:
+        from dumpstream.config import Problem, parse_config  # noqa: PLC0415 - pydantic takes long to load
+
+        found = parse_config(text)
+        if isinstance(found, Problem):
+            entry.problem = found.message
+            return
+        config = found.as_dict()
+        length = len(json.dumps(config))
+        if length > self._room:
+            entry.problem = _TOO_LONG
+            return
+        self._room -= length
+        entry.config = config
+
+    def _read_environment(self, environment: Mapping[str, str]) -> None:
+        from dumpstream.config import switched_on_by  # noqa: PLC0415 - pydantic takes long to load
+
+        if (switch := switched_on_by(environment)) is not None:
+            variable, scene = switch
+            now = timestamp()
+            config = {"dump": {"dump_scene": scene}}
+            entry = Configured(by=ENVIRONMENT, call="", path=variable, first=now, last=now, config=config)
+            self._switched_on = [entry]
