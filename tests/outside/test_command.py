@@ -286,9 +286,13 @@ def test_a_location_has_a_directory_for_each_process(outside: Outside) -> None:
 def test_the_command_ends_but_not_what_it_started_and_that_is_waited_for(outside: Outside) -> None:
     fifo = outside.directory / "fifo"
     os.mkfifo(fifo)
+    said = outside.directory / "said"
     job = " ".join(outside.job).replace("init", "init wait", 1)
+    joined = f"until grep -q init {said}; do sleep 0.01; done"
 
-    process = outside.start_capture(["sh", "-c", f"({job} <{fifo} >/dev/null 2>&1 &); exit 6"])
+    process = outside.start_capture(
+        ["sh", "-c", f": >{said}; ({job} <{fifo} >{said} 2>&1 &); {joined}; exit 6"]
+    )
     with fifo.open("w"):
         outside.until(lambda: (outside.out / "manifest.json").exists() and outside.processes())
         assert process.stderr is not None
