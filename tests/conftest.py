@@ -13,6 +13,7 @@ from blockbuster import blockbuster_ctx
 
 import dumpstream
 from dumpstream.destination import Destination
+from dumpstream.manifest import Configured
 from dumpstream.rows import JOURNAL, Outcome, StoredPart, begin_row, end_row, file_row, timestamp
 from dumpstream.simulation import dump_config
 from dumpstream.verdict import Verdict
@@ -89,6 +90,16 @@ class CaptureBuilder:
         parts.append(self.store(f"files/{name}.2.zst", behind, offset=offset))
         size, gap = len(before) + len(behind), (len(before), offset)
         self.write(file_row(name, size, 2, Verdict.GAP, parts, missing=[gap]))
+
+    def configure(self, *configs: dict[str, Any] | None, by: str = "program") -> None:
+        """Write down what a process put in force, one after another."""
+        now = timestamp()
+        self._destination.configure_run(
+            [
+                Configured(by=by, call="aclmdlSetDump", path="acl.json", first=now, last=now, config=config)
+                for config in configs
+            ]
+        )
 
     def finish(self, outcome: Outcome = Outcome.FINISHED) -> Path:
         """End the run and return the capture."""

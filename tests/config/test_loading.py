@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dumpstream import ConfigError
-from dumpstream.config import load_config
+from dumpstream.config import AclConfig, Problem, load_config, parse_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +55,22 @@ def test_refused_file_gives_all_the_reasons_in_one_line(
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load_config(tmp_path / "missing.json")
+
+
+def test_bytes_of_somebody_else_are_read_without_a_look_at_the_disk() -> None:
+    content = b'{"dump": {"dump_path": "/nowhere/at/all", "dump_step": "not a step", "dump_debug": "on"}}'
+
+    config = parse_config(content)
+
+    assert isinstance(config, AclConfig)
+    assert config.dump.modes == ("overflow",)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"dump": {}}', b"\xef\xbb\xbf{}"])
+def test_bytes_that_ask_for_nothing_are_a_configuration(content: bytes) -> None:
+    assert isinstance(parse_config(content), AclConfig)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[1]", b'{"dump": {"dump_mode": 7}}', b"[" * 5000])
+def test_bytes_that_are_no_configuration_are_a_problem(content: bytes) -> None:
+    assert isinstance(parse_config(content), Problem)
