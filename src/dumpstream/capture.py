@@ -196,8 +196,14 @@ class Request(NamedTuple):
             settings.spill or state_directory(),
             self.path.url if isinstance(self.path, Prefix) else str(self.path),
             room=Room(settings.spill_bytes, settings.room) if settings.spill else None,
-            on_full=self.stages.ring.on_full if self.stages.ring else OnFull.BLOCK,
+            on_full=self._on_full,
         )
+
+    @property
+    def _on_full(self) -> OnFull:
+        """What a full spill does: if nobody has said it, what the ring that the chunks come from does."""
+        of_ring: OnFull = getattr(self.stages.ring or self.source, "on_full", OnFull.BLOCK)
+        return self.stages.on_full or of_ring
 
     def open_destination(
         self, dump_path: Path | None, outbox: Outbox | None

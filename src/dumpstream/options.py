@@ -51,6 +51,7 @@ class StageOptions(NamedTuple):
     reassembly: ReassemblyOptions
     pipeline: PipelineOptions
     sinks: SinkSettings
+    on_full: OnFull | None = None  #: what a full spill does, if it was said, and that of a ring was not
 
     @classmethod
     def divide(cls, options: CaptureOptions, *, directory: Path, with_ring: bool = True) -> Self:
@@ -68,6 +69,7 @@ class StageOptions(NamedTuple):
             _pick(ReassemblyOptions, options),
             _pick(PipelineOptions, options),
             _pick(SinkSettings, options, directory=directory),
+            OnFull(options["on_full"]) if "on_full" in options and not with_ring else None,
         )
 
 
@@ -87,6 +89,8 @@ def _refuse_unknown(options: CaptureOptions) -> None:
 
 def _refuse_ring_options(options: CaptureOptions) -> None:
     of_ring = [field.name for field in fields(RingOptions) if field.name in options]
+    if options.get("spill") is not None and "on_full" in of_ring:
+        of_ring.remove("on_full")  # the spill is the capture's, and may be full as well
     if of_ring:
         raise ValueError(
             f"{', '.join(of_ring)}: with source= the ring is not the capture's; give the source RingOptions"

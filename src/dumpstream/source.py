@@ -251,6 +251,11 @@ class RingSource(RingReader[_native.Ring]):
         self._drained = False
 
     @property
+    def on_full(self) -> OnFull:
+        """What the callback does when the ring is full."""
+        return self._options.on_full
+
+    @property
     def callback_address(self) -> int:
         """The address of the function to give to ``acldumpRegCallback``."""
         return _native.callback_address()

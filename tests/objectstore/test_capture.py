@@ -15,6 +15,7 @@ from obstore.store import LocalStore, MemoryStore
 
 from dumpstream import (
     DestinationError,
+    OnFull,
     RingOptions,
     RingSource,
     SinkError,
@@ -22,7 +23,9 @@ from dumpstream import (
     _native,
     open_capture,
 )
+from dumpstream.capture import Request
 from dumpstream.objectstore import Prefix
+from dumpstream.options import StageOptions
 
 from .conftest import Bucket
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from tests.conftest import CaptureBuilder
 
     from dumpstream import Capture
+    from dumpstream.options import CaptureOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -192,3 +196,21 @@ async def test_cancelled_capture_says_what_was_lost() -> None:
     rows = [json.loads(line) for line in bytes((await store.get_async("journal.jsonl")).bytes()).splitlines()]
     assert [row["type"] for row in rows] == ["merged", "begin", "file", "end"]
     assert rows[-1]["outcome"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("of_ring", "given", "of_spill"),
+    [("drop", {}, "drop"), ("block", {}, "block"), ("drop", {"on_full": "block"}, "block")],
+)
+async def test_full_spill_does_what_the_full_ring_of_the_source_does_unless_told_otherwise(
+    tmp_path: Path, of_ring: str, given: CaptureOptions, of_spill: str
+) -> None:
+    source = RingSource(RingOptions(buffer_bytes=1 << 20, on_full=OnFull(of_ring)))
+    options: CaptureOptions = {"spill": tmp_path, **given}
+    stages = StageOptions.divide(options, directory=tmp_path, with_ring=False)
+
+    outbox = await run_sync(Request(Prefix.of(MemoryStore()), (), stages, source=source).make_outbox)
+
+    assert outbox is not None
+    await outbox.aclose()
+    assert outbox.on_full == of_spill
