@@ -120,16 +120,16 @@ class Configurations:
         """Write down that it came, and, if it is not known yet, have it read."""
         if key not in self._kept and len(self._kept) >= _MOST:
             key, text = _Key("program", "", "", _TOO_MANY), None
-        entry = self._kept.pop(key, None)
+        entry, now = self._kept.pop(key, None), timestamp()
         if entry is None:
-            entry = Configured(by=key.by, call=key.call, path=key.path, first=timestamp(), last="", times=0)
+            entry = Configured(by=key.by, call=key.call, path=key.path, first=now, last=now, times=0)
             if text is None:
                 entry.problem = str(key.content)
             elif len(self._waiting) < _MOST_WAITING:
                 self._waiting.append((entry, text))
             else:
                 entry.problem = _TOO_FAST
-        entry.last, entry.times = timestamp(), entry.times + times
+        entry.last, entry.times = now, entry.times + times
         self._kept[key] = entry
 
     def _read(self, entry: Configured, text: bytes) -> None:
