@@ -185,6 +185,15 @@ def test_the_same_under_another_directory_is_nothing_to_speak_of(outside: Outsid
     assert outside.processes()[0].problem is None
 
 
+def test_one_that_is_not_known_is_not_taken_for_the_same(outside: Outside, configs: Configs) -> None:
+    asked, own = configs.write("asked.json"), configs.write("own.json", size=2 << 20)
+    words = ["init", f"drive={own}", "undrive", "finalize"]
+
+    result = outside.capture([outside.programs.linked, *words], "--config", asked)
+
+    assert f"; it dumps by {own}" in result.stderr
+
+
 def test_exception_dumps_that_the_environment_switches_on_explain_an_empty_capture(
     outside: Outside, configs: Configs
 ) -> None:

@@ -196,8 +196,10 @@ class Follower:
 
 
 def _is_same(configured: Configured, asked: AclConfig) -> bool:
-    """Whether the same is dumped by both, if under different directories."""
-    sections = [{**config.get("dump", {})} for config in (configured.config or {}, asked.as_dict())]
+    """Whether it is known that the same is dumped by both, if under different directories."""
+    if configured.config is None:
+        return False
+    sections = [{**config.get("dump", {})} for config in (configured.config, asked.as_dict())]
     for section in sections:
         section.pop("dump_path", None)
     return sections[0] == sections[1]
