@@ -212,6 +212,23 @@ static void test_collector_that_does_not_read_is_waited_for_until_the_deadline(v
     configuration_free(&configuration);
 }
 
+static void test_call_that_named_no_file_is_told_all_the_same(void) {
+    struct configuration none;
+    struct circumstances nameless = {"program", "aclmdlSetDump", NULL, 0};
+    char packet[4096];
+    int peer;
+    struct connection connection = connect_pair(&peer);
+    configuration_read(&none, NULL);
+
+    CHECK(configuration_send(&none, &nameless, &connection, 0));
+
+    ssize_t length = recv(peer, packet, sizeof packet, MSG_DONTWAIT);
+    CHECK(length > 0 && packet[length - 1] == '\0');
+    CHECK_EQUAL(strcmp(field(packet, (size_t)length, "path"), ""), 0);
+    connection_close(&connection);
+    close(peer);
+}
+
 static void test_nobody_to_tell_is_no_error(void) {
     int peer;
     struct configuration configuration = read_text("{}", 2);
@@ -236,6 +253,7 @@ int main(void) {
     test_short_text_is_one_packet_with_who_and_how();
     test_text_that_cannot_be_told_is_told_of();
     test_collector_that_does_not_read_is_waited_for_until_the_deadline();
+    test_call_that_named_no_file_is_told_all_the_same();
     test_nobody_to_tell_is_no_error();
     unlink(path);
     rmdir(directory);

@@ -78,7 +78,8 @@ static void begin(struct packet *packet, const struct circumstances *circumstanc
     packet_add(packet, "by", circumstances->by);
     packet_add(packet, "call", circumstances->call);
     packet_add_number(packet, "lost", circumstances->lost);
-    packet_add_bytes(packet, "path", circumstances->path, strnlen(circumstances->path, PATH_MAX));
+    const char *path = circumstances->path ? circumstances->path : ""; /* a runtime may have taken it */
+    packet_add_bytes(packet, "path", path, strnlen(path, PATH_MAX));
 }
 
 bool configuration_send(const struct configuration *configuration, const struct circumstances *circumstances,
