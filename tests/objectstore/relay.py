@@ -58,7 +58,7 @@ class Relay:
             def answer(self, request: Request) -> Answer:
                 return relay._answer(request)
 
-        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        with _Server(("127.0.0.1", 0), Handler) as server:
             self.port = server.server_port
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
             thread.start()
@@ -87,6 +87,10 @@ class Relay:
             return Answer(found.status, found.read(), dict(found.getheaders()))
         finally:
             connection.close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # captures have many requests on their way
 
 
 class _Handler(BaseHTTPRequestHandler):
