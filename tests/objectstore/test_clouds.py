@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.stores
 
 _MIB = 1 << 20
-_WORKLOADS = {
-    "files": "small",
-    "large": "models=1,ops=1,seed=1,tensor_bytes=4500000,dtypes=float32",
-    "packed": "small,seed=2",
-}
+_SMALL = "small"
+#: A file that goes out in parts, and one that is text, which is small enough for a pack.
+_LARGE = "models=1,ops=2,seed=1,tensor_bytes=4500000,dtypes=float32,stats_text=1"
 
 
 @pytest.fixture
@@ -50,8 +48,8 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 
 
 def expected() -> dict[str, bytes]:
-    """Return what all the workloads dump, by the last component of its name."""
-    files = [file for text in _WORKLOADS.values() for file in Workload.parse(text).expected_files("/dump")]
+    """Return what both workloads dump, by the last component of its name."""
+    files = [file for text in (_SMALL, _LARGE) for file in Workload.parse(text).expected_files("/dump")]
     return {file.name.rpartition("/")[2]: file.data for file in files}
 
 
@@ -63,15 +61,15 @@ def run(*arguments: object) -> int:
     return main([*map(str, arguments)])
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.anyio
 async def test_capture_is_whole_and_read_in_place(
     cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capture = ["capture", "--out", cloud.url, "--spill", tmp_path / "spill", "--json", "--simulate"]
     done = [
-        await run_dumpstream(*capture, _WORKLOADS["files"]),
-        await run_dumpstream(*capture, _WORKLOADS["large"], "--append"),
-        await run_dumpstream(*capture, _WORKLOADS["packed"], "--append", "--pack"),
+        await run_dumpstream(*capture, _SMALL),
+        await run_dumpstream(*capture, _LARGE, "--append", "--pack"),
     ]
     codes = [
         await run_sync(run, command, cloud.url, *more)
@@ -87,7 +85,7 @@ async def test_capture_is_whole_and_read_in_place(
 
     said = "".join(capsys.readouterr()).encode() + b"".join(it.stdout + it.stderr for it in done)
     stored = await run_sync(cloud.objects)
-    assert [it.returncode for it in done] == [0, 0, 0]
+    assert [it.returncode for it in done] == [0, 0]
     assert codes == [0] * 6
     assert await run_sync(extracted, tmp_path / "out") == await run_sync(expected)
     assert any(len(data) > PART_BYTES for data in stored.values())  # so it went out in parts
