@@ -94,9 +94,12 @@ class DestinationError(DumpstreamError):
 class DestinationInUseError(DestinationError):
     """Another capture is writing there."""
 
-    def __init__(self, path: Path | Prefix, pid: int) -> None:
-        super().__init__(path, f"is being written by process {pid}; choose another destination")
-        self.pid = pid
+    def __init__(self, path: Path | Prefix, pid: int, host: str | None = None) -> None:
+        # In a store, which has no processes, a capture that was killed leaves its lock behind.
+        where = "" if host is None else f" on {host}"
+        wait = "" if host is None else ", or wait two minutes if that was killed"
+        super().__init__(path, f"is being written by process {pid}{where}; choose another destination{wait}")
+        self.pid, self.host = pid, host
 
 
 class DumpFormatError(DumpstreamError):

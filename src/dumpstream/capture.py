@@ -21,7 +21,7 @@ from dumpstream.journal import Journal
 from dumpstream.lifecycle import Lifecycle
 from dumpstream.manifest import LONGEST_CONFIG, PROFILE
 from dumpstream.objectstore import Prefix, as_place
-from dumpstream.objectstore.destination import RemoteDestination
+from dumpstream.objectstore.destination import RemoteDestination, held_place
 from dumpstream.objectstore.outbox import Outbox, state_directory
 from dumpstream.objectstore.prefix import is_remote, is_store
 from dumpstream.objectstore.room import Room
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from dumpstream.driver import Driver
     from dumpstream.journal import Lines
     from dumpstream.manifest import Configured
+    from dumpstream.objectstore.lock import Lock
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.report import Report
 
@@ -206,13 +207,15 @@ class Request(NamedTuple):
         return self.stages.on_full or of_ring
 
     def open_destination(
-        self, dump_path: Path | None, outbox: Outbox | None
+        self, dump_path: Path | None, outbox: Outbox | None = None, lock: Lock | None = None
     ) -> Destination | RemoteDestination:
         if isinstance(self.path, Prefix):
             assert outbox is not None
+            assert lock is not None
             return RemoteDestination.open(
                 self.path,
                 outbox,
+                lock,
                 append=self.append,
                 force=self.force,
                 of_processes=self.of_processes,
@@ -245,15 +248,18 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
         outbox = await run_sync(request.make_outbox)
         if outbox is not None:
             stack.push_async_callback(outbox.aclose)
+        lock = None
+        if isinstance(request.path, Prefix) and outbox is not None:
+            lock = await stack.enter_async_context(held_place(request.path, outbox, fresh=request.fresh))
         outlets = []
         unused_sinks = await stack.enter_async_context(AsyncExitStack())  # the session closes those it used
         for sink in request.sinks:
-            outlets.append(await _make_outlet(sink, request, replace(stages.sinks, outbox=outbox)))
+            outlets.append(await _make_outlet(sink, request, replace(stages.sinks, outbox=outbox), lock))
             unused_sinks.push_async_callback(_give_up_sink, outlets[-1].sink)
             await prepare(outlets[-1].sink)
         dump = await run_sync(request.load_dump)
         profiler = await run_sync(request.load_profiler)
-        place = await run_sync(request.open_destination, dump_path_of(asked), outbox)
+        place = await run_sync(request.open_destination, dump_path_of(asked), outbox, lock)
         stack.push_async_callback(finish_in_thread, place.close)
         unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
         held = HeldBytes(place.work_directory, memory_bytes=stages.pipeline.held_bytes)
@@ -302,7 +308,9 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
         raise pipeline.error
 
 
-async def _make_outlet(sink: str | Sink | ObjectStore, request: Request, settings: SinkSettings) -> Outlet:
+async def _make_outlet(
+    sink: str | Sink | ObjectStore, request: Request, settings: SinkSettings, lock: Lock | None
+) -> Outlet:
     if is_store(sink):
         return Outlet("object", ObjectStoreSink(Prefix.of(sink), settings))
     if not isinstance(sink, str):
@@ -311,7 +319,7 @@ async def _make_outlet(sink: str | Sink | ObjectStore, request: Request, setting
     refuse_without_directory(kind, location, request.path)
     if isinstance(request.path, Prefix) and kind == "zstd" and not location:
         fresh = request.force or request.fresh
-        store = ObjectStoreSink(request.path, settings, inside=True, fresh=fresh, probed=request.fresh)
+        store = ObjectStoreSink(request.path, settings, inside=lock, fresh=fresh, probed=request.fresh)
         return Outlet(kind, store)
     factory = await run_sync(find_factory, kind)
     return Outlet(kind, make_sink(kind, factory, location, settings))

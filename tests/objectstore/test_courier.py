@@ -155,7 +155,8 @@ async def test_store_that_comes_back_refusing_ends_the_capture_and_keeps_the_obj
             await checkpoint()
 
     assert len(objects(outbox)) == 1
-    await courier.aclose()
+    with pytest.raises(SinkError, match="refuses"):
+        await courier.aclose()
 
 
 async def test_full_spill_makes_who_blocks_wait_for_room(store: MoodyStore, outbox: Outbox) -> None:

@@ -1,16 +1,30 @@
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
-from obstore.store import MemoryStore
+from anyio.to_thread import run_sync
+from obstore.store import LocalStore, MemoryStore
 
+from dumpstream import DestinationInUseError, StoreError
 from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.lock import LOCK, find_lock, lock_text, take_lock
+from dumpstream.objectstore.lock import LOCK, Lock, find_lock, lock_text, take_lock
 from dumpstream.objectstore.store import Store
+from dumpstream.sinks import SinkSettings
+from dumpstream.sinks.objectstore import ObjectStoreSink
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
     from dumpstream.objectstore.store import Entry
+
+pytestmark = pytest.mark.anyio
+
+_OTHER = b'{"pid": 7, "host": "elsewhere"}'
 
 
 class RacedStore(Store):
@@ -47,7 +61,7 @@ def test_lock_that_comes_between_the_look_and_the_write_is_not_broken() -> None:
 def test_lock_is_taken_over_from_who_is_known_to_be_gone(store: Store) -> None:
     store.write(LOCK, b'{"pid": 7}')
 
-    assert take_lock(store, lock_text(), left='{"pid": 6}') is not None
+    assert take_lock(store, lock_text().encode(), left='{"pid": 6}') is not None
     assert take_lock(store, b'{"pid": 8}', left='{"pid": 7}') is None
     assert find_lock(store) is not None
     assert store.get(LOCK) == b'{"pid": 8}'
@@ -64,4 +78,107 @@ class ForgetfulStore(Store):
 def test_lock_that_was_written_twice_is_ones_own() -> None:
     store = ForgetfulStore(Prefix.of(MemoryStore(), "place"))
 
-    assert take_lock(store, lock_text()) is None
+    assert take_lock(store, lock_text().encode()) is None
+
+
+async def test_one_place_is_for_the_sink_of_one_capture(tmp_path: Path) -> None:
+    place = Prefix.of(LocalStore(tmp_path), "place")
+    settings = SinkSettings(directory=tmp_path)
+    first, second, third = (ObjectStoreSink(place, settings) for _ in range(3))
+    await first.prepare()
+
+    with pytest.raises(
+        DestinationInUseError, match=f"is being written by process {os.getpid()} on {socket.gethostname()}"
+    ):
+        await second.prepare()
+    await second.aclose()
+    await first.aclose()
+    await third.prepare()
+    await third.aclose()
+
+    assert not (tmp_path / "place" / LOCK).exists()
+
+
+async def test_captures_that_share_a_place_need_no_locks_of_their_own(store: Store, tmp_path: Path) -> None:
+    lock = Lock(store.prefix)
+    settings = SinkSettings(directory=tmp_path, locks=[lock])
+    async with lock.held():
+        await run_sync(lock.take)
+
+        for directory in ("rank-0", "rank-1"):
+            sink = ObjectStoreSink(store.prefix / directory, settings)
+            await sink.prepare()
+            await sink.aclose()
+        there = [entry.key for entry in await run_sync(lambda: list(store.entries()))]
+
+    assert there == [LOCK]
+
+
+@pytest.mark.parametrize(
+    ("other", "covered"),
+    [("place", True), ("place/below", True), ("places", False), ("", False)],
+)
+def test_lock_covers_what_is_below_its_place(store: Store, other: str, *, covered: bool) -> None:
+    lock = Lock(store.prefix)
+
+    assert lock.covers(Prefix.of(store.prefix.store, other)) is covered
+    assert not lock.covers(Prefix.of(MemoryStore(), other))
+
+
+async def test_lock_is_written_again_while_it_is_held(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.lock._REFRESH_S", 0.01)
+    lock = Lock(store.prefix)
+    async with lock.held():
+        await run_sync(lock.take)
+        taken = (await run_sync(store.head, LOCK)).modified
+
+        with anyio.fail_after(20):
+            while (await run_sync(store.head, LOCK)).modified == taken:  # noqa: ASYNC110 - no event
+                await anyio.sleep(0.002)
+
+    assert await run_sync(find_lock, store) is None
+
+
+@pytest.mark.parametrize("other", [_OTHER, None])
+async def test_who_has_lost_the_lock_writes_nothing_more(
+    store: Store, monkeypatch: pytest.MonkeyPatch, other: bytes | None
+) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.lock._SURE_S", 0)
+    lock = Lock(store.prefix)
+    locked = Store(store.prefix, lock=lock)
+    async with lock.held():
+        await run_sync(lock.take)
+        await locked.put("before", b"")
+        if other is None:
+            await run_sync(store.delete, LOCK)
+        else:
+            await run_sync(store.write, LOCK, other)
+
+        with pytest.raises(StoreError, match="took it over") as failure:
+            await locked.put("after", b"")
+        with pytest.raises(StoreError, match="took it over"):
+            await run_sync(locked.write, "after", b"")
+
+    there = {entry.key for entry in await run_sync(lambda: list(store.entries()))}
+    assert there == ({"before"} if other is None else {"before", LOCK})
+    assert ("process 7 on elsewhere" in str(failure.value)) is (other is not None)
+    assert not failure.value.away
+
+
+async def test_object_does_not_appear_if_the_lock_is_lost_while_it_is_sent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.lock._SURE_S", 0)
+    lock = Lock(store.prefix)
+    locked = Store(store.prefix, lock=lock)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"first"
+        await run_sync(store.write, LOCK, _OTHER)
+
+    async with lock.held():
+        await run_sync(lock.take)
+        with pytest.raises(StoreError, match="process 7 on elsewhere took it over"):
+            await locked.upload("large", pieces())
+
+    assert [entry.key for entry in await run_sync(lambda: list(store.entries()))] == [LOCK]

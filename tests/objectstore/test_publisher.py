@@ -12,8 +12,6 @@ from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.publisher import Publisher
 from dumpstream.objectstore.store import Store
 
-_LOCK = ("lock", b"mine")
-
 
 class SlowStore(Store):
     """Lets the test see when the first write has begun, and say when it may go on."""
@@ -32,7 +30,7 @@ class SlowStore(Store):
 
 def test_the_latest_is_there_at_the_end_and_what_it_replaced_is_skipped() -> None:
     store = SlowStore()
-    publisher = Publisher(store, "key", lock=_LOCK, lock_s=60)
+    publisher = Publisher(store, "key")
     publisher.publish(b"1")
     assert store.begun.wait(20)
     publisher.publish(b"2")
@@ -46,24 +44,11 @@ def test_the_latest_is_there_at_the_end_and_what_it_replaced_is_skipped() -> Non
     assert store.get("key") == b"3"
 
 
-def test_the_lock_is_written_again_while_nothing_is_published() -> None:
-    store = SlowStore()
-    store.may_go_on.set()
-
-    publisher = Publisher(store, "key", lock=_LOCK, lock_s=0.01)
-
-    assert store.begun.wait(20)
-    assert publisher.stop()
-    assert store.get("lock") == b"mine"
-
-
 def test_what_a_store_that_is_away_did_not_get_is_still_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-    publisher = Publisher(
-        Store(Prefix.parse("s3://bucket/run"), patience_s=0.1), "key", lock=_LOCK, lock_s=60
-    )
+    publisher = Publisher(Store(Prefix.parse("s3://bucket/run"), patience_s=0.1), "key")
 
     publisher.publish(b"data")
 
@@ -79,7 +64,7 @@ class RefusingStore(Store):
 
 
 def test_a_store_that_refuses_is_named_at_the_end() -> None:
-    publisher = Publisher(RefusingStore(Prefix.of(MemoryStore())), "key", lock=_LOCK, lock_s=60)
+    publisher = Publisher(RefusingStore(Prefix.of(MemoryStore())), "key")
 
     publisher.publish(b"data")
 

@@ -18,6 +18,7 @@ from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream import (
+    DestinationError,
     DumpstreamError,
     RingOptions,
     RingSource,
@@ -185,8 +186,11 @@ async def test_wrong_credentials_are_found_before_the_capture(
     variable, value, message = wrong
     monkeypatch.setenv(variable, value)
 
-    for destination, sinks in ((bucket.url, None), (tmp_path / "run", [bucket.url])):
-        with pytest.raises(SinkError, match=message):
+    for destination, sinks, error in (
+        (bucket.url, None, DestinationError),
+        (tmp_path / "run", [bucket.url], SinkError),
+    ):
+        with pytest.raises(error, match=message):
             async with capturing(destination, sinks=sinks):
                 pass
 
@@ -279,7 +283,7 @@ async def test_what_a_killed_server_did_not_get_is_uploaded_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dumpstream.objectstore.courier._LAST_WAIT_S", 0.1)
-    monkeypatch.setattr("dumpstream.sinks.objectstore.SHORT_PATIENCE_S", 2.0)
+    monkeypatch.setattr("dumpstream.objectstore.courier.SHORT_PATIENCE_S", 2.0)
     monkeypatch.setattr("dumpstream.objectstore.destination._PROBE_S", 2.0)
     before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}
     with running_server(tmp_path / "weed") as server:

@@ -10,6 +10,7 @@ from obstore.store import LocalStore, MemoryStore
 
 from dumpstream.names import clean_name, hashed_name
 from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.lock import Lock
 from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
 from dumpstream.testing import check_sink
@@ -48,7 +49,9 @@ async def test_memory_store_keeps_every_promise_of_a_sink(tmp_path: Path) -> Non
 
 async def test_large_file_is_sent_in_parts(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    sink = ObjectStoreSink(Prefix.of(store, "run"), SinkSettings(directory=tmp_path), inside=True)
+    lock = Lock(Prefix.of(store, "run"))
+    await anyio.to_thread.run_sync(lock.take)
+    sink = ObjectStoreSink(Prefix.of(store, "run"), SinkSettings(directory=tmp_path), inside=lock)
     data = memoryview(__import__("os").urandom(40 << 20))
 
     (stored,) = await sink.put([WholeFile("large", data)])

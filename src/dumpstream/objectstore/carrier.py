@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from dumpstream.objectstore.lock import Lock
     from dumpstream.objectstore.outbox import Outbox
     from dumpstream.rows import FileRow, StoredPart
 
 
 class Carrier:
-    """Knows which store an object in *outbox*, of a capture at *place*, is for."""
+    """Knows which store an object in *outbox*, of a capture at *place*, is for; *locks* are held."""
 
-    def __init__(self, outbox: Outbox, place: Path | Prefix) -> None:
-        self._outbox = outbox
+    def __init__(self, outbox: Outbox, place: Path | Prefix, locks: Sequence[Lock] = ()) -> None:
+        self._outbox, self._locks = outbox, locks
         self._prefixes = [Prefix.parse(url) for url in _urls(outbox)]
         self._base = f"{place}/" if isinstance(place, Prefix) else ""
         self._stores: dict[Prefix, Store] = {}
@@ -41,7 +42,7 @@ class Carrier:
         if size is None:
             return None
         prefix, key = self._locate(path)
-        await bring_from(self._outbox, await run_sync(self._connect, prefix), key, size)
+        await bring_from(self._outbox, await run_sync(self.connect, prefix), key, size)
         return size
 
     def find_new_paths(self, rows: Sequence[FileRow]) -> dict[str, str]:
@@ -58,7 +59,7 @@ class Carrier:
                     waiting.setdefault(prefix, {})[key] = row, part
         found: dict[str, str] = {}
         for prefix, of_key in waiting.items():
-            store = self._connect(prefix)
+            store = self.connect(prefix)
             keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
             there = set()
             for entry in store.entries(FILES):
@@ -75,6 +76,13 @@ class Carrier:
                     found[part.path] = part.path.removesuffix(key) + new
         return found
 
+    def connect(self, prefix: Prefix) -> Store:
+        """Return the store at *prefix* for somebody who waits in front of a terminal; blocks."""
+        if prefix not in self._stores:
+            lock = next((lock for lock in self._locks if lock.covers(prefix)), None)
+            self._stores[prefix] = Store(prefix, patience_s=SHORT_PATIENCE_S, lock=lock)
+        return self._stores[prefix]
+
     async def aclose(self) -> None:
         """Wait for everything that has begun."""
         for store in self._stores.values():
@@ -90,22 +98,12 @@ class Carrier:
                 return prefix, url.removeprefix(f"{prefix}/")
         raise StoreError(f"{url} is for a store that the outbox does not name; upload it by hand")
 
-    def _connect(self, prefix: Prefix) -> Store:
-        if prefix not in self._stores:
-            self._stores[prefix] = connect(prefix)
-        return self._stores[prefix]
-
     def _is_same(self, store: Store, key: str, url: str) -> bool:
         """Whether the object that waits as *url* has been brought before, by who could not say so."""
         with os.fdopen(self._outbox.open_object(url), "rb") as file:
             if os.fstat(file.fileno()).st_size != store.head(key).bytes:
                 return False
             return all(file.read(len(block)) == block for block in store.read(key))
-
-
-def connect(prefix: Prefix) -> Store:
-    """Return the store at *prefix* for somebody who waits in front of a terminal."""
-    return Store(prefix, patience_s=SHORT_PATIENCE_S)
 
 
 def _urls(outbox: Outbox) -> Iterator[str]:

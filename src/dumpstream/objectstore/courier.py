@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import ObjectMissingError, SinkError, StoreError
 from dumpstream.custody import Custody, Stage
+from dumpstream.objectstore.client import PATIENCE_S
 from dumpstream.objectstore.delivery import Brought, Delivery, read_pieces, spill_error
 from dumpstream.objectstore.store import PART_BYTES, PROBE, Store
 
@@ -30,6 +31,11 @@ _DRAINED_AT_ONCE = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 #: How long the end of a capture waits for a store that is away.
 _LAST_WAIT_S = 30.0
+
+
+def patience_of(outbox: Outbox | None) -> float:
+    """Return how long a store is asked again if what it does not take may wait in *outbox*."""
+    return SHORT_PATIENCE_S if outbox is not None and outbox.capacity else PATIENCE_S
 
 
 class _Kept(NamedTuple):
@@ -95,7 +101,11 @@ class Courier:
         return Delivery(self, key)
 
     async def aclose(self) -> None:
-        """Bring what waits, if the store takes it within a short time, and stop."""
+        """Bring what waits, if the store takes it within a short time, and stop.
+
+        Raises:
+            SinkError: the store refuses what waits.
+        """
         if self._drain is not None:
             if self._kept:
                 with anyio.move_on_after(_LAST_WAIT_S):
@@ -103,6 +113,8 @@ class Courier:
             self._closing.set()
             await asyncio.wait([self._drain])
         await self.store.aclose()
+        if self._error is not None:
+            raise SinkError(str(self._error))
 
     # For deliveries
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError, StoreError
+from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
 from dumpstream.chronicle import Chronicle, refuse_both, refuse_earlier, refuse_mixture
 from dumpstream.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
-from dumpstream.objectstore.lock import LOCK, REFRESH_S, lock_text, take_lock
+from dumpstream.objectstore.courier import patience_of
+from dumpstream.objectstore.lock import LOCK, Lock
 from dumpstream.objectstore.publisher import Publisher
 from dumpstream.objectstore.segments import SEGMENTS, SegmentJournal, last_segment
 from dumpstream.objectstore.store import Store
@@ -36,50 +37,45 @@ class RemoteDestination(Chronicle):
     """A capture in a store, written by this process; its manifest is in *outbox* before it is there.
 
     With *fresh* the place belongs to one that this process holds, and nothing is in it: the store need not
-    answer at once if what is for it may wait in *outbox*.
+    answer at once if what is for it may wait in *outbox*, and *lock* is taken only when the run begins.
     """
 
     path: Prefix
 
-    def __init__(self, path: Prefix, outbox: Outbox, *, fresh: bool = False) -> None:
+    def __init__(self, path: Prefix, outbox: Outbox, lock: Lock, *, fresh: bool = False) -> None:
         super().__init__()
         self.path = path
         self._outbox = outbox
         self._fresh = fresh
-        self._store = Store(path, patience_s=_PROBE_S)
-        self._lock = lock_text()
+        self._lock = lock
+        self._store = Store(path, patience_s=_PROBE_S, lock=lock)
         self._replaced: Manifest | None = None
         self._folders: set[str] = set()
         self._publisher: Publisher | None = None
-        self._locked = False
 
     @classmethod
     def open(
         cls,
         path: Prefix,
         outbox: Outbox,
+        lock: Lock,
         *,
         append: bool = False,
         force: bool = False,
         of_processes: bool = False,
         fresh: bool = False,
     ) -> RemoteDestination:
-        """Prepare the place *path* for a capture whose local part is in *outbox*, and mark it as taken.
+        """Prepare the place *path*, whose *lock* is held, for a capture whose local part is in *outbox*.
 
         Raises:
-            DestinationInUseError: another capture is writing there.
             DestinationError: it cannot take a capture; the message says why and what to do.
             NotACaptureError: it holds a capture of a newer version, or something like one.
         """
         refuse_both(append=append, force=force)
         with _explained(path):
-            place = cls(path, outbox, fresh=fresh)
-            try:
-                if not fresh:
-                    place._prepare(append=append, force=force, of_processes=of_processes)
-            except BaseException:
-                place.close()
-                raise
+            place = cls(path, outbox, lock, fresh=fresh)
+            if not fresh:
+                place._prepare(append=append, force=force, of_processes=of_processes)
         return place
 
     @property
@@ -101,7 +97,7 @@ class RemoteDestination(Chronicle):
     def begin_processes(self) -> None:
         super().begin_processes()
         self._outbox.needed = True
-        self._publisher = Publisher(self._store, MANIFEST, lock=(LOCK, self._lock), lock_s=REFRESH_S)
+        self._publisher = Publisher(self._store, MANIFEST)
 
     def end_processes(self) -> None:
         if self._publisher is not None:
@@ -118,22 +114,16 @@ class RemoteDestination(Chronicle):
         """Open the journal of the run; the rest of it is in the store when the block is left."""
         with _explained(self.path):
             last = 0 if self._fresh else await run_sync(lambda: last_segment(self._store))
-        segments = SegmentJournal(
-            Store(self.path, patience_s=_PROBE_S), last=last, lock=(LOCK, self._lock), lock_s=REFRESH_S
-        )
+            store = await run_sync(lambda: Store(self.path, patience_s=_PROBE_S, lock=self._lock))
+        segments = SegmentJournal(store, last=last)
         async with open_remote_journal(self._outbox, self.path, segments, fsync) as journal:
             yield journal
 
     def close(self) -> None:
-        if self._locked:
-            self._locked = False
-            if not self._outbox.needed:
-                with suppress(StoreError):  # it grows old by itself
-                    self._store.delete(LOCK)
+        self._lock.left_behind = self._outbox.needed
 
     def _prepare(self, *, append: bool, force: bool, of_processes: bool) -> None:
         keys = {entry.key for entry, _ in zip(self._store.entries(), range(1000), strict=False)}
-        self._take_lock()
         try:
             earlier = parse_manifest(self.path, self._store.get(MANIFEST))
         except ObjectMissingError:
@@ -152,12 +142,6 @@ class RemoteDestination(Chronicle):
         if of_processes:
             self._folders = self._store.folders()
 
-    def _take_lock(self) -> None:
-        if (holder := take_lock(self._store, self._lock)) is not None:
-            raise DestinationInUseError(self.path, holder.pid)
-        self._locked = True
-        self._outbox.describe(lock=self._lock.decode())
-
     def _begin(self) -> None:
         text = self._outbox.keep_manifest(self.manifest)
         with _explained(self.path):
@@ -165,10 +149,8 @@ class RemoteDestination(Chronicle):
                 replaced, self._replaced = self._replaced, None
                 self._delete_capture(replaced)
             try:
-                if not self._locked:
-                    self._locked = True  # if not now, then with the journal
-                    self._outbox.describe(lock=self._lock.decode())
-                    self._store.write(LOCK, self._lock)
+                if self._fresh:
+                    self._lock.take()  # if not now, then with the first that is stored
                 self._store.write(MANIFEST, text)
             except StoreError as exc:
                 if not (self._fresh and exc.away and self._outbox.capacity):
@@ -197,6 +179,24 @@ class RemoteDestination(Chronicle):
                 self._store.delete(entry.key)
         for key in keys:
             self._store.delete(f"{root}{key}")
+
+
+@asynccontextmanager
+async def held_place(path: Prefix, outbox: Outbox, *, fresh: bool) -> AsyncIterator[Lock]:
+    """Have the lock of *path* while the block runs; with *fresh* it is made, and not taken yet.
+
+    Raises:
+        DestinationInUseError: another capture is writing there.
+        DestinationError: the place cannot be used.
+    """
+    with _explained(path):
+        lock = await run_sync(lambda: Lock(path, patience_s=patience_of(outbox)))
+    await run_sync(outbox.add_lock, lock)
+    async with lock.held():
+        if not fresh:
+            with _explained(path):
+                await run_sync(lock.take)
+        yield lock
 
 
 @contextmanager

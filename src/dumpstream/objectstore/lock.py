@@ -2,33 +2,165 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import secrets
 import socket
+import time
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING
 
-from dumpstream._errors import ObjectMissingError
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import DestinationInUseError, ObjectMissingError, StoreError
+from dumpstream.objectstore.store import Store
 from dumpstream.place import Writer
 from dumpstream.rows import timestamp
 
 if TYPE_CHECKING:
-    from dumpstream.objectstore.store import Entry, Store
+    from collections.abc import AsyncIterator
+
+    from dumpstream.objectstore.prefix import Prefix
+    from dumpstream.objectstore.store import Entry
 
 #: There while a capture writes.
 LOCK = "lock.json"
 #: A lock that was not written again for so many seconds was left by a capture that was killed.
 STALE_S = 120.0
-#: So it is written again every so many seconds.
-REFRESH_S = 30.0
 
+#: So it is written again every so many seconds.
+_REFRESH_S = 30.0
+#: So long after that something else may begin to be written. With a spill, what begins then has come to its
+#: end, in vain or not, before anybody takes the lock for one that was left.
+_SURE_S = 40.0
+_PROBE_S = 10.0
 _LONGEST_BYTES = 4096
 
 
-def lock_text() -> bytes:
+class Lock:
+    """The lock of *prefix* in the hands of this process.
+
+    A store that was away may come back with its lock in other hands. So a `Store` with a lock writes nothing
+    before it is sure of it. Making one blocks.
+
+    Args:
+        prefix: the place; what is below it is locked as well.
+        patience_s: how long a store that is away is asked again before nobody can be sure any more.
+        text: what the lock says; another than every other lock.
+
+    Attributes:
+        left_behind: whether it is to grow old by itself instead of being given up.
+    """
+
+    def __init__(self, prefix: Prefix, *, patience_s: float = _PROBE_S, text: str | None = None) -> None:
+        self.prefix = prefix
+        self.text = lock_text() if text is None else text
+        self.left_behind = False
+        self._store = Store(prefix, patience_s=patience_s)
+        self._written = False
+        self._sure_until = -inf
+        self._lost: StoreError | None = None
+        self._renewal: asyncio.Task[None] | None = None
+
+    def take(self, *, left: str | None = None) -> None:
+        """Take it, also from who said *left* and is known to be gone; blocks.
+
+        Raises:
+            DestinationInUseError: somebody else has it.
+            StoreError: the store refuses or is away.
+        """
+        began = _now()
+        holder = take_lock(Store(self.prefix, patience_s=_PROBE_S), self.text.encode(), left=left)
+        if holder is not None:
+            raise DestinationInUseError(self.prefix, holder.pid, holder.host)
+        self._note(began)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Write it again and again while the block runs, and give it up at the end."""
+        renewing = asyncio.get_running_loop().create_task(self._keep())
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([renewing])
+                await self._store.aclose()
+                if self._written and not self.left_behind:
+                    await run_sync(self._give_up)
+
+    def covers(self, prefix: Prefix) -> bool:
+        """Whether *prefix* is the place, or below it."""
+        return replace(prefix, key=self.prefix.key) == self.prefix and f"{prefix}/".startswith(
+            f"{self.prefix}/"
+        )
+
+    def check(self) -> None:
+        """Let somebody write.
+
+        Raises:
+            StoreError: somebody else has it, or (*away*) nobody can tell just now.
+        """
+        self.check_lost()
+        if _now() >= self._sure_until:
+            raise StoreError(f"cannot write {self.prefix}: the store does not answer", away=True)
+
+    def check_lost(self) -> None:
+        """Raise `StoreError` if somebody else has it."""
+        if self._lost is not None:
+            raise self._lost
+
+    async def confirm(self) -> None:
+        """Let somebody write, after having asked the store if need be; raises what `check` does."""
+        self.check_lost()
+        if _now() >= self._sure_until:
+            await self._renew()
+
+    async def _keep(self) -> None:
+        while self._lost is None:
+            await asyncio.sleep(_REFRESH_S)
+            with suppress(StoreError):  # who wants to write is told
+                await self._renew()
+
+    async def _renew(self) -> None:
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.get_running_loop().create_task(self._write_again())
+            self._renewal.add_done_callback(lambda task: task.cancelled() or task.exception())
+        renewal = self._renewal
+        await asyncio.wait([renewal])
+        renewal.result()
+
+    async def _write_again(self) -> None:
+        began = _now()
+        try:
+            found = await self._store.fetch(LOCK)
+        except ObjectMissingError:
+            found = None
+        if found != self.text.encode() and (found is not None or self._written):
+            self._lost = _taken_over(self.prefix, found)
+            raise self._lost
+        await self._store.put(LOCK, self.text.encode())
+        self._note(began)
+
+    def _note(self, began: float) -> None:
+        self._written, self._sure_until = True, began + _SURE_S
+
+    def _give_up(self) -> None:
+        store = Store(self.prefix, patience_s=_PROBE_S)
+        with suppress(StoreError):  # it grows old by itself
+            if (found := _read(store)) is not None and found[1] == self.text.encode():
+                store.delete(LOCK)
+
+
+def lock_text() -> str:
     """Return what the lock of this process says; no other lock says the same."""
     fields = {"host": socket.gethostname(), "pid": os.getpid(), "time": timestamp()}
-    return json.dumps(fields).encode()
+    return json.dumps({**fields, "id": secrets.token_hex(8)})
 
 
 def find_lock(store: Store) -> Writer | None:
@@ -74,3 +206,15 @@ def _writer(data: bytes) -> Writer:
         return Writer(int(fields["pid"]), None if host is None else str(host))
     except (ValueError, LookupError, TypeError, AttributeError):
         return Writer(0)
+
+
+def _taken_over(prefix: Prefix, found: bytes | None) -> StoreError:
+    who = "another capture" if found is None else str(_writer(found))
+    return StoreError(
+        f"{prefix} is no longer this capture's: {who} took it over while the store did not answer; "
+        "give every capture a place of its own"
+    )
+
+
+def _now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)  # goes on while the machine is asleep

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.manifest import Manifest
+    from dumpstream.objectstore.lock import Lock
     from dumpstream.objectstore.prefix import Prefix
 
 #: What a file is lost to that fits nowhere while its store is away.
@@ -125,6 +126,14 @@ class Outbox:
     def add_store(self, prefix: Prefix) -> None:
         """Write down that objects for *prefix* may wait here."""
         self.describe(stores=sorted({*self.description.get("stores", ()), prefix.url}))
+
+    def add_lock(self, lock: Lock, *, shared: bool = False) -> None:
+        """Write down that *lock* must be held when something is brought from here.
+
+        Unless it is *shared* with others, it is nobody's any more when this is left behind.
+        """
+        locks = self.description.get("locks", {})
+        self.describe(locks={**locks, lock.prefix.url: None if shared else lock.text})
 
     def keep_manifest(self, manifest: Manifest) -> bytes:
         """Write down the *manifest* that the destination is to have; return its text."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from dumpstream._errors import StoreError
@@ -16,18 +15,10 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 
 
 class Publisher:
-    """Writes the latest of what is published as the object *key*, from a thread of its own.
+    """Writes the latest of what is published as the object *key* in *store*, from a thread of its own."""
 
-    Args:
-        store: where to.
-        key: of the object.
-        lock: the key and the content of an object that is to be written again every *lock_s* seconds.
-        lock_s: see *lock*.
-    """
-
-    def __init__(self, store: Store, key: str, *, lock: tuple[str, bytes], lock_s: float) -> None:
+    def __init__(self, store: Store, key: str) -> None:
         self._store, self._key = store, key
-        self._lock, self._lock_s = lock, lock_s
         self._changed = threading.Condition()
         self._data: bytes | None = None  # what the store has not confirmed
         self._closing = False
@@ -62,7 +53,6 @@ class Publisher:
 
     def _run(self) -> None:
         pause = 0.0
-        locked_at = monotonic()
         closing = False
         while not closing:
             closing, data = self._wait(pause)
@@ -70,9 +60,6 @@ class Publisher:
                 if data is not None:
                     self._store.write(self._key, data)
                     self._confirm(data)
-                if monotonic() - locked_at >= self._lock_s and not closing:
-                    self._store.write(*self._lock)
-                    locked_at = monotonic()
                 pause = 0.0
             except StoreError as exc:
                 if not exc.away:
@@ -87,7 +74,7 @@ class Publisher:
                 seconds = pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads clients
                 self._changed.wait_for(lambda: self._closing, seconds)
             else:
-                self._changed.wait_for(lambda: self._closing or self.waiting, self._lock_s)
+                self._changed.wait_for(lambda: self._closing or self.waiting)
             return self._closing, self._data
 
     def _confirm(self, data: bytes) -> None:

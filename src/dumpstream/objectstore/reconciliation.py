@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
+from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError, StoreError
 from dumpstream.destination import Destination, explained
 from dumpstream.journal import Journal
 from dumpstream.manifest import MANIFEST, manifest_text, parse_manifest
-from dumpstream.objectstore.carrier import Carrier, connect
-from dumpstream.objectstore.lock import LOCK, REFRESH_S, lock_text, take_lock
+from dumpstream.objectstore.carrier import Carrier
+from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import Prefix, as_place
 from dumpstream.objectstore.segments import last_segment, merge_segments, read_journal, segment_key
+from dumpstream.place import Writer
 from dumpstream.rows import EndRow, FileRow, UnreadableRow, file_row, read_rows
 from dumpstream.sinks import Fsync
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from dumpstream.manifest import Manifest
@@ -60,14 +61,16 @@ async def reconcile(
     """
     place = as_place(outbox.description["destination"])
     result = Reconciliation(str(place))
-    if not isinstance(place, Prefix):
-        lines = await _bring_objects(outbox, place, result, progress)
-        result.lines = await _complete_local(place, lines)
-    elif (manifest := await run_sync(_begun, outbox)) is not None:
-        store = await run_sync(connect, place)
-        async with _locked(store, outbox):
+    async with AsyncExitStack() as stack:
+        if not isinstance(place, Prefix):
+            carrier = await _open_carrier(outbox, place, stack)
+            lines = await _bring_objects(outbox, carrier, result, progress)
+            result.lines = await _complete_local(place, lines)
+        elif (manifest := await run_sync(_begun, outbox)) is not None:
+            carrier = await _open_carrier(outbox, place, stack)
+            store = await run_sync(carrier.connect, place)
             await run_sync(_refuse_other, store, manifest, outbox)
-            lines = await _bring_objects(outbox, place, result, progress)
+            lines = await _bring_objects(outbox, carrier, result, progress)
             result.lines = await _complete_remote(store, lines, manifest)
     outbox.needed = False
     return result
@@ -81,34 +84,63 @@ def _begun(outbox: Outbox) -> Manifest | None:
     return manifest if any(True for _ in _journalled(outbox.journal_path)) else None
 
 
+async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitStack) -> Carrier:
+    """Return what brings the objects of *outbox*, and have the locks of their places until *stack* is left.
+
+    Raises:
+        DestinationError: somebody else has one of them.
+    """
+    locks = []
+    for url, left in _find_locks(outbox, place).items():
+        prefix = Prefix.parse(url)
+        lock = await run_sync(lambda: Lock(prefix, text=left))  # noqa: B023 - called at once
+        await stack.enter_async_context(lock.held())
+        try:
+            await run_sync(lambda: lock.take(left=left))  # noqa: B023 - as above
+        except DestinationInUseError as exc:
+            holder = Writer(exc.pid, exc.host)
+            raise DestinationError(
+                prefix, f"is being written by {holder}; upload again when that has ended"
+            ) from None
+        locks.append(lock)
+    carrier = Carrier(outbox, place, locks)
+    stack.push_async_callback(carrier.aclose)
+    return carrier
+
+
+def _find_locks(outbox: Outbox, place: Path | Prefix) -> dict[str, str | None]:
+    """Return the places to lock, each with what the lock says of a run that is known to be gone."""
+    locks: dict[str, str | None] = {place.url: None} if isinstance(place, Prefix) else {}
+    described = outbox.description.get("locks")
+    if isinstance(described, dict):
+        locks |= {str(url): left if isinstance(left, str) else None for url, left in described.items()}
+    return {url: locks[url] for url in sorted(locks)}
+
+
 async def _bring_objects(
     outbox: Outbox,
-    place: Path | Prefix,
+    carrier: Carrier,
     result: Reconciliation,
     progress: Callable[[Reconciliation], None] | None,
 ) -> Sequence[bytes]:
     """Bring the objects, and return the lines of the run, which say where they are."""
-    carrier = Carrier(outbox, place)
-    try:
-        lines = await run_sync(_settle_paths, outbox, carrier)
-        paths: dict[str, None] = {}
-        for row in read_rows(lines):
-            if isinstance(row, FileRow):
-                result.files += 1
-                paths |= dict.fromkeys(part.path for part in row.stored if part.path is not None)
-        remaining = iter(paths)
-        while batch := list(islice(remaining, _BROUGHT_AT_ONCE)):
-            sizes = await asyncio.gather(*map(carrier.bring, batch), return_exceptions=True)
-            for size in sizes:
-                if isinstance(size, BaseException):
-                    raise size
-                if size is not None:
-                    result.objects += 1
-                    result.bytes += size
-            if progress is not None:
-                progress(result)
-    finally:
-        await carrier.aclose()
+    lines = await run_sync(_settle_paths, outbox, carrier)
+    paths: dict[str, None] = {}
+    for row in read_rows(lines):
+        if isinstance(row, FileRow):
+            result.files += 1
+            paths |= dict.fromkeys(part.path for part in row.stored if part.path is not None)
+    remaining = iter(paths)
+    while batch := list(islice(remaining, _BROUGHT_AT_ONCE)):
+        sizes = await asyncio.gather(*map(carrier.bring, batch), return_exceptions=True)
+        for size in sizes:
+            if isinstance(size, BaseException):
+                raise size
+            if size is not None:
+                result.objects += 1
+                result.bytes += size
+        if progress is not None:
+            progress(result)
     return lines
 
 
@@ -142,37 +174,6 @@ def _moved(row: FileRow, new_paths: Mapping[str, str]) -> str:
         missing=row.missing,
         duplicates=row.duplicates,
     )
-
-
-@asynccontextmanager
-async def _locked(store: Store, outbox: Outbox) -> AsyncIterator[None]:
-    """Have the lock of the capture in *store*, in the name of the run that left *outbox*.
-
-    Raises:
-        DestinationError: a later run has it.
-    """
-    left = outbox.description.get("lock")
-    text = left.encode() if isinstance(left, str) else lock_text()
-    holder = await run_sync(lambda: take_lock(store, text, left=left))
-    if holder is not None:
-        raise DestinationError(
-            store.prefix, f"is being written by {holder}; upload again when that has ended"
-        )
-    refreshing = asyncio.get_running_loop().create_task(_refresh(store, text))
-    try:
-        yield
-    finally:
-        refreshing.cancel()
-        await store.aclose()
-        with suppress(StoreError):  # it grows old by itself
-            await run_sync(store.delete, LOCK)
-
-
-async def _refresh(store: Store, text: bytes) -> None:
-    while True:
-        await asyncio.sleep(REFRESH_S)
-        with suppress(StoreError):
-            await store.put(LOCK, text)
 
 
 def _journalled(path: Path) -> Iterator[tuple[bytes, Row]]:

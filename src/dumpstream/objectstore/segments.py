@@ -168,14 +168,12 @@ class SegmentJournal:
     Args:
         store: where to.
         last: the number of the last segment that is there.
-        lock: the key and the content of an object that is to be written again now and then.
     """
 
-    def __init__(self, store: Store, *, last: int, lock: tuple[str, bytes], lock_s: float) -> None:
+    def __init__(self, store: Store, *, last: int) -> None:
         self._store = store
         self._first = last + 1
         self._last = last
-        self._lock, self._lock_s = lock, lock_s
         self._lines: list[str] = []
         self._sending = 0
         self._hurry = asyncio.Event()
@@ -210,16 +208,11 @@ class SegmentJournal:
         await merge_segments(self._store, _blocks(path), first=self._first, through=self._last)
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        locked_at = loop.time()
         pause = _FIRST_PAUSE_S
         while True:
             closing = self._closing.is_set()
             try:
                 await self._write_segment()
-                if loop.time() - locked_at >= self._lock_s and not closing:
-                    await self._store.put(*self._lock)
-                    locked_at = loop.time()
                 pause = _FIRST_PAUSE_S
             except StoreError as exc:
                 if not exc.away:

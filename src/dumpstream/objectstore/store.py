@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from dumpstream.objectstore.lock import Lock
     from dumpstream.objectstore.prefix import Prefix
+
+_Result = TypeVar("_Result")
 
 #: The size of a part of a large object; S3 takes 10,000 of them, so objects of up to 78 GiB.
 PART_BYTES = 8 << 20
@@ -55,12 +58,14 @@ class Store:
     Args:
         prefix: the place.
         patience_s: how long a request is tried again before the store counts as away.
+        lock: what must be held when something is written.
 
     Every method raises `StoreError`, whose `away` tells whether a later try may succeed.
     """
 
-    def __init__(self, prefix: Prefix, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, prefix: Prefix, *, patience_s: float = PATIENCE_S, lock: Lock | None = None) -> None:
         self.prefix = prefix
+        self._lock = lock
         self._client = make_client(prefix, patience_s)
         self._obstore: Any = import_module("obstore")
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -123,6 +128,7 @@ class Store:
 
     def write(self, key: str, data: bytes) -> str | None:
         """Store a small object, in place of what is there; return its entity tag."""
+        self._check_lock()
         with self._explained("write", key):
             return _tag(self._obstore.put(self._client, self._path(key), data, use_multipart=False))
 
@@ -131,6 +137,7 @@ class Store:
 
         A store without conditional writes replaces what came in between a look and the write.
         """
+        self._check_lock()
         with self._explained("write", key):
             try:
                 self._put_new(key, data)
@@ -146,6 +153,7 @@ class Store:
 
     def delete(self, key: str) -> None:
         """Remove the object *key*, if it is there."""
+        self._check_lock()
         with self._explained("delete", key):
             try:
                 self._obstore.delete(self._client, self._path(key))
@@ -160,39 +168,58 @@ class Store:
             self.delete(PROBE)
         return [entry for entry in found if entry.key != PROBE]
 
+    async def fetch(self, key: str) -> bytes:
+        """Return the whole object *key*."""
+
+        async def get() -> bytes:
+            found = await self._obstore.get_async(self._client, self._path(key))
+            return bytes(await found.bytes_async())
+
+        return await self._finish("read", key, get)
+
     async def put(self, key: str, data: Buffer) -> str | None:
         """Store an object with one request, in place of what is there; return its entity tag."""
-        path = self._path(key)
-        return await self._finish(
-            key, lambda: self._obstore.put_async(self._client, path, data, use_multipart=False)
-        )
+
+        async def put() -> str | None:
+            await self._confirm_lock()
+            path = self._path(key)
+            return _tag(await self._obstore.put_async(self._client, path, data, use_multipart=False))
+
+        return await self._finish("write", key, put)
 
     async def upload(self, key: str, pieces: AsyncIterator[Buffer]) -> str | None:
         """Store an object of any size while *pieces* come; return its entity tag.
 
         The object appears when *pieces* end. If they raise, nothing is left of it, in the store either.
         """
-        path = self._path(key)
-        return await self._finish(
-            key,
-            lambda: self._obstore.put_async(
-                self._client,
-                path,
-                pieces,
-                chunk_size=PART_BYTES,
-                max_concurrency=PARTS_IN_FLIGHT,
-            ),
-        )
+
+        async def put() -> str | None:
+            await self._confirm_lock()
+            try:
+                stored = await self._obstore.put_async(
+                    self._client,
+                    self._path(key),
+                    self._confirmed(pieces),
+                    chunk_size=PART_BYTES,
+                    max_concurrency=PARTS_IN_FLIGHT,
+                )
+            except Exception:
+                if self._lock is not None:  # obstore does not pass on why the pieces ended
+                    self._lock.check_lost()
+                raise
+            return _tag(stored)
+
+        return await self._finish("write", key, put)
 
     async def aclose(self) -> None:
         """Wait for everything that has begun."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _finish(self, key: str, begin: Callable[[], Awaitable[Any]]) -> str | None:
-        async def run() -> str | None:
-            with self._explained("write", key):
-                return _tag(await begin())
+    async def _finish(self, what: str, key: str, do: Callable[[], Awaitable[_Result]]) -> _Result:
+        async def run() -> _Result:
+            with self._explained(what, key):
+                return await do()
 
         _linger_at_exit()
         task = asyncio.get_running_loop().create_task(run())
@@ -224,6 +251,21 @@ class Store:
         path = self._path(below) or None
         for page in self._obstore.list(self._client, path, offset=after, chunk_size=_LISTED_AT_ONCE):
             yield from page
+
+    def _check_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.check()
+
+    async def _confirm_lock(self) -> None:
+        if self._lock is not None:
+            await self._lock.confirm()
+
+    async def _confirmed(self, pieces: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
+        """Yield *pieces* as long as the lock is held, and end only if it is."""
+        async for piece in pieces:
+            await self._confirm_lock()
+            yield piece
+        await self._confirm_lock()
 
     def _path(self, key: str) -> str:
         return f"{self.prefix.key}/{key}".strip("/")

@@ -18,6 +18,7 @@ from dumpstream.capture import DEFAULT_SINKS, as_json, load_asked, open_request
 from dumpstream.destination import absolute
 from dumpstream.isolation import finish_in_thread, isolated
 from dumpstream.objectstore import Prefix, as_place
+from dumpstream.objectstore.destination import held_place
 from dumpstream.objectstore.room import Room
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.outside.connection import listen, make_private_directory
@@ -84,6 +85,7 @@ async def open_collector(
         ConfigError: CANN would refuse *config*.
         DestinationError: *destination* cannot take captures.
         SinkError: there is no such sink, or its store does not answer.
+        DestinationInUseError: another capture is writing to the place of such a sink, or to *destination*.
         StoreError: *destination* is a URL that names no place.
         TypeError: there is no such option.
         ValueError: an option is out of range.
@@ -128,12 +130,18 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
         listener = await run_sync(listen, socket_path)
         stack.callback(listener.close)
         stack.push_async_callback(finish_in_thread, partial(socket_path.unlink, missing_ok=True))
-        await run_sync(request.check_sinks)
+        locks = await run_sync(request.check_sinks)
+        for lock in locks:
+            await stack.enter_async_context(lock.held())
+            await run_sync(lock.take)
+        request = request.with_locks(locks)
         outbox = await run_sync(request.make_outbox)
-        if outbox is not None:
+        lock_of_place = None
+        if outbox is not None and isinstance(request.path, Prefix):
             stack.push_async_callback(outbox.aclose)
+            lock_of_place = await stack.enter_async_context(held_place(request.path, outbox, fresh=False))
         asked = await run_sync(load_asked, request.config)
-        place = await run_sync(request.open_destination, asked, outbox)
+        place = await run_sync(request.open_destination, asked, outbox, lock_of_place)
         stack.push_async_callback(finish_in_thread, place.close)
         stack.push_async_callback(finish_in_thread, place.end_processes)
         shares = Shares(request.ring.buffer_bytes, request.ring.buffer_file)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dumpstream.capture import Request, dump_path_of, refuse_without_directory
 from dumpstream.destination import below
 from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.client import PATIENCE_S
+from dumpstream.objectstore.courier import SHORT_PATIENCE_S
+from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import is_remote
 from dumpstream.outside.shares import EXPECTED
 from dumpstream.outside.wire import encode
@@ -17,6 +20,8 @@ from dumpstream.sinks.objectstore import probe_store
 from dumpstream.source import OnFull
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import anyio
 
     from dumpstream.chronicle import Chronicle
@@ -46,27 +51,40 @@ class CollectorRequest(NamedTuple):
     threads: anyio.CapacityLimiter  #: of all sinks together
     room: Room  #: of what may wait for a store, together
 
-    def check_sinks(self) -> None:
+    def check_sinks(self) -> list[Lock]:
         """Find out whether each process can have its sinks, and whether their stores answer; blocks.
+
+        Returns:
+            The locks of the stores' places, to be taken for all processes together.
 
         Raises:
             SinkError: it cannot.
         """
+        locks = []
         for sink in self.sinks:
             kind, _, location = sink.partition(":")
             if is_remote(sink):
                 probe_store(Prefix.parse(sink))
+                patience_s = PATIENCE_S if self.stages.sinks.spill is None else SHORT_PATIENCE_S
+                locks.append(Lock(Prefix.parse(sink), patience_s=patience_s))
             else:
                 refuse_without_directory(kind, location, self.path)
                 find_factory(kind)
+        return locks
+
+    def with_locks(self, locks: Sequence[Lock]) -> CollectorRequest:
+        """Return it with *locks* that are held for all processes."""
+        return self._replace(stages=self.stages._replace(sinks=replace(self.stages.sinks, locks=locks)))
 
     def make_outbox(self) -> Outbox | None:
         """Make the local part of a list of processes that leaves the machine; blocks."""
         return self._whole.make_outbox() if isinstance(self.path, Prefix) else None
 
-    def open_destination(self, asked: AclConfig | None, outbox: Outbox | None) -> Chronicle:
+    def open_destination(
+        self, asked: AclConfig | None, outbox: Outbox | None, lock: Lock | None
+    ) -> Chronicle:
         """Prepare the place for processes that are *asked* to dump; write down that they may come; blocks."""
-        place = self._whole.open_destination(dump_path_of(asked), outbox)
+        place = self._whole.open_destination(dump_path_of(asked), outbox, lock)
         try:
             place.begin_processes()
         except BaseException:

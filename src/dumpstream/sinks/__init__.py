@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
+    from dumpstream.objectstore.lock import Lock
     from dumpstream.objectstore.outbox import Outbox
     from dumpstream.objectstore.room import Room
 
@@ -51,6 +52,7 @@ class SinkSettings:
     spill_bytes: int = 4 << 30  #: how much may wait there
     room: Room | None = None  #: what the captures that share *spill* may have waiting together
     outbox: Outbox | None = None  #: made by the capture in *spill*
+    locks: Sequence[Lock] = ()  #: of places in stores that captures share, held for all of them
     among: int = 1  #: captures that share what the sinks of one may take of memory and connections
     #: The threads that do a sink's work, if it shares them with the sinks of other captures.
     threads: CapacityLimiter | None = None

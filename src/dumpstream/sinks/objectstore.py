@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import anyio
@@ -11,9 +12,9 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.hold import HeldBytes
 from dumpstream.manifest import FILES, PACKS
-from dumpstream.objectstore.client import PATIENCE_S
-from dumpstream.objectstore.courier import IN_FLIGHT, SHORT_PATIENCE_S, Courier
+from dumpstream.objectstore.courier import IN_FLIGHT, Courier, patience_of
 from dumpstream.objectstore.keys import Keys
+from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import Prefix
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.sinks import Fsync, Stored
@@ -77,9 +78,9 @@ class ObjectStoreSink:
     """Puts files below ``files`` at *prefix*, compressed, as the zstd sink does in a directory.
 
     A name that comes again takes ``<name>.2.zst``, ``<name>.3.zst``, ... Small files are a request each, or
-    are packed; large ones are sent in parts while they come. Paths are URLs, or with *inside* relative to
-    the prefix, because the capture is there, too. With *fresh*, nothing is there, or what is will be
-    deleted; with *probed* the store is known to work.
+    are packed; large ones are sent in parts while they come. The place is locked meanwhile. Paths
+    are URLs, or relative to the prefix if the capture is there, too, and *inside* is its lock. With *fresh*,
+    nothing is there, or what is will be deleted; with *probed* the store is known to work.
     """
 
     def __init__(
@@ -87,13 +88,14 @@ class ObjectStoreSink:
         prefix: Prefix,
         settings: SinkSettings,
         *,
-        inside: bool = False,
+        inside: Lock | None = None,
         fresh: bool = False,
         probed: bool = False,
     ) -> None:
         self._prefix, self._settings = prefix, settings
         self._fresh, self._probed = fresh, probed
-        self._base = "" if inside else f"{prefix}/"
+        self._inside = inside
+        self._base = f"{prefix}/" if inside is None else ""
         self._workers = Workers(settings.workers, settings.level, settings.threads)
         self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=settings.among)
         self._packer = Packer(self._workers, self._open_pack) if settings.pack else None
@@ -102,6 +104,8 @@ class ObjectStoreSink:
             memory_bytes=_BEGINNINGS_BYTES // settings.among,
         )
         self._courier: Courier | None = None
+        self._own_lock: Lock | None = None
+        self._held = AsyncExitStack()
         self._preparing = asyncio.Lock()
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._closed = False
@@ -111,6 +115,7 @@ class ObjectStoreSink:
 
         Raises:
             SinkError: it cannot.
+            DestinationInUseError: another capture is writing there.
         """
         await self._ready()
 
@@ -133,9 +138,14 @@ class ObjectStoreSink:
             if self._packer is not None:
                 await self._packer.aclose()
         finally:
-            await self.beginnings.aclose()
-            if self._courier is not None:
-                await self._courier.aclose()
+            try:
+                await self.beginnings.aclose()
+                if self._courier is not None:
+                    await self._courier.aclose()
+            finally:
+                if self._own_lock is not None and self._courier is not None:
+                    self._own_lock.left_behind = self._courier.waiting > 0
+                await self._held.aclose()
 
     def take_key(self, name: str, first: int) -> str:
         """Return a free key for the file *name*."""
@@ -164,26 +174,41 @@ class ObjectStoreSink:
         """Return the courier, after having found out what is at the place."""
         async with self._preparing:
             if self._courier is None:
-                outbox = self._settings.outbox
-                spills = outbox is not None and outbox.capacity > 0
                 try:
-                    store = await run_sync(self._connect, SHORT_PATIENCE_S if spills else PATIENCE_S)
+                    if not self._probed:
+                        await run_sync(probe_store, self._prefix)
+                    store = await run_sync(self._connect, await self._take_place())
                 except StoreError as exc:
                     raise SinkError(str(exc)) from None
                 durable = self._settings.fsync is Fsync.FILE
                 in_flight = max(IN_FLIGHT // self._settings.among, _LEAST_IN_FLIGHT)
-                self._courier = Courier(store, outbox, durable=durable, in_flight=in_flight)
+                self._courier = Courier(store, self._settings.outbox, durable=durable, in_flight=in_flight)
             return self._courier
 
-    def _connect(self, patience_s: float) -> Store:
-        if not self._probed:
-            probe_store(self._prefix)
-        store = Store(self._prefix, patience_s=patience_s)
+    async def _take_place(self) -> Lock:
+        """Return the lock of the place, when it is held by this process."""
+        if self._inside is not None:
+            return self._inside
+        outbox = self._settings.outbox
+        lock = next((lock for lock in self._settings.locks if lock.covers(self._prefix)), None)
+        shared = lock is not None
+        if lock is None:
+            lock = await run_sync(lambda: Lock(self._prefix, patience_s=patience_of(outbox)))
+            await self._held.enter_async_context(lock.held())
+            await run_sync(lock.take)
+            self._own_lock = lock
+        if outbox is not None:
+            await run_sync(lambda: outbox.add_lock(lock, shared=shared))
+        return lock
+
+    def _connect(self, lock: Lock) -> Store:
+        outbox = self._settings.outbox
+        store = Store(self._prefix, patience_s=patience_of(outbox), lock=lock)
         if not self._fresh:
             for entry in store.entries(FILES):
                 self._keys.add(entry.key)
-        if self._settings.outbox is not None:
-            self._settings.outbox.add_store(self._prefix)
+        if outbox is not None:
+            outbox.add_store(self._prefix)
         return store
 
     async def _open_pack(self, name: str) -> _PackObject:
