@@ -22,7 +22,7 @@ from dumpstream.lifecycle import Lifecycle
 from dumpstream.manifest import LONGEST_CONFIG, PROFILE
 from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import RemoteDestination, held_place
-from dumpstream.objectstore.outbox import Outbox, state_directory
+from dumpstream.objectstore.outbox import Outbox, state_directory, waiting_text
 from dumpstream.objectstore.prefix import is_remote, is_store
 from dumpstream.objectstore.room import Room
 from dumpstream.objectstore.writeahead import open_local_journal
@@ -305,6 +305,8 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
         async with session.running():
             yield Capture(session)
     if pipeline.error is not None:
+        if journal.waiting:
+            pipeline.error.add_note(waiting_text(journal.waiting_files, stages.sinks.spill))
         raise pipeline.error
 
 

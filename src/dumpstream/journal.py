@@ -41,6 +41,10 @@ class Lines(Protocol):
     def waiting(self) -> int:
         """The lines that an object store has still to get, or what they name."""
 
+    @property
+    def waiting_files(self) -> int:
+        """The finished files among them."""
+
     def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:
         """Append *line*, ASCII and without its newline, soon; never waits, and `drain` tells of failures.
 
@@ -110,6 +114,11 @@ class Journal:
     @property
     def waiting(self) -> int:
         """The lines that an object store has still to get: none."""
+        return 0
+
+    @property
+    def waiting_files(self) -> int:
+        """The finished files among them: none."""
         return 0
 
     def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:  # noqa: ARG002 - see `Lines`

@@ -53,6 +53,7 @@ class Report:
     losses: dict[str, LossCount] = field(default_factory=dict)  #: by cause
     unnamed_losses: int = 0  #: lost chunks whose file is not known by name
     waiting: int = 0  #: lines of the journal that an object store has still to get, or what they name
+    waiting_files: int = 0  #: finished files among them
     ring_bytes: int = 0
     ring_fill: int = 0  #: bytes of the ring in use
     failure: str | None = None  #: why the capture ended early
@@ -107,6 +108,7 @@ _SUMS = (
     "ring_bytes",
     "ring_fill",
     "waiting",
+    "waiting_files",
 )
 
 

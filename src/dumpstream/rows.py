@@ -111,6 +111,11 @@ def begin_row(run: int, time: str) -> str:
     return json.dumps({"type": "begin", "run": run, "time": time})
 
 
+def is_finished_file(line: str) -> bool:
+    """Whether *line*, which `file_row` or another function here made, is that of a file that was not lost."""
+    return line.startswith('{"type":"file"') and '"verdict":"lost"' not in line
+
+
 def file_row(
     name: str,
     size: int,

@@ -82,6 +82,7 @@ class Session:
             losses=losses,
             unnamed_losses=ring.unnamed,
             waiting=self._journal.waiting,
+            waiting_files=self._journal.waiting_files,
             ring_bytes=ring.size,
             ring_fill=ring.fill,
             failure=pipeline.cause if pipeline.error is None else str(pipeline.error),

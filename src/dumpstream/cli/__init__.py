@@ -25,7 +25,7 @@ from dumpstream.cli import (
     verify,
     watch,
 )
-from dumpstream.cli._display import printable
+from dumpstream.cli._display import print_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _COMMANDS[args.command].run(args)
         sys.stdout.flush()
     except DumpstreamError as exc:
-        print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
+        print_error(exc)
     except BrokenPipeError:
         # The interpreter flushes once more as it exits; that must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._display import count_text, printable
+from dumpstream.cli._display import count_text, print_error, printable
 from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside, run_outside
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.command import Command
@@ -38,12 +38,10 @@ async def _capture(args: Namespace) -> int:
     except DumpstreamError as exc:
         if run.code is None:
             raise
-        print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
+        print_error(exc)
         return run.code or 1
     finally:
         run.collect()
-    if collector is None:
-        print("dumpstream: aborted; what was finished stays", file=sys.stderr)
     if collector is None or not run.started:
         return run.code or 1
     code = report_outside(collector, args)

@@ -24,6 +24,12 @@ def printable(text: str) -> str:
     )
 
 
+def print_error(error: Exception) -> None:
+    """Print what *error* says, and in further lines what there is to know besides."""
+    for line in (str(error), *getattr(error, "__notes__", ())):
+        print(f"dumpstream: {printable(line)}", file=sys.stderr)
+
+
 def size_text(size: int) -> str:
     """Return *size* bytes in at most four digits and a unit."""
     if size < _STEP:

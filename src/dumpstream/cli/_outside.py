@@ -98,7 +98,12 @@ async def collect_while(
         except BaseExceptionGroup as group:
             # The group is for signals and progress; what the collector raises is not to be wrapped by it.
             raise group.exceptions[0] from None
-    return None if scope.cancelled_caught else collector
+    if not scope.cancelled_caught:
+        return collector
+    print("dumpstream: aborted; what was finished stays", file=sys.stderr)
+    if collector is not None:
+        print_waiting(collector.report, args.spill, file=sys.stderr)
+    return None
 
 
 async def _enter(args: Namespace, socket_path: Path | None, stack: AsyncExitStack) -> Collector:

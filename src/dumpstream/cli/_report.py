@@ -62,7 +62,7 @@ def process_text(process: CapturedProcess) -> str:
     if lost := sum(loss.chunks for loss in report.losses.values()):
         line += f", {count_text(lost, 'chunk')} lost"
     if report.waiting:
-        line += ", not all in the store yet (dumpstream upload brings the rest)"
+        line += f", {count_text(report.waiting_files, 'file')} not in the store yet"
     parts = dict.fromkeys((line, record.ending, report.failure, record.problem))
     return printable("; ".join(filter(None, parts)))
 
@@ -92,7 +92,8 @@ def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | Non
 
 
 def print_waiting(report: Report, spill: Path | None, *, file: TextIO | None = None) -> None:
-    """Print how to bring what a store that is away has not got, if there is something."""
+    """Print how much a store has not got, and how to bring it, if there is something."""
     if report.waiting:
-        command = "dumpstream upload" if spill is None else f"dumpstream upload {spill}"
-        print(f"the store is away, and does not have everything yet: {command} brings the rest", file=file)
+        from dumpstream.objectstore.outbox import waiting_text  # noqa: PLC0415 - --help need not wait for it
+
+        print(waiting_text(report.waiting_files, spill), file=file)

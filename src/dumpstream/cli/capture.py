@@ -124,13 +124,15 @@ def _simulate(args: Namespace) -> int:
         exceptions_before = runtime.counters.exceptions
         uvloop = {"use_uvloop": find_spec("uvloop") is not None}
         try:
-            report = anyio.run(_capture, args, runtime, backend_options=uvloop)
+            report, aborted = anyio.run(_capture, args, runtime, backend_options=uvloop)
         except ConfigError as exc:
             report_problems(exc.problems, exc.path)
             return 1
         _print_exceptions(runtime, exceptions_before)
-    if report is None:
+    if report is None or aborted:
         print("dumpstream: aborted; what was finished stays", file=sys.stderr)
+        if report is not None:
+            print_waiting(report, args.spill, file=sys.stderr)
         return 1
     if args.json:
         print(json.dumps(report.as_dict(), indent=2))
@@ -147,13 +149,14 @@ def _print_exceptions(runtime: SimulatedRuntime, before: int) -> None:
         print(f"dumpstream: {exceptions} exception dumps went to disk: {where}", file=sys.stderr)
 
 
-async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:
-    """Return the report, or None if the capture was aborted."""
+async def _capture(args: Namespace, runtime: SimulatedRuntime) -> tuple[Report | None, bool]:
+    """Return the report, None if the capture had not begun, and whether it was aborted."""
     import anyio  # noqa: PLC0415 - as above
     from anyio.to_thread import run_sync  # noqa: PLC0415
 
     from dumpstream.capture import open_capture  # noqa: PLC0415
 
+    capture: Capture | None = None
     try:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
@@ -175,7 +178,7 @@ async def _capture(args: Namespace, runtime: SimulatedRuntime) -> Report | None:
     except BaseExceptionGroup as group:
         # The task group is for the signals; what open_capture raises is not to be wrapped by it.
         raise group.exceptions[0] from None
-    return None if scope.cancelled_caught else capture.report
+    return None if capture is None else capture.report, scope.cancelled_caught
 
 
 async def _obey_signals(runtime: SimulatedRuntime, scope: anyio.CancelScope) -> None:

@@ -64,10 +64,7 @@ async def _collect(args: Namespace) -> int:
 
     raise_descriptor_limit()
     collector = await collect_while(args, _listen, args.socket)
-    if collector is None:
-        print("dumpstream: aborted; what was finished stays", file=sys.stderr)
-        return 1
-    return report_outside(collector, args)
+    return 1 if collector is None else report_outside(collector, args)
 
 
 async def _listen(collector: Collector, _signals: Signals) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import shutil
 from contextlib import suppress
 from hashlib import blake2b
@@ -304,6 +305,13 @@ def find_outboxes(directory: Path) -> Iterator[Path]:
         return
     for path in sorted(directory.glob(f"*/{_DESCRIPTION}")):
         yield path.parent
+
+
+def waiting_text(files: int, spill: Path | None) -> str:
+    """Return what there is to say of *files* that a capture with *spill* leaves behind, and the remedy."""
+    what = {0: "the end of the journal waits", 1: "1 file waits"}.get(files, f"{files} files wait")
+    command = "dumpstream upload" if spill is None else f"dumpstream upload {shlex.quote(str(spill))}"
+    return f"{what} for the store; bring what is missing there with: {command}"
 
 
 def state_directory() -> Path:

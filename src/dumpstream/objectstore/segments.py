@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import ObjectMissingError, PartError, StoreError
 from dumpstream.batches import run_batches
 from dumpstream.objectstore.reader import ObjectReader
-from dumpstream.rows import JOURNAL, MergedRow, merged_row, read_rows
+from dumpstream.rows import JOURNAL, MergedRow, is_finished_file, merged_row, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -176,6 +176,7 @@ class SegmentJournal:
         self._last = last
         self._lines: list[str] = []
         self._sending = 0
+        self.waiting_files = 0  #: finished files in the lines that the store has not confirmed
         self._hurry = asyncio.Event()
         self._closing = asyncio.Event()
         self.error: StoreError | None = None  #: why nothing more is written
@@ -189,6 +190,7 @@ class SegmentJournal:
     def add(self, line: str) -> None:
         """Append *line*, without its newline, soon."""
         self._lines.append(line)
+        self.waiting_files += is_finished_file(line)
         if len(self._lines) >= _SEGMENT_LINES:
             self._hurry.set()
 
@@ -241,6 +243,7 @@ class SegmentJournal:
             raise
         else:
             self._last += 1
+            self.waiting_files -= sum(map(is_finished_file, lines))
         finally:
             self._sending = 0
 

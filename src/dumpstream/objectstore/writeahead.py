@@ -11,6 +11,7 @@ import anyio
 from dumpstream._errors import DestinationError, StoreError
 from dumpstream.custody import Stage
 from dumpstream.journal import Journal
+from dumpstream.rows import is_finished_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -40,6 +41,10 @@ class Final(Protocol):
     def waiting(self) -> int:
         """The lines that are on their way."""
 
+    @property
+    def waiting_files(self) -> int:
+        """The finished files among them."""
+
     def add(self, line: str) -> None:
         """Append *line*."""
 
@@ -54,6 +59,7 @@ class WriteAheadJournal:
     def __init__(self, ahead: Journal, final: Final, finish: Callable[[bool], Awaitable[None]]) -> None:
         self._ahead, self._final, self._finish = ahead, final, finish
         self._lines: deque[_Line] = deque()
+        self._files = 0  # in those lines
         self._closed = False
 
     @property
@@ -64,9 +70,14 @@ class WriteAheadJournal:
     def waiting(self) -> int:
         return len(self._lines) + self._final.waiting
 
+    @property
+    def waiting_files(self) -> int:
+        return self._files + self._final.waiting_files
+
     def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:
         self._ahead.add(line)
         self._lines.append(_Line(line, custodies))
+        self._files += is_finished_file(line)
         for custody in custodies:
             custody.when(Stage.STORED, self._pass_on)
         self._pass_on()
@@ -78,12 +89,18 @@ class WriteAheadJournal:
         if not self._closed:
             self._closed = True
             with anyio.CancelScope(shield=True):
-                await self._ahead.aclose()
-                await self._finish(not self._lines)
+                complete = False
+                try:
+                    await self._ahead.aclose()
+                    complete = not self._lines
+                finally:
+                    await self._finish(complete)
 
     def _pass_on(self) -> None:
         while self._lines and self._lines[0].true:
-            self._final.add(self._lines.popleft().text)
+            line = self._lines.popleft().text
+            self._files -= is_finished_file(line)
+            self._final.add(line)
 
 
 @asynccontextmanager

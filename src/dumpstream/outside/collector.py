@@ -19,6 +19,7 @@ from dumpstream.destination import absolute
 from dumpstream.isolation import finish_in_thread, isolated
 from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import held_place
+from dumpstream.objectstore.outbox import waiting_text
 from dumpstream.objectstore.room import Room
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.outside.connection import listen, make_private_directory
@@ -161,6 +162,8 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
             finally:
                 collector.stop()
     if collector.error is not None:
+        if (report := collector.report).waiting:
+            collector.error.add_note(waiting_text(report.waiting_files, request.stages.sinks.spill))
         raise collector.error
 
 
