@@ -25,6 +25,7 @@ from dumpstream.objectstore.destination import RemoteDestination, held_place
 from dumpstream.objectstore.outbox import Outbox, state_directory, waiting_text
 from dumpstream.objectstore.prefix import is_remote, is_store
 from dumpstream.objectstore.room import Room
+from dumpstream.objectstore.silence import HURRY_S
 from dumpstream.objectstore.writeahead import open_local_journal
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
@@ -82,6 +83,14 @@ class Capture:
     async def configure(self, configured: Sequence[Configured]) -> None:
         """Take what has become known of what is dumped in a process captured from outside."""
         await self._session.configure(configured)
+
+    def hurry(self, seconds: float = HURRY_S) -> None:
+        """End soon once the block is left, also if an object store is away.
+
+        One that has not answered for *seconds* is given up: what it has not got waits in the spill, as it
+        does after a capture that was killed, and without a spill is lost.
+        """
+        self._session.hurry(seconds)
 
     async def wait(self) -> None:
         """Return when the capture has ended: in the block that is only if it failed."""

@@ -51,6 +51,9 @@ class Lines(Protocol):
         It says that something is stored that is only in *custodies* yet.
         """
 
+    def hurry(self, seconds: float) -> None:
+        """From now on wait no longer than so many seconds for a store that says nothing."""
+
     async def drain(self) -> None:
         """Wait until every line added so far is on the local disk.
 
@@ -129,6 +132,9 @@ class Journal:
             self._start_flush()
         elif self._added - self._written >= _GATHER_BYTES:
             self._hurry.set()
+
+    def hurry(self, seconds: float) -> None:
+        """Do nothing: it waits for no store."""
 
     async def drain(self) -> None:
         """Wait until every line added so far is written.

@@ -96,6 +96,14 @@ class Session:
         with suppress(DestinationError):
             await run_sync(self.place.configure_run, configured)
 
+    def hurry(self, seconds: float) -> None:
+        """From now on wait no longer than so many seconds for stores that say nothing."""
+        for outlet in self._outlets:
+            hurry = getattr(outlet.sink, "hurry", None)
+            if hurry is not None:
+                hurry(seconds)
+        self._journal.hurry(seconds)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the pipeline beside the block; after it, end the dump, the pipeline and the journal.
@@ -135,6 +143,7 @@ class Session:
             await self._drained.wait()
         except anyio.get_cancelled_exc_class():
             self.pipeline.cancel()
+            self.hurry(_CLOSE_S)
             raise
 
     async def _end(self) -> None:

@@ -213,6 +213,7 @@ class FaultProxy:
         cut_after: where connections are cut, counted in bytes to the server.
         cuts_left: how many are still to be cut.
         bytes_per_s: pass on no more than this to the server; None: as fast as they come.
+        silent: take connections, and pass on nothing.
     """
 
     def __init__(self, target: int) -> None:
@@ -221,6 +222,7 @@ class FaultProxy:
         self.cut_after = 0
         self.cuts_left = 0
         self.bytes_per_s: float | None = None
+        self.silent = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FaultProxy]:
@@ -256,6 +258,8 @@ class FaultProxy:
         passed = 0
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             async for data in client:
+                while self.silent:  # noqa: ASYNC110 - for tests, which set it
+                    await anyio.sleep(0.01)
                 if self.bytes_per_s is not None:
                     await anyio.sleep(len(data) / self.bytes_per_s)
                 if self.cuts_left and passed + len(data) > self.cut_after:

@@ -44,10 +44,10 @@ class MoodyStore(Store):
         self.error: StoreError | None = None
         self.looks = 0
 
-    def head(self, key: str) -> Entry:
+    async def look_for(self, key: str) -> Entry:
         self.looks += 1
         self._check()
-        return super().head(key)
+        return await super().look_for(key)
 
     async def put(self, key: str, data: Buffer) -> str | None:
         self._check()

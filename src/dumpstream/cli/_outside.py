@@ -20,6 +20,7 @@ from dumpstream.cli._display import count_text, printable
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
 from dumpstream.cli.config import report_problems
+from dumpstream.objectstore.silence import ABORT_S
 from dumpstream.outside.collector import open_collector
 from dumpstream.outside.command import FORWARDED
 
@@ -67,10 +68,13 @@ class Signals:
         if self.command is not None:
             self.command.forward(number)
         elif self.collector is None or self._ending:
+            if self.collector is not None:
+                self.collector.hurry(ABORT_S)
             self._scope.cancel()
         else:
             self._ending = True
             self.collector.stop()
+            self.collector.hurry()
             print("dumpstream: finishing what has come; again to abort", file=sys.stderr)
 
 

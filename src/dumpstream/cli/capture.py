@@ -160,7 +160,8 @@ async def _capture(args: Namespace, runtime: SimulatedRuntime) -> tuple[Report |
     try:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_obey_signals, runtime, scope)
+                signals = _Signals(runtime, scope)
+                tasks.start_soon(signals.obey)
                 async with open_capture(
                     args.out,
                     config=args.config,
@@ -171,6 +172,7 @@ async def _capture(args: Namespace, runtime: SimulatedRuntime) -> tuple[Report |
                     force=args.force,
                     **capture_options(args),
                 ) as capture:
+                    signals.capture = capture
                     tasks.start_soon(show_progress, capture)
                     tasks.start_soon(_stop_when_ended, capture, runtime)
                     await run_sync(runtime.run)
@@ -181,19 +183,30 @@ async def _capture(args: Namespace, runtime: SimulatedRuntime) -> tuple[Report |
     return None if capture is None else capture.report, scope.cancelled_caught
 
 
-async def _obey_signals(runtime: SimulatedRuntime, scope: anyio.CancelScope) -> None:
-    """Stop the run at the first signal and cancel everything at the second."""
-    import anyio  # noqa: PLC0415 - as above
+class _Signals:
+    """What signals do: the first stops the run, and the second cancels everything."""
 
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        stopping = False
-        async for _ in signals:
-            if stopping:
-                scope.cancel()
-                return
-            stopping = True
-            runtime.stop()
-            print("dumpstream: finishing what has come; again to abort", file=sys.stderr)
+    def __init__(self, runtime: SimulatedRuntime, scope: anyio.CancelScope) -> None:
+        self._runtime, self._scope = runtime, scope
+        self.capture: Capture | None = None  #: once it has begun
+
+    async def obey(self) -> None:
+        """Do it until cancelled."""
+        import anyio  # noqa: PLC0415 - as above
+
+        from dumpstream.objectstore.silence import ABORT_S, HURRY_S  # noqa: PLC0415
+
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            stopping = False
+            async for _ in signals:
+                if self.capture is not None:
+                    self.capture.hurry(ABORT_S if stopping else HURRY_S)
+                if stopping:
+                    self._scope.cancel()
+                    return
+                stopping = True
+                self._runtime.stop()
+                print("dumpstream: finishing what has come; again to abort", file=sys.stderr)
 
 
 async def _stop_when_ended(capture: Capture, runtime: SimulatedRuntime) -> None:

@@ -100,6 +100,11 @@ class Courier:
         """Begin to bring an object of any size."""
         return Delivery(self, key)
 
+    def hurry(self, seconds: float) -> None:
+        """From now on wait no longer than so many seconds for a store that says nothing."""
+        self.store.hurry(seconds)
+        self.store.silence.when_reached(self._give_up)
+
     async def aclose(self) -> None:
         """Bring what waits, if the store takes it within a short time, and stop.
 
@@ -163,11 +168,13 @@ class Courier:
 
         Raises:
             FileRefusedError: there is none, and who comes then is to be refused.
-            SinkError: the store refuses for good.
+            SinkError: the store refuses for good, or nobody waits for it any longer.
         """
         while not self.outbox.take_room(size, key):
             if not self.away:
                 return False
+            if self._closing.is_set():
+                raise SinkError("the spill is full and the store does not answer; raise --spill-bytes")
             await self.outbox.wait()
         return True
 
@@ -188,6 +195,11 @@ class Courier:
         return Brought(None, kept.custody)
 
     # Bringing later what is kept
+
+    def _give_up(self) -> None:
+        self._closing.set()
+        if self._outbox is not None:
+            self._outbox.notify()
 
     def _watch(self) -> None:
         if self._drain is None or self._drain.done():
@@ -215,7 +227,7 @@ class Courier:
     async def _look(self) -> bool:
         """Return whether the store answers."""
         try:
-            await run_sync(self.store.head, PROBE)
+            await self.store.look_for(PROBE)
         except ObjectMissingError:
             return True
         except StoreError as exc:

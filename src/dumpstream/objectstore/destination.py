@@ -86,6 +86,10 @@ class RemoteDestination(Chronicle):
     def waiting(self) -> bool:
         return self._publisher is not None and self._publisher.waiting
 
+    def hurry(self, seconds: float) -> None:
+        if self._publisher is not None:
+            self._publisher.hurry(seconds)
+
     def end_run(self, outcome: Outcome) -> None:
         """Write down how the run that began last ended; if the store is away, `dumpstream upload` will."""
         try:

@@ -91,8 +91,12 @@ class Lock:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([renewing])
                 await self._store.aclose()
-                if self._written and not self.left_behind:
+                if self._written and not (self.left_behind or self._store.silence.reached):
                     await run_sync(self._give_up)
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than so many seconds for a store that says nothing; see `Store.hurry`."""
+        self._store.hurry(seconds)
 
     def covers(self, prefix: Prefix) -> bool:
         """Whether *prefix* is the place, or below it."""

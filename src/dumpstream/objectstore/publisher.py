@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from dumpstream._errors import StoreError
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from dumpstream.objectstore.store import Store
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_LOOK_S = 0.1
 
 
 class Publisher:
@@ -22,6 +25,7 @@ class Publisher:
         self._changed = threading.Condition()
         self._data: bytes | None = None  # what the store has not confirmed
         self._closing = False
+        self._deadline = inf
         self._error: StoreError | None = None
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
@@ -37,6 +41,10 @@ class Publisher:
             self._data = data
             self._changed.notify()
 
+    def hurry(self, seconds: float) -> None:
+        """Let `stop` wait no longer than so many seconds from now on."""
+        self._deadline = min(self._deadline, monotonic() + seconds)
+
     def stop(self) -> bool:
         """Write what is left, once, and return whether everything is there.
 
@@ -46,7 +54,8 @@ class Publisher:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join()
+        while self._thread.is_alive() and monotonic() < self._deadline:
+            self._thread.join(_LOOK_S)
         if self._error is not None:
             raise self._error
         return not self.waiting

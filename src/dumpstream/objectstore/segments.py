@@ -194,6 +194,10 @@ class SegmentJournal:
         if len(self._lines) >= _SEGMENT_LINES:
             self._hurry.set()
 
+    def hurry(self, seconds: float) -> None:
+        """From now on wait no longer than so many seconds for a store that says nothing."""
+        self._store.hurry(seconds)
+
     async def stop(self) -> bool:
         """Write what is left, once, and return whether everything is there."""
         self._closing.set()

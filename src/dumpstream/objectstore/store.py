@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
 from dumpstream.objectstore.failure import explain_failure, is_beyond_the_end, is_unsupported
+from dumpstream.objectstore.silence import Silence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -69,6 +70,7 @@ class Store:
         self._client = make_client(prefix, patience_s)
         self._obstore: Any = import_module("obstore")
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._silence = Silence()
 
     def get(self, key: str) -> bytes:
         """Return the whole object *key*."""
@@ -168,6 +170,14 @@ class Store:
             self.delete(PROBE)
         return [entry for entry in found if entry.key != PROBE]
 
+    async def look_for(self, key: str) -> Entry:
+        """Return what the store says of the object *key*."""
+
+        async def look() -> Entry:
+            return self._entry(await self._obstore.head_async(self._client, self._path(key)))
+
+        return await self._finish("look for", key, look)
+
     async def fetch(self, key: str) -> bytes:
         """Return the whole object *key*."""
 
@@ -211,10 +221,24 @@ class Store:
 
         return await self._finish("write", key, put)
 
+    def hurry(self, seconds: float) -> None:
+        """From now on, take the store for away for ever when it has said nothing for so many seconds.
+
+        For the event loop's thread. What it has begun then goes on, and nobody waits for it.
+        """
+        self._silence.limit(seconds)
+        if self._lock is not None:
+            self._lock.hurry(seconds)
+
+    @property
+    def silence(self) -> Silence:
+        """Whether the store has been given up because of `hurry`."""
+        return self._silence
+
     async def aclose(self) -> None:
         """Wait for everything that has begun."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks and not self._silence.reached:
+            await self._silence.wait_for(self._tasks)
 
     async def _finish(self, what: str, key: str, do: Callable[[], Awaitable[_Result]]) -> _Result:
         async def run() -> _Result:
@@ -222,16 +246,24 @@ class Store:
                 return await do()
 
         _linger_at_exit()
-        task = asyncio.get_running_loop().create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-        await asyncio.wait([task])
-        return task.result()
+        if not self._silence.reached:
+            self._silence.begin()
+            task = asyncio.get_running_loop().create_task(run())
+            self._tasks.add(task)
+            task.add_done_callback(self._forget)
+            await self._silence.wait_for([task])
+            if task.done():
+                return task.result()
+        raise StoreError(
+            f"cannot {what} {self.prefix / key}: the store does not answer; check the network", away=True
+        )
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # the caller may be gone, and asyncio would complain
+            error = task.exception()  # the caller may be gone, and asyncio would complain
+            if error is None or not getattr(error, "away", False):
+                self._silence.interrupt(pending=bool(self._tasks))
 
     def _put_new(self, key: str, data: bytes) -> None:
         """Store a small object on condition that there is none.
@@ -263,6 +295,7 @@ class Store:
     async def _confirmed(self, pieces: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
         """Yield *pieces* as long as the lock is held, and end only if it is."""
         async for piece in pieces:
+            self._silence.interrupt(pending=True)  # more is wanted when something has arrived
             await self._confirm_lock()
             yield piece
         await self._confirm_lock()

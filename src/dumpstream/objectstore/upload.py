@@ -96,6 +96,7 @@ class Upload:
         self._changed = asyncio.Event()
 
     def _on_done(self, task: asyncio.Task[str | None]) -> None:
+        self._aborted = True  # obstore may still ask for more, though nobody waits for it
         self._pieces.clear()
         self._notify()
         if not task.cancelled():

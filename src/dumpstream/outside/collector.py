@@ -21,6 +21,7 @@ from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import held_place
 from dumpstream.objectstore.outbox import waiting_text
 from dumpstream.objectstore.room import Room
+from dumpstream.objectstore.silence import HURRY_S
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.outside.connection import listen, make_private_directory
 from dumpstream.outside.process import CapturedProcess, Follower, introduced
@@ -247,6 +248,13 @@ class Collector:
             follower.connection.send(encode("end"))
             follower.dismiss()
         self._note_change()
+
+    def hurry(self, seconds: float = HURRY_S) -> None:
+        """End soon once the block is left, also if an object store is away; see `Capture.hurry`."""
+        for process in self._list.processes:
+            if process.capture is not None:
+                process.capture.hurry(seconds)
+        self._place.hurry(seconds)
 
     # What peers say
 

@@ -130,6 +130,11 @@ class ObjectStoreSink:
             return await self._packer.put(files, self._put_each)
         return await self._put_each(files)
 
+    def hurry(self, seconds: float) -> None:
+        """From now on wait no longer than so many seconds for a store that says nothing."""
+        if self._courier is not None:
+            self._courier.hurry(seconds)
+
     async def aclose(self) -> None:
         if self._closed:
             return

@@ -1,0 +1,70 @@
+"""Silence: how long a store that does not answer is still waited for, once somebody is in a hurry."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+#: So long a store may be silent when a capture was asked to end.
+HURRY_S = 15.0
+#: The same when it is aborted.
+ABORT_S = 1.0
+
+
+class Silence:
+    """Reached when a store that was asked has said nothing for as long as `limit` allows.
+
+    For the event loop's thread.
+    """
+
+    def __init__(self) -> None:
+        self._limit_s = inf
+        self._limited_at = 0.0
+        self._since: float | None = None  # since when it owes an answer
+        self._end: asyncio.Future[None] | None = None
+        self._calls: list[Callable[[], None]] = []
+        self.reached = False  #: whether nobody is to wait any longer
+
+    def limit(self, seconds: float) -> None:
+        """Allow no more than *seconds*, from now on; what was allowed before stays if it is less."""
+        self._limited_at = asyncio.get_running_loop().time()
+        self._limit_s = min(seconds, self._limit_s)
+        self._look()
+
+    def begin(self) -> None:
+        """Note that the store is asked."""
+        if self._since is None:
+            self._since = asyncio.get_running_loop().time()
+
+    def interrupt(self, *, pending: bool) -> None:
+        """Note that the store has said something; *pending* if it still owes answers."""
+        self._since = asyncio.get_running_loop().time() if pending else None
+
+    def when_reached(self, call: Callable[[], None]) -> None:
+        """Call *call* then, or now."""
+        self._calls.append(call)
+        if self.reached:
+            call()
+
+    async def wait_for(self, tasks: Iterable[asyncio.Future[Any]]) -> None:
+        """Return when one of *tasks* is done, or when it is reached."""
+        if self._end is None:
+            self._end = asyncio.get_running_loop().create_future()
+        await asyncio.wait([*tasks, self._end], return_when=asyncio.FIRST_COMPLETED)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        since = loop.time() if self._since is None else max(self._since, self._limited_at)
+        left = since + self._limit_s - loop.time()
+        if left > 0:
+            loop.call_later(left, self._look)
+        elif not self.reached:
+            self.reached = True
+            if self._end is not None:
+                self._end.set_result(None)
+            for call in self._calls:
+                call()

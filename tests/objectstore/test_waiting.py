@@ -1,0 +1,186 @@
+"""What a capture says that leaves files behind for a real S3 server."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shlex
+import signal
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from subprocess import DEVNULL, PIPE
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from dumpstream import SinkError
+
+from .conftest import FaultProxy
+from .test_server import capturing, found, push_all, run_dumpstream, small_files, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from anyio.abc import Process
+
+    from s3server import S3Server
+
+    from .conftest import Bucket
+
+pytestmark = [pytest.mark.anyio, pytest.mark.stores]
+
+_MIB = 1 << 20
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The loop makes no difference here."""
+    return "asyncio", {"use_uvloop": False}
+
+
+@asynccontextmanager
+async def simulating(url: str, workload: str, *flags: str) -> AsyncIterator[Process]:
+    """Capture a simulated run into *url* in a process of its own."""
+    words = ["capture", "--out", url, "--buffer-bytes", "8M", "--simulate", workload, *flags]
+    command = [sys.executable, "-m", "dumpstream", *words]
+    async with await anyio.open_process(command, stdout=DEVNULL, stderr=PIPE) as process:
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+async def said_by(process: Process) -> str:
+    """Return what *process* says until it ends."""
+    assert process.stderr is not None
+    with anyio.fail_after(50):
+        said = b"".join([data async for data in process.stderr]).decode()
+        await process.wait()
+    return said
+
+
+async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_what_brings_them(
+    bucket: Bucket, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.courier.SHORT_PATIENCE_S", 1.0)
+    before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}
+    spill = tmp_path / "spill of mine"
+    async with FaultProxy(s3.port).running() as proxy:
+        url = f"{bucket.url}?endpoint=http://127.0.0.1:{proxy.port}"
+        with (  # noqa: PT012 - raised on leaving
+            full_disk() as fill,
+            pytest.raises(SinkError, match="the spill cannot be used: File too large") as failure,
+        ):
+            async with capturing(url, spill=spill) as capture:
+                await run_sync(push_all, before)
+                await until(lambda: capture.report.files == len(before))
+                proxy.cuts_left = 1 << 30
+                await run_sync(push_all, during)
+                await until(lambda: capture.report.files == len(before | during))
+                fill()
+                await run_sync(push_all, {"large": os.urandom(3 * _MIB)})
+                await capture.wait()
+                capture.hurry(0.1)
+        proxy.cuts_left = 0
+        uploaded = await run_dumpstream("upload", spill)
+
+    (note,) = failure.value.__notes__
+    number = capture.report.waiting_files
+    command = f"dumpstream upload {shlex.quote(str(spill))}"
+    assert note == f"{number} files wait for the store; bring what is missing there with: {command}"
+    assert len(during) <= number <= len(before | during)
+    assert uploaded.returncode == 0
+    assert bucket.files() == before | during | {"large": b""}
+    assert not found(spill, "*")
+
+
+@contextmanager
+def full_disk() -> Iterator[Callable[[], None]]:
+    """Yield what makes every disk too full for a file of more than a MiB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (_MIB, hard))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_capture_in_a_hurry_does_not_wait_for_a_store_that_says_nothing(
+    bucket: Bucket, s3: S3Server, tmp_path: Path, *, cancelled: bool
+) -> None:
+    before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}
+    spill = tmp_path / "spill"
+    async with FaultProxy(s3.port).running() as proxy:
+        url = f"{bucket.url}?endpoint=http://127.0.0.1:{proxy.port}"
+        with anyio.CancelScope() as scope, anyio.fail_after(25):
+            async with capturing(url, spill=spill) as capture:
+                await run_sync(push_all, before)
+                await until(lambda: capture.report.files >= len(before))
+                proxy.silent = True
+                await run_sync(push_all, during)
+                await until(lambda: capture.report.chunks == len(before | during))
+                capture.hurry(1.0)
+                if cancelled:
+                    await until(lambda: capture.report.files == len(before | during))
+                    scope.cancel()
+        proxy.silent = False
+        uploaded = await run_dumpstream("upload", spill)
+
+    report = capture.report
+    assert (report.files, report.failure) == (len(before | during), "cancelled" if cancelled else None)
+    assert len(during) <= report.waiting_files <= len(before | during)
+    assert uploaded.returncode == 0
+    assert bucket.files() == before | during
+
+
+async def test_full_spill_of_a_capture_in_a_hurry_ends_it(
+    bucket: Bucket, s3: S3Server, tmp_path: Path
+) -> None:
+    spill = tmp_path / "spill"
+    async with FaultProxy(s3.port).running() as proxy:
+        url = f"{bucket.url}?endpoint=http://127.0.0.1:{proxy.port}"
+        with (  # noqa: PT012 - raised on leaving
+            anyio.fail_after(25),
+            pytest.raises(SinkError, match="the spill is full and the store does not answer") as failure,
+        ):
+            async with capturing(url, spill=spill, spill_bytes=1000) as capture:
+                proxy.silent = True
+                await run_sync(push_all, small_files(5, size=400))
+                await until(lambda: capture.report.chunks == 5)
+                capture.hurry(1.0)
+        proxy.silent = False
+        uploaded = await run_dumpstream("upload", spill)
+
+    report = capture.report
+    assert report.verdicts == {"lost": 3, "unparsed": 2}
+    (note,) = failure.value.__notes__
+    command = f"dumpstream upload {shlex.quote(str(spill))}"
+    assert note == f"2 files wait for the store; bring what is missing there with: {command}"
+    assert uploaded.returncode == 0
+
+
+async def test_second_signal_ends_a_capture_at_once_and_it_says_what_waits(
+    bucket: Bucket, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spill = tmp_path / "spill"
+    async with FaultProxy(s3.port).running() as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+        async with simulating(bucket.url, "steps=5000", "--spill", str(spill)) as process:
+            await until(lambda: len(bucket.keys()) > 20)
+            proxy.silent = True
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            said = (await process.stderr.receive()).decode()
+            process.send_signal(signal.SIGINT)
+            with anyio.fail_after(12):
+                said += await said_by(process)
+
+    finishing, aborted, waiting = said.splitlines()
+    assert finishing == "dumpstream: finishing what has come; again to abort"
+    assert aborted == "dumpstream: aborted; what was finished stays"
+    assert waiting.endswith(f"dumpstream upload {shlex.quote(str(spill))}")
+    assert process.returncode == 1
