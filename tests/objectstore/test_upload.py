@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -162,3 +166,56 @@ async def test_many_objects_are_on_their_way_at_once(
     assert (result.files, result.objects, result.lines) == (40, 40, 40)
     assert contents(bucket) == sorted(files.items())
     assert 1 < most <= 16
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["capture", "sink"])
+async def test_pack_that_a_killed_run_had_stored_and_not_written_down_is_deleted_and_no_other(
+    bucket: Bucket, tmp_path: Path, *, beside: bool
+) -> None:
+    place, sinks = (tmp_path / "run", [bucket.url]) if beside else (bucket.url, ["zstd:"])
+    spill, files = tmp_path / "spill", {f"file{number}": b"%d" % number for number in range(20)}
+    await run_sync(kill_when_packed, str(place), sinks[0], spill, list(files))
+    (description,) = found(spill, "*/outbox.json")
+    (begin,) = json.loads(description.read_text())["packs"]
+    token = begin.rpartition("/")[2]
+    (named,) = (key for key in bucket.keys() if key.startswith("packs/"))  # noqa: SIM118 - as above
+    for name in (f"{token}-000007", "0123abcd-000001"):
+        await run_sync(bucket.put, f"packs/{name}.zip", b"")
+
+    uploaded = await run_dumpstream("upload", spill)
+    again = await run_dumpstream("upload", spill)
+    verified = await run_dumpstream("verify", place)
+
+    assert (uploaded.returncode, again.returncode) == (0, 0)
+    assert b"; deleted 1 pack that the run had not finished" in uploaded.stdout
+    assert {key for key in bucket.keys() if key.startswith("packs/")} == {  # noqa: SIM118 - as above
+        named,
+        "packs/0123abcd-000001.zip",
+    }
+    assert named == f"packs/{token}-000001.zip"
+    assert b"%s" % token.encode() not in verified.stdout
+    if not beside:
+        assert sorted(bucket.files()) == sorted(files)
+
+
+def kill_when_packed(place: str, sink: str, spill: Path, names: list[str]) -> None:
+    """Let a process capture files called *names* into a pack, and kill it when they are in its journal."""
+    script = (
+        "import ctypes, os, signal, sys, anyio\n"
+        "from dumpstream import RingOptions, RingSource, _native, open_capture\n"
+        "async def main(place, sink, spill, *names):\n"
+        "    source = RingSource(RingOptions(buffer_bytes=8 << 20))\n"
+        "    options = {'sinks': [sink], 'spill': spill, 'pack': True}\n"
+        "    async with open_capture(place, source=source, **options) as capture:\n"
+        "        for number, name in enumerate(names):\n"
+        "            data = ctypes.create_string_buffer(b'%d' % number, 4)\n"
+        "            size = len(b'%d' % number)\n"
+        "            _native.push(os.fsencode(name), ctypes.addressof(data), size, True, -1, 0)\n"
+        "        while capture.report.files < len(names):\n"
+        "            await anyio.sleep(0.01)\n"
+        "        await capture._session._journal.drain()\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "anyio.run(main, *sys.argv[1:])\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, place, sink, str(spill), *names], check=False)
+    assert killed.returncode == -signal.SIGKILL

@@ -102,3 +102,28 @@ async def test_a_process_whose_ring_died_with_its_collector_is_closed(tmp_path: 
     assert "died with its collector" in (in_memory.record.problem or "")
     assert "is gone, and what was in it is lost" in (in_file.record.problem or "")
     assert await recover(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize(("options", "kept"), [({}, False), ({"spill": "elsewhere"}, True)])
+async def test_pack_that_a_dead_collector_had_not_written_down_is_deleted_unless_a_spill_may_name_it(
+    tmp_path: Path, options: dict[str, str], *, kept: bool
+) -> None:
+    pack = tmp_path / "run" / "pid-1" / "packs" / "0123abcd-000001.zip"
+
+    def leave_behind() -> None:
+        place = Destination.open(tmp_path / "run", of_processes=True)
+        place.begin_processes()
+        process = place.begin_process(pid=1, parent=0, command=["job"], ring=None)
+        place.close()
+        member = Destination.open(tmp_path / "run" / process.directory)
+        member.begin_run(options)
+        member.close()
+        pack.parent.mkdir()
+        pack.write_bytes(b"PK")
+
+    await run_sync(leave_behind)
+
+    (process,) = await recover(tmp_path / "run")
+
+    assert pack.exists() is kept
+    assert ("and not written down: 0123abcd-000001.zip" in (process.record.problem or "")) is not kept

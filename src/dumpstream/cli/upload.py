@@ -91,7 +91,10 @@ async def _upload(path: Path) -> Reconciliation:
 
 
 def _summary(result: Reconciliation) -> str:
-    return (
+    text = (
         f"{result.destination}: brought {count_text(result.objects, 'object')}, {size_text(result.bytes)}, "
         f"and {count_text(result.lines, 'line')} of the journal of {count_text(result.files, 'file')}"
     )
+    if result.deleted_packs:
+        text += f"; deleted {count_text(result.deleted_packs, 'pack')} that the run had not finished"
+    return text

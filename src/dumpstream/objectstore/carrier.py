@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import StoreError
-from dumpstream.manifest import FILES
+from dumpstream.manifest import FILES, PACKS
 from dumpstream.objectstore.courier import SHORT_PATIENCE_S, bring_from
 from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.prefix import GIVEN, Prefix
 from dumpstream.objectstore.store import Store
+from dumpstream.rows import FileRow, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from dumpstream.objectstore.lock import Lock
     from dumpstream.objectstore.outbox import Outbox
-    from dumpstream.rows import FileRow, StoredPart
+    from dumpstream.rows import StoredPart
 
 
 class Carrier:
@@ -76,6 +77,26 @@ class Carrier:
                     found[part.path] = part.path.removesuffix(key) + new
         return found
 
+    def delete_packs(self, lines: Iterable[bytes], read_journal: Callable[[], Iterable[bytes]]) -> int:
+        """Delete the packs of the run that neither its *lines* nor the journal name; return how many; blocks.
+
+        It was killed when they were stored, and before anything had said so.
+        """
+        found: dict[str, tuple[Store, str]] = {}
+        for begin in map(str, self._outbox.description.get("packs", ())):
+            prefix, key = self._locate(begin)
+            store = self.connect(prefix)
+            for entry in store.entries(PACKS):
+                if entry.key.startswith(f"{key}-"):
+                    found[f"{prefix}/{entry.key}"] = store, entry.key
+        for path in _paths(lines):
+            found.pop(self.url(path), None)
+        for path in _paths(read_journal() if found else ()):  # a power cut may have taken lines from the disk
+            found.pop(self.url(path), None)
+        for store, key in found.values():
+            store.delete(key)
+        return len(found)
+
     def connect(self, prefix: Prefix) -> Store:
         """Return the store at *prefix* for somebody who waits in front of a terminal; blocks."""
         if prefix not in self._stores:
@@ -104,6 +125,12 @@ class Carrier:
             if os.fstat(file.fileno()).st_size != store.head(key).bytes:
                 return False
             return all(file.read(len(block)) == block for block in store.read(key))
+
+
+def _paths(lines: Iterable[bytes]) -> Iterator[str]:
+    for row in read_rows(lines):
+        if isinstance(row, FileRow):
+            yield from (part.path for part in row.stored if part.path is not None)
 
 
 def _urls(outbox: Outbox) -> Iterator[str]:

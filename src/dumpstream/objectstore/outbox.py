@@ -128,6 +128,10 @@ class Outbox:
         """Write down that objects for *prefix* may wait here."""
         self.describe(stores=sorted({*self.description.get("stores", ()), prefix.url}))
 
+    def add_packs(self, url: str) -> None:
+        """Write down how the URLs of all packs begin that a sink makes."""
+        self.describe(packs=[*self.description.get("packs", ()), url])
+
     def add_lock(self, lock: Lock, *, shared: bool = False) -> None:
         """Write down that *lock* must be held when something is brought from here.
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import Prefix, as_place
 from dumpstream.objectstore.segments import last_segment, merge_segments, read_journal, segment_key
 from dumpstream.place import Writer
-from dumpstream.rows import EndRow, FileRow, UnreadableRow, file_row, read_rows
+from dumpstream.rows import JOURNAL, EndRow, FileRow, UnreadableRow, file_row, read_rows
 from dumpstream.sinks import Fsync
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class Reconciliation:
     objects: int = 0  #: that had been waiting
     bytes: int = 0  #: in those
     lines: int = 0  #: of the journal that the destination did not have
+    deleted_packs: int = (
+        0  #: that the run had stored and not written down, so that none of their files counts
+    )
 
 
 async def reconcile(
@@ -66,12 +70,18 @@ async def reconcile(
             carrier = await _open_carrier(outbox, place, stack)
             lines = await _bring_objects(outbox, carrier, result, progress)
             result.lines = await _complete_local(place, lines)
+            result.deleted_packs = await run_sync(
+                carrier.delete_packs, lines, lambda: list(_lines_of(place / JOURNAL))
+            )
         elif (manifest := await run_sync(_begun, outbox)) is not None:
             carrier = await _open_carrier(outbox, place, stack)
             store = await run_sync(carrier.connect, place)
             await run_sync(_refuse_other, store, manifest, outbox)
             lines = await _bring_objects(outbox, carrier, result, progress)
             result.lines = await _complete_remote(store, lines, manifest)
+            result.deleted_packs = await run_sync(
+                carrier.delete_packs, lines, lambda: read_journal(store, list)
+            )
     outbox.needed = False
     return result
 
@@ -93,10 +103,10 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
     locks = []
     for url, left in _find_locks(outbox, place).items():
         prefix = Prefix.parse(url)
-        lock = await run_sync(lambda: Lock(prefix, text=left))  # noqa: B023 - called at once
+        lock = await run_sync(partial(Lock, prefix, text=left))
         await stack.enter_async_context(lock.held())
         try:
-            await run_sync(lambda: lock.take(left=left))  # noqa: B023 - as above
+            await run_sync(partial(lock.take, left=left))
         except DestinationInUseError as exc:
             holder = Writer(exc.pid, exc.host)
             raise DestinationError(

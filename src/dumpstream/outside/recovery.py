@@ -16,7 +16,7 @@ from dumpstream._native import SharedRing, read_header
 from dumpstream.capture import DEFAULT_SINKS, Request, open_request
 from dumpstream.chunk import APPEND
 from dumpstream.destination import Destination, absolute, below
-from dumpstream.manifest import read_manifest
+from dumpstream.manifest import PACKS, read_manifest
 from dumpstream.objectstore import Prefix, as_place
 from dumpstream.options import StageOptions
 from dumpstream.outside.process import CapturedProcess
@@ -87,10 +87,12 @@ async def _recover(place: Destination, record: Process, sinks: Sequence[str]) ->
     if record.ring is None:
         if record.directory != "" and await run_sync(_was_cut_off, path / JOURNAL):
             process.fail("its ring was in memory, and died with its collector")
+            await _delete_packs(process, path)
     else:
         file = Path(record.ring)
         try:
             await _store(process, path, file, sinks)
+            await _delete_packs(process, path)
             await run_sync(partial(file.unlink, missing_ok=True))
         except DumpstreamError as exc:
             process.fail(str(exc))
@@ -147,6 +149,33 @@ def _stored_files(journal: Path) -> _Stored:
                 checksum = row.stored[0].xxh3 if len(row.stored) == 1 else None
                 stored.setdefault(row.name, set()).add((row.bytes, checksum))
     return stored
+
+
+async def _delete_packs(process: CapturedProcess, path: Path) -> None:
+    """Delete what the collector had stored in packs before it died, and not written down."""
+    unnamed = await run_sync(_unnamed_packs, path)
+    for pack in unnamed:
+        await run_sync(pack.unlink)
+    if unnamed:
+        names = ", ".join(pack.name for pack in unnamed)
+        said = f"deleted what its collector had stored and not written down: {names}"
+        process.record.problem = "; ".join(filter(None, (process.record.problem, said)))
+
+
+def _unnamed_packs(path: Path) -> list[Path]:
+    """Return the packs in the capture *path* that no line names.
+
+    With a spill there are none: lines that wait there may name them.
+    """
+    packs = sorted((path / PACKS).glob("*.zip"))
+    if not packs or any(run.options.get("spill") is not None for run in read_manifest(path).runs):
+        return []
+    named: set[str | None] = set()
+    with suppress(FileNotFoundError):
+        for row in read_journal(path / JOURNAL):
+            if isinstance(row, FileRow):
+                named.update(part.path for part in row.stored)
+    return [pack for pack in packs if f"{PACKS}/{pack.name}" not in named]
 
 
 def _was_cut_off(journal: Path) -> bool:

@@ -109,7 +109,7 @@ class Packer:
     ) -> None:
         self._workers, self._open_target = workers, open_target
         self._pack_bytes, self._pack_s = pack_bytes, pack_s
-        self._token = secrets.token_hex(4)
+        self.token = secrets.token_hex(4)  #: the names of its packs begin with it, and no other's
         self._number = 0
         self._open: _Open | None = None
         self._adding = asyncio.Lock()
@@ -170,7 +170,7 @@ class Packer:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         self._check()
         self._number += 1
-        target = await self._open_target(f"{self._token}-{self._number:06}")
+        target = await self._open_target(f"{self.token}-{self._number:06}")
         timer = asyncio.get_running_loop().call_later(self._pack_s, self._send_if_open, self._number)
         self._open = _Open(Pack(), target, Custody(), timer)
         return self._open

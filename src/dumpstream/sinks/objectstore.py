@@ -214,6 +214,8 @@ class ObjectStoreSink:
                 self._keys.add(entry.key)
         if outbox is not None:
             outbox.add_store(self._prefix)
+            if self._packer is not None:
+                outbox.add_packs(str(self._prefix / PACKS / self._packer.token))
         return store
 
     async def _open_pack(self, name: str) -> _PackObject:
