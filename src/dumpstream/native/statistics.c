@@ -52,9 +52,12 @@ bool ds_kind_is_integer(enum ds_kind kind) {
 
 void ds_statistics_init(struct ds_statistics *statistics, enum ds_kind kind, const double *table,
                         double min_normal, uint64_t elements, bool histogram) {
-    memset(statistics, 0, offsetof(struct ds_statistics, block));
+    memset(statistics, 0, offsetof(struct ds_statistics, table));
     statistics->kind = kind;
     statistics->histogram = histogram && !KINDS[kind].is_integer;
+    if (ds_counts_values(statistics))
+        memset(statistics->table, 0,
+               offsetof(struct ds_statistics, block) - offsetof(struct ds_statistics, table));
     statistics->kernels = ds_kernels_in_use();
     statistics->min_normal = min_normal;
     statistics->elements_left = elements;
@@ -192,7 +195,9 @@ void ds_statistics_result(const struct ds_statistics *statistics, struct ds_summ
     fenv_t mode;
     fegetenv(&mode);
     fesetenv(FE_DFL_ENV);
-    memcpy(&whole, statistics, offsetof(struct ds_statistics, block));
+    memcpy(&whole, statistics,
+           ds_counts_values(statistics) ? offsetof(struct ds_statistics, block)
+                                        : offsetof(struct ds_statistics, table));
     take_block(&whole, statistics->block, statistics->filled);
     ds_statistics_summarise(&whole, summary);
     fesetenv(&mode);

@@ -44,6 +44,11 @@ void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_s
 size_t ds_kind_bits(enum ds_kind kind);
 bool ds_kind_is_integer(enum ds_kind kind);
 
+/* Whether `table`, `counters` and `loose` are in use. */
+static inline bool ds_counts_values(const struct ds_statistics *statistics) {
+    return statistics->histogram || statistics->kind >= DS_SUMMED_KINDS;
+}
+
 /* Adds `value` to the pair `sum` + `error`, which keeps what rounding takes. */
 static inline void ds_add(double *sum, double *error, double value) {
     double total = *sum + value;

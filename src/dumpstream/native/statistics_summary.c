@@ -131,6 +131,8 @@ static void summarise_exact(const struct ds_totals *totals, struct ds_summary *s
     summary->exact_max = totals->exact_max;
     summary->exact_min = totals->exact_min;
     summary->exact_sum = totals->exact_sum;
+    summary->max = summary->finite_max = (double)totals->exact_max;
+    summary->min = summary->finite_min = (double)totals->exact_min;
 }
 
 void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_summary *summary) {
@@ -147,7 +149,7 @@ void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_s
             total_exact(statistics, codes, &totals);
         for (size_t code = 0; code < 256; code++)
             summary->histogram[value_bin(statistics->table[code], statistics->min_normal)] += codes[code];
-    } else {
+    } else if (statistics->histogram) {
         add_counters(statistics, summary->histogram);
         if (statistics->kind == DS_F2)
             rebias_half(summary->histogram);
@@ -163,5 +165,6 @@ void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_s
     summary->saturated = totals.saturated;
     summarise_finite(&totals, sum, summary);
     summarise_all(&totals, sum, summary);
-    summarise_exact(&totals, summary);
+    if (is_integer)
+        summarise_exact(&totals, summary);
 }

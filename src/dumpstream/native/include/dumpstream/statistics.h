@@ -64,6 +64,7 @@ struct ds_statistics {
     struct ds_totals totals;
     size_t block_bytes;
     size_t filled;
+    /* These three are set and copied only if values are counted. */
     double table[256];
     uint64_t counters[DS_COUNTER_TABLES][256]; /* codes, or exponents for the histogram; to be added up */
     uint64_t loose[256];                       /* codes in a byte that is partly padding */
@@ -71,7 +72,7 @@ struct ds_statistics {
 };
 
 struct ds_summary {
-    bool is_integer; /* max, min and sum are the exact ones */
+    bool is_integer; /* max, min and sum are the exact ones, or their nearest doubles */
     bool has_saturated;
     bool has_histogram;
     uint64_t count, finite, nan, pos_inf, neg_inf, zero, negative, subnormal, saturated;
