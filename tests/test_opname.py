@@ -348,6 +348,30 @@ def test_any_name_gives_an_answer(name: str) -> None:
     assert isinstance(parse_name(name), OpName)
 
 
+parts = st.sampled_from(
+    [
+        *(
+            "Conv2D",
+            "aclnnAdd_3_L0",
+            "Opdebug",
+            "Node_OpDebug",
+            "exception_info",
+            "custom",
+            "core",
+            "FFTSPLUS",
+        ),
+        *("7", "0123", "9" * 20, "9" * 21, "20260530164725123", str(STAMP), "\u0663", "\n", "", "csv"),
+    ]
+)
+paths = st.sampled_from(["", "/", f"{RUN}/3/m/1/7/", f"{RUN}/3//./7/", "extra-info/data-dump/5/", "/dump/0/"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(path=paths, base=st.lists(parts, min_size=1, max_size=9).map(".".join))
+def test_the_suffix_of_compression_changes_nothing(path: str, base: str) -> None:
+    assert parse_name(f"{path}{base}.zst") == parse_name(path + base)
+
+
 @pytest.mark.parametrize(
     "name",
     [

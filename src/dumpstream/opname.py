@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 #: The type and the name that records of overflows have for an operator.
 OVERFLOW_OPERATOR = ("Opdebug", "Node_OpDebug")
@@ -18,6 +19,9 @@ _OPERATOR = re.compile(
     rf"(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<task>{_N})(\.(?P<stream>{_N}))?\.(?P<timestamp>{_N})"
     rf"(?P<ffts>\.{_N}\.(?P<context>{_N})\.(?P<thread>{_N})\.(?P<device>{_N}))?"
 )
+# Nearly all names look like this, and none that does fits what is tried before `_OPERATOR`: exceptions have
+# fewer parts or more, and a captured graph has a number where the operator's name is, which is none here.
+_COMMON = re.compile(rf"([^./]+)\.(?!{_N}\.)([^./]+)\.({_N})\.({_N})\.({_N})")
 _ACLNN_TYPE = re.compile(r".+_[0-9]+_L[02]")
 # The runtime leaves dots and slashes in the names of a captured graph, so only the end of one is certain.
 _GRAPH_END = re.compile(
@@ -42,6 +46,7 @@ _EXCEPTION_THERE = [
 
 _TEXT_SUFFIX, _ZSTD_SUFFIX = ".csv", ".zst"
 _MODEL_LEVELS = 3
+_KNOWN_DIRECTORIES, _KNOWN_TYPES = 64, 1024  # what is remembered of the names before
 
 
 class Scheme(StrEnum):
@@ -56,8 +61,7 @@ class Scheme(StrEnum):
     EXCEPTION = "exception"  #: what was there when an operator failed
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpName:
+class OpName(NamedTuple):
     """What the name of a dump file says; None where it says nothing."""
 
     scheme: Scheme | None = None
@@ -83,7 +87,26 @@ def parse_name(name: str) -> OpName:
 
     A ``.zst`` behind it is ignored. A name by no known scheme gives an `OpName` that says nothing.
     """
-    components = [part for part in name.removesuffix(_ZSTD_SUFFIX).split("/") if part and part != "."]
+    directory, _, last = name.rpartition("/")
+    match = _COMMON.fullmatch(last)
+    if match is not None:
+        op_type, op_name, task, stream, timestamp = match.groups()
+        device, model, model_id, iteration = _known_directory(directory)
+        scheme = _scheme(op_type, op_name)
+        # By position: names are what a capture has most of, and keywords take twice as long.
+        return OpName(
+            scheme,
+            op_type,
+            op_name,
+            int(task),
+            int(stream),
+            int(timestamp),
+            device,
+            model,
+            model_id,
+            iteration,
+        )
+    components = _components(name.removesuffix(_ZSTD_SUFFIX))
     if not components:
         return OpName()
     *parents, base = components
@@ -92,8 +115,12 @@ def parse_name(name: str) -> OpName:
         base = base.removesuffix(_TEXT_SUFFIX)
     parsed = _exception(parents, base) or _graph(parents, base) or _operator(parents, base)
     if text and parsed is not None:
-        parsed = replace(parsed, scheme=Scheme.STATISTICS)
+        parsed = parsed._replace(scheme=Scheme.STATISTICS)
     return parsed or OpName()
+
+
+def _components(path: str) -> list[str]:
+    return [part for part in path.split("/") if part and part != "."]
 
 
 def _operator(parents: list[str], base: str) -> OpName | None:
@@ -101,12 +128,7 @@ def _operator(parents: list[str], base: str) -> OpName | None:
     if match is None or (match["ffts"] and not match["stream"]):
         return None
     op_type, op_name = match["op_type"], match["op_name"]
-    if match["ffts"]:
-        scheme = Scheme.FFTS
-    elif (op_type, op_name) == OVERFLOW_OPERATOR:
-        scheme = Scheme.OVERFLOW
-    else:
-        scheme = Scheme.ACLNN if _ACLNN_TYPE.fullmatch(op_type) else Scheme.MODEL
+    scheme = Scheme.FFTS if match["ffts"] else _scheme(op_type, op_name)
     device, model, model_id, iteration = _directories(parents)
     return OpName(
         scheme=scheme,
@@ -122,6 +144,23 @@ def _operator(parents: list[str], base: str) -> OpName | None:
         context=_int(match["context"]),
         thread=_int(match["thread"]),
     )
+
+
+def _scheme(op_type: str, op_name: str) -> Scheme:
+    if (op_type, op_name) == OVERFLOW_OPERATOR:
+        return Scheme.OVERFLOW
+    return Scheme.ACLNN if _is_aclnn(op_type) else Scheme.MODEL
+
+
+@lru_cache(_KNOWN_TYPES)
+def _is_aclnn(op_type: str) -> bool:
+    return _ACLNN_TYPE.fullmatch(op_type) is not None
+
+
+@lru_cache(_KNOWN_DIRECTORIES)
+def _known_directory(path: str) -> tuple[int | None, str | None, int | None, int | None]:
+    """Return what `_directories` does, at once if it is one of the last few: files come by the directory."""
+    return _directories(_components(path))
 
 
 def _directories(parents: list[str]) -> tuple[int | None, str | None, int | None, int | None]:
