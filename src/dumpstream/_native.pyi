@@ -1,6 +1,6 @@
 """The typed face of the native core."""
 
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 from typing_extensions import Buffer
 
@@ -285,6 +285,18 @@ def parse_header(message: Buffer, /) -> _Message:
 
     Raises:
         ValueError: with what is wrong and the position in *message* where it is.
+    """
+
+#: The records of `measure_files`, as ``numpy.dtype`` takes them.
+TENSOR_ROW: dict[str, Any]
+
+def measure_files(files: list[Buffer], readings: list[tuple[int, str, int]], /) -> tuple[bytes, bytes, bytes]:
+    """Return a record (`TENSOR_ROW`) for each tensor of whole dump *files*, and their dimensions.
+
+    Behind the records come the dimensions of all shapes, one row after the other, and of all original shapes.
+    *readings* are the data types that can be read, each with its kind as `Statistics` has them, one without
+    a table, and the numbers in an element. A file has no records unless it is exactly what its header
+    promises, all its types can be read and all shapes fit. Gives up the GIL while it reads.
     """
 
 def rename_noreplace(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str, /) -> None:

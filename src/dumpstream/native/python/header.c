@@ -63,12 +63,6 @@ struct parsed {
     PyObject *segments[DS_DUMP_DATA];
 };
 
-static bool append_new(PyObject *list, PyObject *item) {
-    bool appended = item && PyList_Append(list, item) == 0;
-    Py_XDECREF(item);
-    return appended;
-}
-
 static bool replace_text(PyObject **text, struct ds_span span) {
     Py_XDECREF(*text);
     *text = text_of(span);

@@ -45,6 +45,12 @@ int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject
     return PyModule_AddObjectRef(module, name, made);
 }
 
+bool append_new(PyObject *list, PyObject *item) {
+    bool appended = item && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return appended;
+}
+
 /* Losses */
 
 int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, uint64_t bytes, bool ended) {
@@ -162,6 +168,7 @@ static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NO
                                   {"push", push, METH_VARARGS, NULL},
                                   {"read_header", read_header, METH_O, NULL},
                                   {"parse_header", parse_header, METH_O, NULL},
+                                  {"measure_files", measure_files, METH_VARARGS, NULL},
                                   {"rename_noreplace", rename_noreplace, METH_VARARGS, NULL},
                                   {"sync_filesystem", sync_filesystem, METH_VARARGS, NULL},
                                   {"use_kernels", use_kernels, METH_VARARGS, NULL},
@@ -179,7 +186,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         PyTuple_SetItem(causes, i, PyUnicode_FromString(CAUSE_NAMES[i]));
     int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_ring(module) != 0 ||
                  add_shared_ring(module) != 0 || add_lease(module) != 0 || add_chunk(module) != 0 ||
-                 add_statistics(module) != 0;
+                 add_statistics(module) != 0 || add_tensor_rows(module) != 0;
     Py_XDECREF(causes);
     if (failed)
         Py_CLEAR(module);

@@ -24,6 +24,9 @@ PyObject *raise_errno(int error);
 PyObject *decode_name(const char *name, Py_ssize_t length);
 int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type);
 
+/* Appends `item`, a new reference or NULL, to `list`; false with an exception set. */
+bool append_new(PyObject *list, PyObject *item);
+
 /* Leases */
 
 /* The runs of a data lane that are under lease, in order of position. Space is
@@ -130,7 +133,9 @@ int add_chunk(PyObject *module);
 int add_ring(PyObject *module);
 int add_shared_ring(PyObject *module);
 int add_statistics(PyObject *module);
+int add_tensor_rows(PyObject *module);
 PyObject *parse_header(PyObject *module, PyObject *data);
+PyObject *measure_files(PyObject *module, PyObject *args);
 PyObject *use_kernels(PyObject *module, PyObject *args);
 
 #endif

@@ -1,0 +1,62 @@
+/* Rows: the statistics of every tensor of many whole dump files, computed in one
+ * call and kept as fixed records.
+ *
+ * Only plain files are taken: a header without a fault, exactly the bytes that it
+ * promises, and tensors whose elements need no table and fit their shape. Of any
+ * other file, who calls must make the rows. Bytes are untrusted, and nothing calls
+ * into Python. */
+#ifndef DUMPSTREAM_TENSOR_ROWS_H
+#define DUMPSTREAM_TENSOR_ROWS_H
+
+#include "dumpstream/header.h"
+#include "dumpstream/statistics.h"
+
+/* How the elements of a data type are read. */
+struct ds_reading {
+    bool known;
+    enum ds_kind kind;   /* one without a table */
+    uint32_t components; /* numbers in an element: 2 of a complex one */
+};
+
+/* CANN's data types have smaller numbers. */
+#define DS_DATA_TYPES 64
+
+struct ds_tensor_row {
+    __int128 exact_max, exact_min; /* integers only */
+    uint64_t file;                 /* which one, by the order in which they were added */
+    uint64_t size;
+    uint64_t start, taken; /* where in the file its elements lie, and how many bytes they take */
+    uint64_t op_name_start, op_name_length;
+    uint64_t count, finite, nan, pos_inf, neg_inf, zero, negative, subnormal;
+    double max, min, mean, l2norm, std;
+    double finite_max, finite_min, finite_mean;
+    int32_t data_type, format;
+    uint32_t io, index; /* a ds_message_kind, and which of them */
+    uint32_t dims, original_dims;
+    uint8_t stored; /* whether the file has its bytes; if not, nothing is known of its elements */
+    uint8_t is_integer;
+};
+
+/* Dimensions of all rows, one row after the other. */
+struct ds_dim_list {
+    uint64_t *dim;
+    size_t count, room;
+};
+
+struct ds_tensor_rows {
+    const struct ds_reading *readings; /* DS_DATA_TYPES of them */
+    struct ds_tensor_row *row;
+    size_t count, room;
+    struct ds_dim_list shapes, original_shapes;
+    uint64_t files;
+    struct ds_statistics statistics; /* of the tensor at hand */
+};
+
+void ds_tensor_rows_init(struct ds_tensor_rows *rows, const struct ds_reading *readings);
+void ds_tensor_rows_free(struct ds_tensor_rows *rows);
+
+/* Adds the rows of a file, in the order of its bytes. Returns 1, or 0 without a row
+ * if the file is not plain, or -ENOMEM. */
+int ds_tensor_rows_add(struct ds_tensor_rows *rows, const uint8_t *data, size_t length);
+
+#endif

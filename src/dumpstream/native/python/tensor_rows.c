@@ -1,0 +1,160 @@
+/* measure_files: the rows of many files as records. */
+#include "module.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "dumpstream/tensor_rows.h"
+
+/* Records, as numpy is told of them. */
+
+#define FIELD(name, format) {#name, format, offsetof(struct ds_tensor_row, name)}
+
+static const struct {
+    const char *name;
+    const char *format;
+    size_t offset;
+} fields[] = {
+    FIELD(exact_max, "V16"),
+    FIELD(exact_min, "V16"),
+    FIELD(file, "u8"),
+    FIELD(size, "u8"),
+    FIELD(start, "u8"),
+    FIELD(taken, "u8"),
+    FIELD(op_name_start, "u8"),
+    FIELD(op_name_length, "u8"),
+    FIELD(count, "u8"),
+    FIELD(finite, "u8"),
+    FIELD(nan, "u8"),
+    FIELD(pos_inf, "u8"),
+    FIELD(neg_inf, "u8"),
+    FIELD(zero, "u8"),
+    FIELD(negative, "u8"),
+    FIELD(subnormal, "u8"),
+    FIELD(max, "f8"),
+    FIELD(min, "f8"),
+    FIELD(mean, "f8"),
+    FIELD(l2norm, "f8"),
+    FIELD(std, "f8"),
+    FIELD(finite_max, "f8"),
+    FIELD(finite_min, "f8"),
+    FIELD(finite_mean, "f8"),
+    FIELD(data_type, "i4"),
+    FIELD(format, "i4"),
+    FIELD(io, "u4"),
+    FIELD(index, "u4"),
+    FIELD(dims, "u4"),
+    FIELD(original_dims, "u4"),
+    FIELD(stored, "?"),
+    FIELD(is_integer, "?"),
+};
+
+int add_tensor_rows(PyObject *module) {
+    PyObject *names = PyList_New(0), *formats = PyList_New(0), *offsets = PyList_New(0);
+    bool made = names && formats && offsets;
+    for (size_t i = 0; made && i < sizeof fields / sizeof *fields; i++)
+        made = append_new(names, PyUnicode_FromString(fields[i].name)) &&
+               append_new(formats, PyUnicode_FromString(fields[i].format)) &&
+               append_new(offsets, PyLong_FromSize_t(fields[i].offset));
+    PyObject *layout = !made ? NULL
+                             : Py_BuildValue("{sOsOsOsn}", "names", names, "formats", formats, "offsets",
+                                             offsets, "itemsize", (Py_ssize_t)sizeof(struct ds_tensor_row));
+    int failed = !layout || PyModule_AddObjectRef(module, "TENSOR_ROW", layout) != 0;
+    Py_XDECREF(names);
+    Py_XDECREF(formats);
+    Py_XDECREF(offsets);
+    Py_XDECREF(layout);
+    return failed ? -1 : 0;
+}
+
+/* Arguments */
+
+static int read_readings(PyObject *list, struct ds_reading *readings) {
+    for (Py_ssize_t i = 0; i < PyList_Size(list); i++) {
+        const char *name;
+        unsigned number, components;
+        enum ds_kind kind;
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "IsI", &number, &name, &components))
+            return -1;
+        if (number >= DS_DATA_TYPES || !ds_kind_find(name, &kind) || ds_kind_table_size(kind) > 0 ||
+            components < 1 || components > 2) {
+            PyErr_Format(PyExc_ValueError, "data type %u cannot be read as %u %s", number, components, name);
+            return -1;
+        }
+        readings[number] = (struct ds_reading){true, kind, components};
+    }
+    return 0;
+}
+
+struct views {
+    Py_buffer *view;
+    Py_ssize_t count;
+};
+
+static void release_views(struct views *views) {
+    for (Py_ssize_t i = 0; i < views->count; i++)
+        PyBuffer_Release(&views->view[i]);
+    free(views->view);
+}
+
+static int take_views(PyObject *files, struct views *views) {
+    Py_ssize_t count = PyList_Size(files);
+    *views = (struct views){calloc((size_t)count + 1, sizeof *views->view), 0};
+    if (!views->view) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    while (views->count < count) {
+        PyObject *file = PyList_GetItem(files, views->count);
+        if (!file || PyObject_GetBuffer(file, &views->view[views->count], PyBUF_SIMPLE) != 0) {
+            release_views(views);
+            return -1;
+        }
+        views->count++;
+    }
+    return 0;
+}
+
+/* Rows */
+
+static int add_files(struct ds_tensor_rows *rows, const struct views *views) {
+    int result = 0;
+    for (Py_ssize_t i = 0; i < views->count && result >= 0; i++)
+        result = ds_tensor_rows_add(rows, views->view[i].buf, (size_t)views->view[i].len);
+    return result;
+}
+
+static PyObject *bytes_of(const void *array, size_t count, size_t item) {
+    return PyBytes_FromStringAndSize(array, (Py_ssize_t)(count * item));
+}
+
+static PyObject *rows_tuple(const struct ds_tensor_rows *rows) {
+    const struct ds_dim_list *shapes = &rows->shapes, *original = &rows->original_shapes;
+    return Py_BuildValue("(NNN)", bytes_of(rows->row, rows->count, sizeof *rows->row),
+                         bytes_of(shapes->dim, shapes->count, sizeof *shapes->dim),
+                         bytes_of(original->dim, original->count, sizeof *original->dim));
+}
+
+PyObject *measure_files(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *files, *list, *result = NULL;
+    struct ds_reading readings[DS_DATA_TYPES] = {0};
+    struct views views;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &files, &PyList_Type, &list) ||
+        read_readings(list, readings) != 0 || take_views(files, &views) != 0)
+        return NULL;
+    struct ds_tensor_rows *rows = malloc(sizeof *rows);
+    if (rows) {
+        int error;
+        ds_tensor_rows_init(rows, readings);
+        Py_BEGIN_ALLOW_THREADS;
+        error = add_files(rows, &views);
+        Py_END_ALLOW_THREADS;
+        result = error < 0 ? PyErr_NoMemory() : rows_tuple(rows);
+        ds_tensor_rows_free(rows);
+    } else {
+        PyErr_NoMemory();
+    }
+    free(rows);
+    release_views(&views);
+    return result;
+}
