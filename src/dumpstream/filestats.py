@@ -38,12 +38,12 @@ class FileStatistics(Protocol):
 
 def begin_file(origin: Row, *, histogram: bool = False) -> FileStatistics:
     """Return what computes the rows of the file *origin* tells of: statistics text by its name, or a dump."""
-    return DeviceText(origin) if _is_text(origin) else DumpStatistics(origin, histogram=histogram)
+    return DeviceText(origin) if is_text(origin.file) else DumpStatistics(origin, histogram=histogram)
 
 
 def whole_file(origin: Row, data: memoryview, *, histogram: bool = False) -> list[Row]:
     """Return the rows of a file that is in memory, as `FileStatistics` does; also of one of version 1."""
-    if _is_text(origin):
+    if is_text(origin.file):
         text = DeviceText(origin)
         text.add(data)
         return text.finish()
@@ -80,8 +80,9 @@ def origin_of(name: str) -> Row:
     )
 
 
-def _is_text(origin: Row) -> bool:
-    return origin.file.endswith(_TEXT_SUFFIXES)
+def is_text(name: str) -> bool:
+    """Whether a file of this name is taken for statistics text."""
+    return name.endswith(_TEXT_SUFFIXES)
 
 
 class DumpStatistics:
