@@ -5,7 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream import SinkError, StoredCapture, open_capture
 from dumpstream.destination import Destination
+from dumpstream.filecolumns import measure_columns
 from dumpstream.filestats import origin_of, whole_file
 from dumpstream.parquet import read_rows
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
@@ -79,6 +80,42 @@ async def test_whole_files_give_their_rows(tmp_path: Path, workers: int) -> None
     (path,) = {result.path for result in results if isinstance(result, Stored)}
     assert path is not None
     assert (tmp_path / path).is_file()
+
+
+@pytest.mark.parametrize("location", ["", "?histogram=on"])
+async def test_files_of_every_kind_may_come_together(tmp_path: Path, location: str) -> None:
+    large = Workload(models=1, ops=1, inputs=1, tensor_bytes="300000")
+    others = [
+        *(WholeFile(file.name, file.data) for file in large.expected_files("/other")),
+        WholeFile("kernel.o", b"\x7fELF and so on"),
+        WholeFile("empty", b""),
+        WholeFile("cut.off.1.2.3", bytes(FILES[0].data)[:-1]),
+    ]
+    files = [file for pair in zip_longest(FILES, others) for file in pair if file is not None]
+    sink = sink_for(tmp_path, location)
+
+    results = await sink.put(files)
+    await sink.aclose()
+
+    found = await run_sync(read_parts, tmp_path / "stats")
+    if not location:
+        assert found == expected_rows(files)
+    assert len(found) == len(expected_rows(files))
+    assert all(isinstance(result, Stored) and result.path for result in results)
+    assert len(results) == len(files)
+
+
+def test_a_batch_of_files_may_make_a_part_longer(tmp_path: Path) -> None:
+    parts = parts_below(tmp_path, rows=3)
+    columns, measured = measure_columns(FILES)
+
+    first = parts.add_columns(columns)
+    (second,) = parts.add([("a", [Row("a")])])
+    parts.close()
+
+    assert len(measured) > 3
+    assert first.path != second.path
+    assert len(read_parts(tmp_path / "stats")) == columns.rows + 1
 
 
 @pytest.mark.parametrize("size", [1, 100, 4096])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Protocol
@@ -14,9 +14,10 @@ from dumpstream.sinks import Stored
 from dumpstream.text import TEXT_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from dumpstream.canncsv import CannCsv
+    from dumpstream.filecolumns import FileColumns
     from dumpstream.sinks._tree import Tree
     from dumpstream.table import Row
 
@@ -37,8 +38,9 @@ class Output(Protocol):
 class ParquetParts:
     """Rows of many files in one Parquet file after the other, each under a temporary name until it is whole.
 
-    A part ends with *rows* rows, or *seconds* after its first, whether or not more come. Where a file goes is
-    known before the part is whole: a process that is killed leaves names of a part that never appeared.
+    A part ends when it has *rows* rows or more, or *seconds* after its first, whether or not more come. Where
+    a file goes is known before the part is whole: a process that is killed leaves names of a part that never
+    appeared.
     """
 
     def __init__(self, tree: Tree, *, rows: int = 100_000, seconds: float = 30) -> None:
@@ -52,13 +54,13 @@ class ParquetParts:
         self._error: OSError | None = None
 
     def add(self, files: Sequence[tuple[str, list[Row]]]) -> list[Stored]:
-        with self._lock:
-            self._raise_error()
-            try:
-                return [self._add(rows) if rows else _NOTHING for _, rows in files]
-            except OSError as exc:
-                self._fail(exc)
-                raise
+        with self._adding():
+            return [self._add(rows) if rows else _NOTHING for _, rows in files]
+
+    def add_columns(self, files: FileColumns) -> Stored:
+        """Take the rows of *files*, of which there is at least one, and return where they go."""
+        with self._adding():
+            return self._add([], [files])
 
     def close(self) -> None:
         with self._lock:
@@ -68,7 +70,17 @@ class ParquetParts:
             timer.join()
         self._raise_error()
 
-    def _add(self, rows: Sequence[Row]) -> Stored:
+    @contextmanager
+    def _adding(self) -> Iterator[None]:
+        with self._lock:
+            self._raise_error()
+            try:
+                yield
+            except OSError as exc:
+                self._fail(exc)
+                raise
+
+    def _add(self, rows: Sequence[Row], files: Sequence[FileColumns] = ()) -> Stored:
         if self._part is None:
             self._number += 1
             self._part = _Part(self._tree, f"{self._run}-{self._number:05}")
@@ -76,7 +88,7 @@ class ParquetParts:
             self._timer.daemon = True
             self._timer.start()
         path = self._part.path
-        self._part.add(rows)
+        self._part.add(rows, files)
         if self._part.rows >= self._rows:
             self._end()
         return Stored(path)
@@ -118,14 +130,19 @@ class _Part:
         self._draft, fd = tree.create(name)
         self._file = os.fdopen(fd, "wb")
         self._writer = ParquetWriter(self._file)
-        self._waiting: list[Row] = []  # for a row group
+        self._waiting: list[Row] = []  # for a row group, as are those of files
+        self._waiting_files: list[FileColumns] = []
+        self._waiting_rows = 0
         self.path = tree.path(self._draft)  #: where it will be
         self.rows = 0
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[Row], files: Sequence[FileColumns]) -> None:
         self._waiting += rows
-        self.rows += len(rows)
-        if len(self._waiting) >= _GROUP_ROWS:
+        self._waiting_files += files
+        added = len(rows) + sum(file.rows for file in files)
+        self.rows += added
+        self._waiting_rows += added
+        if self._waiting_rows >= _GROUP_ROWS:
             self._flush()
 
     def publish(self) -> None:
@@ -142,9 +159,9 @@ class _Part:
             self._tree.discard(self._draft)
 
     def _flush(self) -> None:
-        if self._waiting:
-            self._writer.write(self._waiting)
-            self._waiting = []
+        if self._waiting_rows:
+            self._writer.write(self._waiting, self._waiting_files)
+            self._waiting, self._waiting_files, self._waiting_rows = [], [], 0
 
 
 class CsvFiles:

@@ -11,6 +11,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.canncsv import DEFAULT_SELECTION, CannCsv
+from dumpstream.filecolumns import measure_columns
 from dumpstream.filestats import begin_file, origin_of, whole_file
 from dumpstream.manifest import STATS
 from dumpstream.parquet import require_pyarrow
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from dumpstream.sinks._parts import Output
     from dumpstream.table import Row
 
-# A thread is worth its wake-up for so many bytes. Small files are Python's work, one thread at a time.
+# A thread is worth its wake-up for so many bytes.
 _THREAD_BYTES = 4 << 20
+_NOTHING = Stored()
 
 
 class StatsOptions(NamedTuple):
@@ -87,6 +89,10 @@ class StatsSink:
         self._sync_at_close = settings.fsync is Fsync.CAPTURE
         self._histogram = options.histogram
         self._output = _make_output(self._tree, options)
+        #: Takes columns too, which have no histogram.
+        self._columns = (
+            self._output if isinstance(self._output, ParquetParts) and not self._histogram else None
+        )
         self._limiter = settings.threads or anyio.CapacityLimiter(self._threads)
         self._closed = False
 
@@ -96,14 +102,13 @@ class StatsSink:
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
-        results: list[Stored | SinkError] = [Stored()] * len(files)
-        work = sum(memoryview(file.data).nbytes for file in files)
-        threads = min(self._threads, len(files), 1 + work // _THREAD_BYTES)
-        queue = iter(list(enumerate(files)))
+        results: list[Stored | SinkError] = [_NOTHING] * len(files)
+        shares = _shares(files)
+        queue = iter(shares)
         with anyio.CancelScope(shield=True):  # what is kept must be reported
             async with anyio.create_task_group() as group:
-                for _ in range(threads):
-                    group.start_soon(self._in_thread, queue, results)
+                for _ in range(min(self._threads, len(shares))):
+                    group.start_soon(self._in_thread, files, queue, results)
         return results
 
     async def aclose(self) -> None:
@@ -133,25 +138,36 @@ class StatsSink:
             raise anyio.ClosedResourceError
 
     async def _in_thread(
-        self, queue: Iterator[tuple[int, WholeFile]], results: list[Stored | SinkError]
+        self, files: Sequence[WholeFile], shares: Iterator[slice], results: list[Stored | SinkError]
     ) -> None:
-        await run_sync(self._work_through, queue, results, limiter=self._limiter)
+        await run_sync(self._work_through, files, shares, results, limiter=self._limiter)
 
     def _work_through(
-        self, queue: Iterator[tuple[int, WholeFile]], results: list[Stored | SinkError]
+        self, files: Sequence[WholeFile], shares: Iterator[slice], results: list[Stored | SinkError]
     ) -> None:
-        numbers: list[int] = []
-        files: list[tuple[str, list[Row]]] = []
-        for number, (name, data) in queue:
-            numbers.append(number)
-            files.append((name, whole_file(origin_of(name), view_bytes(data), histogram=self._histogram)))
-        stored: Sequence[Stored | SinkError]
-        try:
-            stored = self._output.add(files)
-        except OSError as exc:
-            stored = [sink_error("write the statistics", exc)] * len(files)
-        for number, result in zip(numbers, stored, strict=True):
-            results[number] = result
+        for share in shares:
+            stored: Sequence[Stored | SinkError]
+            try:
+                stored = self._measure(files[share])
+            except OSError as exc:
+                stored = [sink_error("write the statistics", exc)] * len(files[share])
+            results[share] = stored
+
+    def _measure(self, files: Sequence[WholeFile]) -> list[Stored]:
+        """Keep the rows of *files*: those that can be had as columns together, the others file by file."""
+        stored: list[Stored | None] = [None] * len(files)
+        if self._columns is not None:
+            columns, measured = measure_columns(files)
+            if measured:
+                place = self._columns.add_columns(columns)
+                for number in measured:
+                    stored[number] = place
+        rest = [(file.name, self._rows(file)) for file, it in zip(files, stored, strict=True) if it is None]
+        others = iter(self._output.add(rest) if rest else [])
+        return [next(others) if it is None else it for it in stored]
+
+    def _rows(self, file: WholeFile) -> list[Row]:
+        return whole_file(origin_of(file.name), view_bytes(file.data), histogram=self._histogram)
 
     def _keep(self, name: str, statistics: FileStatistics) -> Stored:
         try:
@@ -222,6 +238,18 @@ def _make_output(tree: Tree, options: StatsOptions) -> Output:
     except DumpstreamError as exc:
         raise SinkError(f"stats: {exc} (stats:?format=csv)") from None
     return ParquetParts(tree)
+
+
+def _shares(files: Sequence[WholeFile]) -> list[slice]:
+    """Divide *files* into shares worth a thread's while."""
+    shares = []
+    first = size = 0
+    for number, file in enumerate(files, 1):
+        size += memoryview(file.data).nbytes
+        if size >= _THREAD_BYTES or number == len(files):
+            shares.append(slice(first, number))
+            first, size = number, 0
+    return shares
 
 
 def _add(statistics: FileStatistics, pieces: Sequence[Buffer]) -> None:
