@@ -23,6 +23,8 @@ _MIB = 1 << 20
 _RING = RingOptions(buffer_bytes=256 * _MIB)
 _SINKS = ("stats:", "null:")
 _ROUNDS = 5
+#: As CANN has them; the number of the file ends the time.
+_PREFIX = "/dump/20260530164725/0/resnet50/1/7/Conv2D.layer3_block5_conv2.12.65535.17801596"
 
 
 class Case(NamedTuple):
@@ -38,12 +40,14 @@ class Case(NamedTuple):
 def _cases() -> list[Case]:
     cases = []
     for dtype in ("float32", "float16", "bfloat16"):
-        chunks = Chunks(cut(_simulated_file(64 * _MIB - 1024, dtype), _MIB), per_file=64)
+        chunks = Chunks(cut(_simulated_file(64 * _MIB - 1024, dtype), _MIB), per_file=64, prefix=_PREFIX)
         label = f"64 MiB of {dtype}, 1 MiB chunks"
         cases.append(Case(label, "MB/s", sum(chunks.lengths) / 1e6, chunks, files=32))
-    for size, files in ((65536, 5_000), (256, 20_000)):
-        chunks = Chunks([_simulated_file(size, "float32")])
-        cases.append(Case(f"one tensor of {size} B per file", "files/s", 1, chunks, files))
+    for size, files in ((65536, 10_000), (16384, 20_000), (1024, 40_000)):
+        for dtype in ("float32", "float16", "bfloat16", "int32") if size < 65536 else ("float32",):
+            chunks = Chunks([_simulated_file(size, dtype)], prefix=_PREFIX)
+            label = f"one tensor of {size // 1024} KiB per file, {dtype}"
+            cases.append(Case(label, "files/s", 1, chunks, files))
     return cases
 
 
