@@ -183,17 +183,16 @@ async def test_pack_that_a_killed_run_had_stored_and_not_written_down_is_deleted
         await run_sync(bucket.put, f"packs/{name}.zip", b"")
 
     uploaded = await run_dumpstream("upload", spill)
-    again = await run_dumpstream("upload", spill)
     verified = await run_dumpstream("verify", place)
 
-    assert (uploaded.returncode, again.returncode) == (0, 0)
+    assert uploaded.returncode == 0
     assert b"; deleted 1 pack that the run had not finished" in uploaded.stdout
     assert {key for key in bucket.keys() if key.startswith("packs/")} == {  # noqa: SIM118 - as above
         named,
         "packs/0123abcd-000001.zip",
     }
     assert named == f"packs/{token}-000001.zip"
-    assert b"%s" % token.encode() not in verified.stdout
+    assert token.encode() not in verified.stdout
     if not beside:
         assert sorted(bucket.files()) == sorted(files)
 
