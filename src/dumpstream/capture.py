@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DumpstreamError, SinkError
-from dumpstream.acl import load_acl, load_profiling
+from dumpstream._errors import DumpstreamError
 from dumpstream.destination import Destination, absolute, explained
-from dumpstream.dump import Dump
 from dumpstream.hold import HeldBytes
 from dumpstream.isolation import finish_in_thread, isolated
 from dumpstream.journal import Journal
-from dumpstream.lifecycle import Lifecycle
-from dumpstream.manifest import LONGEST_CONFIG, PROFILE
+from dumpstream.manifest import PROFILE
 from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import RemoteDestination, held_place
-from dumpstream.objectstore.outbox import Outbox, state_directory, waiting_text
-from dumpstream.objectstore.prefix import is_remote, is_store
-from dumpstream.objectstore.room import Room
+from dumpstream.objectstore.outbox import Outbox, waiting_text
+from dumpstream.objectstore.prefix import is_store
 from dumpstream.objectstore.silence import HURRY_S
 from dumpstream.objectstore.writeahead import open_local_journal
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
 from dumpstream.plan import Outlet
 from dumpstream.profiling.profile import profiling
-from dumpstream.profiling.profiler import Profiler
 from dumpstream.reassemble import Reassembler
+from dumpstream.request import (
+    DEFAULT_SINKS,
+    Request,
+    as_json,
+    as_kept,
+    dump_path_of,
+    load_asked,
+    refuse_without_directory,
+)
 from dumpstream.rows import Outcome
 from dumpstream.session import Session
 from dumpstream.sinks import Fsync, Sink, SinkSettings, find_factory, make_sink, prepare
 from dumpstream.sinks.objectstore import ObjectStoreSink
-from dumpstream.source import OnFull, RingSource, Source
+from dumpstream.source import RingSource, Source
 
 if TYPE_CHECKING:
     import os
@@ -46,8 +49,8 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore
 
-    from dumpstream.config import AclConfig
     from dumpstream.driver import Driver
+    from dumpstream.dump import Dump
     from dumpstream.journal import Lines
     from dumpstream.manifest import Configured
     from dumpstream.objectstore.lock import Lock
@@ -55,8 +58,6 @@ if TYPE_CHECKING:
     from dumpstream.report import Report
 
     StrPath = str | os.PathLike[str]
-
-DEFAULT_SINKS = ("zstd:",)
 
 
 class Capture:
@@ -180,74 +181,6 @@ async def open_capture(
         yield capture
 
 
-class Request(NamedTuple):
-    """What a capture is to be, checked as far as it can be without touching anything."""
-
-    path: Path | Prefix
-    sinks: Sequence[str | Sink | ObjectStore]
-    stages: StageOptions
-    config: Path | None = None
-    acl_library: StrPath | None = None
-    driver: Driver | None = None
-    source: Source | None = None
-    profile: ProfileSettings | None = None
-    append: bool = False
-    force: bool = False
-    of_processes: bool = False  #: it is for processes with a capture each, instead of runs
-    fresh: bool = False  #: nothing is at *path*, which belongs to a place that this process holds
-
-    def make_outbox(self) -> Outbox | None:
-        """Make the local directory of a capture that leaves the machine; blocks."""
-        settings = self.stages.sinks
-        leaves = isinstance(self.path, Prefix)
-        if not leaves and (settings.spill is None or not any(map(is_remote, self.sinks))):
-            return None
-        return Outbox.make(
-            settings.spill or state_directory(),
-            self.path.url if isinstance(self.path, Prefix) else str(self.path),
-            room=Room(settings.spill_bytes, settings.room) if settings.spill else None,
-            on_full=self._on_full,
-        )
-
-    @property
-    def _on_full(self) -> OnFull:
-        """What a full spill does: if nobody has said it, what the ring that the chunks come from does."""
-        of_ring: OnFull = getattr(self.stages.ring or self.source, "on_full", OnFull.BLOCK)
-        return self.stages.on_full or of_ring
-
-    def open_destination(
-        self, dump_path: Path | None, outbox: Outbox | None = None, lock: Lock | None = None
-    ) -> Destination | RemoteDestination:
-        if isinstance(self.path, Prefix):
-            assert outbox is not None
-            assert lock is not None
-            return RemoteDestination.open(
-                self.path,
-                outbox,
-                lock,
-                append=self.append,
-                force=self.force,
-                of_processes=self.of_processes,
-                fresh=self.fresh,
-            )
-        return Destination.open(
-            self.path,
-            append=self.append,
-            force=self.force,
-            dump_path=dump_path,
-            of_processes=self.of_processes,
-        )
-
-    def load_profiler(self) -> Profiler | None:
-        return None if self.profile is None else Profiler(load_profiling(self.acl_library))
-
-    def load_dump(self) -> Dump | None:
-        if self.source is not None:
-            return None
-        driver = self.driver or load_acl(self.acl_library)
-        return Dump(Lifecycle(driver, initialized=True), self.config)
-
-
 @asynccontextmanager
 async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterator[Capture]:
     """Make the stages, begin, and run: what lasts is not touched before all that may be refused has been."""
@@ -284,7 +217,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             path = await run_sync(place.make_profile)
             await stack.enter_async_context(profiling(profiler, path, request.profile))
             about_profile = request.profile.as_dict()
-        about_config = None if asked is None else _to_keep(asked)
+        about_config = None if asked is None else as_kept(asked)
         number = await run_sync(
             lambda: place.begin_run(
                 options, acl_library=libraries, config=about_config, profile=about_profile
@@ -336,12 +269,6 @@ async def _make_outlet(
     return Outlet(kind, make_sink(kind, factory, location, settings))
 
 
-def refuse_without_directory(kind: str, location: str, path: Path | Prefix) -> None:
-    """Raise `SinkError` if a sink needs a directory and has none, because the capture is in a store."""
-    if isinstance(path, Prefix) and kind == "stats" and not location.partition("?")[0]:
-        raise SinkError("stats: needs a directory if the capture is in a store; write stats:DIR")
-
-
 async def _open_journal(
     place: Destination | RemoteDestination, outbox: Outbox | None, fsync: Fsync, stack: AsyncExitStack
 ) -> Lines:
@@ -363,38 +290,6 @@ def _journal(
     if outbox is not None:
         return open_local_journal(outbox, place.journal_path, fsync)
     return Journal.open(place.journal_path, fsync=fsync)
-
-
-def load_asked(config: Path | None) -> AclConfig | None:
-    """Return what the file *config* asks for, if there is one.
-
-    Raises:
-        ConfigError: CANN would refuse it.
-    """
-    if config is None:
-        return None
-    from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
-
-    return load_config(config).config
-
-
-def dump_path_of(asked: AclConfig | None) -> Path | None:
-    """Return where the runtime writes what no callback takes, if *asked* says it."""
-    return Path(asked.dump.dump_path) if asked is not None and asked.dump.dump_path else None
-
-
-def as_json(options: CaptureOptions) -> dict[str, Any]:
-    """Return *options* as the manifest has them."""
-    return {
-        name: value if isinstance(value, int | float | None) else str(value)
-        for name, value in options.items()
-    }
-
-
-def _to_keep(asked: AclConfig) -> dict[str, Any] | None:
-    """Return what the manifest keeps of *asked*: not one that makes every reading and writing of it slow."""
-    fields = asked.as_dict()
-    return fields if len(json.dumps(fields)) <= LONGEST_CONFIG else None
 
 
 async def _undo(dump: Dump) -> None:

@@ -23,9 +23,9 @@ from dumpstream import (
     _native,
     open_capture,
 )
-from dumpstream.capture import Request
 from dumpstream.objectstore import Prefix
 from dumpstream.options import StageOptions
+from dumpstream.request import Request
 
 from .conftest import Bucket
 

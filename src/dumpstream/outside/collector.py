@@ -14,7 +14,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError, DumpstreamError
-from dumpstream.capture import DEFAULT_SINKS, as_json, load_asked, open_request
+from dumpstream.capture import open_request
 from dumpstream.destination import absolute
 from dumpstream.isolation import finish_in_thread, isolated
 from dumpstream.objectstore import Prefix, as_place
@@ -32,6 +32,7 @@ from dumpstream.outside.shares import LEAST_SHARE, Shares
 from dumpstream.outside.watching import watch_process
 from dumpstream.outside.wire import VERSION, encode, parse_hello
 from dumpstream.report import Report, total_report
+from dumpstream.request import DEFAULT_SINKS, as_json, load_asked
 
 if TYPE_CHECKING:
     import os

@@ -13,7 +13,7 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream._errors import DestinationError, DumpstreamError, NotACaptureError, RingError
 from dumpstream._native import SharedRing, read_header
-from dumpstream.capture import DEFAULT_SINKS, Request, open_request
+from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND
 from dumpstream.destination import Destination, absolute, below
 from dumpstream.manifest import PACKS, read_manifest
@@ -22,6 +22,7 @@ from dumpstream.options import StageOptions
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.request import sink_below
 from dumpstream.outside.sharedsource import SharedSource
+from dumpstream.request import DEFAULT_SINKS, Request
 from dumpstream.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
 from dumpstream.source import Batch, Loss
 

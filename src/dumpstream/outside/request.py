@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.capture import Request, dump_path_of, refuse_without_directory
 from dumpstream.destination import below
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.client import PATIENCE_S
@@ -15,6 +14,7 @@ from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import is_remote
 from dumpstream.outside.shares import EXPECTED
 from dumpstream.outside.wire import encode
+from dumpstream.request import Request, dump_path_of, refuse_without_directory
 from dumpstream.sinks import find_factory
 from dumpstream.sinks.objectstore import probe_store
 from dumpstream.source import OnFull

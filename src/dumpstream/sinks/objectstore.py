@@ -10,7 +10,6 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError, StoreError
-from dumpstream.hold import HeldBytes
 from dumpstream.manifest import FILES, PACKS
 from dumpstream.objectstore.courier import IN_FLIGHT, Courier, patience_of
 from dumpstream.objectstore.keys import Keys
@@ -18,18 +17,17 @@ from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import Prefix
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.sinks import Fsync, Stored
-from dumpstream.sinks._frames import Frames, Writer, cut, sink_error, view_bytes
+from dumpstream.sinks._frames import Frames, Writer, cut, view_bytes
+from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Hashable, Sequence
-    from pathlib import Path
+    from collections.abc import Coroutine, Sequence
 
     from typing_extensions import Buffer
 
-    from dumpstream.custody import Custody
-    from dumpstream.objectstore.delivery import Brought, Delivery
+    from dumpstream.objectstore.delivery import Brought
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
 
@@ -99,7 +97,7 @@ class ObjectStoreSink:
         self._workers = Workers(settings.workers, settings.level, settings.threads)
         self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=settings.among)
         self._packer = Packer(self._workers, self._open_pack) if settings.pack else None
-        self.beginnings = _Beginnings(
+        self.beginnings = Beginnings(
             settings.outbox.path if settings.outbox else settings.directory,
             memory_bytes=_BEGINNINGS_BYTES // settings.among,
         )
@@ -119,9 +117,9 @@ class ObjectStoreSink:
         """
         await self._ready()
 
-    async def open(self, name: str, *, offset: int = 0) -> _ObjectFile:
+    async def open(self, name: str, *, offset: int = 0) -> ObjectFile:
         self._check_open()
-        return _ObjectFile(self, await self._ready(), name, first=2 if offset else 1)
+        return ObjectFile(self, await self._ready(), name, first=2 if offset else 1)
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
@@ -218,8 +216,8 @@ class ObjectStoreSink:
                 outbox.add_packs(str(self._prefix / PACKS / self._packer.token))
         return store
 
-    async def _open_pack(self, name: str) -> _PackObject:
-        return _PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
+    async def _open_pack(self, name: str) -> PackObject:
+        return PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
 
     async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         outputs: list[Frames] = []
@@ -256,7 +254,7 @@ class ObjectStoreSink:
 
     async def _put_large(self, courier: Courier, name: str, view: memoryview) -> Stored:
         async with self._large:
-            file = _ObjectFile(self, courier, name, first=1)
+            file = ObjectFile(self, courier, name, first=1)
             try:
                 for start in range(0, len(view), PART_BYTES):
                     await file.write([view[start : start + PART_BYTES]])
@@ -269,125 +267,6 @@ class ObjectStoreSink:
     def _check_open(self) -> None:
         if self._closed:
             raise anyio.ClosedResourceError
-
-
-class _Beginnings:
-    """What has come of files of which no part is there yet, on the disk if it is much."""
-
-    def __init__(self, directory: Path, *, memory_bytes: int) -> None:
-        self._held = HeldBytes(directory, memory_bytes=memory_bytes)
-        self._turn = asyncio.Lock()
-
-    async def keep(self, key: Hashable, data: bytes) -> None:
-        """Keep *data* under *key*."""
-        async with self._turn:
-            try:
-                await self._held.keep(key, data)
-            except OSError as exc:
-                raise sink_error("keep the beginning of a file", exc) from None
-
-    async def take(self, key: Hashable) -> memoryview:
-        """Return what is kept under *key*, and keep it no longer."""
-        async with self._turn:
-            try:
-                return memoryview(await self._held.take(key))
-            except OSError as exc:
-                raise sink_error("read the beginning of a file", exc) from None
-
-    async def aclose(self) -> None:
-        """Forget everything."""
-        await self._held.aclose()
-
-
-class _ObjectFile:
-    """A file of an `ObjectStoreSink`; it begins to be sent when a part of it is there."""
-
-    __slots__ = (
-        "_courier",
-        "_delivery",
-        "_first",
-        "_frames",
-        "_kept",
-        "_kept_bytes",
-        "_key",
-        "_name",
-        "_sink",
-        "_writer",
-    )
-
-    def __init__(self, sink: ObjectStoreSink, courier: Courier, name: str, *, first: int) -> None:
-        self._sink, self._courier, self._name, self._first = sink, courier, name, first
-        self._frames = Frames()
-        self._writer = Writer(name, self._frames)
-        self._kept = 0  # how many beginnings are kept for it
-        self._kept_bytes = 0
-        self._key: str | None = None
-        self._delivery: Delivery | None = None
-
-    async def write(self, pieces: Sequence[Buffer]) -> None:
-        self._check_open()
-        await self._sink.compress(self._writer, [view_bytes(piece) for piece in pieces], finish=False)
-        frames = self._frames.take()
-        size = sum(map(len, frames))
-        if self._delivery is not None or self._kept_bytes + size >= PART_BYTES:
-            await self._send(frames)
-        elif size:
-            await self._sink.beginnings.keep((self, self._kept), b"".join(frames))
-            self._kept += 1
-            self._kept_bytes += size
-
-    async def commit(self) -> Stored:
-        self._check_open()
-        await self._sink.compress(self._writer, [], finish=True)
-        frames = self._frames.take()
-        outcome = self._writer.outcome
-        assert isinstance(outcome, Stored)
-        if self._delivery is not None:
-            await self._send(frames)
-            brought = await self._delivery.finish()
-        else:
-            self._key = self._sink.take_key(self._name, self._first)
-            brought = await self._courier.bring(self._key, b"".join([*await self._recall(), *frames]))
-        assert self._key is not None
-        self._delivery = None
-        return self._sink.stored(self._key, outcome.bytes, outcome.xxh3, brought)
-
-    async def abort(self) -> None:
-        self._writer.cancel()
-        await self._recall()
-        delivery, self._delivery = self._delivery, None
-        if delivery is not None:
-            await delivery.abort()
-
-    async def _send(self, frames: list[memoryview]) -> None:
-        if self._delivery is None:
-            self._key = self._sink.take_key(self._name, self._first)
-            self._delivery = self._courier.deliver(self._key)
-            frames = await self._recall() + frames
-        if frames:
-            await self._delivery.send(frames)
-
-    async def _recall(self) -> list[memoryview]:
-        """Return everything that is kept for it."""
-        kept, self._kept, self._kept_bytes = self._kept, 0, 0
-        return [await self._sink.beginnings.take((self, number)) for number in range(kept)]
-
-    def _check_open(self) -> None:
-        if isinstance(self._writer.outcome, SinkError):
-            raise self._writer.outcome
-        if self._writer.outcome is not None:
-            raise anyio.ClosedResourceError
-
-
-class _PackObject:
-    """A pack on its way to the store."""
-
-    def __init__(self, courier: Courier, key: str, base: str) -> None:
-        self._courier, self._key = courier, key
-        self.path = f"{base}{key}"
-
-    async def store(self, data: Buffer) -> Custody | None:
-        return (await self._courier.bring(self._key, data)).custody
 
 
 def _joined(output: Frames) -> Buffer:
