@@ -18,10 +18,10 @@ from dumpstream.simulation import Workload
 from s3server import BUCKET
 
 from .azureserver import ACCOUNT, KEY
+from .captures import capturing, found, push, run_dumpstream, until
 from .conftest import enter
 from .googleserver import GoogleServer, ServiceAccount
 from .obsserver import OldServer
-from .test_server import capturing, found, push, run_dumpstream, until
 
 if TYPE_CHECKING:
     from pathlib import Path

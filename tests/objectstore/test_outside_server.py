@@ -17,8 +17,8 @@ from xxhash import xxh3_64_hexdigest
 
 from s3server import running_server
 
+from .captures import finished_files, found, run_dumpstream, until
 from .conftest import bucket_of
-from .test_server import finished_files, found, run_dumpstream, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

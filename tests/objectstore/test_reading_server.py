@@ -23,7 +23,7 @@ from dumpstream.stored import State
 from dumpstream.verification import verify
 from s3server import BUCKET, SECRET
 
-from .test_server import push, push_all, small_files, until
+from .captures import push, push_all, small_files, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
 import sys
-from contextlib import asynccontextmanager
 from subprocess import DEVNULL
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import obstore
@@ -20,24 +18,18 @@ from xxhash import xxh3_64_hexdigest
 from dumpstream import (
     DestinationError,
     DumpstreamError,
-    RingOptions,
-    RingSource,
     SinkError,
     StoredCapture,
-    _native,
-    open_capture,
 )
 from dumpstream.verification import verify
 from s3server import SECRET, running_server
 
+from .captures import capturing, finished_files, found, push, push_all, run_dumpstream, small_files, until
 from .conftest import FaultProxy, bucket_of
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from dumpstream import Capture
     from s3server import S3Server
 
     from .conftest import Bucket
@@ -51,40 +43,6 @@ _MIB = 1 << 20
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """The other loop has its turn with stores in memory, where it takes less time."""
     return "asyncio", {"use_uvloop": False}
-
-
-def push(name: str, data: bytes, *, last: bool = True) -> None:
-    """Do what the callback does for one chunk."""
-    buffer = ctypes.create_string_buffer(data, len(data) or 1)
-    assert _native.push(os.fsencode(name), ctypes.addressof(buffer), len(data), last, -1, 0) == 0
-
-
-def push_all(files: dict[str, bytes]) -> None:
-    for name, data in files.items():
-        push(name, data)
-
-
-def small_files(count: int, size: int = 400) -> dict[str, bytes]:
-    return {f"dir{number % 7}/{number}": os.urandom(size) for number in range(count)}
-
-
-@asynccontextmanager
-async def capturing(destination: Any, **options: Any) -> AsyncIterator[Capture]:
-    """Capture what the test pushes."""
-    source = RingSource(RingOptions(buffer_bytes=32 * _MIB))
-    async with open_capture(destination, source=source, **options) as capture:
-        yield capture
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that has no event of its own."""
-    with anyio.fail_after(30):
-        while not await run_sync(condition):  # noqa: ASYNC110 - as it says
-            await anyio.sleep(0.01)
-
-
-def found(directory: Path, pattern: str) -> list[Path]:
-    return list(directory.glob(pattern))
 
 
 async def test_files_manifest_and_journal_are_below_the_prefix(bucket: Bucket) -> None:
@@ -308,19 +266,6 @@ async def test_what_a_killed_server_did_not_get_is_uploaded_later(
         assert bucket.files() == before | during
         assert json.loads(bucket.get("manifest.json"))["runs"][0]["outcome"] == "finished"
         assert not any(key.startswith("journal/") for key in bucket.keys())  # noqa: SIM118 - as above
-
-
-async def run_dumpstream(*arguments: object) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "dumpstream", *map(str, arguments)]
-    return await anyio.run_process(command, check=False)
-
-
-def finished_files(journal: Path) -> dict[str, str]:
-    """Return the checksum of every file that the write-ahead journal has."""
-    if not journal.exists():
-        return {}
-    rows = [json.loads(line) for line in journal.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"]
-    return {row["name"]: row["stored"][0]["xxh3"] for row in rows if row["type"] == "file"}
 
 
 @pytest.mark.parametrize("options", [[], ["--pack"]], ids=["files", "packs"])

@@ -23,7 +23,7 @@ from dumpstream.rows import StoredPart, file_row
 from dumpstream.source import OnFull
 from dumpstream.verdict import Verdict
 
-from .test_server import capturing, found, push, run_dumpstream
+from .captures import capturing, found, push, run_dumpstream
 
 if TYPE_CHECKING:
     from pathlib import Path

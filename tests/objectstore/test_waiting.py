@@ -17,8 +17,8 @@ from anyio.to_thread import run_sync
 
 from dumpstream import SinkError
 
+from .captures import capturing, found, push_all, run_dumpstream, small_files, until
 from .conftest import FaultProxy
-from .test_server import capturing, found, push_all, run_dumpstream, small_files, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -18,8 +18,8 @@ from dumpstream import DumpstreamError
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.lock import LOCK, Lock
 
+from .captures import capturing, found, push_all, run_dumpstream, small_files, until
 from .conftest import FaultProxy
-from .test_server import capturing, found, push_all, run_dumpstream, small_files, until
 
 if TYPE_CHECKING:
     from pathlib import Path
