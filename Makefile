@@ -27,7 +27,7 @@ demo: $(VENV)/installed ## capture a simulated job of four processes, list it an
 	$(BIN)/dumpstream ls $(DEMO)
 	$(BIN)/dumpstream verify $(DEMO)
 
-test: lint native-test pytest test-stores ## everything that must pass: lint, types, native tests, Python tests
+test: lint native-test pytest ## lint, types, native tests, Python tests; minutes
 
 pytest: $(VENV)/installed ## the Python tests
 	$(BIN)/python -m pytest
@@ -36,7 +36,7 @@ $(AZURITE):
 	npm install --prefix build/azurite --no-audit --no-fund --loglevel=error 'azurite@^3' || \
 	    echo 'azurite cannot be installed; the tests leave Azure out' >&2
 
-test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; five minutes
+test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; five minutes, not part of test
 	$(BIN)/python -m pytest -m stores tests/objectstore
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
