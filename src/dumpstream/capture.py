@@ -288,7 +288,7 @@ def _journal(
     if isinstance(place, RemoteDestination):
         return place.open_journal(fsync)
     if outbox is not None:
-        return open_local_journal(outbox, place.journal_path, fsync)
+        return open_local_journal(outbox, place.journal_path, place.manifest, fsync)
     return Journal.open(place.journal_path, fsync=fsync)
 
 

@@ -197,6 +197,36 @@ async def test_pack_that_a_killed_run_had_stored_and_not_written_down_is_deleted
         assert sorted(bucket.files()) == sorted(files)
 
 
+async def test_directory_whose_capture_was_replaced_is_not_mixed_with_it(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    run, spill = tmp_path / "run", tmp_path / "spill"
+    await run_sync(kill_when_packed, str(run), bucket.url, spill, ["first"])
+    async with capturing(run, force=True, sinks=["null:"]):
+        await run_sync(push, "second", b"2")
+
+    uploaded = await run_dumpstream("upload", spill)
+
+    assert uploaded.returncode == 1
+    assert b"holds another capture by now" in uploaded.stderr
+    assert b"first" not in (run / "journal.jsonl").read_bytes()
+    assert found(spill, "*/outbox.json")
+
+
+async def test_nothing_is_brought_while_a_later_run_writes_to_the_directory(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    run, spill = tmp_path / "run", tmp_path / "spill"
+    await run_sync(kill_when_packed, str(run), bucket.url, spill, ["first"])
+    async with capturing(run, append=True, sinks=["null:"]):
+        early = await run_dumpstream("upload", spill)
+    late = await run_dumpstream("upload", spill)
+
+    assert (early.returncode, late.returncode) == (1, 0)
+    assert b"upload again when that has ended" in early.stderr
+    assert (run / "journal.jsonl").read_bytes().count(b'"first"') == 1
+
+
 def kill_when_packed(place: str, sink: str, spill: Path, names: list[str]) -> None:
     """Let a process capture files called *names* into a pack, and kill it when they are in its journal."""
     script = (

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError, StoreError
+from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError
 from dumpstream.destination import Destination, explained
+from dumpstream.isolation import finish_in_thread
 from dumpstream.journal import Journal
 from dumpstream.manifest import MANIFEST, manifest_text, parse_manifest
 from dumpstream.objectstore.carrier import Carrier
@@ -67,16 +68,20 @@ async def reconcile(
     result = Reconciliation(str(place))
     async with AsyncExitStack() as stack:
         if not isinstance(place, Prefix):
+            directory = await run_sync(_open_directory, place, outbox)
+            stack.push_async_callback(finish_in_thread, directory.close)
             carrier = await _open_carrier(outbox, place, stack)
             lines = await _bring_objects(outbox, carrier, result, progress)
-            result.lines = await _complete_local(place, lines)
+            result.lines = await _complete_local(directory, lines)
             result.deleted_packs = await run_sync(
                 carrier.delete_packs, lines, lambda: list(_lines_of(place / JOURNAL))
             )
         elif (manifest := await run_sync(_begun, outbox)) is not None:
             carrier = await _open_carrier(outbox, place, stack)
             store = await run_sync(carrier.connect, place)
-            await run_sync(_refuse_other, store, manifest, outbox)
+            there = await run_sync(_stored_manifest, store)
+            if there is not None:
+                _refuse_other(place, there, manifest, outbox)
             lines = await _bring_objects(outbox, carrier, result, progress)
             result.lines = await _complete_remote(store, lines, manifest)
             result.deleted_packs = await run_sync(
@@ -108,10 +113,7 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
         try:
             await run_sync(partial(lock.take, left=left))
         except DestinationInUseError as exc:
-            holder = Writer(exc.pid, exc.host)
-            raise DestinationError(
-                prefix, f"is being written by {holder}; upload again when that has ended"
-            ) from None
+            raise _in_use(exc) from None
         locks.append(lock)
     carrier = Carrier(outbox, place, locks)
     stack.push_async_callback(carrier.aclose)
@@ -208,11 +210,10 @@ def _missing(lines: Sequence[bytes], there: Iterator[bytes]) -> list[bytes]:
     return missing
 
 
-def _refuse_other(store: Store, manifest: Manifest, outbox: Outbox) -> None:
-    there = _stored_manifest(store)
-    if there is not None and there.created != manifest.created:
-        raise StoreError(
-            f"{store.prefix} holds another capture by now; if this one is not wanted, delete {outbox.path}"
+def _refuse_other(place: Path | Prefix, there: Manifest, kept: Manifest, outbox: Outbox) -> None:
+    if there.created != kept.created:
+        raise DestinationError(
+            place, f"holds another capture by now, or none; if this one is not wanted, delete {outbox.path}"
         )
 
 
@@ -264,17 +265,37 @@ def _merge_manifests(there: Manifest | None, kept: Manifest, lines: Sequence[byt
     return kept
 
 
-async def _complete_local(path: Path, lines: Sequence[bytes]) -> int:
-    """Bring *lines* to the journal in the directory *path*; return how many were missing."""
-    place = await run_sync(lambda: Destination.open(path, append=True))
+def _open_directory(path: Path, outbox: Outbox) -> Destination:
+    """Take the directory *path* of the capture that left *outbox*.
+
+    Raises:
+        DestinationError: somebody else writes there, or it is another capture by now.
+    """
     try:
-        missing = await run_sync(lambda: _missing(lines, _lines_of(place.journal_path)))
-        with explained(path):
-            async with Journal.open(place.journal_path, fsync=Fsync.CAPTURE) as journal:
-                for line in missing:
-                    journal.add(line.decode("ascii"))
-    finally:
-        await run_sync(place.close)
+        directory = Destination.open(path, append=True)
+    except DestinationInUseError as exc:
+        raise _in_use(exc) from None
+    try:
+        if (kept := outbox.manifest()) is not None:
+            _refuse_other(path, directory.manifest, kept, outbox)
+    except BaseException:
+        directory.close()
+        raise
+    return directory
+
+
+def _in_use(exc: DestinationInUseError) -> DestinationError:
+    holder = Writer(exc.pid, exc.host)
+    return DestinationError(exc.path, f"is being written by {holder}; upload again when that has ended")
+
+
+async def _complete_local(place: Destination, lines: Sequence[bytes]) -> int:
+    """Bring *lines* to the journal in the directory *place*; return how many were missing."""
+    missing = await run_sync(lambda: _missing(lines, _lines_of(place.journal_path)))
+    with explained(place.path):
+        async with Journal.open(place.journal_path, fsync=Fsync.CAPTURE) as journal:
+            for line in missing:
+                journal.add(line.decode("ascii"))
     return len(missing)
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import anyio
+from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, StoreError
 from dumpstream.custody import Stage
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.custody import Custody
+    from dumpstream.manifest import Manifest
     from dumpstream.objectstore.outbox import Outbox
     from dumpstream.objectstore.prefix import Prefix
     from dumpstream.objectstore.segments import SegmentJournal
@@ -110,8 +112,11 @@ class WriteAheadJournal:
 
 
 @asynccontextmanager
-async def open_local_journal(outbox: Outbox, path: Path, fsync: Fsync) -> AsyncIterator[WriteAheadJournal]:
-    """Open the journal at *path* for a capture some of whose files may wait in *outbox*."""
+async def open_local_journal(
+    outbox: Outbox, path: Path, manifest: Manifest, fsync: Fsync
+) -> AsyncIterator[WriteAheadJournal]:
+    """Open the journal at *path* for the capture of *manifest*, some of whose files may wait in *outbox*."""
+    await run_sync(outbox.keep_manifest, manifest)
     async with (
         Journal.open(outbox.journal_path, fsync=fsync) as ahead,
         Journal.open(path, fsync=fsync) as final,
