@@ -18,6 +18,8 @@ from dumpstream.objectstore.delivery import Brought, Delivery, read_pieces, spil
 from dumpstream.objectstore.store import PART_BYTES, PROBE, Store
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from typing_extensions import Buffer
 
     from dumpstream.objectstore.outbox import Outbox
@@ -261,12 +263,33 @@ async def bring_from(outbox: Outbox, store: Store, key: str, size: int) -> None:
         OSError: it cannot be read.
     """
     url = str(store.prefix / key)
-    fd = await run_sync(outbox.open_object, url)
-    try:
-        if size <= PART_BYTES:
-            await store.put(key, await run_sync(os.pread, fd, size, 0))
-        else:
-            await store.upload(key, read_pieces(fd, size))
-    finally:
-        os.close(fd)
+    if size <= PART_BYTES:
+        await store.put(key, await run_sync(outbox.read_object, url))
+    else:
+        await _upload_from(outbox, store, key, size)
     await run_sync(outbox.discard, url)
+
+
+async def _upload_from(outbox: Outbox, store: Store, key: str, size: int) -> None:
+    failure: OSError | None = None
+
+    async def pieces() -> AsyncIterator[bytes]:
+        # The store goes on with them even if nobody waits for it any longer, so the descriptor is theirs.
+        nonlocal failure
+        try:
+            fd = await run_sync(outbox.open_object, str(store.prefix / key))
+            try:
+                async for piece in read_pieces(fd, size):
+                    yield piece
+            finally:
+                os.close(fd)
+        except OSError as exc:
+            failure = exc
+            raise
+
+    try:
+        await store.upload(key, pieces())
+    except StoreError:
+        if failure is not None:
+            raise failure from None
+        raise

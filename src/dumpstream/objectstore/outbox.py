@@ -231,6 +231,11 @@ class Outbox:
         """Return a descriptor of the object *url*, or of what there is of it, which the caller closes."""
         return open_regular(self._object_path(url, whole=whole), os.O_RDONLY)
 
+    def read_object(self, url: str) -> bytes:
+        """Return the whole object *url*."""
+        with os.fdopen(self.open_object(url), "rb") as file:
+            return file.read()
+
     def move(self, urls: Mapping[str, str], lines: Iterable[bytes]) -> None:
         """Give objects other URLs, and the journal *lines* that say so, both or neither.
 

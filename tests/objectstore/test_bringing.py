@@ -1,0 +1,83 @@
+"""What is brought from an outbox after whoever asked for it has gone."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import anyio
+import obstore
+import pytest
+from anyio.to_thread import run_sync
+from obstore.store import MemoryStore
+
+from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.courier import bring_from
+from dumpstream.objectstore.outbox import Outbox
+from dumpstream.objectstore.room import Room
+from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.source import OnFull
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+pytestmark = pytest.mark.anyio
+
+_SIZE = 3 * PART_BYTES
+
+
+class HaltingStore(Store):
+    """A store that takes the first piece of an object, and the others when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(Prefix.of(MemoryStore(), "place"))
+        self.halted, self.going_on = anyio.Event(), anyio.Event()
+
+    async def upload(self, key: str, pieces: AsyncIterator[Buffer]) -> str | None:
+        async def halting() -> AsyncIterator[Buffer]:
+            async for piece in pieces:
+                yield piece
+                self.halted.set()
+                await self.going_on.wait()
+
+        return await super().upload(key, halting())
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Iterator[Outbox]:
+    outbox = Outbox.make(tmp_path / "spill", "somewhere", room=Room(1 << 30), on_full=OnFull.BLOCK)
+    yield outbox
+    outbox.close()
+
+
+async def test_object_whose_caller_is_cancelled_has_no_bytes_of_other_files(
+    outbox: Outbox, tmp_path: Path
+) -> None:
+    store = HaltingStore()
+    url = str(store.prefix / "large")
+    await run_sync(lambda: outbox.append(url, [b"a" * _SIZE], new=True))
+    await run_sync(outbox.complete, url)
+    await run_sync((tmp_path / "other").write_bytes, b"b" * _SIZE)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bring_from, outbox, store, "large", _SIZE)
+        await store.halted.wait()
+        tasks.cancel_scope.cancel()
+    others = [await run_sync(os.open, tmp_path / "other", os.O_RDONLY) for _ in range(8)]
+    store.going_on.set()
+    await store.aclose()
+
+    for fd in others:
+        os.close(fd)
+    stored = await obstore.get_async(store.prefix.store, "place/large")
+    assert bytes(await stored.bytes_async()) == b"a" * _SIZE
+
+
+async def test_large_object_that_cannot_be_read_is_no_fault_of_the_store(outbox: Outbox) -> None:
+    store = Store(Prefix.of(MemoryStore(), "place"))
+
+    with pytest.raises(FileNotFoundError):
+        await bring_from(outbox, store, "large", _SIZE)
