@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from weakref import ref
 
 import anyio
 import pytest
@@ -21,6 +23,14 @@ async def pass_time(seconds: float) -> None:
     end = loop.time() + seconds
     while loop.time() < end:
         await checkpoint()
+
+
+async def until_gone(reference: ref[Silence]) -> None:
+    """Return when nothing refers to what *reference* does."""
+    with anyio.fail_after(20):
+        while reference() is not None:
+            await checkpoint()
+            gc.collect()
 
 
 async def reaching(silence: Silence) -> None:
@@ -59,3 +69,15 @@ async def test_store_that_owes_nothing_is_not_given_up(*, asked: bool) -> None:
     await reaching(silence)
 
     assert not idle
+
+
+async def test_hurry_that_is_over_leaves_nothing_in_the_loop() -> None:
+    silence = Silence()
+    silence.begin()
+    silence.limit(_LIMIT_S)
+    silence.interrupt(pending=False)
+    reference = ref(silence)
+
+    del silence
+
+    await until_gone(reference)

@@ -25,6 +25,7 @@ class Silence:
         self._limit_s = inf
         self._limited_at = 0.0
         self._since: float | None = None  # since when it owes an answer
+        self._timer: asyncio.TimerHandle | None = None
         self._end: asyncio.Future[None] | None = None
         self._calls: list[Callable[[], None]] = []
         self.reached = False  #: whether nobody is to wait any longer
@@ -39,6 +40,7 @@ class Silence:
         """Note that the store is asked."""
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
+            self._look()
 
     def interrupt(self, *, pending: bool) -> None:
         """Note that the store has said something; *pending* if it still owes answers."""
@@ -57,14 +59,18 @@ class Silence:
         await asyncio.wait([*tasks, self._end], return_when=asyncio.FIRST_COMPLETED)
 
     def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._since is None or self._limit_s == inf or self.reached:
+            return  # the next question looks again
         loop = asyncio.get_running_loop()
-        since = loop.time() if self._since is None else max(self._since, self._limited_at)
-        left = since + self._limit_s - loop.time()
+        left = max(self._since, self._limited_at) + self._limit_s - loop.time()
         if left > 0:
-            loop.call_later(left, self._look)
-        elif not self.reached:
-            self.reached = True
-            if self._end is not None:
-                self._end.set_result(None)
-            for call in self._calls:
-                call()
+            self._timer = loop.call_later(left, self._look)
+            return
+        self.reached = True
+        if self._end is not None:
+            self._end.set_result(None)
+        for call in self._calls:
+            call()
