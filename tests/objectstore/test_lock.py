@@ -58,6 +58,21 @@ def test_lock_that_comes_between_the_look_and_the_write_is_not_broken() -> None:
     assert store.get(LOCK) == b'{"pid": 7}'
 
 
+@pytest.mark.parametrize("stale", [False, True])
+def test_lock_that_somebody_else_takes_over_first_is_not_broken(
+    monkeypatch: pytest.MonkeyPatch, *, stale: bool
+) -> None:
+    store = RacedStore()
+    Store(store.prefix).write(LOCK, b'{"pid": 6}')
+    monkeypatch.setattr("dumpstream.objectstore.lock.STALE_S", 0 if stale else 120)
+
+    holder = take_lock(store, b'{"pid": 8}', left=None if stale else '{"pid": 6}')
+
+    assert holder is not None
+    assert holder.pid == 7
+    assert store.get(LOCK) == b'{"pid": 7}'
+
+
 def test_lock_is_taken_over_from_who_is_known_to_be_gone(store: Store) -> None:
     store.write(LOCK, b'{"pid": 7}')
 

@@ -179,12 +179,14 @@ def take_lock(store: Store, text: bytes, *, left: str | None = None) -> Writer |
     A stale lock is replaced, and so is one that says *left*: who wrote that is known to be gone.
     """
     found = _read(store)
-    if found is not None:
+    if found is None:
+        taken = store.create(LOCK, text)
+    else:
         entry, data = found
         if not _is_stale(entry) and (left is None or data != left.encode()):
             return _writer(data)
-        store.delete(LOCK)
-    if store.create(LOCK, text):
+        taken = store.replace(entry, text)
+    if taken:
         return None
     found = _read(store)
     if found is not None and found[1] == text:  # written by a request whose answer was lost

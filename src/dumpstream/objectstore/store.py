@@ -47,6 +47,7 @@ class Entry(NamedTuple):
     bytes: int
     etag: str | None
     modified: datetime
+    version: str | None = None  #: of a store that counts them
 
 
 class Store:
@@ -142,7 +143,7 @@ class Store:
         self._check_lock()
         with self._explained("write", key):
             try:
-                self._put_new(key, data)
+                self._put_if("create", key, data)
             except self._obstore.exceptions.AlreadyExistsError:
                 return False
             except Exception as exc:
@@ -151,6 +152,25 @@ class Store:
                 if self._is_there(key):
                     return False
                 self._obstore.put(self._client, self._path(key), data, use_multipart=False)
+        return True
+
+    def replace(self, entry: Entry, data: bytes) -> bool:
+        """Store a small object in place of *entry*; return whether that was still what is there.
+
+        A store without conditional writes replaces whatever is there.
+        """
+        self._check_lock()
+        known = {"e_tag": entry.etag, "version": entry.version}
+        condition = {name: value for name, value in known.items() if value is not None}
+        with self._explained("write", entry.key):
+            try:
+                self._put_if(condition, entry.key, data)
+            except self._obstore.exceptions.PreconditionError:
+                return False
+            except Exception as exc:
+                if not is_unsupported(exc):
+                    raise
+                self._obstore.put(self._client, self._path(entry.key), data, use_multipart=False)
         return True
 
     def delete(self, key: str) -> None:
@@ -265,19 +285,19 @@ class Store:
             if error is None or not getattr(error, "away", False):
                 self._silence.interrupt(pending=bool(self._tasks))
 
-    def _put_new(self, key: str, data: bytes) -> None:
-        """Store a small object on condition that there is none.
+    def _put_if(self, mode: str | dict[str, str], key: str, data: bytes) -> None:
+        """Store a small object on a condition, as obstore puts it.
 
         The first try is made without patience: a store that knows no conditions may say so with a status
         that obstore takes for a failure which passes.
         """
         path = self._path(key)
         try:
-            self._obstore.put(make_client(self.prefix, 0), path, data, mode="create")
+            self._obstore.put(make_client(self.prefix, 0), path, data, mode=mode)
         except Exception as exc:
             if not explain_failure(exc, "write", path).away:
                 raise
-            self._obstore.put(self._client, path, data, mode="create")
+            self._obstore.put(self._client, path, data, mode=mode)
 
     def _listed(self, below: str, after: str | None) -> Iterator[Any]:
         path = self._path(below) or None
@@ -305,9 +325,8 @@ class Store:
 
     def _entry(self, meta: Any) -> Entry:
         root = f"{self.prefix.key}/" if self.prefix.key else ""
-        return Entry(
-            str(meta["path"]).removeprefix(root), int(meta["size"]), meta["e_tag"], meta["last_modified"]
-        )
+        key = str(meta["path"]).removeprefix(root)
+        return Entry(key, int(meta["size"]), meta["e_tag"], meta["last_modified"], meta["version"])
 
     def _is_there(self, key: str) -> bool:
         try:
