@@ -154,6 +154,24 @@ async def test_lock_is_written_again_while_it_is_held(store: Store, monkeypatch:
     assert await run_sync(find_lock, store) is None
 
 
+async def test_lock_that_is_taken_while_it_is_looked_for_is_not_lost(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, fetch = Lock(store.prefix), Store.fetch
+
+    async def fetch_early(store: Store, key: str) -> bytes:
+        try:
+            return await fetch(store, key)
+        finally:
+            await run_sync(lock.take)
+
+    monkeypatch.setattr(Store, "fetch", fetch_early)
+    async with lock.held():
+        await lock.confirm()
+
+        lock.check()
+
+
 @pytest.mark.parametrize("other", [_OTHER, None])
 async def test_who_has_lost_the_lock_writes_nothing_more(
     store: Store, monkeypatch: pytest.MonkeyPatch, other: bytes | None

@@ -140,12 +140,12 @@ class Lock:
         renewal.result()
 
     async def _write_again(self) -> None:
-        began = _now()
+        began, written = _now(), self._written  # another thread may take it while the store looks
         try:
             found = await self._store.fetch(LOCK)
         except ObjectMissingError:
             found = None
-        if found != self.text.encode() and (found is not None or self._written):
+        if found != self.text.encode() and (found is not None or written):
             self._lost = _taken_over(self.prefix, found)
             raise self._lost
         await self._store.put(LOCK, self.text.encode())
