@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ import pytest
 from anyio.to_thread import run_sync
 from obstore.store import MemoryStore
 
+from dumpstream._errors import StoreError
 from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.courier import bring_from
+from dumpstream.objectstore.courier import Courier, bring_from
 from dumpstream.objectstore.outbox import Outbox
 from dumpstream.objectstore.room import Room
 from dumpstream.objectstore.store import PART_BYTES, Store
@@ -44,6 +46,17 @@ class HaltingStore(Store):
                 await self.going_on.wait()
 
         return await super().upload(key, halting())
+
+
+class AbsentStore(Store):
+    """A store that is away, and may come back."""
+
+    away = True
+
+    async def put(self, key: str, data: Buffer) -> str | None:
+        if self.away:
+            raise StoreError("does not answer", away=True)
+        return await super().put(key, data)
 
 
 @pytest.fixture
@@ -81,3 +94,19 @@ async def test_large_object_that_cannot_be_read_is_no_fault_of_the_store(outbox:
 
     with pytest.raises(FileNotFoundError):
         await bring_from(outbox, store, "large", _SIZE)
+
+
+async def test_courier_whose_end_is_cancelled_brings_nothing_more(outbox: Outbox) -> None:
+    store = AbsentStore(Prefix.of(MemoryStore(), "place"))
+    courier, before = Courier(store, outbox), asyncio.all_tasks()
+    for key in ("first", "second", "third"):
+        await courier.bring(key, b"data")
+    store.away = False
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await courier.aclose()
+
+    assert scope.cancelled_caught
+    assert asyncio.all_tasks() == before
+    assert courier.waiting >= 2  # the first may have been on its way

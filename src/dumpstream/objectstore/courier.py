@@ -31,6 +31,8 @@ SHORT_PATIENCE_S = 8.0
 
 _DRAINED_AT_ONCE = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+#: After a cancellation, requests have so many seconds to come to an end.
+GRACE_S = 4.0
 #: How long the end of a capture waits for a store that is away.
 _LAST_WAIT_S = 30.0
 
@@ -68,6 +70,7 @@ class Courier:
         self._kept: deque[_Kept] = deque()
         self._drain: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
+        self._abandoned = False
         self._error: StoreError | None = None
 
     @property
@@ -110,16 +113,23 @@ class Courier:
     async def aclose(self) -> None:
         """Bring what waits, if the store takes it within a short time, and stop.
 
+        If that is cancelled, what is on its way has a few seconds more, and the rest stays in the outbox.
+
         Raises:
             SinkError: the store refuses what waits.
         """
-        if self._drain is not None:
-            if self._kept:
-                with anyio.move_on_after(_LAST_WAIT_S):
-                    await asyncio.wait([self._drain])
-            self._closing.set()
-            await asyncio.wait([self._drain])
-        await self.store.aclose()
+        try:
+            if self._drain is not None:
+                if self._kept:
+                    with anyio.move_on_after(_LAST_WAIT_S):
+                        await asyncio.wait([self._drain])
+                self._closing.set()
+                await asyncio.wait([self._drain])
+            await self.store.aclose()
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await self._abandon()
+            raise
         if self._error is not None:
             raise SinkError(str(self._error))
 
@@ -196,6 +206,15 @@ class Courier:
         self._watch()
         return Brought(None, kept.custody)
 
+    async def _abandon(self) -> None:
+        """Bring nothing more, and wait for what is on its way."""
+        self._abandoned = True
+        self._closing.set()
+        self.hurry(GRACE_S)
+        if self._drain is not None:
+            await asyncio.wait([self._drain])
+        await self.store.aclose()
+
     # Bringing later what is kept
 
     def _give_up(self) -> None:
@@ -211,7 +230,7 @@ class Courier:
         """Bring what is kept, and find out whether a store that is away is back."""
         pause = _FIRST_PAUSE_S
         at_once = 1
-        while (self._kept or self._away) and not (self._closing.is_set() and self._away):
+        while (self._kept or self._away) and not self._at_end:
             batch = [self._kept[index] for index in range(min(at_once, len(self._kept)))]
             results = await asyncio.gather(*map(self._bring_kept, batch)) if batch else [await self._look()]
             if all(results):
@@ -225,6 +244,10 @@ class Courier:
                 with anyio.move_on_after(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - spreads clients
                     await self._closing.wait()
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    @property
+    def _at_end(self) -> bool:
+        return self._abandoned or (self._away and self._closing.is_set())
 
     async def _look(self) -> bool:
         """Return whether the store answers."""

@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.manifest import FILES, PACKS
-from dumpstream.objectstore.courier import IN_FLIGHT, Courier, patience_of
+from dumpstream.objectstore.courier import GRACE_S, IN_FLIGHT, Courier, patience_of
 from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import Prefix
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
 
-#: After a cancellation, requests have so many seconds to come to an end.
-_GRACE_S = 4.0
 #: The store must answer within this before a capture begins.
 _PROBE_S = 10.0
 #: Of files of which no part is there yet, so much is kept in memory.
@@ -283,7 +281,7 @@ async def _finish(calls: Sequence[Coroutine[None, None, Stored | SinkError]]) ->
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
-        with anyio.move_on_after(_GRACE_S, shield=True):
+        with anyio.move_on_after(GRACE_S, shield=True):
             await asyncio.wait(tasks)
         if not all(task.done() for task in tasks):
             for task in tasks:
