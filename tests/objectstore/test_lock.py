@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,7 +19,9 @@ from dumpstream.sinks.objectstore import ObjectStoreSink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from datetime import tzinfo
     from pathlib import Path
+    from typing import Self
 
     from dumpstream.objectstore.store import Entry
 
@@ -80,6 +83,25 @@ def test_lock_is_taken_over_from_who_is_known_to_be_gone(store: Store) -> None:
     assert take_lock(store, b'{"pid": 8}', left='{"pid": 7}') is None
     assert find_lock(store) is not None
     assert store.get(LOCK) == b'{"pid": 8}'
+
+
+class WrongClock(datetime):
+    """The clock of a machine that is an hour fast."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + timedelta(hours=1)
+
+
+def test_lock_is_as_old_as_the_store_says(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.lock.datetime", WrongClock)
+    store.write(LOCK, _OTHER)
+
+    holder = take_lock(store, lock_text().encode())
+
+    assert holder is not None
+    assert holder.pid == 7
+    assert [entry.key for entry in store.entries()] == [LOCK]
 
 
 class ForgetfulStore(Store):

@@ -18,7 +18,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationInUseError, ObjectMissingError, StoreError
-from dumpstream.objectstore.store import Store
+from dumpstream.objectstore.store import PROBE, Store
 from dumpstream.place import Writer
 from dumpstream.rows import timestamp
 
@@ -170,7 +170,7 @@ def lock_text() -> str:
 def find_lock(store: Store) -> Writer | None:
     """Return who has the lock in *store*, as far as the lock says; None if nobody has."""
     found = _read(store)
-    return None if found is None or _is_stale(found[0]) else _writer(found[1])
+    return None if found is None or _is_stale(found[0], datetime.now(UTC)) else _writer(found[1])
 
 
 def take_lock(store: Store, text: bytes, *, left: str | None = None) -> Writer | None:
@@ -183,7 +183,7 @@ def take_lock(store: Store, text: bytes, *, left: str | None = None) -> Writer |
         taken = store.create(LOCK, text)
     else:
         entry, data = found
-        if not _is_stale(entry) and (left is None or data != left.encode()):
+        if (left is None or data != left.encode()) and not _is_left(store, entry):
             return _writer(data)
         taken = store.replace(entry, text)
     if taken:
@@ -201,8 +201,20 @@ def _read(store: Store) -> tuple[Entry, bytes] | None:
         return None
 
 
-def _is_stale(entry: Entry) -> bool:
-    return (datetime.now(UTC) - entry.modified).total_seconds() >= STALE_S
+def _is_stale(entry: Entry, now: datetime) -> bool:
+    return (now - entry.modified).total_seconds() >= STALE_S
+
+
+def _is_left(store: Store, entry: Entry) -> bool:
+    """Whether *entry* is stale by the clock of the store, because this machine's may be wrong."""
+    store.write(PROBE, b"")
+    try:
+        return _is_stale(entry, store.head(PROBE).modified)
+    except ObjectMissingError:  # somebody else has just done the same, and comes first
+        return False
+    finally:
+        with suppress(StoreError):  # as when a store is probed
+            store.delete(PROBE)
 
 
 def _writer(data: bytes) -> Writer:
