@@ -286,7 +286,9 @@ def _open_directory(path: Path, outbox: Outbox) -> Destination:
 
 def _in_use(exc: DestinationInUseError) -> DestinationError:
     holder = Writer(exc.pid, exc.host)
-    return DestinationError(exc.path, f"is being written by {holder}; upload again when that has ended")
+    # In a store, which has no processes, a capture that was killed leaves its lock behind.
+    wait = "" if exc.host is None else ", or in two minutes if it was killed"
+    return DestinationError(exc.path, f"is being written by {holder}; upload again when that has ended{wait}")
 
 
 async def _complete_local(place: Destination, lines: Sequence[bytes]) -> int:
