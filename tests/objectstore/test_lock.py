@@ -10,11 +10,11 @@ import pytest
 from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
 
-from dumpstream import DestinationInUseError, StoreError
+from dumpstream import DestinationInUseError, SinkError, StoreError
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.lock import LOCK, Lock, find_lock, lock_text, take_lock
 from dumpstream.objectstore.store import Store
-from dumpstream.sinks import SinkSettings
+from dumpstream.sinks import SinkSettings, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
 
 if TYPE_CHECKING:
@@ -134,6 +134,24 @@ async def test_one_place_is_for_the_sink_of_one_capture(tmp_path: Path) -> None:
     await third.aclose()
 
     assert not (tmp_path / "place" / LOCK).exists()
+
+
+async def test_silent_store_is_not_asked_for_the_lock_of_a_sink_in_a_hurry(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never_put(store: Store, key: str, data: bytes) -> None:
+        await store._finish("write", key, anyio.sleep_forever)
+
+    sink = ObjectStoreSink(store.prefix, SinkSettings(directory=tmp_path))
+    await sink.prepare()
+    monkeypatch.setattr(Store, "put", never_put)
+
+    sink.hurry(0.01)
+    (refusal,) = await sink.put([WholeFile("name", b"data")])
+    await sink.aclose()
+
+    assert isinstance(refusal, SinkError)
+    assert await run_sync(find_lock, store) is not None
 
 
 async def test_captures_that_share_a_place_need_no_locks_of_their_own(store: Store, tmp_path: Path) -> None:

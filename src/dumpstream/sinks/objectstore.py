@@ -145,7 +145,8 @@ class ObjectStoreSink:
                     await self._courier.aclose()
             finally:
                 if self._own_lock is not None and self._courier is not None:
-                    self._own_lock.left_behind = self._courier.waiting > 0
+                    silent = self._courier.store.silence.reached
+                    self._own_lock.left_behind = silent or self._courier.waiting > 0
                 await self._held.aclose()
 
     def take_key(self, name: str, first: int) -> str:
