@@ -20,7 +20,6 @@ from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import RemoteDestination, held_place
 from dumpstream.objectstore.outbox import Outbox, waiting_text
 from dumpstream.objectstore.prefix import is_store
-from dumpstream.objectstore.silence import HURRY_S
 from dumpstream.objectstore.writeahead import open_local_journal
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
@@ -85,11 +84,11 @@ class Capture:
         """Take what has become known of what is dumped in a process captured from outside."""
         await self._session.configure(configured)
 
-    def hurry(self, seconds: float = HURRY_S) -> None:
+    def hurry(self, seconds: float | None = None) -> None:
         """End soon once the block is left, also if an object store is away.
 
-        One that has not answered for *seconds* is given up: what it has not got waits in the spill, as it
-        does after a capture that was killed, and without a spill is lost.
+        One that has not answered for *seconds* (by default 15, without a spill 30) is given up: what it has
+        not got waits in the spill, as it does after a capture that was killed, and without a spill is lost.
         """
         self._session.hurry(seconds)
 
@@ -242,6 +241,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             dump=dump,
             modes=None if asked is None else asked.dump.modes,
             profile=None if profiler is None else PROFILE,
+            spills=outbox is not None and outbox.capacity > 0,
         )
         unused_sinks.pop_all()
         async with session.running():

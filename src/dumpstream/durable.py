@@ -22,14 +22,19 @@ def force_names(dir_fd: int) -> None:
             raise
 
 
+def force_directory(path: Path) -> None:
+    """Force the names in the directory *path* to the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        force_names(fd)
+    finally:
+        os.close(fd)
+
+
 def force_path(path: Path) -> None:
     """Force the names that lead to *path* to the disk, as far up as this process may open directories."""
     for directory in path.resolve().parents:
         try:
-            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            force_directory(directory)
         except PermissionError:
             return
-        try:
-            force_names(fd)
-        finally:
-            os.close(fd)

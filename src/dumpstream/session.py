@@ -13,6 +13,7 @@ from dumpstream import _native
 from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.destination import explained
 from dumpstream.ledger import SINK_FAILED
+from dumpstream.objectstore.silence import HURRY_S, HURRY_WITHOUT_SPILL_S
 from dumpstream.plan import as_sink_error
 from dumpstream.report import LossCount, Report
 from dumpstream.rows import Outcome, begin_row, end_row, loss_row, timestamp
@@ -48,6 +49,7 @@ class Session:
         dump: Dump | None,
         modes: tuple[str, ...] | None = None,
         profile: str | None = None,
+        spills: bool = False,
     ) -> None:
         self.place = place
         self.pipeline = pipeline
@@ -57,6 +59,7 @@ class Session:
         self._dump = dump
         self._modes = modes
         self._profile = profile
+        self._hurry_s = HURRY_S if spills else HURRY_WITHOUT_SPILL_S
         self._drained = anyio.Event()
         self._started = monotonic()
         self._ended: float | None = None
@@ -96,8 +99,9 @@ class Session:
         with suppress(DestinationError):
             await run_sync(self.place.configure_run, configured)
 
-    def hurry(self, seconds: float) -> None:
+    def hurry(self, seconds: float | None = None) -> None:
         """From now on wait no longer than so many seconds for stores that say nothing."""
+        seconds = self._hurry_s if seconds is None else seconds
         for outlet in self._outlets:
             hurry = getattr(outlet.sink, "hurry", None)
             if hurry is not None:

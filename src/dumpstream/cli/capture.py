@@ -194,13 +194,13 @@ class _Signals:
         """Do it until cancelled."""
         import anyio  # noqa: PLC0415 - as above
 
-        from dumpstream.objectstore.silence import ABORT_S, HURRY_S  # noqa: PLC0415
+        from dumpstream.objectstore.silence import ABORT_S  # noqa: PLC0415
 
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             stopping = False
             async for _ in signals:
                 if self.capture is not None:
-                    self.capture.hurry(ABORT_S if stopping else HURRY_S)
+                    self.capture.hurry(ABORT_S if stopping else None)
                 if stopping:
                     self._scope.cancel()
                     return

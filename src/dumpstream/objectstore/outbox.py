@@ -18,7 +18,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, FileRefusedError
 from dumpstream.destination import explained, make_directory
-from dumpstream.durable import force_path
+from dumpstream.durable import force_directory
 from dumpstream.lock import release_lock, take_lock
 from dumpstream.manifest import MANIFEST, manifest_text, read_manifest, write_manifest
 from dumpstream.nofollow import open_regular
@@ -218,7 +218,7 @@ class Outbox:
                 os.close(fd)
         path.rename(whole)
         if durable:
-            force_path(whole)
+            force_directory(whole.parent)
 
     def size(self, url: str) -> int | None:
         """Return the size of the object *url*, or None if it is not here as a whole."""

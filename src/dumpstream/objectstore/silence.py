@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: So long a store may be silent when a capture was asked to end.
+#: So long a store may be silent when a capture was asked to end, and what it has not got waits in a spill.
 HURRY_S = 15.0
+#: The same if that is lost: a part takes long on a slow line.
+HURRY_WITHOUT_SPILL_S = 30.0
 #: The same when it is aborted.
 ABORT_S = 1.0
 

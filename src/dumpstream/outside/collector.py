@@ -250,12 +250,12 @@ class Collector:
             follower.dismiss()
         self._note_change()
 
-    def hurry(self, seconds: float = HURRY_S) -> None:
+    def hurry(self, seconds: float | None = None) -> None:
         """End soon once the block is left, also if an object store is away; see `Capture.hurry`."""
         for process in self._list.processes:
             if process.capture is not None:
                 process.capture.hurry(seconds)
-        self._place.hurry(seconds)
+        self._place.hurry(HURRY_S if seconds is None else seconds)
 
     # What peers say
 
