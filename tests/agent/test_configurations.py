@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,3 +130,21 @@ def test_collector_that_does_not_read_is_waited_for_once_and_hears_how_many_it_m
     assert process.returncode == 0, collector.stderr
     assert collector.peer.of("config")[-1] == told("program", "aclmdlSetDump", config, lost=many)
     assert collector.peer.of("bye")[0]["lost_configurations"] == str(many)
+
+
+def test_collector_that_does_not_read_is_waited_for_once_whatever_there_is_to_tell(
+    collector: Collector, targets: Targets, large: Path
+) -> None:
+    rounds, messages = 3, 3  # a configuration, that the callback is unregistered, and the farewell
+    collector.reading = False
+    began = time.monotonic()
+
+    process = collector.start(targets.linked, *["init", f"drive={large}", "undrive", "finalize"] * rounds)
+    collector.until(lambda: process.poll() is not None)
+    seconds = time.monotonic() - began
+    collector.reading = True
+    collector.serve(process)
+
+    assert process.returncode == 0, collector.stderr
+    assert collector.stdout.count("finalize 0") == rounds
+    assert seconds < rounds * (messages - 0.5)

@@ -27,7 +27,7 @@ static struct {
     bool started;  /* the dump, by us: ours to stop */
     bool driven;   /* the dump, by the program: the collector knows */
     bool stuck;    /* a callback never left: the ring stays mapped, and the only one */
-    bool untold;   /* the collector did not take the latest configuration */
+    bool deaf;     /* the collector did not take the latest message */
     pid_t refused; /* the process that was told that it is not captured */
     uint64_t lost_configurations;
     const void *library;
@@ -104,8 +104,13 @@ bool session_unshare(void) {
 
 /* Messages */
 
+/* A collector that does not read is waited for once, and no more until it does. */
+static uint64_t send_deadline(void) {
+    return session.deaf ? 0 : ds_clock_ns() + SEND_LIMIT_NS;
+}
+
 static void send_packet(const struct packet *packet) {
-    connection_send(&session.connection, packet, ds_clock_ns() + SEND_LIMIT_NS);
+    session.deaf = !connection_send(&session.connection, packet, send_deadline());
 }
 
 static void report(const char *call, const void *function, aclError code) {
@@ -129,13 +134,11 @@ static void report_driven(const char *call) {
     send_packet(&packet);
 }
 
-/* A collector that does not read is waited for once, and no more until it does. */
 static void report_configuration(const struct configuration *configuration, const char *by, const char *call,
                                  const char *path) {
     struct circumstances circumstances = {by, call, path, session.lost_configurations};
-    uint64_t deadline = session.untold ? 0 : ds_clock_ns() + SEND_LIMIT_NS;
-    session.untold = !configuration_send(configuration, &circumstances, &session.connection, deadline);
-    session.lost_configurations += session.untold;
+    session.deaf = !configuration_send(configuration, &circumstances, &session.connection, send_deadline());
+    session.lost_configurations += session.deaf;
 }
 
 /* Reads the file, and tells what it holds. */
@@ -250,7 +253,7 @@ static int join(const char *socket, struct offer *offer) {
         connection_close(&session.connection);
     }
     session.joined = !error;
-    session.driven = session.untold = false;
+    session.driven = session.deaf = false;
     session.lost_configurations = 0;
     if (error && session.refused != getpid()) {
         session.refused = getpid();
