@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dumpstream.manifest import LONGEST_CONFIG, Configured
 from dumpstream.modes import modes_of
 from dumpstream.outside.configurations import Configurations
-from dumpstream.outside.wire import ConfigPart, decode, encode, parse_config_part
+from dumpstream.outside.wire import LONGEST_PROBLEM, ConfigPart, decode, encode, parse_config_part
 
 WATCH = {"dump": {"dump_scene": "watcher", "dump_list": [{"layer": ["a"], "watcher_nodes": ["b"]}]}}
 OVERFLOW = {"dump": {"dump_debug": "on"}}
@@ -94,6 +94,14 @@ def test_what_is_no_configuration_is_kept_as_a_problem(text: str) -> None:
 
     assert found.config is None
     assert found.problem
+
+
+def test_a_problem_is_no_longer_than_a_line_may_be() -> None:
+    (found,) = told_by(whole({"dump": {"dump_mode": "x" * 60_000}}))
+
+    assert found.problem is not None
+    assert found.problem.startswith("'xxx")
+    assert len(found.problem) == LONGEST_PROBLEM
 
 
 def test_an_empty_file_changes_nothing() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xxhash import xxh3_128_digest
 
 from dumpstream.manifest import ENVIRONMENT, LONGEST_CONFIG, Configured
+from dumpstream.outside.wire import LONGEST_PROBLEM
 from dumpstream.rows import timestamp
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Configurations:
 
         found = parse_config(text)
         if isinstance(found, Problem):
-            entry.problem = found.message
+            entry.problem = found.message[:LONGEST_PROBLEM]
             return
         config = found.as_dict()
         length = len(json.dumps(config))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 64 << 10
 VERSION = 1
+LONGEST_PROBLEM = 200  #: characters of why a configuration is not known
 
 _MAX_NUMBER = (1 << 31) - 1
 _MAX_WORDS = 4096
@@ -22,7 +23,6 @@ _DUMPING = ("ASCEND_DUMP_SCENE", "NPU_COLLECT_PATH")
 _MAX_CONFIG_BYTES = 1 << 20
 _LONGEST_CALL = 64
 _LONGEST_PATH = 4096
-_LONGEST_PROBLEM = 200
 _NO_TEXT = "its text was not told"
 _LOCAL_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
@@ -120,7 +120,7 @@ def parse_config_part(message: Message) -> ConfigPart:
         size=size or 0,
         offset=message.number("offset") or 0,
         text=message.fields.get("text", (b"",))[0],
-        problem=None if problem is None else problem[:_LONGEST_PROBLEM],
+        problem=None if problem is None else problem[:LONGEST_PROBLEM],
     )
 
 
