@@ -30,6 +30,12 @@ def whole(config: object, path: str = "acl.json", **fields: Any) -> ConfigPart:
     return part(**about, size=len(os.fsencode(text)), offset=0, text=text)
 
 
+def in_pieces(config: object) -> list[ConfigPart]:
+    text = json.dumps(config)
+    about = {"by": "program", "call": "aclInit", "path": "x", "size": len(text)}
+    return [part(**about, offset=at, text=text[at : at + 60_000]) for at in range(0, len(text), 60_000)]
+
+
 def told_by(*parts: ConfigPart) -> list[Configured]:
     """Return what is known after *parts* have come and were read."""
     configurations = Configurations({})
@@ -144,6 +150,14 @@ def test_together_they_are_no_longer_than_a_manifest_can_bear() -> None:
 
     assert [it.config is None for it in found] == [False] * 4 + [True] * 2
     assert found[-1].problem == f"not kept: together they have more than {LONGEST_CONFIG >> 10} KiB"
+
+
+@pytest.mark.parametrize("value", [1, {}], ids=["wrong", "right"])
+def test_one_with_so_many_values_that_others_would_wait_is_not_read(value: object) -> None:
+    full, most = ({"dump": {"dump_list": [value] * count}} for count in (16_385, 16_384))
+
+    assert [it.problem for it in told_by(*in_pieces(full))] == ["not read: it has more than 16384 values"]
+    assert [it.problem for it in told_by(*in_pieces(most))] != ["not read: it has more than 16384 values"]
 
 
 def test_what_comes_too_fast_to_be_read_is_not_held() -> None:

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 #: Different ones that are kept; a program that sets one for every step alternates between a few.
 _MOST = 64
 _MOST_WAITING = 4
+#: In one of them, counted by the commas: each is checked, and nobody else gets the interpreter meanwhile.
+_MOST_VALUES = LONGEST_CONFIG // 16
 _TOO_MANY = f"not kept: {_MOST} others had come before"
 _TOO_FAST = "not kept: too many came at once"
 _TOO_LONG = f"not kept: together they have more than {LONGEST_CONFIG >> 10} KiB"
+_TOO_FULL = f"not read: it has more than {_MOST_VALUES} values"
 _LOST = "did not reach the collector, which was slow"
 _CUT_OFF = "did not reach the collector as a whole"
 
@@ -136,6 +139,9 @@ class Configurations:
     def _read(self, entry: Configured, text: bytes) -> None:
         from dumpstream.config import Problem, parse_config  # noqa: PLC0415 - pydantic takes long to load
 
+        if text.count(b",") >= _MOST_VALUES:
+            entry.problem = _TOO_FULL
+            return
         found = parse_config(text)
         if isinstance(found, Problem):
             entry.problem = found.message[:LONGEST_PROBLEM]
