@@ -162,11 +162,22 @@ def test_one_with_so_many_values_that_others_would_wait_is_not_read(value: objec
 
 def test_what_comes_too_fast_to_be_read_is_not_held() -> None:
     configurations = Configurations({})
-    for step in range(9):
+    for step in range(6):
+        for piece in in_pieces({"dump": {"dump_step": str(step), "x": "x" * 1_000_000}}):
+            configurations.hear(piece)
+    configurations.read()
+
+    slow = [it.problem == "not kept: too many came at once" for it in configurations.told]
+    assert slow == [False] * 4 + [True] * 2
+
+
+def test_short_ones_may_come_at_once() -> None:
+    configurations = Configurations({})
+    for step in range(64):
         configurations.hear(whole({"dump": {"dump_step": str(step)}}))
     configurations.read()
 
-    assert [it.config is None for it in configurations.told] == [False] * 4 + [True] * 5
+    assert [it.problem for it in configurations.told] == [None] * 64
 
 
 def test_an_exception_scene_of_the_environment_is_known() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Different ones that are kept; a program that sets one for every step alternates between a few.
 _MOST = 64
-_MOST_WAITING = 4
+_MOST_WAITING = 4 << 20  #: bytes
 #: In one of them, counted by the commas: each is checked, and nobody else gets the interpreter meanwhile.
 _MOST_VALUES = LONGEST_CONFIG // 16
 _TOO_MANY = f"not kept: {_MOST} others had come before"
@@ -96,9 +96,8 @@ class Configurations:
         if self._environment is not None:
             self._read_environment(self._environment)
             self._environment = None
-        waiting, self._waiting = self._waiting, []
-        for entry, text in waiting:
-            self._read(entry, text)
+        while self._waiting:  # `hear` may add to them meanwhile
+            self._read(*self._waiting.pop(0))
 
     def _continues(self, part: ConfigPart) -> bool:
         begun = self._begun
@@ -129,7 +128,7 @@ class Configurations:
             entry = Configured(by=key.by, call=key.call, path=key.path, first=now, last=now, times=0)
             if text is None:
                 entry.problem = str(key.content)
-            elif len(self._waiting) < _MOST_WAITING:
+            elif sum(len(it) for _, it in self._waiting) + len(text) <= _MOST_WAITING:
                 self._waiting.append((entry, text))
             else:
                 entry.problem = _TOO_FAST
