@@ -58,6 +58,15 @@ def test_every_configuration_that_is_set_is_told_when_it_is(
     assert collector.peer.of("config") == expected
 
 
+def test_a_thread_with_a_small_stack_may_set_one(
+    collector: Collector, targets: Targets, config: Path, other: Path
+) -> None:
+    code = collector.run(targets.linked, "init", f"drive={config}", f"thread={other}", "finalize")
+
+    assert code == 0, collector.stderr
+    assert collector.peer.of("config")[-1] == told("program", "aclmdlSetDump", other)
+
+
 def test_configuration_of_aclinit_is_told(collector: Collector, targets: Targets, config: Path) -> None:
     collector.run(targets.linked, f"init={config}", "run=2", "finalize")
 

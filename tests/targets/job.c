@@ -1,6 +1,7 @@
 #include "job.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define LAST_DESCRIPTOR 64
+#define SMALL_STACK (64 << 10)
 
 static _Atomic uint64_t own_chunks;
 static pid_t child;
@@ -74,6 +76,26 @@ static int end(const char *how) {
     return 1;
 }
 
+struct setting {
+    const struct acl *acl;
+    const char *path;
+};
+
+static void *set_dump(void *argument) {
+    struct setting *setting = argument;
+    say("set_dump", setting->acl->set_dump(setting->path));
+    return NULL;
+}
+
+static int set_in_thread(const struct acl *acl, const char *path) {
+    struct setting setting = {acl, path};
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int failed = pthread_attr_init(&attributes) || pthread_attr_setstacksize(&attributes, SMALL_STACK) ||
+                 pthread_create(&thread, &attributes, set_dump, &setting);
+    return failed || pthread_join(thread, NULL);
+}
+
 static int call_acl(const struct acl *acl, const char *what, const char *value) {
     if (strcmp(what, "init") == 0) {
         errno = E2BIG;
@@ -91,6 +113,8 @@ static int call_acl(const struct acl *acl, const char *what, const char *value) 
         say("set_dump", acl->set_dump(value));
     } else if (strcmp(what, "set") == 0) {
         say("set_dump", acl->set_dump(*value ? value : NULL));
+    } else if (strcmp(what, "thread") == 0) {
+        return set_in_thread(acl, value);
     } else if (strcmp(what, "undrive") == 0) {
         say("finalize_dump", acl->finalize_dump());
     } else if (strcmp(what, "register") == 0) {

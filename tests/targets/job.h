@@ -25,6 +25,7 @@ struct acl {
  *   init[=FILE] finalize reference     aclInit, aclFinalize, aclFinalizeReference
  *   drive=FILE undrive                 aclmdlInitDump and aclmdlSetDump; aclmdlFinalizeDump
  *   set[=FILE]                         aclmdlSetDump alone
+ *   thread=FILE                        aclmdlSetDump in a thread with a stack of 64 KiB
  *   register                           a callback of its own; "finalize" prints what it got
  *   run=N                              N steps of a workload of 8 files a step
  *   large=N                            N steps of a workload of 64 MiB a step

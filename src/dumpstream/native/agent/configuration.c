@@ -85,7 +85,7 @@ static void begin(struct packet *packet, const struct circumstances *circumstanc
 bool configuration_send(const struct configuration *configuration, const struct circumstances *circumstances,
                         const struct connection *connection, uint64_t deadline_ns) {
     static const char key[] = "text";
-    struct packet packet;
+    static struct packet packet; /* a program's thread may have no stack for it */
     const char *problem = obstacle(configuration);
     if (problem) {
         begin(&packet, circumstances);

@@ -35,7 +35,8 @@ void configuration_free(struct configuration *configuration);
 bool configuration_has_dump(const struct configuration *configuration);
 
 /* Tells the collector, in as many packets as are needed, until the deadline;
- * one that has passed means without waiting. False: it has not taken all. */
+ * one that has passed means without waiting. False: it has not taken all. By one
+ * thread at a time. */
 bool configuration_send(const struct configuration *configuration, const struct circumstances *circumstances,
                         const struct connection *connection, uint64_t deadline_ns);
 

@@ -104,34 +104,35 @@ bool session_unshare(void) {
 
 /* Messages */
 
+/* The one at hand, under the lock: a program's thread may have no stack for it. */
+static struct packet packet;
+
 /* A collector that does not read is waited for once, and no more until it does. */
 static uint64_t send_deadline(void) {
     return session.deaf ? 0 : ds_clock_ns() + SEND_LIMIT_NS;
 }
 
-static void send_packet(const struct packet *packet) {
-    session.deaf = !connection_send(&session.connection, packet, send_deadline());
+static void send_packet(void) {
+    session.deaf = !connection_send(&session.connection, &packet, send_deadline());
 }
 
 static void report(const char *call, const void *function, aclError code) {
-    struct packet packet;
     char text[16];
     snprintf(text, sizeof text, "%d", code);
     packet_begin(&packet, "acl");
     packet_add(&packet, "call", call);
     packet_add(&packet, "library", library_of(function));
     packet_add(&packet, "code", text);
-    send_packet(&packet);
+    send_packet();
 }
 
 static void report_driven(const char *call) {
-    struct packet packet;
     if (session.driven)
         return;
     session.driven = true;
     packet_begin(&packet, "driven");
     packet_add(&packet, "call", call);
-    send_packet(&packet);
+    send_packet();
 }
 
 static void report_configuration(const struct configuration *configuration, const char *by, const char *call,
@@ -169,7 +170,6 @@ static void count(struct ds_counters *counters, uint64_t *lost, uint64_t *lost_b
 }
 
 static void say_bye(void) {
-    struct packet packet;
     struct ds_counters counters;
     uint64_t lost, lost_bytes;
     count(&counters, &lost, &lost_bytes);
@@ -178,7 +178,7 @@ static void say_bye(void) {
     packet_add_number(&packet, "lost", lost);
     packet_add_number(&packet, "lost_bytes", lost_bytes);
     packet_add_number(&packet, "lost_configurations", session.lost_configurations);
-    send_packet(&packet);
+    send_packet();
     say_what_is_lost(&counters, lost, lost_bytes);
 }
 
