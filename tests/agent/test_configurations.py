@@ -156,4 +156,5 @@ def test_collector_that_does_not_read_is_waited_for_once_whatever_there_is_to_te
 
     assert process.returncode == 0, collector.stderr
     assert collector.stdout.count("finalize 0") == rounds
+    assert collector.stderr.count("the collector does not read; 1 configurations of") == rounds
     assert seconds < rounds * (messages - 0.5)

@@ -158,6 +158,9 @@ static void say_what_is_lost(const struct ds_counters *counters, uint64_t lost, 
             "bytes were left unread",
             (unsigned long long)counters->callbacks, (int)getpid(), (unsigned long long)lost,
             (unsigned long long)lost_bytes, (unsigned long long)counters->fill);
+    else if (session.deaf && session.lost_configurations)
+        complain("the collector does not read; %llu configurations of process %d are not in its manifest",
+                 (unsigned long long)session.lost_configurations, (int)getpid());
 }
 
 static void count(struct ds_counters *counters, uint64_t *lost, uint64_t *lost_bytes) {
