@@ -5,10 +5,10 @@ pipeline and the object store sink into seaweedfs on this machine, beside obstor
 many requests on their way at once, in parts of the same size and with the same checksums, compressing the
 same pieces with zstandard in as many threads. The small files go once more in packs, which compare with a
 request for each file, of obstore and of dumpstream itself. The clock runs until the store has everything; the
-server takes its share of the processors. Obstore runs beside a held block of memory as large as the ring, and
-the ways take turns at going first: a virtual machine's free memory may have to be fetched from its host, and
-what one run gives back makes the server's writes in the next one cheaper by a tenth of the whole. What counts
-for memory is the peak of the resident memory over what it was before, without the ring.
+server takes its share of the processors. Every way finds the same memory taken, the tensors in both forms and
+a ring or as much, and they take turns at going first: a virtual machine's free memory may have to come from
+its host, and what one run gives back makes the server's writes in the next one cheaper by a tenth of the
+whole. What counts for memory is the peak of the resident memory over what it was before, without the ring.
 """
 
 from __future__ import annotations
@@ -71,8 +71,7 @@ def _simulated_files(tensor_bytes: int, count: int) -> list[bytes]:
     return [file.data for file in workload.expected_files("/dump")]
 
 
-async def _capture(payloads: Sequence[bytes], files: int, prefix: str, *, pack: bool = False) -> Round:
-    chunks = Chunks(payloads, prefix="/dump/op.")
+async def _capture(chunks: Chunks, files: int, prefix: str, *, pack: bool = False) -> Round:
     source = RingSource(_RING)
     with tempfile.TemporaryDirectory(prefix="dumpstream-bench-") as directory:
         sinks = [f"s3://{BUCKET}/{prefix}"]
@@ -147,20 +146,21 @@ async def _run(arguments: Arguments) -> None:
     large = _simulated_files(_LARGE_BYTES, 2 if arguments.quick else 16)
     small = _simulated_files(_SMALL_BYTES, _DISTINCT)
     files = 500 if arguments.quick else 20_000
+    large_chunks, small_chunks = Chunks(large), Chunks(small)
     with running_server(Path(tempfile.mkdtemp(prefix="dumpstream-s3-"))) as server:
         os.environ.update(server.environment)
         client = server.client({"checksum_algorithm": "sha256"})  # as dumpstream's
         of_large = await _take_turns(
             {
-                "dumpstream": lambda prefix: _capture(large, len(large), prefix),
+                "dumpstream": lambda prefix: _capture(large_chunks, len(large), prefix),
                 "obstore": lambda prefix: _direct(large, len(large), prefix, client),
             },
             1 if arguments.quick else _LARGE_ROUNDS,
         )
         of_small = await _take_turns(
             {
-                "dumpstream": lambda prefix: _capture(small, files, prefix),
-                "with packs": lambda prefix: _capture(small, files, prefix, pack=True),
+                "dumpstream": lambda prefix: _capture(small_chunks, files, prefix),
+                "with packs": lambda prefix: _capture(small_chunks, files, prefix, pack=True),
                 "obstore": lambda prefix: _direct(small, files, prefix, client),
             },
             1 if arguments.quick else _SMALL_ROUNDS,
