@@ -27,6 +27,8 @@ _REMEDIES = {
     "AuthenticationRequired": "the token is wrong or has expired; check GOOGLE_APPLICATION_CREDENTIALS",
     "RequestTimeTooSkewed": "this machine's clock is wrong; set it",
 }
+#: What to do about a store that does not answer.
+CHECK_NETWORK = "check the network and the endpoint"
 _NO_ACCESS = "check the credentials in the environment or the profile, and what they are allowed to do"
 
 
@@ -66,7 +68,7 @@ def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
     if isinstance(exc, OSError):
         return StoreError(f"cannot {what} {place}: {exc.strerror or type(exc).__name__}")
     said = f"answers {status}" if status else "does not answer"
-    remedy = "check the network and the endpoint" + (", or give a --spill" if what == "write" else "")
+    remedy = CHECK_NETWORK + (", or give a --spill" if what == "write" else "")
     return StoreError(f"cannot {what} {place}: the store {said}; {remedy}", away=True)
 
 

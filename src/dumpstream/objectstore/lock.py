@@ -18,6 +18,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationInUseError, ObjectMissingError, StoreError
+from dumpstream.objectstore.failure import CHECK_NETWORK
 from dumpstream.objectstore.store import PROBE, Store
 from dumpstream.place import Writer
 from dumpstream.rows import timestamp
@@ -112,7 +113,9 @@ class Lock:
         """
         self.check_lost()
         if _now() >= self._sure_until:
-            raise StoreError(f"cannot write {self.prefix}: the store does not answer", away=True)
+            raise StoreError(
+                f"cannot write {self.prefix}: the store does not answer; {CHECK_NETWORK}", away=True
+            )
 
     def check_lost(self) -> None:
         """Raise `StoreError` if somebody else has it."""

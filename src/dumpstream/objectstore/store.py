@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
-from dumpstream.objectstore.failure import explain_failure, is_beyond_the_end, is_unsupported
+from dumpstream.objectstore.failure import CHECK_NETWORK, explain_failure, is_beyond_the_end, is_unsupported
 from dumpstream.objectstore.silence import Silence
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class Store:
             if task.done():
                 return task.result()
         raise StoreError(
-            f"cannot {what} {self.prefix / key}: the store does not answer; check the network", away=True
+            f"cannot {what} {self.prefix / key}: the store does not answer; {CHECK_NETWORK}", away=True
         )
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
