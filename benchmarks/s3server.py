@@ -32,7 +32,7 @@ DOMAIN = "obs.test"
 SECRET = "marker-of-a-secret"  # noqa: S105 - as it says
 WEED = Path(sys.executable).with_name("weed")
 
-_START_S = 30
+_START_S = 60
 
 
 class S3Server:
@@ -59,7 +59,7 @@ class S3Server:
         }
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it takes objects."""
         s3, master, volume, filer, admin = self._ports
         arguments = [
             str(WEED),
@@ -85,7 +85,7 @@ class S3Server:
             stderr=subprocess.DEVNULL,
             cwd=self._directory,
         )
-        self._await_answer()
+        self._await_volumes()
 
     def kill(self) -> None:
         """End it without a warning."""
@@ -119,12 +119,12 @@ class S3Server:
                 raise
             return []  # there has never been one
 
-    def _await_answer(self) -> None:
+    def _await_volumes(self) -> None:
         deadline = time.monotonic() + _START_S
         client = self.client()
         while True:
             try:
-                obstore.put(client, "started", b"")
+                obstore.put(client, "started", b"not empty: its volumes answer later than its front")
                 obstore.delete(client, "started")
             except Exception:
                 if time.monotonic() > deadline or (self._process and self._process.poll() is not None):
