@@ -167,8 +167,10 @@ class Courier:
         Raises:
             SinkError: it refuses, or there is no outbox.
         """
-        if not exc.away or self._outbox is None:
+        if not exc.away:
             raise SinkError(str(exc)) from None
+        if self._outbox is None:
+            raise SinkError(f"{exc}, or give a --spill") from None
         self._away = True
         self._watch()
 

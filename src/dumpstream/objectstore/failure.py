@@ -68,8 +68,7 @@ def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
     if isinstance(exc, OSError):
         return StoreError(f"cannot {what} {place}: {exc.strerror or type(exc).__name__}")
     said = f"answers {status}" if status else "does not answer"
-    remedy = CHECK_NETWORK + (", or give a --spill" if what == "write" else "")
-    return StoreError(f"cannot {what} {place}: the store {said}; {remedy}", away=True)
+    return StoreError(f"cannot {what} {place}: the store {said}; {CHECK_NETWORK}", away=True)
 
 
 def _status(text: str) -> int | None:
