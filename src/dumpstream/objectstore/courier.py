@@ -15,6 +15,7 @@ from dumpstream._errors import ObjectMissingError, SinkError, StoreError
 from dumpstream.custody import Custody, Stage
 from dumpstream.objectstore.client import PATIENCE_S
 from dumpstream.objectstore.delivery import Brought, Delivery, read_pieces, spill_error
+from dumpstream.objectstore.silence import GRACE_S
 from dumpstream.objectstore.store import PART_BYTES, PROBE, Store
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ SHORT_PATIENCE_S = 8.0
 
 _DRAINED_AT_ONCE = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
-#: After a cancellation, requests have so many seconds to come to an end.
-GRACE_S = 4.0
 #: How long the end of a capture waits for a store that is away.
 _LAST_WAIT_S = 30.0
 

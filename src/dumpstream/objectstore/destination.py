@@ -14,6 +14,7 @@ from dumpstream.objectstore.courier import patience_of
 from dumpstream.objectstore.lock import LOCK, Lock
 from dumpstream.objectstore.publisher import Publisher
 from dumpstream.objectstore.segments import SEGMENTS, SegmentJournal, last_segment
+from dumpstream.objectstore.silence import ask
 from dumpstream.objectstore.store import Store
 from dumpstream.objectstore.writeahead import open_remote_journal
 from dumpstream.rows import JOURNAL
@@ -199,7 +200,7 @@ async def held_place(path: Prefix, outbox: Outbox, *, fresh: bool) -> AsyncItera
     async with lock.held():
         if not fresh:
             with _explained(path):
-                await run_sync(lock.take)
+                await ask(lock.take)
         yield lock
 
 

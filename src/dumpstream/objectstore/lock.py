@@ -15,10 +15,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationInUseError, ObjectMissingError, StoreError
 from dumpstream.objectstore.failure import CHECK_NETWORK
+from dumpstream.objectstore.silence import GRACE_S, ask
 from dumpstream.objectstore.store import PROBE, Store
 from dumpstream.place import Writer
 from dumpstream.rows import timestamp
@@ -83,17 +83,23 @@ class Lock:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Write it again and again while the block runs, and give it up at the end."""
+        """Write it again and again while the block runs, and give it up at the end.
+
+        If the block is cancelled, a store that says nothing is waited for no longer than a few seconds.
+        """
         renewing = asyncio.get_running_loop().create_task(self._keep())
         try:
             yield
+        except asyncio.CancelledError:
+            self.hurry(GRACE_S)
+            raise
         finally:
             renewing.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([renewing])
                 await self._store.aclose()
-                if self._written and not (self.left_behind or self._store.silence.reached):
-                    await run_sync(self._give_up)
+            if self._written and not (self.left_behind or self._store.silence.reached):
+                await ask(self._give_up)
 
     def hurry(self, seconds: float) -> None:
         """Wait no longer than so many seconds for a store that says nothing; see `Store.hurry`."""

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+_Result = TypeVar("_Result")
 
 #: So long a store may be silent when a capture was asked to end, and what it has not got waits in a spill.
 HURRY_S = 15.0
@@ -15,6 +22,8 @@ HURRY_S = 15.0
 HURRY_WITHOUT_SPILL_S = 30.0
 #: The same when it is aborted.
 ABORT_S = 1.0
+#: What a cancelled caller has asked for has so many seconds to come to an end.
+GRACE_S = 4.0
 
 
 class Silence:
@@ -76,3 +85,31 @@ class Silence:
             self._end.set_result(None)
         for call in self._calls:
             call()
+
+
+async def ask(function: Callable[[], _Result]) -> _Result:
+    """Return what *function*, which blocks until a store answers, returns in a thread of its own.
+
+    A cancelled caller waits for a few seconds more. Then the thread is left behind, and keeps nobody from
+    exiting: *function* must take nothing that somebody would have to give back.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[_Result] = loop.create_future()
+    answer.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+    def run() -> None:
+        try:
+            report = partial(answer.set_result, function())
+        except BaseException as exc:  # noqa: BLE001 - it is the caller's
+            report = partial(answer.set_exception, exc)
+        with suppress(RuntimeError):  # nobody waits, and the loop is closed
+            loop.call_soon_threadsafe(report)
+
+    Thread(target=run, name="store", daemon=True).start()
+    try:
+        await asyncio.wait([answer])
+    except asyncio.CancelledError:
+        with anyio.move_on_after(GRACE_S, shield=True):
+            await asyncio.wait([answer])
+        raise
+    return answer.result()

@@ -21,7 +21,7 @@ from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import held_place
 from dumpstream.objectstore.outbox import waiting_text
 from dumpstream.objectstore.room import Room
-from dumpstream.objectstore.silence import HURRY_S
+from dumpstream.objectstore.silence import HURRY_S, ask
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.outside.connection import listen, make_private_directory
 from dumpstream.outside.process import CapturedProcess, Follower, introduced
@@ -133,10 +133,10 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
         listener = await run_sync(listen, socket_path)
         stack.callback(listener.close)
         stack.push_async_callback(finish_in_thread, partial(socket_path.unlink, missing_ok=True))
-        locks = await run_sync(request.check_sinks)
+        locks = await ask(request.check_sinks)
         for lock in locks:
             await stack.enter_async_context(lock.held())
-            await run_sync(lock.take)
+            await ask(lock.take)
         request = request.with_locks(locks)
         outbox = await run_sync(request.make_outbox)
         lock_of_place = None
@@ -144,8 +144,10 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
             stack.push_async_callback(outbox.aclose)
             lock_of_place = await stack.enter_async_context(held_place(request.path, outbox, fresh=False))
         asked = await run_sync(load_asked, request.config)
-        place = await run_sync(request.open_destination, asked, outbox, lock_of_place)
+        wait = ask if isinstance(request.path, Prefix) else run_sync
+        place = await wait(lambda: request.open_destination(asked, outbox, lock_of_place))
         stack.push_async_callback(finish_in_thread, place.close)
+        await run_sync(place.begin_processes)
         stack.push_async_callback(finish_in_thread, place.end_processes)
         shares = Shares(request.ring.buffer_bytes, request.ring.buffer_file)
         stack.push_async_callback(shares.aclose)

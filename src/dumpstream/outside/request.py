@@ -83,14 +83,8 @@ class CollectorRequest(NamedTuple):
     def open_destination(
         self, asked: AclConfig | None, outbox: Outbox | None, lock: Lock | None
     ) -> Chronicle:
-        """Prepare the place for processes that are *asked* to dump; write down that they may come; blocks."""
-        place = self._whole.open_destination(dump_path_of(asked), outbox, lock)
-        try:
-            place.begin_processes()
-        except BaseException:
-            place.close()
-            raise
-        return place
+        """Prepare the place for processes that are *asked* to dump; blocks."""
+        return self._whole.open_destination(dump_path_of(asked), outbox, lock)
 
     def part(self, directory: str, source: SharedSource, local_size: int | None) -> Request:
         """Return the capture of one of *local_size* processes, with its part of what they have together."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -11,10 +12,11 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.manifest import FILES, PACKS
-from dumpstream.objectstore.courier import GRACE_S, IN_FLIGHT, Courier, patience_of
+from dumpstream.objectstore.courier import IN_FLIGHT, Courier, patience_of
 from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import Prefix
+from dumpstream.objectstore.silence import GRACE_S, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.sinks import Fsync, Stored
 from dumpstream.sinks._frames import Frames, Writer, cut, view_bytes
@@ -178,8 +180,8 @@ class ObjectStoreSink:
             if self._courier is None:
                 try:
                     if not self._probed:
-                        await run_sync(probe_store, self._prefix)
-                    store = await run_sync(self._connect, await self._take_place())
+                        await ask(partial(probe_store, self._prefix))
+                    store = await self._connect(await self._take_place())
                 except StoreError as exc:
                     raise SinkError(str(exc)) from None
                 durable = self._settings.fsync is Fsync.FILE
@@ -197,23 +199,26 @@ class ObjectStoreSink:
         if lock is None:
             lock = await run_sync(lambda: Lock(self._prefix, patience_s=patience_of(outbox)))
             await self._held.enter_async_context(lock.held())
-            await run_sync(lock.take)
+            await ask(lock.take)
             self._own_lock = lock
         if outbox is not None:
             await run_sync(lambda: outbox.add_lock(lock, shared=shared))
         return lock
 
-    def _connect(self, lock: Lock) -> Store:
+    async def _connect(self, lock: Lock) -> Store:
         outbox = self._settings.outbox
-        store = Store(self._prefix, patience_s=patience_of(outbox), lock=lock)
+        store = await run_sync(lambda: Store(self._prefix, patience_s=patience_of(outbox), lock=lock))
         if not self._fresh:
-            for entry in store.entries(FILES):
-                self._keys.add(entry.key)
+            await ask(lambda: self._learn_keys(store))
         if outbox is not None:
-            outbox.add_store(self._prefix)
+            await run_sync(outbox.add_store, self._prefix)
             if self._packer is not None:
-                outbox.add_packs(str(self._prefix / PACKS / self._packer.token))
+                await run_sync(outbox.add_packs, str(self._prefix / PACKS / self._packer.token))
         return store
+
+    def _learn_keys(self, store: Store) -> None:
+        for entry in store.entries(FILES):
+            self._keys.add(entry.key)
 
     async def _open_pack(self, name: str) -> PackObject:
         return PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
