@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 NOT_WHOLE = 3  #: done, but not everything is whole
+BY_SIGNAL = 128  #: and the number of the signal, as shells have it

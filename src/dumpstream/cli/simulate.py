@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._arguments import size
 from dumpstream.cli._display import count_text, printable
+from dumpstream.cli._exit import BY_SIGNAL
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -37,7 +38,6 @@ examples:
 
 _USAGE = 2
 _FAILED = 1
-_SIGNAL_CODE = 128  #: and the number of the signal, as shells have it
 _MOST_RANKS = 1024
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _CRASHES = {"kill": signal.SIGKILL, "abort": signal.SIGABRT}
@@ -158,7 +158,7 @@ def _run_ranks(options: JobOptions, ranks: int) -> int:
     for rank, code in enumerate(codes):
         if code < 0:
             print(f"dumpstream: rank {rank} was killed by {signal.Signals(-code).name}", file=sys.stderr)
-    return next((code if code > 0 else _SIGNAL_CODE - code for code in codes if code), 0)
+    return next((code if code > 0 else BY_SIGNAL - code for code in codes if code), 0)
 
 
 @contextmanager

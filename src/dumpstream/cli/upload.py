@@ -2,19 +2,25 @@
 
 A capture that ends, or is killed, while its store is away keeps the files that it had finished in its spill
 directory, and its journal there or in the user's state directory. May be repeated; what has been brought is
-removed.
+removed. Ctrl-C ends it within seconds, and the next upload goes on; twice ends it at once.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._exit import BY_SIGNAL
+from dumpstream.cli._interrupt import heard, let_signals_end
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+    import anyio
+    from anyio.abc import TaskStatus
 
     from dumpstream.objectstore.reconciliation import Reconciliation
 
@@ -23,7 +29,7 @@ examples:
   dumpstream upload /var/tmp/spill     everything that captures with --spill /var/tmp/spill left
   dumpstream upload                    what captures without --spill left
 
-exit codes: 0 everything was brought, or there was nothing; 1 something was not
+exit codes: 0 everything was brought, or there was nothing; 1 something was not; 130 interrupted by Ctrl-C
 """
 
 
@@ -43,7 +49,43 @@ def run(args: Namespace) -> int:
     """Upload, print a line for each capture, and return the exit code."""
     import anyio  # noqa: PLC0415 - --help need not wait for it
 
-    return anyio.run(_upload_all, args.directory)
+    return anyio.run(_run, args.directory)
+
+
+async def _run(directory: Path | None) -> int:
+    """Upload until everything is there or a signal comes."""
+    import anyio  # noqa: PLC0415 - as above
+    from anyio import to_thread  # noqa: PLC0415
+
+    code = 0
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            signals = _Signals(scope)
+            await tasks.start(signals.obey)
+            code = await _upload_all(directory)
+        tasks.cancel_scope.cancel()
+    if not scope.cancelled_caught or signals.number is None:
+        return code
+    print(f"dumpstream: interrupted; {await to_thread.run_sync(_left_text, directory)}", file=sys.stderr)
+    return BY_SIGNAL + signals.number
+
+
+class _Signals:
+    """What signals do: the first ends what the scope is around, and the second the process."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        self._scope = scope
+        self.number: signal.Signals | None = None  #: the first
+
+    async def obey(self, *, task_status: TaskStatus[None]) -> None:
+        """Do it until cancelled."""
+        import anyio  # noqa: PLC0415 - as above
+
+        with anyio.open_signal_receiver(*heard((signal.SIGINT, signal.SIGTERM))) as signals:
+            task_status.started()
+            self.number = await anext(signals)
+        let_signals_end()
+        self._scope.cancel()
 
 
 async def _upload_all(directory: Path | None) -> int:
@@ -75,6 +117,7 @@ async def _upload_all(directory: Path | None) -> int:
 async def _upload(path: Path) -> Reconciliation:
     from anyio.to_thread import run_sync  # noqa: PLC0415 - as above
 
+    from dumpstream.isolation import finish_in_thread  # noqa: PLC0415
     from dumpstream.objectstore.outbox import Outbox  # noqa: PLC0415
     from dumpstream.objectstore.reconciliation import reconcile  # noqa: PLC0415
 
@@ -87,7 +130,23 @@ async def _upload(path: Path) -> Reconciliation:
         )
     finally:
         line.clear()
-        await run_sync(outbox.close)
+        await finish_in_thread(outbox.close)
+
+
+def _left_text(directory: Path | None) -> str:
+    """Return what an upload has not brought, and the command that goes on."""
+    from dumpstream.objectstore.outbox import (  # noqa: PLC0415 - as above
+        count_objects,
+        find_outboxes,
+        state_directory,
+        upload_command,
+    )
+
+    paths = list(find_outboxes(directory or state_directory()))
+    if not paths:
+        return "nothing is left"
+    objects = count_text(sum(map(count_objects, paths)), "object")
+    return f"left: {count_text(len(paths), 'capture')}, {objects}; go on with: {upload_command(directory)}"
 
 
 def _summary(result: Reconciliation) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import StoreError
@@ -105,9 +107,27 @@ class Carrier:
         return self._stores[prefix]
 
     async def aclose(self) -> None:
-        """Wait for everything that has begun."""
+        """Wait for everything that has begun.
+
+        If that is cancelled, uploads that are not all sent are taken back, and a store that says nothing is
+        waited for no longer than a few seconds.
+        """
+        try:
+            for store in self._stores.values():
+                await store.aclose()
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await self._abandon()
+            raise
+
+    async def _abandon(self) -> None:
         for store in self._stores.values():
+            store.abandon()
+        for prefix, store in self._stores.items():
             await store.aclose()
+            for lock in self._locks:
+                if store.silence.reached and lock.covers(prefix):
+                    lock.left_behind = True
 
     def _waits(self, path: str) -> bool:
         return self._outbox.size(self.url(path)) is not None

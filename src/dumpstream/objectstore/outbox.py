@@ -316,11 +316,20 @@ def find_outboxes(directory: Path) -> Iterator[Path]:
         yield path.parent
 
 
+def count_objects(path: Path) -> int:
+    """Return how many objects wait in the outbox at *path*."""
+    return sum(not object_path.suffix for object_path in (path / _OBJECTS).glob("*"))
+
+
+def upload_command(directory: Path | None) -> str:
+    """Return the command that brings what waits in *directory*, or in the user's state directory."""
+    return "dumpstream upload" if directory is None else f"dumpstream upload {shlex.quote(str(directory))}"
+
+
 def waiting_text(files: int, spill: Path | None) -> str:
     """Return what there is to say of *files* that a capture with *spill* leaves behind, and the remedy."""
     what = {0: "the end of the journal waits", 1: "1 file waits"}.get(files, f"{files} files wait")
-    command = "dumpstream upload" if spill is None else f"dumpstream upload {shlex.quote(str(spill))}"
-    return f"{what} for the store; bring what is missing there with: {command}"
+    return f"{what} for the store; bring what is missing there with: {upload_command(spill)}"
 
 
 def state_directory() -> Path:

@@ -21,6 +21,7 @@ from dumpstream.objectstore.carrier import Carrier
 from dumpstream.objectstore.lock import Lock
 from dumpstream.objectstore.prefix import Prefix, as_place
 from dumpstream.objectstore.segments import last_segment, merge_segments, read_journal, segment_key
+from dumpstream.objectstore.silence import ask
 from dumpstream.place import Writer
 from dumpstream.rows import JOURNAL, EndRow, FileRow, UnreadableRow, file_row, read_rows
 from dumpstream.sinks import Fsync
@@ -57,8 +58,8 @@ async def reconcile(
 ) -> Reconciliation:
     """Bring the objects in *outbox* to their stores, and then the lines that name them to the journal.
 
-    May be repeated after any failure: an object is stored under the same key again, and a line that is there
-    is not added.
+    May be repeated after any failure, and if it was cancelled: an object is stored under the same key again,
+    and a line that is there is not added. A cancelled one ends within seconds, also if a store says nothing.
 
     Raises:
         StoreError: a store refuses or is away; what was not brought stays in the outbox.
@@ -73,19 +74,19 @@ async def reconcile(
             carrier = await _open_carrier(outbox, place, stack)
             lines = await _bring_objects(outbox, carrier, result, progress)
             result.lines = await _complete_local(directory, lines)
-            result.deleted_packs = await run_sync(
-                carrier.delete_packs, lines, lambda: list(_lines_of(place / JOURNAL))
+            result.deleted_packs = await ask(
+                lambda: carrier.delete_packs(lines, lambda: list(_lines_of(place / JOURNAL)))
             )
         elif (manifest := await run_sync(_begun, outbox)) is not None:
             carrier = await _open_carrier(outbox, place, stack)
             store = await run_sync(carrier.connect, place)
-            there = await run_sync(_stored_manifest, store)
+            there = await ask(partial(_stored_manifest, store))
             if there is not None:
                 _refuse_other(place, there, manifest, outbox)
             lines = await _bring_objects(outbox, carrier, result, progress)
             result.lines = await _complete_remote(store, lines, manifest)
-            result.deleted_packs = await run_sync(
-                carrier.delete_packs, lines, lambda: read_journal(store, list)
+            result.deleted_packs = await ask(
+                lambda: carrier.delete_packs(lines, lambda: read_journal(store, list))
             )
     outbox.needed = False
     return result
@@ -111,7 +112,7 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
         lock = await run_sync(partial(Lock, prefix, text=left))
         await stack.enter_async_context(lock.held())
         try:
-            await run_sync(partial(lock.take, left=left))
+            await ask(partial(lock.take, left=left))
         except DestinationInUseError as exc:
             raise _in_use(exc) from None
         locks.append(lock)
@@ -136,7 +137,7 @@ async def _bring_objects(
     progress: Callable[[Reconciliation], None] | None,
 ) -> Sequence[bytes]:
     """Bring the objects, and return the lines of the run, which say where they are."""
-    lines = await run_sync(_settle_paths, outbox, carrier)
+    lines = await _settle_paths(outbox, carrier)
     paths: dict[str, None] = {}
     for row in read_rows(lines):
         if isinstance(row, FileRow):
@@ -156,10 +157,11 @@ async def _bring_objects(
     return lines
 
 
-def _settle_paths(outbox: Outbox, carrier: Carrier) -> Sequence[bytes]:
+async def _settle_paths(outbox: Outbox, carrier: Carrier) -> Sequence[bytes]:
     """Give objects whose keys are taken by now new ones, and return the lines of the run."""
-    journalled = list(_journalled(outbox.journal_path))
-    new_paths = carrier.find_new_paths([row for _, row in journalled if isinstance(row, FileRow)])
+    journalled = await run_sync(lambda: list(_journalled(outbox.journal_path)))
+    rows = [row for _, row in journalled if isinstance(row, FileRow)]
+    new_paths = await ask(partial(carrier.find_new_paths, rows))
     if not new_paths:
         return [line for line, _ in journalled]
     lines = [
@@ -168,7 +170,8 @@ def _settle_paths(outbox: Outbox, carrier: Carrier) -> Sequence[bytes]:
         else line
         for line, row in journalled
     ]
-    outbox.move({carrier.url(old): carrier.url(new) for old, new in new_paths.items()}, lines)
+    urls = {carrier.url(old): carrier.url(new) for old, new in new_paths.items()}
+    await run_sync(outbox.move, urls, lines)
     return lines
 
 
@@ -242,10 +245,10 @@ async def _complete_remote(store: Store, lines: Sequence[bytes], manifest: Manif
 
     missing = 0
     if manifest.runs:
-        missing = await run_sync(add_missing)
-        last = await run_sync(last_segment, store)
+        missing = await ask(add_missing)
+        last = await ask(partial(last_segment, store))
         await merge_segments(store, (), first=last + 1, through=last)
-    await run_sync(end_run)
+    await ask(end_run)
     return missing
 
 

@@ -12,11 +12,11 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
-from anyio.to_thread import run_sync
 
 from dumpstream._errors import ObjectMissingError, PartError, StoreError
 from dumpstream.batches import run_batches
 from dumpstream.objectstore.reader import ObjectReader
+from dumpstream.objectstore.silence import ask
 from dumpstream.rows import JOURNAL, MergedRow, is_finished_file, merged_row, read_rows
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
         first: the first segment of this run.
         through: the last.
     """
-    merged = await run_sync(merged_through, store)
+    merged = await ask(partial(merged_through, store))
 
     def pieces() -> Iterator[bytes]:
         yield merged_row(through).encode() + b"\n"
@@ -152,12 +152,12 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
                 store.delete(segment_key(number))
 
     await store.upload(JOURNAL, _in_threads(pieces()))
-    await run_sync(delete)
+    await ask(delete)
 
 
 async def _in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     # Not an iterator for obstore: it must not be called while it waits for one.
-    while (piece := await run_sync(next, pieces, None)) is not None:
+    while (piece := await ask(partial(next, pieces, None))) is not None:
         if piece:
             yield piece
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
 from dumpstream.objectstore.failure import CHECK_NETWORK, explain_failure, is_beyond_the_end, is_unsupported
-from dumpstream.objectstore.silence import Silence
+from dumpstream.objectstore.silence import GRACE_S, Silence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -72,6 +72,7 @@ class Store:
         self._obstore: Any = import_module("obstore")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._silence = Silence()
+        self._abandoned = False
 
     def get(self, key: str) -> bytes:
         """Return the whole object *key*."""
@@ -250,9 +251,14 @@ class Store:
         if self._lock is not None:
             self._lock.hurry(seconds)
 
+    def abandon(self) -> None:
+        """Take uploads back that still need pieces, and wait no more than seconds for a silent store."""
+        self._abandoned = True
+        self.hurry(GRACE_S)
+
     @property
     def silence(self) -> Silence:
-        """Whether the store has been given up because of `hurry`."""
+        """Whether the store has been given up because of `hurry` or `abandon`."""
         return self._silence
 
     async def aclose(self) -> None:
@@ -316,6 +322,8 @@ class Store:
         """Yield *pieces* as long as the lock is held, and end only if it is."""
         async for piece in pieces:
             self._silence.interrupt(pending=True)  # more is wanted when something has arrived
+            if self._abandoned:
+                raise StoreError(f"an upload to {self.prefix} was given up; upload again", away=True)
             await self._confirm_lock()
             yield piece
         await self._confirm_lock()

@@ -1,0 +1,69 @@
+"""Interrupt: what signals do to a command, also while it waits for a store that says nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from contextlib import contextmanager
+from threading import Thread, current_thread, main_thread
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._exit import BY_SIGNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: The exit code of a command that Ctrl-C has ended.
+INTERRUPTED = BY_SIGNAL + signal.SIGINT
+
+_TIDY_S = 4.0
+
+
+def heard(numbers: Iterable[signal.Signals]) -> list[signal.Signals]:
+    """Return those of *numbers* that were not ignored when the process began.
+
+    nohup, and scripts for what they put into the background, mean it.
+    """
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def let_signals_end() -> None:
+    """From now on have SIGINT and SIGTERM end the process at once."""
+    for number in heard((signal.SIGINT, signal.SIGTERM)):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def ending_soon() -> Iterator[None]:
+    """Have Ctrl-C end the process within a few seconds, and a second one at once, whatever the block does.
+
+    Python raises `KeyboardInterrupt` only between two steps of its own, and exits only when its threads have
+    ended. The block has until then to tidy up.
+    """
+    if current_thread() is not main_thread():  # which alone hears signals
+        yield
+        return
+    signals, signalled = socket.socketpair()
+    signalled.setblocking(False)
+    with signalled:
+        Thread(target=_watch, args=(signals,), name="interrupt", daemon=True).start()
+        before = signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+
+
+def _watch(signals: socket.socket) -> None:
+    """End the process if it goes on for too long after a signal; *signals* ends when it need not."""
+    with signals:
+        if not signals.recv(1):
+            return
+        signals.settimeout(_TIDY_S)
+        try:
+            if not signals.recv(1):
+                return
+        except TimeoutError:
+            pass
+        os._exit(INTERRUPTED)
