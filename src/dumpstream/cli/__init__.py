@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from dumpstream._errors import DumpstreamError
@@ -26,6 +27,7 @@ from dumpstream.cli import (
     watch,
 )
 from dumpstream.cli._display import print_error
+from dumpstream.cli._interrupt import INTERRUPTED, ending_soon
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,12 +62,16 @@ _COMMANDS: dict[str, Command] = {
     "simulate": simulate,
 }
 
+#: Those that only read captures, of which some are in stores.
+_READERS = {"ls", "verify", "extract", "stats", "convert", "show", "overflow", "watch"}
+
 _EPILOG = """\
 exit codes:
-  0  done, and everything is whole
-  1  failed
-  2  wrong usage
-  3  done, but not everything is whole
+  0    done, and everything is whole
+  1    failed
+  2    wrong usage
+  3    done, but not everything is whole
+  130  interrupted by Ctrl-C
 
 examples:
   dumpstream capture --out run1 -- COMMAND     capture every process of a command
@@ -84,15 +90,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _tolerate_any_character()
     args = _parse(argv)
     try:
-        code = _COMMANDS[args.command].run(args)
-        sys.stdout.flush()
+        with ending_soon() if args.command in _READERS else nullcontext():
+            code = _COMMANDS[args.command].run(args)
+            sys.stdout.flush()
     except DumpstreamError as exc:
         print_error(exc)
     except BrokenPipeError:
         # The interpreter flushes once more as it exits; that must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except KeyboardInterrupt:
-        pass
+        return INTERRUPTED
     else:
         return code
     return 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import signal
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
@@ -18,6 +17,7 @@ from dumpstream._errors import ConfigError
 from dumpstream.cli._arguments import capture_options
 from dumpstream.cli._display import count_text, printable
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli._interrupt import heard
 from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
 from dumpstream.cli.config import report_problems
 from dumpstream.objectstore.silence import ABORT_S
@@ -25,6 +25,7 @@ from dumpstream.outside.collector import open_collector
 from dumpstream.outside.command import FORWARDED
 
 if TYPE_CHECKING:
+    import signal
     from argparse import Namespace
     from collections.abc import Awaitable, Callable
     from pathlib import Path
@@ -57,9 +58,7 @@ class Signals:
 
     async def obey(self, *, task_status: TaskStatus[None]) -> None:
         """Do it until cancelled."""
-        # What was ignored stays so: nohup, and scripts for what they put into the background, mean it.
-        heard = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
-        with anyio.open_signal_receiver(*heard) as signals:
+        with anyio.open_signal_receiver(*heard(FORWARDED)) as signals:
             task_status.started()
             async for number in signals:
                 self._obey(number)

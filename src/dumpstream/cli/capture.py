@@ -20,6 +20,7 @@ from dumpstream._errors import ConfigError
 from dumpstream.cli._arguments import add_capture_arguments, capture_options, place
 from dumpstream.cli._display import printable
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli._interrupt import heard
 from dumpstream.cli._profile import add_profile_arguments, profile_settings
 from dumpstream.cli._report import print_report, print_waiting, show_progress
 from dumpstream.cli.config import report_problems
@@ -184,7 +185,7 @@ async def _capture(args: Namespace, runtime: SimulatedRuntime) -> tuple[Report |
 
 
 class _Signals:
-    """What signals do: the first stops the run, and the second cancels everything."""
+    """What signals do: the first stops the run, and the second, or one before it, cancels everything."""
 
     def __init__(self, runtime: SimulatedRuntime, scope: anyio.CancelScope) -> None:
         self._runtime, self._scope = runtime, scope
@@ -196,12 +197,12 @@ class _Signals:
 
         from dumpstream.objectstore.silence import ABORT_S  # noqa: PLC0415
 
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(*heard((signal.SIGINT, signal.SIGTERM))) as signals:
             stopping = False
             async for _ in signals:
                 if self.capture is not None:
                     self.capture.hurry(ABORT_S if stopping else None)
-                if stopping:
+                if stopping or self.capture is None:
                     self._scope.cancel()
                     return
                 stopping = True
