@@ -3,63 +3,62 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dumpstream._errors import (
-    AclError,
-    CaptureInUseError,
-    CollectorError,
-    ConfigError,
-    DestinationError,
-    DestinationInUseError,
-    DumpFormatError,
-    DumpstreamError,
-    FileRefusedError,
-    LibraryNotFoundError,
-    NotACaptureError,
-    ObjectMissingError,
-    OrderError,
-    PartError,
-    ProfilingError,
-    ProfilingInUseError,
-    RingError,
-    SinkError,
-    StoreError,
-)
-from dumpstream.acl import load_acl
-from dumpstream.capture import Capture, open_capture
-from dumpstream.chunk import Chunk
-from dumpstream.codes import AclCode
-from dumpstream.driver import Driver
-from dumpstream.lifecycle import Lifecycle, Owner
-from dumpstream.objectstore import Prefix
-from dumpstream.opname import OpName, parse_name
-from dumpstream.options import CaptureOptions
-from dumpstream.outside.agent import Attachment, agent_library, attach, target_environment
-from dumpstream.outside.collector import Collector, open_collector
-from dumpstream.outside.process import CapturedProcess
-from dumpstream.outside.recovery import recover
-from dumpstream.profiling import (
-    AicoreMetric,
-    Collect,
-    Profile,
-    Profiler,
-    ProfileSettings,
-    ProfilingWarning,
-    Subscriber,
-    open_profile,
-)
-from dumpstream.pyacl import PyAclSource, load_pyacl
-from dumpstream.report import LossCount, Report
-from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
-from dumpstream.source import Batch, Loss, OnFull, RingOptions, RingSource, Source
-from dumpstream.stored import StoredCapture
-from dumpstream.verdict import Verdict
-
 if TYPE_CHECKING:
+    from dumpstream._errors import (
+        AclError,
+        CaptureInUseError,
+        CollectorError,
+        ConfigError,
+        DestinationError,
+        DestinationInUseError,
+        DumpFormatError,
+        DumpstreamError,
+        FileRefusedError,
+        LibraryNotFoundError,
+        NotACaptureError,
+        ObjectMissingError,
+        OrderError,
+        PartError,
+        ProfilingError,
+        ProfilingInUseError,
+        RingError,
+        SinkError,
+        StoreError,
+    )
+    from dumpstream.acl import load_acl
+    from dumpstream.capture import Capture, open_capture
+    from dumpstream.chunk import Chunk
+    from dumpstream.codes import AclCode
+    from dumpstream.driver import Driver
     from dumpstream.dumpfile import DumpFile
     from dumpstream.header import Tensor
     from dumpstream.layouts import to_layout
+    from dumpstream.lifecycle import Lifecycle, Owner
+    from dumpstream.objectstore import Prefix
+    from dumpstream.opname import OpName, parse_name
+    from dumpstream.options import CaptureOptions
+    from dumpstream.outside.agent import Attachment, agent_library, attach, target_environment
+    from dumpstream.outside.collector import Collector, open_collector
+    from dumpstream.outside.process import CapturedProcess
+    from dumpstream.outside.recovery import recover
+    from dumpstream.profiling import (
+        AicoreMetric,
+        Collect,
+        Profile,
+        Profiler,
+        ProfileSettings,
+        ProfilingWarning,
+        Subscriber,
+        open_profile,
+    )
+    from dumpstream.pyacl import PyAclSource, load_pyacl
+    from dumpstream.report import LossCount, Report
+    from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
+    from dumpstream.source import Batch, Loss, OnFull, RingOptions, RingSource, Source
     from dumpstream.statistics import tensor_statistics
+    from dumpstream.stored import StoredCapture
     from dumpstream.table import TensorStatistics
+    from dumpstream.verdict import Verdict
 
 __all__ = [
     "AclCode",
@@ -135,18 +134,90 @@ __all__ = [
     "to_layout",
 ]
 
-# Loaded when first asked for: they need numpy, which takes longer to load than all the rest.
-_DEFERRED = {
+# Where each is. They are loaded when first asked for: the command line, and who needs few, need not wait.
+_MODULES = {
+    "AclCode": "dumpstream.codes",
+    "AclError": "dumpstream._errors",
+    "AicoreMetric": "dumpstream.profiling",
+    "Attachment": "dumpstream.outside.agent",
+    "Batch": "dumpstream.source",
+    "Capture": "dumpstream.capture",
+    "CaptureInUseError": "dumpstream._errors",
+    "CaptureOptions": "dumpstream.options",
+    "CapturedProcess": "dumpstream.outside.process",
+    "Chunk": "dumpstream.chunk",
+    "Collect": "dumpstream.profiling",
+    "Collector": "dumpstream.outside.collector",
+    "CollectorError": "dumpstream._errors",
+    "ConfigError": "dumpstream._errors",
+    "DestinationError": "dumpstream._errors",
+    "DestinationInUseError": "dumpstream._errors",
+    "Driver": "dumpstream.driver",
     "DumpFile": "dumpstream.dumpfile",
+    "DumpFormatError": "dumpstream._errors",
+    "DumpstreamError": "dumpstream._errors",
+    "FileRefusedError": "dumpstream._errors",
+    "Fsync": "dumpstream.sinks",
+    "LibraryNotFoundError": "dumpstream._errors",
+    "Lifecycle": "dumpstream.lifecycle",
+    "Loss": "dumpstream.source",
+    "LossCount": "dumpstream.report",
+    "NotACaptureError": "dumpstream._errors",
+    "ObjectMissingError": "dumpstream._errors",
+    "OnFull": "dumpstream.source",
+    "OpName": "dumpstream.opname",
+    "OrderError": "dumpstream._errors",
+    "Owner": "dumpstream.lifecycle",
+    "PartError": "dumpstream._errors",
+    "Prefix": "dumpstream.objectstore",
+    "Profile": "dumpstream.profiling",
+    "ProfileSettings": "dumpstream.profiling",
+    "Profiler": "dumpstream.profiling",
+    "ProfilingError": "dumpstream._errors",
+    "ProfilingInUseError": "dumpstream._errors",
+    "ProfilingWarning": "dumpstream.profiling",
+    "PyAclSource": "dumpstream.pyacl",
+    "Report": "dumpstream.report",
+    "RingError": "dumpstream._errors",
+    "RingOptions": "dumpstream.source",
+    "RingSource": "dumpstream.source",
+    "Sink": "dumpstream.sinks",
+    "SinkError": "dumpstream._errors",
+    "SinkFile": "dumpstream.sinks",
+    "SinkSettings": "dumpstream.sinks",
+    "Source": "dumpstream.source",
+    "StoreError": "dumpstream._errors",
+    "Stored": "dumpstream.sinks",
+    "StoredCapture": "dumpstream.stored",
+    "Subscriber": "dumpstream.profiling",
     "Tensor": "dumpstream.header",
     "TensorStatistics": "dumpstream.table",
+    "Verdict": "dumpstream.verdict",
+    "WholeFile": "dumpstream.sinks",
+    "agent_library": "dumpstream.outside.agent",
+    "attach": "dumpstream.outside.agent",
+    "load_acl": "dumpstream.acl",
+    "load_pyacl": "dumpstream.pyacl",
+    "load_sink": "dumpstream.sinks",
+    "open_capture": "dumpstream.capture",
+    "open_collector": "dumpstream.outside.collector",
+    "open_profile": "dumpstream.profiling",
+    "parse_name": "dumpstream.opname",
+    "recover": "dumpstream.outside.recovery",
+    "target_environment": "dumpstream.outside.agent",
     "tensor_statistics": "dumpstream.statistics",
     "to_layout": "dumpstream.layouts",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Return the name that is loaded late."""
-    if name not in _DEFERRED:
+    """Return what is loaded now that somebody asks for it."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'dumpstream' has no attribute {name!r}")
-    return getattr(import_module(_DEFERRED[name]), name)
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return also what is not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -1,9 +1,35 @@
-"""Run the command line as ``python -m dumpstream``."""
+"""Run the command line, as ``dumpstream`` or as ``python -m dumpstream``."""
 
 from __future__ import annotations
 
+import signal
 import sys
+from typing import TYPE_CHECKING
 
-from dumpstream.cli import main
+if TYPE_CHECKING:
+    from signal import _HANDLER
 
-sys.exit(main())
+
+def _on_interrupt(handler: _HANDLER) -> None:
+    """Have Ctrl-C call *handler*, unless it is ignored, as it is in the background of a script."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handler)
+
+
+# Nothing is to be tidied up before a command begins: Ctrl-C ends this as it ends any other program.
+_on_interrupt(signal.SIG_DFL)
+
+from dumpstream import cli  # noqa: E402 - takes long
+
+
+def main() -> int:
+    """Run the command that the process's arguments name, and return the exit code."""
+    _on_interrupt(signal.default_int_handler)
+    try:
+        return cli.main()
+    finally:
+        _on_interrupt(signal.SIG_DFL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -88,8 +88,8 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that *argv* (the process's arguments) names, and return the exit code."""
     _tolerate_any_character()
-    args = _parse(argv)
     try:
+        args = _parse(argv)
         with ending_soon() if args.command in _READERS else nullcontext():
             code = _COMMANDS[args.command].run(args)
             sys.stdout.flush()

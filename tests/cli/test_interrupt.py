@@ -1,0 +1,85 @@
+"""What Ctrl-C does to commands that have not begun, or that somebody keeps waiting."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SCRIPT = [str(Path(sys.executable).with_name("dumpstream"))]
+_MODULE = [sys.executable, "-m", "dumpstream"]
+
+# The block swallows every interrupt, as native code does that waits for somebody.
+_STUBBORN = """
+import sys, time
+from dumpstream.cli import _interrupt
+_interrupt._TIDY_S = float(sys.argv[1])
+with _interrupt.ending_soon():
+    while True:
+        try:
+            print("waiting", flush=True)
+            time.sleep(1000)
+        except KeyboardInterrupt:
+            pass
+"""
+
+
+def interrupt_while_loading(
+    tmp_path: Path, module: str, command: Sequence[str]
+) -> subprocess.CompletedProcess[str]:
+    """Let *command* say its version, with a signal that comes as *module* is imported."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "def hook(event, args):\n"
+        f"    if event == 'import' and args[0] == '{module}':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.addaudithook(hook)\n"
+    )
+    return subprocess.run(
+        [*command, "--version"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", [_SCRIPT, _MODULE], ids=["script", "module"])
+@pytest.mark.parametrize("module", ["dumpstream.cli", "argparse", "dumpstream.cli.watch"])
+def test_interrupt_while_it_is_loaded_ends_it_as_any_program(
+    tmp_path: Path, module: str, command: Sequence[str]
+) -> None:
+    ended = interrupt_while_loading(tmp_path, module, command)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_interrupt_that_is_ignored_from_the_start_does_nothing(tmp_path: Path) -> None:
+    command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *_MODULE]
+
+    ended = interrupt_while_loading(tmp_path, "dumpstream.cli", command)
+
+    assert ended.returncode == 0
+    assert ended.stderr.startswith("dumpstream ")  # argparse has a version go there
+
+
+@pytest.mark.parametrize(("tidy_s", "interrupts"), [(0.05, 1), (1000, 2)])
+def test_command_that_does_not_end_by_itself_is_ended(tidy_s: float, interrupts: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _STUBBORN, str(tidy_s)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(interrupts):
+            assert process.stdout.readline() == b"waiting\n"
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=40)
+
+    assert (process.returncode, errors) == (130, b"")
