@@ -110,6 +110,9 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
     for url, left in _find_locks(outbox, place).items():
         prefix = Prefix.parse(url)
         lock = await run_sync(partial(Lock, prefix, text=left))
+        if left is None:
+            with suppress(DestinationError):  # the disk is full: whoever goes on if this is killed must wait
+                await run_sync(outbox.add_lock, lock)
         await stack.enter_async_context(lock.held())
         try:
             await ask(partial(lock.take, left=left))
