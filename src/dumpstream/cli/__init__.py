@@ -91,14 +91,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parse(argv)
         with ending_soon() if args.command in _READERS else nullcontext():
-            code = _COMMANDS[args.command].run(args)
-            sys.stdout.flush()
+            return _run(args)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        code = _COMMANDS[args.command].run(args)
+        sys.stdout.flush()
     except DumpstreamError as exc:
         print_error(exc)
     except BrokenPipeError:
         # The interpreter flushes once more as it exits; that must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # here: forgetting it closes what it has cut short, which may take long
         return INTERRUPTED
     else:
         return code
