@@ -10,9 +10,18 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import zstandard
 from anyio.to_thread import run_sync
+from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, _native, open_capture
+from dumpstream.manifest import parse_manifest
+from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.outbox import Outbox
+from dumpstream.objectstore.room import Room
+from dumpstream.rows import StoredPart, file_row
+from dumpstream.source import OnFull
+from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     import subprocess
@@ -20,6 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream import Capture
+
+    from .conftest import Bucket
 
 _MIB = 1 << 20
 
@@ -45,6 +56,24 @@ async def capturing(destination: Any, **options: Any) -> AsyncIterator[Capture]:
     source = RingSource(RingOptions(buffer_bytes=32 * _MIB))
     async with open_capture(destination, source=source, **options) as capture:
         yield capture
+
+
+def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
+    """Leave what a run that was killed while its store was away leaves."""
+    prefix = Prefix.parse(bucket.url)
+    outbox = Outbox.make(spill, bucket.url, room=Room(1 << 20), on_full=OnFull.BLOCK)
+    outbox.add_store(prefix)
+    outbox.keep_manifest(parse_manifest(prefix, bucket.get("manifest.json")))
+    lines = []
+    for name, data in files.items():
+        stored, path = zstandard.compress(data), f"files/{name}.zst"
+        outbox.append(f"{bucket.url}/{path}", [stored], new=True)
+        outbox.complete(f"{bucket.url}/{path}")
+        part = StoredPart("zstd", path, 0, len(data), len(stored), xxh3_64_hexdigest(data))
+        lines.append(file_row(name, len(data), 1, Verdict.UNPARSED, [part]))
+    outbox.journal_path.write_text("".join(f"{line}\n" for line in lines))
+    outbox.needed = True
+    outbox.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:

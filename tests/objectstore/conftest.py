@@ -214,6 +214,7 @@ class FaultProxy:
         cuts_left: how many are still to be cut.
         bytes_per_s: pass on no more than this to the server; None: as fast as they come.
         silent: take connections, and pass on nothing.
+        asked: how many pieces of requests have come.
     """
 
     def __init__(self, target: int) -> None:
@@ -223,6 +224,7 @@ class FaultProxy:
         self.cuts_left = 0
         self.bytes_per_s: float | None = None
         self.silent = False
+        self.asked = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FaultProxy]:
@@ -258,6 +260,7 @@ class FaultProxy:
         passed = 0
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             async for data in client:
+                self.asked += 1
                 while self.silent:  # noqa: ASYNC110 - for tests, which set it
                     await anyio.sleep(0.01)
                 if self.bytes_per_s is not None:

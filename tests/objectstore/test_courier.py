@@ -118,7 +118,7 @@ async def test_without_an_outbox_a_store_that_is_away_is_an_error(store: MoodySt
     courier = Courier(store)
     store.go_away()
 
-    with pytest.raises(SinkError, match="does not answer"):
+    with pytest.raises(SinkError, match="does not answer, or give a --spill"):
         await courier.bring("key", b"data")
     await courier.aclose()
 

@@ -57,8 +57,10 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SilentSto
 def interrupt_each(store: SilentStore, commands: list[str], cwd: Path) -> list[tuple[int, str]]:
     """Run *commands* at once, interrupt each when all wait for *store*; return how they ended."""
     with ExitStack() as stack:
-        processes = [stack.enter_context(start(command, cwd)) for command in commands]
-        stack.callback(lambda: [process.kill() for process in processes])
+        processes = []
+        for command in commands:
+            processes.append(stack.enter_context(start(command, cwd)))
+            stack.callback(processes[-1].kill)
         for _ in processes:
             store.wait()
         for process in processes:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from weakref import ref
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from anyio.to_thread import run_sync
 
-from dumpstream.objectstore.silence import Silence
+from dumpstream.objectstore.silence import Silence, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -81,3 +83,50 @@ async def test_hurry_that_is_over_leaves_nothing_in_the_loop() -> None:
     del silence
 
     await until_gone(reference)
+
+
+async def test_answer_of_a_thread_is_returned_or_raised() -> None:
+    def fail() -> None:
+        raise LookupError
+
+    assert await ask(lambda: 7) == 7
+    with pytest.raises(LookupError):
+        await ask(fail)
+
+
+async def test_cancelled_caller_waits_for_an_answer_that_comes_soon() -> None:
+    begun, going, answered = threading.Event(), threading.Event(), threading.Event()
+
+    def answer() -> None:
+        begun.set()
+        going.wait(40)
+        answered.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, answer)
+        await run_sync(begun.wait)
+        tasks.cancel_scope.cancel()
+        going.set()
+
+    assert answered.is_set()
+
+
+async def test_cancelled_caller_leaves_a_thread_behind_that_gets_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.silence.GRACE_S", _LIMIT_S)
+    begun, end = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        end.wait(40)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, wait)
+            await run_sync(begun.wait)
+            tasks.cancel_scope.cancel()
+    left = [thread for thread in threading.enumerate() if thread.name == "store"]
+    end.set()
+
+    assert [thread.daemon for thread in left] == [True]

@@ -137,3 +137,4 @@ def test_failure_is_explained_without_what_the_library_quotes(
         raise explained
     assert explained.away is away
     assert "marker" not in str(explained)
+    assert "--spill" not in str(explained)  # there may be one

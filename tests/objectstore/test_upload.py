@@ -11,19 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 from anyio.to_thread import run_sync
-from xxhash import xxh3_64_hexdigest
 
-from dumpstream.manifest import parse_manifest
-from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.outbox import Outbox
 from dumpstream.objectstore.reconciliation import reconcile
-from dumpstream.objectstore.room import Room
 from dumpstream.objectstore.store import Store
-from dumpstream.rows import StoredPart, file_row
-from dumpstream.source import OnFull
-from dumpstream.verdict import Verdict
 
-from .captures import capturing, found, push, run_dumpstream
+from .captures import capturing, found, leave_behind, push, run_dumpstream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,24 +32,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """The loop makes no difference here."""
     return "asyncio", {"use_uvloop": False}
-
-
-def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
-    """Leave what a run that was killed while its store was away leaves."""
-    prefix = Prefix.parse(bucket.url)
-    outbox = Outbox.make(spill, bucket.url, room=Room(1 << 20), on_full=OnFull.BLOCK)
-    outbox.add_store(prefix)
-    outbox.keep_manifest(parse_manifest(prefix, bucket.get("manifest.json")))
-    lines = []
-    for name, data in files.items():
-        stored, path = zstandard.compress(data), f"files/{name}.zst"
-        outbox.append(f"{bucket.url}/{path}", [stored], new=True)
-        outbox.complete(f"{bucket.url}/{path}")
-        part = StoredPart("zstd", path, 0, len(data), len(stored), xxh3_64_hexdigest(data))
-        lines.append(file_row(name, len(data), 1, Verdict.UNPARSED, [part]))
-    outbox.journal_path.write_text("".join(f"{line}\n" for line in lines))
-    outbox.needed = True
-    outbox.close()
 
 
 def contents(bucket: Bucket) -> list[tuple[str, bytes]]:
