@@ -11,11 +11,11 @@ from obstore.store import LocalStore, MemoryStore
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.failure import explain_failure
-from dumpstream.objectstore.store import Store
+from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.objectstore.upload import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.anyio
@@ -100,6 +100,19 @@ async def test_aborted_upload_leaves_nothing(store: Store) -> None:
     await upload.send(bytes(9 << 20))
 
     await upload.abort()
+
+    assert await run_sync(lambda: list(store.entries())) == []
+
+
+async def test_upload_that_still_needs_pieces_is_taken_back_when_the_store_is_abandoned(store: Store) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"0" * PART_BYTES
+        store.abandon()
+        yield b"1"
+
+    with pytest.raises(StoreError, match="was given up"):
+        await store.upload("a", pieces())
+    await store.aclose()
 
     assert await run_sync(lambda: list(store.entries())) == []
 
