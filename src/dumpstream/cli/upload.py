@@ -30,6 +30,7 @@ examples:
   dumpstream upload                    what captures without --spill left
 
 exit codes: 0 everything was brought, or there was nothing; 1 something was not; 130 interrupted by Ctrl-C
+(143 by SIGTERM)
 """
 
 
@@ -58,13 +59,17 @@ async def _run(directory: Path | None) -> int:
     from anyio import to_thread  # noqa: PLC0415
 
     code = 0
-    async with anyio.create_task_group() as tasks:
-        with anyio.CancelScope() as scope:
-            signals = _Signals(scope)
-            await tasks.start(signals.obey)
-            code = await _upload_all(directory)
-        tasks.cancel_scope.cancel()
-    if not scope.cancelled_caught or signals.number is None:
+    try:
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as scope:
+                signals = _Signals(scope)
+                await tasks.start(signals.obey)
+                code = await _upload_all(directory)
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # The group is for the signals; what the upload raises is not to be wrapped by it.
+        raise group.exceptions[0] from None
+    if signals.number is None:
         return code
     print(f"dumpstream: interrupted; {await to_thread.run_sync(_left_text, directory)}", file=sys.stderr)
     return BY_SIGNAL + signals.number
