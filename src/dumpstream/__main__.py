@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from signal import _HANDLER
@@ -20,15 +22,27 @@ def _on_interrupt(handler: _HANDLER) -> None:
 _on_interrupt(signal.SIG_DFL)
 
 from dumpstream import cli  # noqa: E402 - takes long
+from dumpstream.cli._interrupt import INTERRUPTED  # noqa: E402 - likewise
 
 
 def main() -> int:
     """Run the command that the process's arguments name, and return the exit code."""
     _on_interrupt(signal.default_int_handler)
     try:
-        return cli.main()
+        code = cli.main()
     finally:
         _on_interrupt(signal.SIG_DFL)
+    if code == INTERRUPTED:
+        _exit_at_once(code)
+    return code
+
+
+def _exit_at_once(code: int) -> NoReturn:
+    """Exit without waiting for threads: an interrupt may have come before their pool knew of them."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

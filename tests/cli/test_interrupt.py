@@ -31,6 +31,18 @@ with _interrupt.ending_soon():
             pass
 """
 
+# As a pool of threads does whose first thread was interrupted on its way into it.
+_FORGETFUL = """
+import sys, threading, time
+from dumpstream import __main__, cli
+def main():
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    print("interrupted")
+    return 130
+cli.main = main
+sys.exit(__main__.main())
+"""
+
 
 def interrupt_while_loading(
     tmp_path: Path, module: str, command: Sequence[str]
@@ -83,3 +95,11 @@ def test_command_that_does_not_end_by_itself_is_ended(tidy_s: float, interrupts:
         _, errors = process.communicate(timeout=40)
 
     assert (process.returncode, errors) == (130, b"")
+
+
+def test_interrupted_command_does_not_wait_for_a_thread_that_was_forgotten() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _FORGETFUL], capture_output=True, text=True, check=False, timeout=40
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "interrupted\n", "")
