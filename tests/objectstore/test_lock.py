@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ from dumpstream.sinks import SinkSettings, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from datetime import tzinfo
     from pathlib import Path
     from typing import Self
@@ -209,7 +211,73 @@ async def test_lock_that_is_taken_while_it_is_looked_for_is_not_lost(
     async with lock.held():
         await lock.confirm()
 
-        lock.check()
+        with lock.writing():
+            pass
+
+
+class WaitingStore(Store):
+    """A store that answers a request for *slow* when the test says so."""
+
+    def __init__(self, prefix: Prefix, lock: Lock | None = None, *, slow: str) -> None:
+        super().__init__(prefix, lock=lock)
+        self._slow = slow
+        self.asked, self.answering = threading.Event(), threading.Event()
+
+    def _path(self, key: str) -> str:
+        if key == self._slow:
+            self.asked.set()
+            assert self.answering.wait(40)
+        return super()._path(key)
+
+
+@contextmanager
+def left_behind(store: WaitingStore, function: Callable[[], object]) -> Iterator[None]:
+    """Have *function* wait for *store* in a thread while the block runs, and come to its end then."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    assert store.asked.wait(40)
+    yield
+    store.answering.set()
+    thread.join()
+
+
+async def test_lock_is_not_given_up_while_a_thread_that_was_left_behind_still_writes(store: Store) -> None:
+    lock = Lock(store.prefix)
+    slow = WaitingStore(store.prefix, lock, slow="slow")
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(lock.held())
+        await run_sync(lock.take)
+        with left_behind(slow, lambda: slow.write("slow", b"")):
+            await stack.aclose()
+
+    assert {entry.key for entry in await run_sync(lambda: list(store.entries()))} == {"slow", LOCK}
+
+
+async def test_thread_that_was_left_behind_writes_nothing_once_the_lock_is_given_up(store: Store) -> None:
+    lock = Lock(store.prefix)
+    locked = Store(store.prefix, lock=lock)
+    async with lock.held():
+        await run_sync(lock.take)
+
+    for write in (lambda: locked.write("key", b""), lambda: locked.delete("key")):
+        with pytest.raises(StoreError, match="has ended"):
+            await run_sync(write)
+    with pytest.raises(StoreError, match="has ended"):
+        await locked.put("key", b"")
+    assert await run_sync(lambda: list(store.entries())) == []
+
+
+async def test_lock_that_is_taken_when_nobody_waits_for_it_any_more_is_given_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, slow = Lock(store.prefix), WaitingStore(store.prefix, slow=LOCK)
+    monkeypatch.setattr("dumpstream.objectstore.lock.Store", lambda *_, **__: slow)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(lock.held())
+        with left_behind(slow, lock.take):
+            await stack.aclose()
+
+    assert await run_sync(lambda: list(store.entries())) == []
 
 
 @pytest.mark.parametrize("other", [_OTHER, None])

@@ -8,10 +8,11 @@ import os
 import secrets
 import socket
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
+from threading import Lock as Mutex
 from typing import TYPE_CHECKING
 
 import anyio
@@ -24,7 +25,7 @@ from dumpstream.place import Writer
 from dumpstream.rows import timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from dumpstream.objectstore.prefix import Prefix
     from dumpstream.objectstore.store import Entry
@@ -67,6 +68,8 @@ class Lock:
         self._sure_until = -inf
         self._lost: StoreError | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._writers = 0
+        self._mutex = Mutex()  # for threads that nobody waits for any more
 
     def take(self, *, left: str | None = None) -> None:
         """Take it, also from who said *left* and is known to be gone; blocks.
@@ -79,13 +82,18 @@ class Lock:
         holder = take_lock(Store(self.prefix, patience_s=_PROBE_S), self.text.encode(), left=left)
         if holder is not None:
             raise DestinationInUseError(self.prefix, holder.pid, holder.host)
-        self._note(began)
+        with self._mutex:
+            self._note(began)
+            late = self._lost is not None
+        if late:
+            self._give_up()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """Write it again and again while the block runs, and give it up at the end.
 
-        If the block is cancelled, a store that says nothing is waited for no longer than a few seconds.
+        If the block is cancelled, a store that says nothing is waited for no longer than a few seconds. A
+        thread that is left behind then writes nothing more; if it is about to, the lock grows old by itself.
         """
         renewing = asyncio.get_running_loop().create_task(self._keep())
         try:
@@ -98,7 +106,7 @@ class Lock:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([renewing])
                 await self._store.aclose()
-            if self._written and not (self.left_behind or self._store.silence.reached):
+            if self._end() and not (self.left_behind or self._store.silence.reached):
                 await ask(self._give_up)
 
     def hurry(self, seconds: float) -> None:
@@ -111,25 +119,33 @@ class Lock:
             f"{self.prefix}/"
         )
 
-    def check(self) -> None:
-        """Let somebody write.
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Let a thread write something in the block.
 
         Raises:
             StoreError: somebody else has it, or (*away*) nobody can tell just now.
         """
-        self.check_lost()
-        if _now() >= self._sure_until:
-            raise StoreError(
-                f"cannot write {self.prefix}: the store does not answer; {CHECK_NETWORK}", away=True
-            )
+        with self._mutex:
+            self.check_lost()
+            if _now() >= self._sure_until:
+                raise StoreError(
+                    f"cannot write {self.prefix}: the store does not answer; {CHECK_NETWORK}", away=True
+                )
+            self._writers += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._writers -= 1
 
     def check_lost(self) -> None:
-        """Raise `StoreError` if somebody else has it."""
+        """Raise `StoreError` if it is not, or no longer, this process's."""
         if self._lost is not None:
             raise self._lost
 
     async def confirm(self) -> None:
-        """Let somebody write, after having asked the store if need be; raises what `check` does."""
+        """Let somebody write, after having asked the store if need be; raises what `writing` does."""
         self.check_lost()
         if _now() >= self._sure_until:
             await self._renew()
@@ -162,6 +178,12 @@ class Lock:
 
     def _note(self, began: float) -> None:
         self._written, self._sure_until = True, began + _SURE_S
+
+    def _end(self) -> bool:
+        """Let nobody write any more; return whether it was taken, and nobody is writing."""
+        with self._mutex:
+            self._lost = self._lost or _ended(self.prefix)
+            return self._written and not self._writers
 
     def _give_up(self) -> None:
         store = Store(self.prefix, patience_s=_PROBE_S)
@@ -241,6 +263,10 @@ def _taken_over(prefix: Prefix, found: bytes | None) -> StoreError:
         f"{prefix} is no longer this capture's: {who} took it over while the store did not answer; "
         "give every capture a place of its own"
     )
+
+
+def _ended(prefix: Prefix) -> StoreError:
+    return StoreError(f"{prefix} is no longer this capture's, which has ended; capture again")
 
 
 def _now() -> float:

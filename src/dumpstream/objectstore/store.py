@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from itertools import islice
@@ -132,8 +132,7 @@ class Store:
 
     def write(self, key: str, data: bytes) -> str | None:
         """Store a small object, in place of what is there; return its entity tag."""
-        self._check_lock()
-        with self._explained("write", key):
+        with self._writing("write", key):
             return _tag(self._obstore.put(self._client, self._path(key), data, use_multipart=False))
 
     def create(self, key: str, data: bytes) -> bool:
@@ -141,8 +140,7 @@ class Store:
 
         A store without conditional writes replaces what came in between a look and the write.
         """
-        self._check_lock()
-        with self._explained("write", key):
+        with self._writing("write", key):
             try:
                 self._put_if("create", key, data)
             except self._obstore.exceptions.AlreadyExistsError:
@@ -160,10 +158,9 @@ class Store:
 
         A store without conditional writes replaces whatever is there.
         """
-        self._check_lock()
         known = {"e_tag": entry.etag, "version": entry.version}
         condition = {name: value for name, value in known.items() if value is not None}
-        with self._explained("write", entry.key):
+        with self._writing("write", entry.key):
             try:
                 self._put_if(condition, entry.key, data)
             except self._obstore.exceptions.PreconditionError:
@@ -176,8 +173,7 @@ class Store:
 
     def delete(self, key: str) -> None:
         """Remove the object *key*, if it is there."""
-        self._check_lock()
-        with self._explained("delete", key):
+        with self._writing("delete", key):
             try:
                 self._obstore.delete(self._client, self._path(key))
             except FileNotFoundError:
@@ -310,9 +306,10 @@ class Store:
         for page in self._obstore.list(self._client, path, offset=after, chunk_size=_LISTED_AT_ONCE):
             yield from page
 
-    def _check_lock(self) -> None:
-        if self._lock is not None:
-            self._lock.check()
+    @contextmanager
+    def _writing(self, what: str, key: str) -> Iterator[None]:
+        with nullcontext() if self._lock is None else self._lock.writing(), self._explained(what, key):
+            yield
 
     async def _confirm_lock(self) -> None:
         if self._lock is not None:
