@@ -76,6 +76,16 @@ def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
     outbox.close()
 
 
+def contents(bucket: Bucket) -> list[tuple[str, bytes]]:
+    """Return every file in the journal, as often as it is there."""
+    return sorted(
+        (row["name"], zstandard.decompress(bucket.get(part["path"])))
+        for row in bucket.rows()
+        if row["type"] == "file"
+        for part in row["stored"]
+    )
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that has no event of its own."""
     with anyio.fail_after(30):

@@ -16,7 +16,7 @@ from dumpstream.objectstore.outbox import Outbox
 from dumpstream.objectstore.reconciliation import reconcile
 from dumpstream.objectstore.store import Store
 
-from .captures import capturing, found, leave_behind, push, run_dumpstream
+from .captures import capturing, contents, found, leave_behind, push, run_dumpstream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,16 +32,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """The loop makes no difference here."""
     return "asyncio", {"use_uvloop": False}
-
-
-def contents(bucket: Bucket) -> list[tuple[str, bytes]]:
-    """Return every file in the journal, as often as it is there."""
-    return sorted(
-        (row["name"], zstandard.decompress(bucket.get(part["path"])))
-        for row in bucket.rows()
-        if row["type"] == "file"
-        for part in row["stored"]
-    )
 
 
 async def test_key_that_a_later_run_has_taken_is_left_to_it(bucket: Bucket, tmp_path: Path) -> None:
