@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import TYPE_CHECKING
 
 import anyio
@@ -14,6 +15,7 @@ from obstore.store import MemoryStore
 
 from dumpstream._errors import StoreError
 from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.carrier import Carrier
 from dumpstream.objectstore.courier import Courier, bring_from
 from dumpstream.objectstore.outbox import Outbox
 from dumpstream.objectstore.room import Room
@@ -110,3 +112,32 @@ async def test_courier_whose_end_is_cancelled_brings_nothing_more(outbox: Outbox
     assert scope.cancelled_caught
     assert asyncio.all_tasks() == before
     assert courier.waiting >= 2  # the first may have been on its way
+
+
+async def test_objects_of_one_place_that_are_brought_at_once_have_one_store(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[MemoryStore] = []
+
+    def make_client(*_: object) -> MemoryStore:
+        made.append(MemoryStore())
+        time.sleep(0.05)  # as reading profiles takes a while
+        return made[-1]
+
+    monkeypatch.setattr("dumpstream.objectstore.store.make_client", make_client)
+    prefix = Prefix.parse("s3://bucket/place")
+    urls = [f"{prefix}/packs/{number}.zip" for number in range(8)]
+
+    def fill() -> None:
+        outbox.add_store(prefix)
+        for url in urls:
+            outbox.append(url, [b"data"], new=True)
+            outbox.complete(url)
+
+    await run_sync(fill)
+    carrier = await run_sync(Carrier, outbox, outbox.path)
+
+    await asyncio.gather(*map(carrier.bring, urls))
+    await carrier.aclose()
+
+    assert len(made) == 1

@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
 
 class Carrier:
-    """Knows which store an object in *outbox*, of a capture at *place*, is for; *locks* are held."""
+    """Knows which store an object in *outbox*, of a capture at *place*, is for; *locks* are held.
+
+    Making one blocks.
+    """
 
     def __init__(self, outbox: Outbox, place: Path | Prefix, locks: Sequence[Lock] = ()) -> None:
         self._outbox, self._locks = outbox, locks
+        places = [place] if isinstance(place, Prefix) else []
         self._prefixes = [Prefix.parse(url) for url in _urls(outbox)]
         self._base = f"{place}/" if isinstance(place, Prefix) else ""
-        self._stores: dict[Prefix, Store] = {}
+        self._stores = {prefix: self._open(prefix) for prefix in {*places, *self._prefixes}}
 
     def url(self, path: str) -> str:
         """Return what the outbox calls the object that a row has at *path*."""
@@ -45,7 +49,7 @@ class Carrier:
         if size is None:
             return None
         prefix, key = self._locate(path)
-        await bring_from(self._outbox, await run_sync(self.connect, prefix), key, size)
+        await bring_from(self._outbox, self.store_at(prefix), key, size)
         return size
 
     def find_new_paths(self, rows: Sequence[FileRow]) -> dict[str, str]:
@@ -62,7 +66,7 @@ class Carrier:
                     waiting.setdefault(prefix, {})[key] = row, part
         found: dict[str, str] = {}
         for prefix, of_key in waiting.items():
-            store = self.connect(prefix)
+            store = self.store_at(prefix)
             keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
             there = set()
             for entry in store.entries(FILES):
@@ -87,7 +91,7 @@ class Carrier:
         found: dict[str, tuple[Store, str]] = {}
         for begin in map(str, self._outbox.description.get("packs", ())):
             prefix, key = self._locate(begin)
-            store = self.connect(prefix)
+            store = self.store_at(prefix)
             for entry in store.entries(PACKS):
                 if entry.key.startswith(f"{key}-"):
                     found[f"{prefix}/{entry.key}"] = store, entry.key
@@ -99,11 +103,8 @@ class Carrier:
             store.delete(key)
         return len(found)
 
-    def connect(self, prefix: Prefix) -> Store:
-        """Return the store at *prefix* for somebody who waits in front of a terminal; blocks."""
-        if prefix not in self._stores:
-            lock = next((lock for lock in self._locks if lock.covers(prefix)), None)
-            self._stores[prefix] = Store(prefix, patience_s=SHORT_PATIENCE_S, lock=lock)
+    def store_at(self, prefix: Prefix) -> Store:
+        """Return the store at *prefix*, which is the place of the capture or has objects in the outbox."""
         return self._stores[prefix]
 
     async def aclose(self) -> None:
@@ -128,6 +129,11 @@ class Carrier:
             for lock in self._locks:
                 if store.silence.reached and lock.covers(prefix):
                     lock.left_behind = True
+
+    def _open(self, prefix: Prefix) -> Store:
+        """Return a store for somebody who waits in front of a terminal."""
+        lock = next((lock for lock in self._locks if lock.covers(prefix)), None)
+        return Store(prefix, patience_s=SHORT_PATIENCE_S, lock=lock)
 
     def _waits(self, path: str) -> bool:
         return self._outbox.size(self.url(path)) is not None

@@ -79,7 +79,7 @@ async def reconcile(
             )
         elif (manifest := await run_sync(_begun, outbox)) is not None:
             carrier = await _open_carrier(outbox, place, stack)
-            store = await run_sync(carrier.connect, place)
+            store = carrier.store_at(place)
             there = await ask(partial(_stored_manifest, store))
             if there is not None:
                 _refuse_other(place, there, manifest, outbox)
@@ -119,7 +119,7 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
         except DestinationInUseError as exc:
             raise _in_use(exc) from None
         locks.append(lock)
-    carrier = Carrier(outbox, place, locks)
+    carrier = await run_sync(Carrier, outbox, place, locks)
     stack.push_async_callback(carrier.aclose)
     return carrier
 
