@@ -94,6 +94,11 @@ async def test_answer_of_a_thread_is_returned_or_raised() -> None:
         await ask(fail)
 
 
+async def test_thread_that_finds_nothing_next_keeps_nobody_waiting() -> None:
+    with anyio.fail_after(20), pytest.raises(RuntimeError, match="StopIteration"):
+        await ask(lambda: next(iter(())))
+
+
 async def test_cancelled_caller_waits_for_an_answer_that_comes_soon() -> None:
     begun, going, answered = threading.Event(), threading.Event(), threading.Event()
 
@@ -128,5 +133,7 @@ async def test_cancelled_caller_leaves_a_thread_behind_that_gets_no_answer(
             tasks.cancel_scope.cancel()
     left = [thread for thread in threading.enumerate() if thread.name == "store"]
     end.set()
+    for thread in left:
+        await run_sync(thread.join)
 
     assert [thread.daemon for thread in left] == [True]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 from math import inf
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -94,22 +94,21 @@ async def ask(function: Callable[[], _Result]) -> _Result:
     exiting: *function* must take nothing that somebody would have to give back.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[_Result] = loop.create_future()
-    answer.add_done_callback(lambda future: future.cancelled() or future.exception())
+    answer, answered = Future[_Result](), asyncio.Event()
 
     def run() -> None:
         try:
-            report = partial(answer.set_result, function())
+            answer.set_result(function())
         except BaseException as exc:  # noqa: BLE001 - it is the caller's
-            report = partial(answer.set_exception, exc)
+            answer.set_exception(exc)
         with suppress(RuntimeError):  # nobody waits, and the loop is closed
-            loop.call_soon_threadsafe(report)
+            loop.call_soon_threadsafe(answered.set)
 
     Thread(target=run, name="store", daemon=True).start()
     try:
-        await asyncio.wait([answer])
+        await answered.wait()
     except asyncio.CancelledError:
         with anyio.move_on_after(GRACE_S, shield=True):
-            await asyncio.wait([answer])
+            await answered.wait()
         raise
     return answer.result()
