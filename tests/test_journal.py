@@ -246,6 +246,18 @@ class TestWriting:
 
         assert await anyio.Path(journal_path).read_text() == "line\n"
 
+    async def test_opening_in_a_cancelled_scope_leaves_nothing_open(self, journal_path: Path) -> None:
+        def open_files() -> set[str]:
+            return {os.path.realpath(link) for link in os.scandir("/proc/self/fd")}
+
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            async with Journal.open(journal_path):
+                await anyio.sleep_forever()
+
+        assert await anyio.Path(journal_path).exists()
+        assert str(journal_path) not in await anyio.to_thread.run_sync(open_files)
+
     async def test_closing_in_a_cancelled_scope_writes_the_rest(self, journal_path: Path) -> None:
         with anyio.CancelScope() as scope:
             async with Journal.open(journal_path) as journal:

@@ -100,8 +100,9 @@ class Journal:
         Raises:
             OSError: on entering, if *path* cannot be opened or is a symbolic link; on leaving, as `aclose`.
         """
-        file = await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend)
-        journal = cls(file, await anyio.to_thread.run_sync(_take_reserve, path.parent), fsync)
+        with anyio.CancelScope(shield=True):  # what a thread opens for who has gone is nobody's to close
+            file = await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend)
+            journal = cls(file, await anyio.to_thread.run_sync(_take_reserve, path.parent), fsync)
         try:
             if fsync is not Fsync.NONE:
                 await anyio.to_thread.run_sync(force_path, path)
