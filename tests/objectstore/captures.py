@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from contextlib import asynccontextmanager
+from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from anyio.abc import Process
 
     from dumpstream import Capture
 
@@ -88,7 +91,7 @@ def contents(bucket: Bucket) -> list[tuple[str, bytes]]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that has no event of its own."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not await run_sync(condition):  # noqa: ASYNC110 - as it says
             await anyio.sleep(0.01)
 
@@ -100,6 +103,27 @@ def found(directory: Path, pattern: str) -> list[Path]:
 async def run_dumpstream(*arguments: object) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "dumpstream", *map(str, arguments)]
     return await anyio.run_process(command, check=False)
+
+
+@asynccontextmanager
+async def running_dumpstream(*arguments: object) -> AsyncIterator[Process]:
+    """Run it beside the test, and no longer than the block."""
+    command = [sys.executable, "-m", "dumpstream", *map(str, arguments)]
+    async with await anyio.open_process(command, stdout=DEVNULL, stderr=PIPE) as process:
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+async def said_by(process: Process, limit_s: float) -> str:
+    """Return what *process* says until it ends, which is within *limit_s* seconds."""
+    assert process.stderr is not None
+    with anyio.fail_after(limit_s):
+        said = b"".join([data async for data in process.stderr]).decode()
+        await process.wait()
+    return said
 
 
 def finished_files(journal: Path) -> dict[str, str]:

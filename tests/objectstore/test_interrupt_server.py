@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import sys
-from contextlib import asynccontextmanager
-from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from .captures import capturing, found, leave_behind, push_all, run_dumpstream, small_files, until
+from .captures import (
+    capturing,
+    found,
+    leave_behind,
+    push_all,
+    run_dumpstream,
+    running_dumpstream,
+    said_by,
+    small_files,
+    until,
+)
 from .conftest import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from anyio.abc import Process
 
     from s3server import S3Server
 
@@ -56,26 +61,6 @@ async def spill(bucket: Bucket, tmp_path: Path) -> Path:
     return tmp_path / "spill"
 
 
-@asynccontextmanager
-async def running(*arguments: object) -> AsyncIterator[Process]:
-    command = [sys.executable, "-m", "dumpstream", *map(str, arguments)]
-    async with await anyio.open_process(command, stdout=DEVNULL, stderr=PIPE) as process:
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-
-
-async def said_by(process: Process) -> str:
-    """Return what *process* says until it ends, which is soon."""
-    assert process.stderr is not None
-    with anyio.fail_after(_LIMIT_S):
-        said = b"".join([data async for data in process.stderr]).decode()
-        await process.wait()
-    return said
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_signal_before_the_store_has_said_anything_leaves_everything_as_it_was(
     bucket: Bucket, proxy: FaultProxy, spill: Path, number: signal.Signals
@@ -83,10 +68,10 @@ async def test_signal_before_the_store_has_said_anything_leaves_everything_as_it
     files = small_files(20)
     await run_sync(leave_behind, spill, bucket, files)
     proxy.silent, before = True, proxy.asked
-    async with running("upload", spill) as process:
+    async with running_dumpstream("upload", spill) as process:
         await until(lambda: proxy.asked > before)
         process.send_signal(number)
-        said = await said_by(process)
+        said = await said_by(process, _LIMIT_S)
     proxy.silent = False
     again = await run_dumpstream("upload", spill)
 
@@ -104,11 +89,11 @@ async def test_upload_that_is_interrupted_in_its_middle_is_finished_by_the_next(
     files = small_files(200)
     await run_sync(leave_behind, spill, bucket, files)
     proxy.bytes_per_s = 20_000
-    async with running("upload", spill) as process:
+    async with running_dumpstream("upload", spill) as process:
         await until(lambda: len(found(spill, "*/objects/*")) < len(files))
         proxy.silent = True
         process.send_signal(signal.SIGINT)
-        said = await said_by(process)
+        said = await said_by(process, _LIMIT_S)
     proxy.silent, proxy.bytes_per_s = False, None
     left = len(found(spill, "*/objects/*"))
     again = await run_dumpstream("upload", spill)
@@ -127,10 +112,10 @@ async def test_object_in_parts_that_is_on_its_way_is_taken_back(
     files = {"large": os.urandom(192 * _MIB)}
     await run_sync(leave_behind, spill, bucket, files)
     proxy.bytes_per_s = 8.0 * _MIB
-    async with running("upload", spill) as process:
+    async with running_dumpstream("upload", spill) as process:
         await until(lambda: bool(s3.uploads()))
         process.send_signal(signal.SIGINT)
-        said = await said_by(process)
+        said = await said_by(process, _LIMIT_S)
     proxy.bytes_per_s = None
     uploads, keys = await run_sync(s3.uploads), await run_sync(bucket.keys)
     again = await run_dumpstream("upload", spill)
@@ -149,7 +134,7 @@ async def test_second_signal_ends_it_at_once_and_the_next_upload_need_not_wait(
     files = small_files(200)
     await run_sync(leave_behind, spill, bucket, files)
     proxy.bytes_per_s = 20_000
-    async with running("upload", spill) as process, anyio.create_task_group() as tasks:
+    async with running_dumpstream("upload", spill) as process, anyio.create_task_group() as tasks:
         await until(lambda: len(found(spill, "*/objects/*")) < len(files))
         proxy.silent = True
 
@@ -159,7 +144,7 @@ async def test_second_signal_ends_it_at_once_and_the_next_upload_need_not_wait(
                 await anyio.sleep(0.05)
 
         tasks.start_soon(insist)
-        said = await said_by(process)
+        said = await said_by(process, _LIMIT_S)
         tasks.cancel_scope.cancel()
     proxy.silent, proxy.bytes_per_s = False, None
     again = await run_dumpstream("upload", spill)
@@ -176,11 +161,11 @@ async def test_extraction_ends_whose_store_has_stopped_to_answer(
     async with capturing(bucket.url):
         await run_sync(push_all, files)
     proxy.bytes_per_s = 5_000
-    async with running("extract", bucket.url, "--out", out) as process:
+    async with running_dumpstream("extract", bucket.url, "--out", out) as process:
         await until(lambda: len(found(out, "*/*")) > 0)
         proxy.silent = True
         process.send_signal(signal.SIGINT)
-        said = await said_by(process)
+        said = await said_by(process, _LIMIT_S)
 
     assert (process.returncode, said) == (130, "")
     assert len(found(out, "*/*")) < len(files)

@@ -6,9 +6,7 @@ import os
 import resource
 import shlex
 import signal
-import sys
-from contextlib import asynccontextmanager, contextmanager
-from subprocess import DEVNULL, PIPE
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -17,14 +15,21 @@ from anyio.to_thread import run_sync
 
 from dumpstream import SinkError
 
-from .captures import capturing, found, push_all, run_dumpstream, small_files, until
+from .captures import (
+    capturing,
+    found,
+    push_all,
+    run_dumpstream,
+    running_dumpstream,
+    said_by,
+    small_files,
+    until,
+)
 from .conftest import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from anyio.abc import Process
 
     from s3server import S3Server
 
@@ -39,28 +44,6 @@ _MIB = 1 << 20
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """The loop makes no difference here."""
     return "asyncio", {"use_uvloop": False}
-
-
-@asynccontextmanager
-async def simulating(url: str, workload: str, *flags: str) -> AsyncIterator[Process]:
-    """Capture a simulated run into *url* in a process of its own."""
-    words = ["capture", "--out", url, "--buffer-bytes", "8M", "--simulate", workload, *flags]
-    command = [sys.executable, "-m", "dumpstream", *words]
-    async with await anyio.open_process(command, stdout=DEVNULL, stderr=PIPE) as process:
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-
-
-async def said_by(process: Process) -> str:
-    """Return what *process* says until it ends."""
-    assert process.stderr is not None
-    with anyio.fail_after(50):
-        said = b"".join([data async for data in process.stderr]).decode()
-        await process.wait()
-    return said
 
 
 async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_what_brings_them(
@@ -169,15 +152,15 @@ async def test_second_signal_ends_a_capture_at_once_and_it_says_what_waits(
     spill = tmp_path / "spill"
     async with FaultProxy(s3.port).running() as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
-        async with simulating(bucket.url, "steps=5000", "--spill", str(spill)) as process:
+        words = ["capture", "--out", bucket.url, "--buffer-bytes", "8M", "--spill", spill]
+        async with running_dumpstream(*words, "--simulate", "steps=5000") as process:
             await until(lambda: len(bucket.keys()) > 20)
             proxy.silent = True
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
             said = (await process.stderr.receive()).decode()
             process.send_signal(signal.SIGINT)
-            with anyio.fail_after(12):
-                said += await said_by(process)
+            said += await said_by(process, 20)
 
     finishing, aborted, waiting = said.splitlines()
     assert finishing == "dumpstream: finishing what has come; again to abort"
