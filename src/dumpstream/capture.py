@@ -20,7 +20,6 @@ from dumpstream.objectstore import Prefix, as_place
 from dumpstream.objectstore.destination import RemoteDestination, held_place
 from dumpstream.objectstore.outbox import Outbox, waiting_text
 from dumpstream.objectstore.prefix import is_store
-from dumpstream.objectstore.silence import ask
 from dumpstream.objectstore.writeahead import open_local_journal
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
@@ -201,8 +200,7 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             await prepare(outlets[-1].sink)
         dump = await run_sync(request.load_dump)
         profiler = await run_sync(request.load_profiler)
-        wait = ask if isinstance(request.path, Prefix) else run_sync
-        place = await wait(lambda: request.open_destination(dump_path_of(asked), outbox, lock))
+        place = await request.open_destination(dump_path_of(asked), outbox, lock)
         stack.push_async_callback(finish_in_thread, place.close)
         unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
         held = HeldBytes(place.work_directory, memory_bytes=stages.pipeline.held_bytes)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError
 from dumpstream.acl import load_acl, load_profiling
@@ -17,6 +20,7 @@ from dumpstream.objectstore.destination import RemoteDestination
 from dumpstream.objectstore.outbox import Outbox, state_directory
 from dumpstream.objectstore.prefix import is_remote
 from dumpstream.objectstore.room import Room
+from dumpstream.objectstore.silence import ask
 from dumpstream.profiling.profiler import Profiler
 from dumpstream.source import OnFull
 
@@ -74,28 +78,17 @@ class Request(NamedTuple):
         of_ring: OnFull = getattr(self.stages.ring or self.source, "on_full", OnFull.BLOCK)
         return self.stages.on_full or of_ring
 
-    def open_destination(
+    async def open_destination(
         self, dump_path: Path | None, outbox: Outbox | None = None, lock: Lock | None = None
     ) -> Destination | RemoteDestination:
+        options = {"append": self.append, "force": self.force, "of_processes": self.of_processes}
         if isinstance(self.path, Prefix):
             assert outbox is not None
             assert lock is not None
-            return RemoteDestination.open(
-                self.path,
-                outbox,
-                lock,
-                append=self.append,
-                force=self.force,
-                of_processes=self.of_processes,
-                fresh=self.fresh,
+            return await ask(
+                partial(RemoteDestination.open, self.path, outbox, lock, fresh=self.fresh, **options)
             )
-        return Destination.open(
-            self.path,
-            append=self.append,
-            force=self.force,
-            dump_path=dump_path,
-            of_processes=self.of_processes,
-        )
+        return await run_sync(partial(Destination.open, self.path, dump_path=dump_path, **options))
 
     def load_profiler(self) -> Profiler | None:
         return None if self.profile is None else Profiler(load_profiling(self.acl_library))

@@ -74,6 +74,8 @@ class Lock:
     def take(self, *, left: str | None = None) -> None:
         """Take it, also from who said *left* and is known to be gone; blocks.
 
+        If nobody waits for it any more by then, because `held` has ended, it is given up at once.
+
         Raises:
             DestinationInUseError: somebody else has it.
             StoreError: the store refuses or is away.

@@ -91,7 +91,7 @@ async def ask(function: Callable[[], _Result]) -> _Result:
     """Return what *function*, which blocks until a store answers, returns in a thread of its own.
 
     A cancelled caller waits for a few seconds more. Then the thread is left behind, and keeps nobody from
-    exiting: *function* must take nothing that somebody would have to give back.
+    exiting: *function* must take nothing that somebody else would have to give back.
     """
     loop = asyncio.get_running_loop()
     answer, answered = Future[_Result](), asyncio.Event()

@@ -144,8 +144,7 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
             stack.push_async_callback(outbox.aclose)
             lock_of_place = await stack.enter_async_context(held_place(request.path, outbox, fresh=False))
         asked = await run_sync(load_asked, request.config)
-        wait = ask if isinstance(request.path, Prefix) else run_sync
-        place = await wait(lambda: request.open_destination(asked, outbox, lock_of_place))
+        place = await request.open_destination(asked, outbox, lock_of_place)
         stack.push_async_callback(finish_in_thread, place.close)
         await run_sync(place.begin_processes)
         stack.push_async_callback(finish_in_thread, place.end_processes)

@@ -80,11 +80,11 @@ class CollectorRequest(NamedTuple):
         """Make the local part of a list of processes that leaves the machine; blocks."""
         return self._whole.make_outbox() if isinstance(self.path, Prefix) else None
 
-    def open_destination(
+    async def open_destination(
         self, asked: AclConfig | None, outbox: Outbox | None, lock: Lock | None
     ) -> Chronicle:
-        """Prepare the place for processes that are *asked* to dump; blocks."""
-        return self._whole.open_destination(dump_path_of(asked), outbox, lock)
+        """Prepare the place for processes that are *asked* to dump."""
+        return await self._whole.open_destination(dump_path_of(asked), outbox, lock)
 
     def part(self, directory: str, source: SharedSource, local_size: int | None) -> Request:
         """Return the capture of one of *local_size* processes, with its part of what they have together."""
