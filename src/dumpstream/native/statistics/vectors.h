@@ -3,7 +3,7 @@
 #ifndef DUMPSTREAM_STATISTICS_VECTORS_H
 #define DUMPSTREAM_STATISTICS_VECTORS_H
 
-#include "statistics_element.h"
+#include "element.h"
 
 #define DS_LANES (DS_VECTOR_BYTES / sizeof(float))
 #define DS_DOUBLE_LANES (DS_VECTOR_BYTES / sizeof(double))

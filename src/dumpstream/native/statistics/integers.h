@@ -2,7 +2,7 @@
 #ifndef DUMPSTREAM_STATISTICS_INTEGERS_H
 #define DUMPSTREAM_STATISTICS_INTEGERS_H
 
-#include "statistics_vectors.h"
+#include "vectors.h"
 
 /* Integers of 4 and 2 bytes, as 4 bytes. Unsigned ones of 4 bytes have their
  * top bit flipped, which is 2^31 less read as signed ones. */

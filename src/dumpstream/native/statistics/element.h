@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "statistics_kernels.h"
+#include "kernels.h"
 
 #define DS_INLINE static inline __attribute__((always_inline))
 

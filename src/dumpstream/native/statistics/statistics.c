@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "statistics_kernels.h"
+#include "kernels.h"
 
 static const struct {
     const char *name;

@@ -4,7 +4,7 @@
 #ifndef DUMPSTREAM_STATISTICS_BYTES_H
 #define DUMPSTREAM_STATISTICS_BYTES_H
 
-#include "statistics_vectors.h"
+#include "vectors.h"
 
 /* So many vectors can be taken before lanes of 1 and 2 bytes overflow. */
 #define DS_BYTE_RUN 64

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "statistics_kernels.h"
+#include "kernels.h"
 
 #define PREFIX 8u
 /* A dimension that was not known when the operator was compiled. */

@@ -1,7 +1,7 @@
 /* From totals and counters to the summary that a reader sees. */
 #include <math.h>
 
-#include "statistics_kernels.h"
+#include "kernels.h"
 
 static void add_counters(const struct ds_statistics *statistics, uint64_t sums[256]) {
     for (size_t i = 0; i < 256; i++) {

@@ -1,6 +1,6 @@
 /* Counting by value. Neighbours count in different tables: two additions to one
  * counter would wait for each other. */
-#include "statistics_element.h"
+#include "element.h"
 
 void ds_count_bytes(uint64_t counters[DS_COUNTER_TABLES][256], const uint8_t *data, size_t count) {
     size_t i = 0;

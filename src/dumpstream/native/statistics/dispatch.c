@@ -5,7 +5,7 @@
 #include <cpuid.h>
 #endif
 
-#include "statistics_kernels.h"
+#include "kernels.h"
 
 /* NULL until somebody asks: then the fastest. */
 static const struct ds_kernels *_Atomic in_use;

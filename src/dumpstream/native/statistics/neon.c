@@ -2,7 +2,7 @@
 #define DS_VECTOR_BYTES 16
 #include <arm_neon.h>
 
-#include "statistics_lanes.h"
+#include "lanes.h"
 
 vf max_f(vf a, vf b) {
     return (vf)vmaxq_f32((float32x4_t)a, (float32x4_t)b);

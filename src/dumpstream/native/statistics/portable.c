@@ -1,7 +1,7 @@
 /* Kernels for any machine: vectors of 16 bytes, which the compiler breaks up
  * where there are none. */
 #define DS_VECTOR_BYTES 16
-#include "statistics_lanes.h"
+#include "lanes.h"
 
 vf max_f(vf a, vf b) {
     return DS_SELECT(vf, (vi)(a > b), a, b);

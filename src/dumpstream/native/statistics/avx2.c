@@ -2,7 +2,7 @@
 #define DS_VECTOR_BYTES 32
 #include <immintrin.h>
 
-#include "statistics_lanes.h"
+#include "lanes.h"
 
 vf max_f(vf a, vf b) {
     return _mm256_max_ps(a, b);

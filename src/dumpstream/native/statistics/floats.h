@@ -2,7 +2,7 @@
 #ifndef DUMPSTREAM_STATISTICS_FLOATS_H
 #define DUMPSTREAM_STATISTICS_FLOATS_H
 
-#include "statistics_vectors.h"
+#include "vectors.h"
 
 /* Floats of 4 and 2 bytes, as floats */
 

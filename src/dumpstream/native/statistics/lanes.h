@@ -1,11 +1,11 @@
 /* All kernels of one set, written once: the set includes this file with
- * DS_VECTOR_BYTES set, and then provides what statistics_vectors.h asks for. */
+ * DS_VECTOR_BYTES set, and then provides what vectors.h asks for. */
 #ifndef DUMPSTREAM_STATISTICS_LANES_H
 #define DUMPSTREAM_STATISTICS_LANES_H
 
-#include "statistics_bytes.h"
-#include "statistics_floats.h"
-#include "statistics_integers.h"
+#include "bytes.h"
+#include "floats.h"
+#include "integers.h"
 
 /* Distances from the mean */
 
