@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard src/dumpstream/native/*.[ch] src/dumpstream/native/*/*.[ch] src/dumpstream/native/include/*/*.h)
+NATIVE := $(wildcard $(addprefix src/dumpstream/native/,*.[ch] */*.[ch] */*/*.[ch]))
 C_FILES := $(NATIVE) $(wildcard tests/*/*.[ch] benchmarks/*.c)
 DEMO := build/demo
 # The Azure server of the tests, from npm; without npm the tests leave Azure out, and say so.

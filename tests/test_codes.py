@@ -8,7 +8,7 @@ import pytest
 from dumpstream import AclError
 from dumpstream.codes import AclCode, describe_code
 
-_SIMULATED = Path(__file__).parent.parent / "src" / "dumpstream" / "native" / "sim" / "codes.h"
+_SIMULATED = Path(__file__).parent.parent / "src" / "dumpstream" / "native" / "sim" / "api" / "codes.h"
 
 
 @pytest.mark.parametrize("code", AclCode)

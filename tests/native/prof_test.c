@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/sim.h"
 #include "check.h"
-#include "sim.h"
 
 enum { THREADS = 4, ROUNDS = 20 };
 

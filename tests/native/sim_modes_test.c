@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/sim.h"
 #include "check.h"
-#include "sim.h"
 
 enum { STEPS = 2, MAX_TEXT = 1024, SUCCESS = 0, INVALID_DUMP_CONFIG = 100009 };
 

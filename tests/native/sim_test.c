@@ -4,9 +4,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "api/sim.h"
 #include "dumpstream/callback.h"
 #include "reading.h"
-#include "sim.h"
 
 #define STEPS 2u
 #define MAX_FILES 64u

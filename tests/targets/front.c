@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-#include "sim.h"
+#include "api/sim.h"
 
 static void *behind(const char *name) {
     return dlsym(dlopen(BEHIND, RTLD_NOW | RTLD_LOCAL), name);

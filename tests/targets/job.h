@@ -3,7 +3,7 @@
 #ifndef JOB_H
 #define JOB_H
 
-#include "sim.h"
+#include "api/sim.h"
 
 /* Everything a job calls. */
 struct acl {

@@ -1,4 +1,4 @@
-"""The shared library of the simulated runtime, as ctypes sees it; native/sim/sim.h says what it does."""
+"""The shared library of the simulated runtime, as ctypes sees it; native/sim/api/sim.h says what it does."""
 
 from __future__ import annotations
 

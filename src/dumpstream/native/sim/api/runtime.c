@@ -1,0 +1,293 @@
+#include "api/runtime.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "api/args.h"
+#include "api/sim.h"
+#include "device/device.h"
+#include "device/record.h"
+#include "prof/prof.h"
+
+/* Held by the dump functions throughout, also while they wait for the
+ * callback: called from inside it they would wait for themselves, as CANN's do. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+    uint64_t references;   /* aclInit calls; 0: not initialised */
+    bool dump_started;     /* by aclmdlInitDump */
+    bool init_started;     /* the record thread, by aclInit with a configuration */
+    bool configured;       /* aclInit was once given a configuration, ... */
+    uint64_t content_hash; /* ... of this content */
+    struct dump_config *config;
+    uint64_t dump; /* finalised so far */
+    struct exception_dump exception;
+} state;
+
+static atomic_bool finalize_joins = true;
+
+/* Each device has one context, known by its address. */
+static char contexts[MAX_DEVICES];
+static _Thread_local char *thread_context;
+
+/* Once exception dumps are switched on, no other setting changes them. */
+static void switch_exception_on(enum scene scene, const char *dump_path) {
+    if (!scene_is_exception(scene) || state.exception.scene != SCENE_NONE)
+        return;
+    state.exception.scene = scene;
+    exception_find_root(dump_path, state.exception.root);
+}
+
+/* Takes over the configuration; the one before stays with the models loaded under it. */
+static void set_config(struct dump_config *config) {
+    config_release(state.config);
+    state.config = config;
+    if (config != NULL)
+        switch_exception_on(config->scene, config->dump_path);
+}
+
+/* Ends the dump, also that of loaded models, and leaves its queue to
+ * record_stop. Detailed exception dumps cannot be ended. */
+static void end_dump(void) {
+    set_config(NULL);
+    state.dump++;
+    if (state.exception.scene != SCENE_DETAIL)
+        state.exception.scene = SCENE_NONE;
+}
+
+static aclError init_with(const char *config_path) {
+    struct config_file file;
+    aclError code = config_read(config_path, &file);
+    if (code != ACL_SUCCESS)
+        return code;
+    if (file.dump == NULL)
+        return ACL_SUCCESS;
+    if (state.configured && state.content_hash != file.content_hash)
+        code = ACL_ERROR_INVALID_PARAM;
+    else if (record_start() != 0)
+        code = ACL_ERROR_INTERNAL_ERROR;
+    if (code != ACL_SUCCESS) {
+        config_release(file.dump);
+        return code;
+    }
+    state.init_started = true;
+    state.configured = true;
+    state.content_hash = file.content_hash;
+    set_config(file.dump);
+    prof_set_command(file.profiles);
+    return ACL_SUCCESS;
+}
+
+aclError aclInit(const char *config_path) {
+    aclError code = ACL_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (state.references > 0)
+        code = ACL_ERROR_REPEAT_INITIALIZE;
+    else if (config_path != NULL && *config_path)
+        code = init_with(config_path);
+    if (code == ACL_SUCCESS)
+        switch_exception_on(exception_scene_of_environment(), "");
+    if (code == ACL_SUCCESS || code == ACL_ERROR_REPEAT_INITIALIZE)
+        state.references++;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static void finalize(void) {
+    state.references = 0;
+    prof_set_command(false);
+    if (state.init_started) {
+        end_dump();
+        record_stop(atomic_load(&finalize_joins));
+        state.init_started = false;
+    }
+}
+
+aclError aclFinalize(void) {
+    aclError code = ACL_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (state.references > 0)
+        finalize();
+    else
+        code = ACL_ERROR_REPEAT_FINALIZE;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+aclError aclFinalizeReference(uint64_t *references) {
+    aclError code = ACL_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (state.references == 0)
+        code = ACL_ERROR_REPEAT_FINALIZE;
+    else if (--state.references == 0)
+        finalize();
+    if (references != NULL)
+        *references = state.references;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+aclError aclmdlInitDump(void) {
+    aclError code = ACL_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (state.references == 0)
+        code = ACL_ERROR_UNINITIALIZE;
+    else if (state.dump_started)
+        code = ACL_ERROR_REPEAT_INITIALIZE;
+    else if (record_start() != 0)
+        code = ACL_ERROR_INTERNAL_ERROR;
+    else
+        state.dump_started = true;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+/* Whether the dump may be configured or finalised. */
+static aclError check_started(void) {
+    if (state.references == 0)
+        return ACL_ERROR_UNINITIALIZE;
+    return state.dump_started ? ACL_SUCCESS : ACL_ERROR_DUMP_NOT_RUN;
+}
+
+aclError aclmdlSetDump(const char *config_path) {
+    struct config_file file;
+    aclError code;
+    pthread_mutex_lock(&lock);
+    code = check_started();
+    if (code == ACL_SUCCESS)
+        code = config_path != NULL ? config_read(config_path, &file) : ACL_ERROR_INVALID_PARAM;
+    if (code == ACL_SUCCESS && file.dump != NULL)
+        set_config(file.dump);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+aclError aclmdlFinalizeDump(void) {
+    aclError code;
+    pthread_mutex_lock(&lock);
+    code = check_started();
+    if (code == ACL_SUCCESS) {
+        end_dump();
+        record_stop(atomic_load(&finalize_joins));
+        state.dump_started = false;
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+/* A second registration succeeds without effect. */
+aclError acldumpRegCallback(acldumpCallback callback, int32_t flag) {
+    if (callback == NULL || flag != 0)
+        return ACL_ERROR_FAILURE;
+    record_register(callback);
+    return ACL_SUCCESS;
+}
+
+void acldumpUnregCallback(void) {
+    record_unregister();
+}
+
+aclError aclrtSetDevice(int32_t device) {
+    if (device < 0 || device >= MAX_DEVICES)
+        return ACL_ERROR_RT_INVALID_DEVICEID;
+    thread_context = &contexts[device];
+    return ACL_SUCCESS;
+}
+
+aclError aclrtGetDevice(int32_t *device) {
+    if (device == NULL)
+        return ACL_ERROR_INVALID_PARAM;
+    if (thread_context == NULL)
+        return ACL_ERROR_RT_CONTEXT_NULL;
+    *device = (int32_t)(thread_context - contexts);
+    return ACL_SUCCESS;
+}
+
+aclError aclrtResetDevice(int32_t device) {
+    if (device < 0 || device >= MAX_DEVICES)
+        return ACL_ERROR_RT_INVALID_DEVICEID;
+    if (thread_context == &contexts[device])
+        thread_context = NULL;
+    return ACL_SUCCESS;
+}
+
+aclError aclrtGetCurrentContext(void **context) {
+    if (context == NULL)
+        return ACL_ERROR_INVALID_PARAM;
+    if (thread_context == NULL)
+        return ACL_ERROR_RT_CONTEXT_NULL;
+    *context = thread_context;
+    return ACL_SUCCESS;
+}
+
+aclError aclrtSetCurrentContext(void *context) {
+    char *given = context;
+    if (given < contexts || given >= contexts + MAX_DEVICES)
+        return ACL_ERROR_INVALID_PARAM;
+    thread_context = given;
+    return ACL_SUCCESS;
+}
+
+aclError aclrtSynchronizeDevice(void) {
+    if (thread_context == NULL)
+        return ACL_ERROR_RT_CONTEXT_NULL;
+    device_wait();
+    return ACL_SUCCESS;
+}
+
+struct dump_order runtime_dump_order(void) {
+    struct dump_order order;
+    pthread_mutex_lock(&lock);
+    order = (struct dump_order){
+        .config = config_hold(state.config), .dump = state.dump, .exception = state.exception};
+    pthread_mutex_unlock(&lock);
+    return order;
+}
+
+void runtime_set_joining(bool joining) {
+    atomic_store(&finalize_joins, joining);
+}
+
+/* The device stops first; its threads may be waiting for room in the queue. */
+static void stop_everything(void) {
+    device_stop();
+    record_refuse();
+    device_wait();
+    pthread_mutex_lock(&lock);
+    end_dump();
+    if (state.init_started)
+        record_stop(true);
+    if (state.dump_started)
+        record_stop(true);
+    state.init_started = state.dump_started = false;
+    pthread_mutex_unlock(&lock);
+}
+
+void runtime_reset(void) {
+    stop_everything();
+    args_reset();
+    record_unregister();
+    prof_reset();
+    pthread_mutex_lock(&lock);
+    state.references = 0;
+    state.configured = false;
+    state.exception = (struct exception_dump){.scene = SCENE_NONE};
+    pthread_mutex_unlock(&lock);
+    thread_context = NULL;
+}
+
+/* As in CANN the dump ends with its process: a forked child must init it again. */
+static void after_fork_in_child(void) {
+    pthread_mutex_init(&lock, NULL);
+    end_dump();
+    state.init_started = state.dump_started = false;
+}
+
+__attribute__((constructor)) static void prepare(void) {
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+/* Callbacks may run while the process exits, as with CANN. */
+__attribute__((destructor)) static void finish(void) {
+    stop_everything();
+}

@@ -1,0 +1,111 @@
+#include "config/config.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/settings.h"
+#include "prof/prof.h"
+
+enum { MAX_FILE_BYTES = 10 << 20, MAX_NESTING = 10 };
+
+/* Returns the content, or NULL if it is not a readable regular file of at most 10 MiB. */
+static char *read_content(const char *path, size_t *length) {
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    char *content = NULL;
+    if (descriptor < 0)
+        return NULL;
+    if (fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size <= MAX_FILE_BYTES)
+        content = malloc((size_t)about.st_size + 1);
+    *length = 0;
+    while (content != NULL && *length < (size_t)about.st_size) {
+        ssize_t taken = read(descriptor, content + *length, (size_t)about.st_size - *length);
+        if (taken <= 0) {
+            free(content);
+            content = NULL;
+        } else {
+            *length += (size_t)taken;
+        }
+    }
+    close(descriptor);
+    if (content != NULL)
+        content[*length] = '\0';
+    return content;
+}
+
+/* CANN counts raw brackets, also those inside strings. */
+static bool nests_deeper(const char *content, size_t length, char opening, char closing) {
+    int depth = 0;
+    for (size_t i = 0; i < length; i++) {
+        depth += content[i] == opening;
+        depth -= content[i] == closing && depth > 0;
+        if (depth > MAX_NESTING)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t hash(const char *content, size_t length) {
+    uint64_t value = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < length; i++)
+        value = (value ^ (unsigned char)content[i]) * UINT64_C(0x100000001b3);
+    return value;
+}
+
+struct dump_config *config_parse(const char *text, size_t length, bool on_disk) {
+    struct dump_config *config = calloc(1, sizeof *config);
+    const struct json *dump;
+    if (config == NULL)
+        return NULL;
+    atomic_init(&config->holders, 1);
+    config->root = json_parse(text, length);
+    if (config->root != NULL && config->root->kind == JSON_OBJECT) {
+        dump = json_member(config->root, "dump");
+        if (dump == NULL || (dump->kind == JSON_OBJECT && settings_read(dump, config, on_disk)))
+            return config;
+    }
+    config_release(config);
+    return NULL;
+}
+
+aclError config_read(const char *path, struct config_file *file) {
+    size_t length;
+    char *content = read_content(path, &length);
+    aclError code = ACL_SUCCESS;
+    *file = (struct config_file){.dump = NULL};
+    if (content == NULL)
+        return ACL_ERROR_INVALID_FILE;
+    if (nests_deeper(content, length, '{', '}') || nests_deeper(content, length, '[', ']')) {
+        code = ACL_ERROR_PARSE_FILE;
+    } else if (length > 0) {
+        file->content_hash = hash(content, length);
+        file->profiles = prof_is_configured(content, length);
+        file->dump = config_parse(content, length, true);
+        if (file->dump == NULL)
+            code = ACL_ERROR_INVALID_DUMP_CONFIG;
+    }
+    free(content);
+    return code;
+}
+
+struct dump_config *config_hold(struct dump_config *config) {
+    if (config != NULL)
+        atomic_fetch_add(&config->holders, 1);
+    return config;
+}
+
+void config_release(struct dump_config *config) {
+    if (config == NULL || atomic_fetch_sub(&config->holders, 1) > 1)
+        return;
+    json_free(config->root);
+    free(config);
+}
+
+bool config_dumps(const struct dump_config *config) {
+    if (config == NULL || scene_is_exception(config->scene))
+        return false;
+    return config->list != NULL || config->calls || config->overflow;
+}

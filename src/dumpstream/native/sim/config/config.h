@@ -1,0 +1,66 @@
+/* Reads the dump configuration, acl.json. */
+#ifndef DSSIM_CONFIG_H
+#define DSSIM_CONFIG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/codes.h"
+#include "config/json.h"
+
+enum { MAX_DUMP_PATH = 512, MAX_STEP_RANGES = 100 };
+
+/* dump_mode and dump_level as bits. */
+enum { IO_INPUTS = 1, IO_OUTPUTS = 2 };
+enum { LEVEL_OP = 1, LEVEL_KERNEL = 2 };
+
+enum scene { SCENE_NONE, SCENE_LITE, SCENE_BRIEF, SCENE_NORM, SCENE_DETAIL, SCENE_WATCHER };
+
+struct step_range {
+    uint64_t first;
+    uint64_t last;
+};
+
+/* Never changes once it is read; shared by those who hold it. */
+struct dump_config {
+    atomic_uint holders;
+    struct json *root;
+    const struct json *list; /* dump_list, in `root`; NULL if there is none or it is empty */
+    char dump_path[MAX_DUMP_PATH + 1];
+    enum scene scene;
+    uint32_t io;
+    uint32_t levels;
+    bool calls;          /* single-operator calls are dumped */
+    bool overflow;       /* only what overflows is dumped */
+    uint32_t statistics; /* bits of stats.h: text about tensors; 0: the tensors themselves */
+    uint32_t ranges;     /* of steps; 0: all steps */
+    struct step_range range[MAX_STEP_RANGES];
+};
+
+struct config_file {
+    bool profiles; /* switches profiling on */
+    uint64_t content_hash;
+    struct dump_config *dump; /* NULL if the file is empty; otherwise to be released */
+};
+
+/* Returns ACL_SUCCESS, or the code with which CANN refuses such a file. */
+aclError config_read(const char *path, struct config_file *file);
+
+/* A NUL must follow the text. Returns the configuration, held once, or NULL if CANN would refuse it.
+ * Whether dump_path exists matters only with `on_disk`. */
+struct dump_config *config_parse(const char *text, size_t length, bool on_disk);
+
+/* Both take NULL. */
+struct dump_config *config_hold(struct dump_config *config);
+void config_release(struct dump_config *config);
+
+/* Whether anything goes to the callback. */
+bool config_dumps(const struct dump_config *config);
+
+static inline bool scene_is_exception(enum scene scene) {
+    return scene != SCENE_NONE && scene != SCENE_WATCHER;
+}
+
+#endif

@@ -1,0 +1,287 @@
+#include "config/json.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 256 };
+
+struct reader {
+    const char *at;
+    const char *end;
+    int depth;
+};
+
+static struct json *read_value(struct reader *reader);
+
+static char peek(const struct reader *reader) {
+    return reader->at < reader->end ? *reader->at : '\0';
+}
+
+static void skip_space(struct reader *reader) {
+    while (reader->at < reader->end && strchr(" \t\r\n", *reader->at) && *reader->at)
+        reader->at++;
+}
+
+static bool accept(struct reader *reader, char wanted) {
+    skip_space(reader);
+    if (peek(reader) != wanted)
+        return false;
+    reader->at++;
+    return true;
+}
+
+static bool accept_word(struct reader *reader, const char *word) {
+    size_t length = strlen(word);
+    if ((size_t)(reader->end - reader->at) < length || memcmp(reader->at, word, length) != 0)
+        return false;
+    reader->at += length;
+    return true;
+}
+
+static bool skip_digits(struct reader *reader) {
+    const char *begin = reader->at;
+    while (peek(reader) >= '0' && peek(reader) <= '9')
+        reader->at++;
+    return reader->at > begin;
+}
+
+static bool skip_number(struct reader *reader) {
+    if (peek(reader) == '-')
+        reader->at++;
+    if (peek(reader) == '0')
+        reader->at++;
+    else if (!skip_digits(reader))
+        return false;
+    if (peek(reader) == '.') {
+        reader->at++;
+        if (!skip_digits(reader))
+            return false;
+    }
+    if (peek(reader) == 'e' || peek(reader) == 'E') {
+        reader->at++;
+        if (peek(reader) == '+' || peek(reader) == '-')
+            reader->at++;
+        return skip_digits(reader);
+    }
+    return true;
+}
+
+/* What no double holds is no number to CANN. */
+static bool skip_finite_number(struct reader *reader) {
+    const char *begin = reader->at;
+    return skip_number(reader) && isfinite(strtod(begin, NULL));
+}
+
+/* Returns the length of the UTF-8 character, or 0 if it is none. */
+static size_t utf8_length(const unsigned char *text, size_t room) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = text[0] < 0x80 ? 1 : text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : 4;
+    uint32_t code = text[0] & (0xffu >> (length + 1));
+    if (length == 1)
+        return 1;
+    if (length > room || (length == 4 && text[0] >> 3 != 30))
+        return 0;
+    for (size_t i = 1; i < length; i++) {
+        if (text[i] >> 6 != 2)
+            return 0;
+        code = code << 6 | (text[i] & 0x3f);
+    }
+    if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        return 0;
+    return length;
+}
+
+static bool read_hex4(struct reader *reader, uint32_t *code) {
+    *code = 0;
+    for (int i = 0; i < 4; i++, reader->at++) {
+        char c = peek(reader);
+        if (c >= '0' && c <= '9')
+            *code = *code << 4 | (uint32_t)(c - '0');
+        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+            *code = *code << 4 | (uint32_t)((c | 0x20) - 'a' + 10);
+        else
+            return false;
+    }
+    return true;
+}
+
+static char *put_utf8(char *out, uint32_t code) {
+    if (code < 0x80) {
+        *out++ = (char)code;
+        return out;
+    }
+    if (code < 0x800) {
+        *out++ = (char)(0xc0 | code >> 6);
+    } else {
+        if (code < 0x10000) {
+            *out++ = (char)(0xe0 | code >> 12);
+        } else {
+            *out++ = (char)(0xf0 | code >> 18);
+            *out++ = (char)(0x80 | (code >> 12 & 0x3f));
+        }
+        *out++ = (char)(0x80 | (code >> 6 & 0x3f));
+    }
+    *out++ = (char)(0x80 | (code & 0x3f));
+    return out;
+}
+
+static char *read_unicode(struct reader *reader, char *out) {
+    uint32_t code, low;
+    if (!read_hex4(reader, &code))
+        return NULL;
+    if (code >= 0xd800 && code < 0xdc00) {
+        if (!accept_word(reader, "\\u") || !read_hex4(reader, &low) || low < 0xdc00 || low > 0xdfff)
+            return NULL;
+        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    } else if (code >= 0xdc00 && code < 0xe000) {
+        return NULL;
+    }
+    return put_utf8(out, code);
+}
+
+static char *read_escape(struct reader *reader, char *out) {
+    static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    char letter = peek(reader);
+    const char *known;
+    reader->at++;
+    if (letter == 'u')
+        return read_unicode(reader, out);
+    known = letter ? strchr(letters, letter) : NULL;
+    if (known == NULL)
+        return NULL;
+    *out++ = meanings[known - letters];
+    return out;
+}
+
+/* The decoded text is never longer than its source. */
+static char *read_string(struct reader *reader) {
+    const char *close = reader->at;
+    char *text, *out;
+    while (close < reader->end && *close != '"')
+        close += *close == '\\' ? 2 : 1;
+    if (close >= reader->end)
+        return NULL;
+    text = out = malloc((size_t)(close - reader->at) + 1);
+    while (out != NULL && reader->at < close) {
+        size_t length = utf8_length((const unsigned char *)reader->at, (size_t)(close - reader->at));
+        if (*reader->at == '\\') {
+            reader->at++;
+            out = read_escape(reader, out);
+        } else if (length == 0 || (unsigned char)*reader->at < 0x20) {
+            out = NULL;
+        } else {
+            memcpy(out, reader->at, length);
+            out += length;
+            reader->at += length;
+        }
+    }
+    if (out == NULL) {
+        free(text);
+        return NULL;
+    }
+    *out = '\0';
+    reader->at = close + 1;
+    return text;
+}
+
+/* Reads the elements or members up to `close`, and `close` itself. */
+static bool read_children(struct reader *reader, struct json *parent, char close) {
+    struct json **place = &parent->first;
+    if (accept(reader, close))
+        return true;
+    do {
+        char *key = NULL;
+        if (parent->kind == JSON_OBJECT) {
+            if (!accept(reader, '"') || (key = read_string(reader)) == NULL)
+                return false;
+            if (!accept(reader, ':')) {
+                free(key);
+                return false;
+            }
+        }
+        *place = read_value(reader);
+        if (*place == NULL) {
+            free(key);
+            return false;
+        }
+        (*place)->key = key;
+        place = &(*place)->next;
+    } while (accept(reader, ','));
+    return accept(reader, close);
+}
+
+static bool read_into(struct reader *reader, struct json *json) {
+    if (accept(reader, '{')) {
+        json->kind = JSON_OBJECT;
+        return read_children(reader, json, '}');
+    }
+    if (accept(reader, '[')) {
+        json->kind = JSON_ARRAY;
+        return read_children(reader, json, ']');
+    }
+    if (accept(reader, '"')) {
+        json->kind = JSON_STRING;
+        json->text = read_string(reader);
+        return json->text != NULL;
+    }
+    if (accept_word(reader, "true") || accept_word(reader, "false")) {
+        json->kind = JSON_BOOLEAN;
+        return true;
+    }
+    if (accept_word(reader, "null"))
+        return true;
+    json->kind = JSON_NUMBER;
+    return skip_finite_number(reader);
+}
+
+static struct json *read_value(struct reader *reader) {
+    struct json *json;
+    bool read;
+    if (reader->depth == MAX_DEPTH)
+        return NULL;
+    json = calloc(1, sizeof *json);
+    if (json == NULL)
+        return NULL;
+    reader->depth++;
+    read = read_into(reader, json);
+    reader->depth--;
+    if (read)
+        return json;
+    json_free(json);
+    return NULL;
+}
+
+struct json *json_parse(const char *text, size_t length) {
+    struct reader reader = {.at = text, .end = text + length};
+    struct json *json;
+    accept_word(&reader, "\xef\xbb\xbf");
+    json = read_value(&reader);
+    skip_space(&reader);
+    if (json != NULL && reader.at != reader.end) {
+        json_free(json);
+        return NULL;
+    }
+    return json;
+}
+
+void json_free(struct json *json) {
+    while (json != NULL) {
+        struct json *next = json->next;
+        json_free(json->first);
+        free(json->key);
+        free(json->text);
+        free(json);
+        json = next;
+    }
+}
+
+const struct json *json_member(const struct json *object, const char *key) {
+    const struct json *found = NULL;
+    for (const struct json *member = object->first; member != NULL; member = member->next)
+        if (member->key != NULL && strcmp(member->key, key) == 0)
+            found = member;
+    return found;
+}

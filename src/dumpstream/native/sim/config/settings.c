@@ -1,0 +1,256 @@
+#include "config/settings.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "device/disk.h"
+#include "device/stats.h"
+
+enum { MAX_BLACKLIST = 100 };
+
+static const char *const switches[] = {"off", "on", NULL};
+static const char *const directions[] = {"input", "output", "all", NULL};
+static const char *const levels[] = {"op", "kernel", "all", NULL};
+static const char *const contents[] = {"tensor", "stats", NULL};
+static const char *const kernel_outputs[] = {"all", "printf", "tensor", "assert", "timestamp", NULL};
+static const char *const scenes[] = {
+    "lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump", "watcher", NULL,
+};
+
+/* Returns the place of the word, or -1. */
+static int find_word(const char *text, size_t length, const char *const words[]) {
+    for (int i = 0; words[i] != NULL; i++)
+        if (strlen(words[i]) == length && memcmp(words[i], text, length) == 0)
+            return i;
+    return -1;
+}
+
+/* Puts `base` plus the place of the word into `value`, which keeps its default without the key. */
+static bool read_word(const struct json *dump, const char *key, const char *const words[], uint32_t base,
+                      uint32_t *value) {
+    const struct json *member = json_member(dump, key);
+    int found;
+    if (member == NULL)
+        return true;
+    found = member->kind == JSON_STRING ? find_word(member->text, strlen(member->text), words) : -1;
+    *value = base + (uint32_t)found;
+    return found >= 0;
+}
+
+static bool read_statistics(const struct json *dump, uint32_t *bits) {
+    const struct json *chosen = json_member(dump, "dump_stats");
+    if (chosen == NULL)
+        return true;
+    if (chosen->kind != JSON_ARRAY)
+        return false;
+    *bits = 0;
+    for (const struct json *item = chosen->first; item != NULL; item = item->next) {
+        int found =
+            item->kind == JSON_STRING ? find_word(item->text, strlen(item->text), statistic_names) : -1;
+        if (found < 0)
+            return false;
+        *bits |= 1u << found;
+    }
+    return true;
+}
+
+/* Names with single commas between them. */
+static bool is_kernel_data(const struct json *dump) {
+    const struct json *member = json_member(dump, "dump_kernel_data");
+    const char *text;
+    if (member == NULL)
+        return true;
+    if (member->kind != JSON_STRING)
+        return false;
+    for (text = member->text;; text++) {
+        size_t length = strcspn(text, ",");
+        if (find_word(text, length, kernel_outputs) < 0)
+            return false;
+        text += length;
+        if (!*text)
+            return true;
+    }
+}
+
+/* Reads digits; what CANN cannot count to is the largest that it can. */
+static bool take_step(const char **text, uint64_t *step) {
+    *step = 0;
+    if (!isdigit((unsigned char)**text))
+        return false;
+    for (; isdigit((unsigned char)**text); ++*text)
+        *step = *step > (INT64_MAX - 9) / 10 ? INT64_MAX : *step * 10 + (uint64_t)(**text - '0');
+    return true;
+}
+
+static bool read_steps(const char *text, struct dump_config *config) {
+    if (!*text)
+        return true;
+    for (;; text++) {
+        struct step_range *range = &config->range[config->ranges];
+        if (config->ranges++ == MAX_STEP_RANGES || !take_step(&text, &range->first))
+            return false;
+        range->last = range->first;
+        if (*text == '-') {
+            text++;
+            if (!take_step(&text, &range->last) || range->last < range->first)
+                return false;
+        }
+        if (*text != '|')
+            return !*text;
+    }
+}
+
+static bool is_array_of(const struct json *member, enum json_kind kind) {
+    if (member == NULL)
+        return true;
+    if (member->kind != JSON_ARRAY)
+        return false;
+    for (const struct json *item = member->first; item != NULL; item = item->next)
+        if (item->kind != kind)
+            return false;
+    return true;
+}
+
+static bool is_text(const struct json *object, const char *key) {
+    const struct json *member = json_member(object, key);
+    return member == NULL || member->kind == JSON_STRING;
+}
+
+static bool is_blacklist(const struct json *list) {
+    if (!is_array_of(list, JSON_OBJECT))
+        return false;
+    for (const struct json *entry = list ? list->first : NULL; entry != NULL; entry = entry->next)
+        if (!is_text(entry, "name") || !is_array_of(json_member(entry, "pos"), JSON_STRING))
+            return false;
+    return true;
+}
+
+/* Whether everything in dump_list has the type that CANN asks for. */
+static bool is_dump_list(const struct json *list) {
+    if (!is_array_of(list, JSON_OBJECT))
+        return false;
+    for (const struct json *item = list ? list->first : NULL; item != NULL; item = item->next) {
+        const struct json *ranges = json_member(item, "opname_range");
+        if (!is_text(item, "model_name") || !is_array_of(json_member(item, "layer"), JSON_STRING) ||
+            !is_array_of(json_member(item, "watcher_nodes"), JSON_STRING) ||
+            !is_blacklist(json_member(item, "optype_blacklist")) ||
+            !is_blacklist(json_member(item, "opname_blacklist")) || !is_array_of(ranges, JSON_OBJECT))
+            return false;
+        for (const struct json *range = ranges ? ranges->first : NULL; range != NULL; range = range->next)
+            if (!is_text(range, "begin") || !is_text(range, "end"))
+                return false;
+    }
+    return true;
+}
+
+static bool is_empty_text(const struct json *member) {
+    return member == NULL || !*member->text;
+}
+
+static bool has_items(const struct json *array) {
+    return array != NULL && array->first != NULL;
+}
+
+static bool is_blacklist_allowed(const struct json *list, const struct dump_config *config) {
+    size_t count = 0;
+    for (const struct json *entry = list ? list->first : NULL; entry != NULL; entry = entry->next)
+        count++;
+    return count == 0 || (count <= MAX_BLACKLIST && config->levels == LEVEL_OP);
+}
+
+static bool are_ranges_allowed(const struct json *item, const struct dump_config *config) {
+    const struct json *ranges = json_member(item, "opname_range");
+    if (!has_items(ranges))
+        return true;
+    if (config->levels != LEVEL_OP || is_empty_text(json_member(item, "model_name")))
+        return false;
+    for (const struct json *range = ranges->first; range != NULL; range = range->next)
+        if (is_empty_text(json_member(range, "begin")) || is_empty_text(json_member(range, "end")))
+            return false;
+    return true;
+}
+
+static bool is_item_allowed(const struct json *item, const struct dump_config *config) {
+    const struct json *model = json_member(item, "model_name"), *layer = json_member(item, "layer");
+    const bool watches = config->scene == SCENE_WATCHER;
+    if (!config->calls && ((model && is_empty_text(model)) || (layer && !has_items(layer))))
+        return false;
+    if (has_items(json_member(item, "watcher_nodes")) != watches || (watches && !is_empty_text(model)))
+        return false;
+    return is_blacklist_allowed(json_member(item, "optype_blacklist"), config) &&
+           is_blacklist_allowed(json_member(item, "opname_blacklist"), config) &&
+           are_ranges_allowed(item, config);
+}
+
+/* Whether what selects operators, steps and statistics goes together. */
+static bool is_selection_allowed(const struct json *dump, struct dump_config *config, bool statistics) {
+    const struct json *steps = json_member(dump, "dump_step"), *chosen = json_member(dump, "dump_stats");
+    if (config->scene == SCENE_WATCHER && config->io != IO_OUTPUTS)
+        return false;
+    if (chosen != NULL && (!has_items(chosen) || !statistics))
+        return false;
+    for (const struct json *item = config->list ? config->list->first : NULL; item != NULL; item = item->next)
+        if (!is_item_allowed(item, config))
+            return false;
+    return steps == NULL || read_steps(steps->text, config);
+}
+
+static bool is_directory(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode) && access(path, R_OK | W_OK) == 0;
+}
+
+static bool is_remote_path(const char *path) {
+    static const char punctuation[] = "-=[];\\,./!@#$%^&*()_+{}:?";
+    for (; *path; path++)
+        if (!isalnum((unsigned char)*path) && !strchr(punctuation, *path))
+            return false;
+    return true;
+}
+
+/* An exception dump needs no path, and takes any. */
+static bool read_path(const struct json *dump, struct dump_config *config, bool on_disk) {
+    const struct json *member = json_member(dump, "dump_path");
+    const bool optional = scene_is_exception(config->scene);
+    const char *text = member != NULL && member->kind == JSON_STRING ? member->text : "";
+    size_t remote = remote_prefix(text);
+    if (member != NULL && member->kind != JSON_STRING)
+        return false;
+    if (!*text || strlen(text) > MAX_DUMP_PATH)
+        return optional;
+    strcpy(config->dump_path, text);
+    if (optional)
+        return true;
+    return remote > 0 ? is_remote_path(text + remote) : !on_disk || is_directory(text);
+}
+
+bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk) {
+    const struct json *list = json_member(dump, "dump_list");
+    uint32_t calls = 0, debug = 0, scene = SCENE_NONE, content = 0, bits = STATISTICS_DEFAULT;
+    config->io = IO_OUTPUTS;
+    config->levels = LEVEL_OP | LEVEL_KERNEL;
+    if (dump->first == NULL)
+        return true;
+    if (!read_word(dump, "dump_mode", directions, 1, &config->io) ||
+        !read_word(dump, "dump_level", levels, 1, &config->levels) ||
+        !read_word(dump, "dump_op_switch", switches, 0, &calls) ||
+        !read_word(dump, "dump_debug", switches, 0, &debug) ||
+        !read_word(dump, "dump_scene", scenes, SCENE_LITE, &scene) ||
+        !read_word(dump, "dump_data", contents, 0, &content) || !read_statistics(dump, &bits) ||
+        !is_kernel_data(dump) || !is_text(dump, "dump_step") || !is_dump_list(list))
+        return false;
+    config->scene = (enum scene)scene;
+    config->calls = calls;
+    config->overflow = debug && scene == SCENE_NONE;
+    config->statistics = content ? bits : 0;
+    config->list = has_items(list) ? list : NULL;
+    if (!read_path(dump, config, on_disk) || (calls && (debug || scene != SCENE_NONE)))
+        return false;
+    if (scene_is_exception(config->scene))
+        return !debug;
+    if (config->overflow)
+        return config->list == NULL;
+    return !debug && is_selection_allowed(dump, config, content != 0);
+}

@@ -1,0 +1,35 @@
+/* The chunks in which a file leaves the device: their order and their marks. */
+#ifndef DSSIM_DELIVERY_H
+#define DSSIM_DELIVERY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device/dumpfile.h"
+
+struct slice {
+    uint64_t offset;
+    uint32_t bytes;
+    bool last;
+};
+
+struct delivery {
+    uint64_t chunks; /* slices, and the one that comes twice */
+    bool placed;     /* chunks carry their offsets */
+
+    uint64_t slice_bytes;
+    uint64_t sent_bytes;
+    uint64_t slices;
+    uint64_t resent; /* number of the slice that comes twice; `slices` if none */
+    bool closed;     /* the slice that ends the file is marked last */
+    uint32_t *order; /* slice numbers; NULL if they ascend */
+};
+
+/* Returns 0 or -ENOMEM. */
+int delivery_plan(struct delivery *delivery, const struct dump_file *file, uint64_t slice_bytes);
+void delivery_free(struct delivery *delivery);
+
+/* The chunk with this number, in order of delivery. */
+struct slice delivery_slice(const struct delivery *delivery, uint64_t chunk);
+
+#endif

@@ -1,0 +1,332 @@
+#include "device/device.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/runtime.h"
+#include "config/config.h"
+#include "device/delivery.h"
+#include "device/dumpfile.h"
+#include "device/record.h"
+#include "device/stats.h"
+#include "device/thread.h"
+
+/* One start: the operators of some steps, shared among the threads. */
+struct run {
+    struct dssim_workload workload;
+    struct dump_config *models; /* what operators of models have to dump; or NULL */
+    struct dump_config *calls;  /* and calls of single operators */
+    struct exception_dump exception;
+    struct record *record; /* or NULL */
+    uint64_t first_step;
+    uint64_t ops;
+    _Atomic uint64_t next_op;
+    _Atomic uint64_t sent_files;
+    atomic_bool stopping;
+    pthread_t threads[MAX_DEVICE_THREADS];
+    unsigned started;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t idle;  /* `working` reached 0 */
+static pthread_cond_t hurry; /* no more pacing */
+static struct run *current;  /* kept until its threads are joined */
+static unsigned working;     /* threads of `current` that have not finished */
+static uint64_t next_step;   /* of the workload */
+static bool stopped;         /* until a workload is loaded */
+static uint64_t last_files;  /* of the run before */
+static struct timespec due;  /* when the next chunk may go, if paced */
+static struct dssim_workload workload;
+static bool loaded;                  /* the models are, ... */
+static struct dump_order load_order; /* ... with this to dump */
+
+struct device_counters device_counters;
+
+static void add_ns(struct timespec *when, uint64_t ns) {
+    ns += (uint64_t)when->tv_nsec;
+    when->tv_sec += (time_t)(ns / 1000000000);
+    when->tv_nsec = (long)(ns % 1000000000);
+}
+
+static bool is_before(const struct timespec *left, const struct timespec *right) {
+    return left->tv_sec != right->tv_sec ? left->tv_sec < right->tv_sec : left->tv_nsec < right->tv_nsec;
+}
+
+/* Waits for the chunk's turn at the workload's rate. */
+static void pace(struct run *run, uint64_t bytes) {
+    struct timespec now, turn;
+    if (run->workload.rate == 0)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    pthread_mutex_lock(&lock);
+    if (is_before(&due, &now))
+        due = now;
+    add_ns(&due, (uint64_t)((double)bytes * 1e9 / (double)run->workload.rate));
+    turn = due;
+    while (!atomic_load(&run->stopping) && pthread_cond_timedwait(&hurry, &lock, &turn) == 0)
+        ;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool send_chunk(struct run *run, const struct dump_file *file, const struct delivery *delivery,
+                       uint64_t chunk) {
+    struct slice slice = delivery_slice(delivery, chunk);
+    struct message *message = message_new(file->name, slice.bytes);
+    if (message == NULL)
+        return false;
+    message->chunk.isLastChunk = slice.last;
+    if (delivery->placed)
+        message->chunk.offset = (int64_t)slice.offset;
+    dump_file_read(file, slice.offset, slice.bytes, message->chunk.dataBuf);
+    pace(run, slice.bytes);
+    return record_push(run->record, message);
+}
+
+static bool send_tensors(struct run *run, const struct dump_file *file) {
+    struct delivery delivery;
+    bool sent = delivery_plan(&delivery, file, run->workload.slice_bytes) == 0;
+    for (uint64_t chunk = 0; sent && chunk < delivery.chunks; chunk++)
+        sent = send_chunk(run, file, &delivery, chunk);
+    delivery_free(&delivery);
+    return sent;
+}
+
+/* Sends text that the AICPU made, or rows of a kernel's, which the host completes. */
+static bool send_text(struct run *run, const struct dump_file *file, const char *text, size_t length) {
+    struct message *message = message_new(file->name, (uint32_t)length);
+    if (message == NULL)
+        return false;
+    message->statistics = file->text.by_aicpu ? 0 : file->text.selection;
+    message->chunk.isLastChunk = 1;
+    memcpy(message->chunk.dataBuf, text, length);
+    pace(run, length);
+    return record_push(run->record, message);
+}
+
+static bool send_stats(struct run *run, const struct dump_file *file) {
+    char text[STATS_HEADER_BYTES + MAX_TENSORS * STATS_ROW_BYTES];
+    for (uint32_t i = 0; i < file->data.tensors;) {
+        size_t length = file->text.by_aicpu ? stats_header(file->text.selection, text) : 0;
+        uint32_t end = i + file->text.rows < file->data.tensors ? i + file->text.rows : file->data.tensors;
+        for (; i < end; i++)
+            length += stats_row(file, i, text + length);
+        if (!send_text(run, file, text, length))
+            return false;
+    }
+    return true;
+}
+
+static bool send_file(struct run *run, const char *dump_path, const struct planned *planned) {
+    struct dump_file file;
+    if (dump_file_plan(&file, &run->workload, dump_path, planned) != 0)
+        return false;
+    if (!(file.text.selection ? send_stats(run, &file) : send_tensors(run, &file)))
+        return false;
+    atomic_fetch_add(&run->sent_files, 1);
+    atomic_fetch_add(&device_counters.files, 1);
+    return true;
+}
+
+/* Leaves an exception dump if the operator fails. What the disk does not take is lost, as with CANN. */
+static void write_exception(const struct run *run, const struct op *op, uint64_t step) {
+    uint32_t faults = workload_faults(&run->workload, op_step_key(&run->workload, op, step), op->place, step);
+    if (run->exception.scene == SCENE_NONE || !(faults & 1u << FAULT_FAILS))
+        return;
+    if (exception_write(&run->exception, &run->workload, op, step) == 0)
+        atomic_fetch_add(&device_counters.exceptions, 1);
+    else
+        atomic_fetch_add(&record_counters.lost, 1);
+}
+
+/* Sends what comes after the operator with this number, counted from the run's first step on. */
+static bool run_op(struct run *run, uint64_t count) {
+    uint64_t per_step = graph_ops(&run->workload);
+    uint64_t step = run->first_step + count / per_step, number = count % per_step;
+    const struct op op = graph_op(&run->workload, number);
+    const struct dump_config *config = op.is_call ? run->calls : run->models;
+    struct planned planned;
+    write_exception(run, &op, step);
+    if (config == NULL || run->record == NULL)
+        return true;
+    for (uint32_t place = 0; plan_file(config, &run->workload, step, number, place, &planned); place++)
+        if (!send_file(run, config->dump_path, &planned))
+            return false;
+    return true;
+}
+
+static void *device_main(void *argument) {
+    struct run *run = argument;
+    while (!atomic_load(&run->stopping)) {
+        uint64_t count = atomic_fetch_add(&run->next_op, 1);
+        if (count >= run->ops || !run_op(run, count))
+            break;
+    }
+    pthread_mutex_lock(&lock);
+    if (--working == 0)
+        pthread_cond_broadcast(&idle);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void free_run(struct run *run) {
+    if (run->record != NULL)
+        record_release(run->record);
+    config_release(run->models);
+    config_release(run->calls);
+    free(run);
+}
+
+static void forget_models(void) {
+    config_release(load_order.config);
+    load_order = (struct dump_order){.config = NULL};
+    loaded = false;
+}
+
+/* Waits, with the lock held, until no thread works, and clears up after the run. */
+static void wait_until_idle(void) {
+    while (working > 0)
+        pthread_cond_wait(&idle, &lock);
+    if (current == NULL)
+        return;
+    for (unsigned i = 0; i < current->started; i++)
+        pthread_join(current->threads[i], NULL);
+    last_files = atomic_load(&current->sent_files);
+    free_run(current);
+    current = NULL;
+}
+
+void device_load(const struct dssim_workload *wanted) {
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    forget_models();
+    workload = *wanted;
+    next_step = 0;
+    stopped = false;
+    record_set_limit(wanted->queue_bytes);
+    pthread_mutex_unlock(&lock);
+}
+
+void device_load_models(void) {
+    struct dump_order order = runtime_dump_order();
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    forget_models();
+    load_order = order;
+    loaded = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void device_unload_models(void) {
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    forget_models();
+    pthread_mutex_unlock(&lock);
+}
+
+/* Returns what loaded models still have to dump, or what freshly loaded ones have; held. */
+static struct dump_config *order_for_models(const struct dump_order *now) {
+    if (!loaded)
+        return config_hold(now->config);
+    return load_order.dump == now->dump ? config_hold(load_order.config) : NULL;
+}
+
+/* Returns the run for the next steps, or NULL if nothing is to be dumped or
+ * memory is short (then *error is set). */
+static struct run *plan_run(uint64_t steps, int *error) {
+    struct dump_order now = runtime_dump_order();
+    struct run *run = calloc(1, sizeof *run);
+    if (run == NULL) {
+        config_release(now.config);
+        *error = -ENOMEM;
+        return NULL;
+    }
+    run->workload = workload;
+    run->calls = now.config;
+    run->models = order_for_models(&now);
+    run->exception = now.exception;
+    run->record = record_acquire();
+    run->first_step = next_step;
+    run->ops = steps * graph_ops(&workload);
+    if (run->record != NULL && (config_dumps(run->models) || config_dumps(run->calls)))
+        return run;
+    if (run->exception.scene != SCENE_NONE)
+        return run;
+    free_run(run);
+    return NULL;
+}
+
+/* Starts the threads; fewer than asked for do the same work. */
+static int launch(struct run *run) {
+    int error = 0;
+    current = run;
+    for (uint64_t i = 0; i < run->workload.device_threads && error == 0; i++) {
+        error = thread_start(&run->threads[i], "dssim-device", device_main, run);
+        if (error == 0) {
+            run->started++;
+            working++;
+        }
+    }
+    return run->started > 0 ? 0 : error;
+}
+
+int device_start(uint64_t steps) {
+    struct run *run;
+    int error = 0;
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    last_files = 0;
+    if (!stopped) {
+        run = plan_run(steps, &error);
+        next_step += steps;
+        if (run != NULL)
+            error = launch(run);
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+uint64_t device_wait(void) {
+    uint64_t files;
+    pthread_mutex_lock(&lock);
+    wait_until_idle();
+    files = last_files;
+    pthread_mutex_unlock(&lock);
+    return files;
+}
+
+void device_stop(void) {
+    pthread_mutex_lock(&lock);
+    stopped = true;
+    if (current != NULL)
+        atomic_store(&current->stopping, true);
+    pthread_cond_broadcast(&hurry);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Pacing follows the monotonic clock, which a static initialiser cannot choose. */
+static void init_conditions(void) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&hurry, &monotonic);
+    pthread_cond_init(&idle, NULL);
+    pthread_condattr_destroy(&monotonic);
+}
+
+/* A forked child has no device threads, and whoever held the lock is not there. */
+static void after_fork_in_child(void) {
+    pthread_mutex_init(&lock, NULL);
+    init_conditions();
+    current = NULL;
+    working = 0;
+}
+
+__attribute__((constructor)) static void prepare(void) {
+    init_conditions();
+    workload_set_defaults(&workload);
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}

@@ -1,0 +1,234 @@
+#include "device/dumpfile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "device/stats.h"
+#include "workload/random.h"
+
+uint64_t dump_file_began_s(const struct dssim_workload *workload) {
+    const uint64_t year_s = 365 * 86400;
+    return UINT64_C(1767225600) + below(mix(workload->seed, DRAW_TIME), year_s);
+}
+
+static void set_shape(struct tensor *tensor, const struct dssim_workload *workload, uint64_t shape_key,
+                      uint64_t bytes_drawn) {
+    const uint32_t width = dtype_facts[tensor->dtype].bytes;
+    if (workload->dims > 0) {
+        tensor->dims = workload->dims;
+        memcpy(tensor->dim, workload->dim, sizeof workload->dim);
+        tensor->elements = 1;
+        for (uint32_t i = 0; i < tensor->dims; i++)
+            tensor->elements *= tensor->dim[i];
+    } else {
+        uint64_t span = workload->most_tensor_bytes - workload->least_tensor_bytes + 1;
+        uint64_t bytes = workload->least_tensor_bytes + below(mix(shape_key, bytes_drawn), span);
+        uint64_t columns = 1024;
+        tensor->elements = bytes < width ? 1 : bytes / width;
+        while (tensor->elements % columns != 0)
+            columns /= 2;
+        tensor->dims = 2;
+        tensor->dim[0] = tensor->elements / columns;
+        tensor->dim[1] = columns;
+    }
+    tensor->bytes = tensor->elements * width;
+}
+
+/* Data types and shapes belong to the operator; values also to the step. */
+static void plan_tensor(struct dump_file *file, const struct dssim_workload *workload, uint64_t shape_key,
+                        uint32_t place) {
+    struct tensor *tensor = &file->data.tensor[file->data.tensors];
+    const uint64_t draws = (uint64_t)place << 16;
+    const bool is_output = place >= workload->inputs;
+    *tensor = (struct tensor){
+        .dtype = workload->dtype[below(mix(shape_key, draws + DRAW_DTYPE), workload->dtypes)],
+        .part = is_output ? PART_OUTPUT : PART_INPUT,
+        .index = is_output ? place - (uint32_t)workload->inputs : place,
+        .rectified = is_output || place == 0, /* the other inputs are weights */
+        .key = mix(file->key, draws),
+    };
+    if (place == workload->inputs) {
+        tensor->has_nan = dump_file_has(file, FAULT_NAN);
+        tensor->has_infinity = dump_file_has(file, FAULT_OVERFLOW);
+        if ((tensor->has_nan || tensor->has_infinity) && !dtype_facts[tensor->dtype].floating)
+            tensor->dtype = DTYPE_FLOAT32;
+    }
+    set_shape(tensor, workload, shape_key, draws + DRAW_BYTES);
+    if (!dump_file_has(file, FAULT_NULL_ADDRESS) || file->data.tensors > 0)
+        tensor->address =
+            UINT64_C(0x12c000000000) + 512 * below(mix(file->key, draws + DRAW_ADDRESS), 1 << 26);
+    file->data.tensors++;
+}
+
+/* Writes the last part of the name: operator, the task and the stream after
+ * which it comes, and time. The record of an overflow has a task and a stream
+ * that no operator has. */
+static void name_op(const struct dump_file *file, const struct dssim_workload *workload,
+                    const struct planned *planned, char *out, size_t room) {
+    const struct op *op = &planned->op, after = graph_op(workload, planned->after);
+    uint64_t task = planned->is_opdebug ? workload->ops + 2 : op_task(&after);
+    uint64_t stream = op_stream(&after) + (planned->is_opdebug ? workload->models : 0);
+    char type[MAX_OP_NAME];
+    if (op->is_call)
+        snprintf(type, sizeof type, "%.30s_%llu_%s", op->type,
+                 (unsigned long long)(planned->step * workload->single_ops + op->place),
+                 planned->is_kernel ? "L0" : "L2");
+    else
+        snprintf(type, sizeof type, "%s", planned->is_opdebug ? "Opdebug" : op->type);
+    snprintf(out, room, "%s.%s.%llu.%llu.%llu", type, file->data.op_name, (unsigned long long)task,
+             (unsigned long long)stream, (unsigned long long)file->data.time_us);
+}
+
+static int set_name(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
+                    const struct planned *planned) {
+    time_t began = (time_t)dump_file_began_s(workload);
+    char began_text[24], directory[96] = "", model[MAX_MODEL_NAME], last[256];
+    struct tm calendar;
+    int length;
+    strftime(began_text, sizeof began_text, "%Y%m%d%H%M%S", gmtime_r(&began, &calendar));
+    graph_model_name(planned->op.model, model);
+    if (!planned->op.is_call)
+        snprintf(directory, sizeof directory, "/%s/%llu/%llu/", model,
+                 (unsigned long long)(planned->op.model + 1), (unsigned long long)planned->step);
+    name_op(file, workload, planned, last, sizeof last);
+    length = snprintf(file->name, sizeof file->name, "%s/%s/%llu/%s%s%s", dump_path, began_text,
+                      (unsigned long long)workload->device_id, directory, last,
+                      file->text.selection ? ".csv" : "");
+    return length < 0 || (size_t)length >= sizeof file->name ? -ENAMETOOLONG : 0;
+}
+
+void dump_file_close(struct dump_file *file) {
+    size_t message = dump_data_write(&file->data, file->header + 8);
+    for (int i = 0; i < 8; i++)
+        file->header[i] = (uint8_t)((uint64_t)message >> (8 * i));
+    file->header_bytes = 8 + message;
+    file->bytes = file->header_bytes;
+    if (!dump_file_has(file, FAULT_HEADER_ONLY))
+        for (uint32_t i = 0; i < file->data.tensors; i++)
+            if (file->data.tensor[i].address != 0)
+                file->bytes += file->data.tensor[i].bytes;
+}
+
+/* Text that the configuration asks for comes as it should: of the faults only those in the values apply. */
+static void set_text(struct dump_file *file, const struct dssim_workload *workload, uint32_t selection) {
+    const uint32_t in_values = 1u << FAULT_NAN | 1u << FAULT_OVERFLOW;
+    file->text = (struct stats_text){.rows = 1};
+    if (selection) {
+        file->faults &= in_values;
+        file->text.selection = workload->aicpu_stats ? STATISTICS_DEFAULT : selection;
+        file->text.rows = workload->aicpu_stats ? MAX_TENSORS : STATS_MESSAGE_ROWS;
+        file->text.by_aicpu = workload->aicpu_stats;
+    } else if (dump_file_has(file, FAULT_STATS_TEXT)) {
+        file->text.selection = STATISTICS_DEFAULT;
+    }
+}
+
+static void set_time(struct dump_file *file, const struct dssim_workload *workload,
+                     const struct planned *planned) {
+    struct op after = graph_op(workload, planned->after);
+    uint64_t key = op_step_key(workload, &after, planned->step);
+    file->data.time_us = (dump_file_began_s(workload) + 1 + planned->step) * 1000000 + planned->after * 37 +
+                         below(mix(key, DRAW_CLOCK), 37) + planned->place;
+}
+
+/* A watched operator that is dumped after another has both in its name. */
+static void set_op_name(struct dump_file *file, const struct dssim_workload *workload,
+                        const struct planned *planned) {
+    const char *name = planned->op.name, *suffix = "";
+    if (planned->is_kernel) {
+        name = planned->op.is_call ? call_kernel(&planned->op) : name;
+        suffix = planned->op.is_call ? "" : "_kernel";
+    }
+    snprintf(file->data.original_op, sizeof file->data.original_op, "%.52s%s", name, suffix);
+    if (planned->after == planned->op.number)
+        strcpy(file->data.op_name, file->data.original_op);
+    else
+        snprintf(file->data.op_name, sizeof file->data.op_name, "%s_To_%s",
+                 graph_op(workload, planned->after).name, file->data.original_op);
+}
+
+/* The record is the one output of an operator of its own. */
+static void plan_record(struct dump_file *file, const struct dssim_workload *workload,
+                        const struct planned *planned) {
+    overflow_record(file->record, &planned->op, file->key, workload->newer_opdebug);
+    file->faults = 0;
+    strcpy(file->data.op_name, "Node_OpDebug");
+    strcpy(file->data.original_op, "Node_OpDebug");
+    file->data.tensor[0] = (struct tensor){
+        .dtype = DTYPE_UINT8,
+        .part = PART_OUTPUT,
+        .dims = 1,
+        .dim = {OVERFLOW_RECORD_BYTES},
+        .elements = OVERFLOW_RECORD_BYTES,
+        .bytes = OVERFLOW_RECORD_BYTES,
+        .address = UINT64_C(0x12c0ffe00000),
+        .given = file->record,
+    };
+    file->data.tensors = 1;
+}
+
+/* Whether the first output was written over before it was dumped. */
+static bool is_overwritten(const struct dssim_workload *workload, const struct planned *planned) {
+    const struct overwrite *overwrite = &workload->overwrite;
+    if (!overwrite->happens || planned->op.is_call || planned->op.place != overwrite->victim)
+        return false;
+    return graph_op(workload, planned->after).place >= overwrite->by &&
+           (!overwrite->once || overwrite->step == planned->step);
+}
+
+static void plan_tensors(struct dump_file *file, const struct dssim_workload *workload,
+                         const struct planned *planned) {
+    uint64_t shape_key = op_key(workload, &planned->op);
+    bool overwritten = is_overwritten(workload, planned);
+    set_op_name(file, workload, planned);
+    file->data.tensors = 0;
+    for (uint32_t place = 0; place < workload->inputs + workload->outputs; place++) {
+        if (!(planned->tensors & 1u << place))
+            continue;
+        plan_tensor(file, workload, shape_key, place);
+        file->data.tensor[file->data.tensors - 1].overwritten = overwritten && place == workload->inputs;
+    }
+}
+
+int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
+                   const struct planned *planned) {
+    file->key = op_step_key(workload, &planned->op, planned->step);
+    file->faults = workload_faults(workload, file->key, planned->op.place, planned->step);
+    set_text(file, workload, planned->statistics);
+    set_time(file, workload, planned);
+    file->data.dfx_message[0] = file->data.user_tag[0] = '\0';
+    if (planned->is_opdebug)
+        plan_record(file, workload, planned);
+    else
+        plan_tensors(file, workload, planned);
+    if (set_name(file, workload, dump_path, planned) != 0)
+        return -ENAMETOOLONG;
+    dump_file_close(file);
+    return 0;
+}
+
+static size_t overlap(uint64_t begin, uint64_t end, uint64_t offset, size_t bytes) {
+    uint64_t stop = offset + bytes < end ? offset + bytes : end;
+    return offset >= begin && offset < stop ? (size_t)(stop - offset) : 0;
+}
+
+void dump_file_read(const struct dump_file *file, uint64_t offset, size_t bytes, uint8_t *out) {
+    uint64_t begin = file->header_bytes;
+    size_t taken = overlap(0, begin, offset, bytes);
+    if (taken > 0)
+        memcpy(out, file->header + offset, taken);
+    for (uint32_t i = 0; i < file->data.tensors && taken < bytes; i++) {
+        const struct tensor *tensor = &file->data.tensor[i];
+        uint64_t at = offset + taken;
+        size_t part;
+        if (tensor->address == 0)
+            continue;
+        part = overlap(begin, begin + tensor->bytes, at, bytes - taken);
+        if (part > 0)
+            tensor_read(tensor, at - begin, part, out + taken);
+        taken += part;
+        begin += tensor->bytes;
+    }
+}

@@ -1,0 +1,50 @@
+/* One dump file of a workload: its name, and its bytes from any place on. */
+#ifndef DSSIM_DUMPFILE_H
+#define DSSIM_DUMPFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/overflow.h"
+#include "device/proto.h"
+#include "workload/plan.h"
+#include "workload/workload.h"
+
+/* How a file of statistics text comes. */
+struct stats_text {
+    uint32_t selection; /* bits of stats.h; 0: the file is no text */
+    uint32_t rows;      /* in a message, at most */
+    bool by_aicpu;      /* as one message, with its header and without NUL */
+};
+
+struct dump_file {
+    char name[ACL_DUMP_MAX_FILE_PATH_LENGTH];
+    uint64_t key;
+    uint32_t faults; /* bits 1 << fault */
+    struct stats_text text;
+    struct dump_data data;
+    uint8_t record[OVERFLOW_RECORD_BYTES]; /* of an overflow */
+    size_t header_bytes;                   /* 8 + the DumpData message */
+    uint8_t header[8 + DUMP_DATA_BYTES];
+    uint64_t bytes; /* the header and every segment that is dumped */
+};
+
+static inline bool dump_file_has(const struct dump_file *file, enum fault fault) {
+    return (file->faults & 1u << fault) != 0;
+}
+
+/* Returns 0, or -ENAMETOOLONG if the name does not fit behind `dump_path`. */
+int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
+                   const struct planned *planned);
+
+/* Makes the header anew, after a change of the data. */
+void dump_file_close(struct dump_file *file);
+
+/* When the run began, by the device's clock. */
+uint64_t dump_file_began_s(const struct dssim_workload *workload);
+
+/* Writes bytes [offset, offset + bytes) of the file to `out`. */
+void dump_file_read(const struct dump_file *file, uint64_t offset, size_t bytes, uint8_t *out);
+
+#endif

@@ -1,0 +1,175 @@
+#include "device/exception.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/disk.h"
+#include "device/dumpfile.h"
+#include "workload/plan.h"
+#include "workload/random.h"
+
+/* The kinds of what an exception dump holds, as CANN numbers them. */
+enum {
+    KIND_INPUT = 2,
+    KIND_OUTPUT = 3,
+    KIND_WORKSPACE = 4,
+    KIND_TILING_DATA = 7,
+    KIND_L1 = 8,
+    KIND_ARGS = 101,
+    KIND_STACK = 102,
+};
+
+enum { TILING_BYTES = 64, WORKSPACE_BYTES = 4096, L1_BYTES = 8192, STACK_BYTES = 1024, CORES = 32 };
+
+enum scene exception_scene_of_environment(void) {
+    static const struct {
+        const char *name;
+        enum scene scene;
+    } scenes[] = {
+        {"aic_err_brief_dump", SCENE_BRIEF},
+        {"aic_err_norm_dump", SCENE_NORM},
+        {"aic_err_detail_dump", SCENE_DETAIL},
+    };
+    const char *wanted = getenv("ASCEND_DUMP_SCENE"), *collect = getenv("NPU_COLLECT_PATH");
+    for (size_t i = 0; wanted != NULL && i < sizeof scenes / sizeof scenes[0]; i++)
+        if (strcmp(wanted, scenes[i].name) == 0)
+            return scenes[i].scene;
+    return collect != NULL && *collect ? SCENE_NORM : SCENE_NONE;
+}
+
+void exception_find_root(const char *dump_path, char root[PATH_MAX]) {
+    static const char *const variables[] = {"ASCEND_DUMP_PATH", "ASCEND_WORK_PATH"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *path = getenv(variables[i]);
+        if (path != NULL && *path && strlen(path) < PATH_MAX && disk_make_directory(path) == 0) {
+            strcpy(root, path);
+            return;
+        }
+    }
+    strcpy(root, *dump_path ? dump_path : ".");
+}
+
+int exception_directory(const char *root, uint64_t device, char *out, size_t room) {
+    int length = snprintf(out, room, "%s/extra-info/data-dump/%llu", root, (unsigned long long)device);
+    return length < 0 || (size_t)length >= room ? -ENAMETOOLONG : 0;
+}
+
+/* Adds what no other dump has, with bytes of its own. */
+static void add(struct dump_file *file, enum part part, uint32_t kind, uint64_t bytes) {
+    struct dump_data *data = &file->data;
+    data->tensor[data->tensors] = (struct tensor){
+        .dtype = DTYPE_INT8,
+        .part = part,
+        .kind = kind,
+        .untyped = true,
+        .dims = 1,
+        .dim = {bytes},
+        .elements = bytes,
+        .bytes = bytes,
+        .address = UINT64_C(0x12c040000000) + 65536 * kind,
+        .key = mix(file->key, kind),
+        .arg_index = data->tensors,
+    };
+    data->tensors++;
+}
+
+/* Inputs must come before outputs, and outputs before spaces. */
+static void sort_parts(struct dump_data *data) {
+    struct tensor sorted[MAX_TENSORS];
+    uint32_t count = 0;
+    for (enum part part = PART_INPUT; part <= PART_SPACE; part++)
+        for (uint32_t i = 0; i < data->tensors; i++)
+            if (data->tensor[i].part == part)
+                sorted[count++] = data->tensor[i];
+    memcpy(data->tensor, sorted, count * sizeof sorted[0]);
+}
+
+/* A brief dump, and a detailed one, tell everything as inputs of some kind
+ * and without types; a norm dump has the operator's tensors as they are. */
+static void describe(struct dump_file *file, enum scene scene) {
+    struct dump_data *data = &file->data;
+    const bool is_norm = scene == SCENE_NORM;
+    for (uint32_t i = 0; i < data->tensors; i++) {
+        struct tensor *tensor = &data->tensor[i];
+        tensor->kind = tensor->part == PART_OUTPUT ? KIND_OUTPUT : KIND_INPUT;
+        tensor->arg_index = i;
+        tensor->untyped = !is_norm;
+        if (!is_norm) {
+            tensor->part = PART_INPUT;
+            tensor->dims = 1;
+            tensor->dim[0] = tensor->bytes;
+        }
+    }
+    add(file, is_norm ? PART_SPACE : PART_INPUT, KIND_WORKSPACE, WORKSPACE_BYTES);
+    add(file, PART_INPUT, KIND_TILING_DATA, TILING_BYTES);
+    add(file, PART_INPUT, KIND_ARGS, 8 * (uint64_t)data->tensors);
+    if (scene == SCENE_DETAIL) {
+        add(file, PART_INPUT, KIND_L1, L1_BYTES);
+        add(file, PART_INPUT, KIND_STACK, STACK_BYTES);
+    }
+    snprintf(data->dfx_message, sizeof data->dfx_message, "operator %s failed: address out of range",
+             data->original_op);
+}
+
+/* Writes the last part of the name. Times are in milliseconds. */
+static void name_file(const struct dump_file *file, const struct dssim_workload *workload,
+                      const struct planned *planned, enum scene scene, char *out, size_t room) {
+    const struct op *op = &planned->op;
+    const unsigned long long task = op_task(op), stream = op_stream(op);
+    time_t second = (time_t)(dump_file_began_s(workload) + 1 + planned->step + op->number / 1000);
+    char when[32];
+    struct tm calendar;
+    strftime(when, sizeof when, "%Y%m%d%H%M%S", gmtime_r(&second, &calendar));
+    sprintf(when + strlen(when), "%03u", (unsigned)(op->number % 1000));
+    if (scene == SCENE_NORM)
+        snprintf(out, room, "%s.%s.%llu.%s", op->type, file->data.op_name, task, when);
+    else if (scene == SCENE_DETAIL)
+        snprintf(out, room, "exception_info.%llu.%llu.AIC.%llu.%s", stream, task,
+                 (unsigned long long)below(mix(file->key, DRAW_CLOCK), CORES), when);
+    else
+        snprintf(out, room, "exception_info.%llu.%llu.%s", stream, task, when);
+}
+
+int exception_store(struct dump_file *file) {
+    enum { BLOCK = 1 << 16 };
+    uint8_t block[BLOCK];
+    int descriptor = disk_create(file->name);
+    int error = descriptor < 0 ? descriptor : 0;
+    sort_parts(&file->data);
+    dump_file_close(file);
+    for (uint64_t at = 0; error == 0 && at < file->bytes; at += BLOCK) {
+        size_t bytes = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
+        dump_file_read(file, at, bytes, block);
+        error = disk_append(descriptor, block, bytes);
+    }
+    if (descriptor >= 0 && close(descriptor) != 0 && error == 0)
+        error = -errno;
+    return error;
+}
+
+int exception_write(const struct exception_dump *dump, const struct dssim_workload *workload,
+                    const struct op *op, uint64_t step) {
+    struct planned planned = {
+        .op = *op,
+        .step = step,
+        .after = op->number,
+        .tensors = workload_tensors(workload, IO_INPUTS | IO_OUTPUTS),
+    };
+    struct dump_file file;
+    char directory[PATH_MAX], last[256];
+    int error = dump_file_plan(&file, workload, "", &planned);
+    int length;
+    if (error == 0)
+        error = exception_directory(dump->root, workload->device_id, directory, sizeof directory);
+    if (error != 0)
+        return error;
+    file.faults = 0;
+    describe(&file, dump->scene);
+    name_file(&file, workload, &planned, dump->scene, last, sizeof last);
+    length = snprintf(file.name, sizeof file.name, "%s/%s", directory, last);
+    return length < 0 || (size_t)length >= sizeof file.name ? -ENAMETOOLONG : exception_store(&file);
+}

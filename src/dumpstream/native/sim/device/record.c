@@ -1,0 +1,313 @@
+#include "device/record.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "device/disk.h"
+#include "device/stats.h"
+#include "device/thread.h"
+
+/* CANN puts the header before statistics text whose file is not among this
+ * many that were delivered last. */
+enum { REMEMBERED_NAMES = 10 };
+
+struct record {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    pthread_cond_t drained;
+    struct message *first;
+    struct message *last;
+    uint64_t bytes; /* queued, and in delivery */
+    bool refusing;
+    bool ending;
+
+    atomic_uint references;
+    pthread_t thread;
+    char *names[REMEMBERED_NAMES];
+    unsigned next_name;
+};
+
+struct record_counters record_counters;
+
+static _Atomic(acldumpCallback) registered;
+static _Atomic uint64_t limit;
+
+static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct record *current;
+static unsigned users;
+
+struct message *message_new(const char *name, uint32_t bytes) {
+    struct message *message = malloc(sizeof *message + bytes);
+    if (message == NULL) {
+        atomic_fetch_add(&record_counters.lost, 1);
+        return NULL;
+    }
+    memset(message, 0, sizeof *message);
+    message->bytes = bytes;
+    strcpy(message->chunk.fileName, name);
+    message->chunk.bufLen = bytes;
+    message->chunk.offset = -1;
+    memset(message->chunk.dataBuf + bytes, 0, sizeof message->chunk - offsetof(acldumpChunk, dataBuf));
+    return message;
+}
+
+/* Returns whether the chunk arrived somewhere. */
+static bool deliver(const acldumpChunk *chunk) {
+    acldumpCallback callback = atomic_load(&registered);
+    if (callback != NULL) {
+        bool taken = callback(chunk, (int32_t)(sizeof *chunk + chunk->bufLen)) == 0;
+        atomic_fetch_add(taken ? &record_counters.delivered : &record_counters.refused, 1);
+        return taken;
+    }
+    if (disk_write(chunk) != 0) {
+        atomic_fetch_add(&record_counters.lost, 1);
+        return false;
+    }
+    atomic_fetch_add(&record_counters.disk, 1);
+    return true;
+}
+
+static bool remembers(const struct record *record, const char *name) {
+    for (unsigned i = 0; i < REMEMBERED_NAMES; i++)
+        if (record->names[i] != NULL && strcmp(record->names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void remember(struct record *record, const char *name) {
+    char **place = &record->names[record->next_name];
+    record->next_name = (record->next_name + 1) % REMEMBERED_NAMES;
+    free(*place);
+    *place = strdup(name);
+}
+
+/* The text goes into a chunk of its own, with a NUL behind it. */
+static void deliver_stats(struct record *record, const acldumpChunk *rows, uint32_t statistics) {
+    bool known = remembers(record, rows->fileName);
+    char line[STATS_HEADER_BYTES];
+    size_t header = known ? 0 : stats_header(statistics, line);
+    acldumpChunk *text = malloc(sizeof *text + header + rows->bufLen + 1);
+    if (text == NULL) {
+        atomic_fetch_add(&record_counters.lost, 1);
+        return;
+    }
+    memcpy(text, rows, offsetof(acldumpChunk, dataBuf));
+    text->bufLen = (uint32_t)(header + rows->bufLen + 1);
+    memcpy(text->dataBuf, line, header);
+    memcpy(text->dataBuf + header, rows->dataBuf, rows->bufLen);
+    memset(text->dataBuf + header + rows->bufLen, 0, 1 + sizeof *text - offsetof(acldumpChunk, dataBuf));
+    if (deliver(text) && !known)
+        remember(record, rows->fileName);
+    free(text);
+}
+
+/* Returns the oldest message, or NULL when the thread shall end. */
+static struct message *take(struct record *record) {
+    struct message *message;
+    pthread_mutex_lock(&record->lock);
+    while (record->first == NULL && !record->ending)
+        pthread_cond_wait(&record->filled, &record->lock);
+    message = record->first;
+    if (message != NULL) {
+        record->first = message->next;
+        if (record->first == NULL)
+            record->last = NULL;
+    }
+    pthread_mutex_unlock(&record->lock);
+    return message;
+}
+
+static void discard(struct record *record, struct message *message) {
+    uint64_t bytes = message->bytes;
+    free(message);
+    pthread_mutex_lock(&record->lock);
+    record->bytes -= bytes;
+    pthread_cond_broadcast(&record->drained);
+    pthread_mutex_unlock(&record->lock);
+}
+
+static void *record_main(void *argument) {
+    struct record *record = argument;
+    struct message *message;
+    while ((message = take(record)) != NULL) {
+        if (message->statistics)
+            deliver_stats(record, &message->chunk, (uint32_t)message->statistics);
+        else
+            deliver(&message->chunk);
+        discard(record, message);
+    }
+    record_release(record);
+    return NULL;
+}
+
+void record_release(struct record *record) {
+    if (atomic_fetch_sub(&record->references, 1) > 1)
+        return;
+    for (unsigned i = 0; i < REMEMBERED_NAMES; i++)
+        free(record->names[i]);
+    pthread_mutex_destroy(&record->lock);
+    pthread_cond_destroy(&record->filled);
+    pthread_cond_destroy(&record->drained);
+    free(record);
+}
+
+struct record *record_acquire(void) {
+    struct record *record;
+    pthread_mutex_lock(&current_lock);
+    record = current;
+    if (record != NULL)
+        atomic_fetch_add(&record->references, 1);
+    pthread_mutex_unlock(&current_lock);
+    return record;
+}
+
+static void set_current(struct record *record) {
+    pthread_mutex_lock(&current_lock);
+    current = record;
+    pthread_mutex_unlock(&current_lock);
+}
+
+int record_start(void) {
+    struct record *record;
+    int error;
+    if (users > 0) {
+        users++;
+        return 0;
+    }
+    record = calloc(1, sizeof *record);
+    if (record == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&record->lock, NULL);
+    pthread_cond_init(&record->filled, NULL);
+    pthread_cond_init(&record->drained, NULL);
+    atomic_store(&record->references, 2); /* the thread's, and that of `current` */
+    error = thread_start(&record->thread, "dssim-record", record_main, record);
+    if (error != 0) {
+        atomic_store(&record->references, 1);
+        record_release(record);
+        return error;
+    }
+    users = 1;
+    set_current(record);
+    return 0;
+}
+
+static void refuse(struct record *record) {
+    pthread_mutex_lock(&record->lock);
+    record->refusing = true;
+    pthread_cond_broadcast(&record->drained);
+    pthread_mutex_unlock(&record->lock);
+}
+
+void record_refuse(void) {
+    struct record *record = record_acquire();
+    if (record == NULL)
+        return;
+    refuse(record);
+    record_release(record);
+}
+
+/* CANN 8.5 polls until nothing is queued; what is in delivery is not waited for. */
+static void wait_until_taken(struct record *record) {
+    const struct timespec pause = {.tv_nsec = 5000000};
+    bool empty = false;
+    while (!empty) {
+        pthread_mutex_lock(&record->lock);
+        empty = record->first == NULL;
+        pthread_mutex_unlock(&record->lock);
+        if (!empty)
+            nanosleep(&pause, NULL);
+    }
+}
+
+void record_stop(bool join) {
+    struct record *record = current;
+    if (users == 0 || --users > 0)
+        return;
+    refuse(record);
+    if (!join)
+        wait_until_taken(record);
+    pthread_mutex_lock(&record->lock);
+    record->ending = true;
+    pthread_cond_signal(&record->filled);
+    pthread_mutex_unlock(&record->lock);
+    if (join)
+        pthread_join(record->thread, NULL);
+    else
+        pthread_detach(record->thread);
+    set_current(NULL);
+    record_release(record);
+}
+
+bool record_push(struct record *record, struct message *message) {
+    uint64_t most = atomic_load(&limit);
+    bool taken;
+    pthread_mutex_lock(&record->lock);
+    while (!record->refusing && most > 0 && record->bytes > 0 && record->bytes + message->bytes > most)
+        pthread_cond_wait(&record->drained, &record->lock);
+    taken = !record->refusing;
+    if (taken) {
+        message->next = NULL;
+        if (record->last != NULL)
+            record->last->next = message;
+        else
+            record->first = message;
+        record->last = message;
+        record->bytes += message->bytes;
+        pthread_cond_signal(&record->filled);
+    }
+    pthread_mutex_unlock(&record->lock);
+    if (!taken) {
+        atomic_fetch_add(&record_counters.lost, 1);
+        free(message);
+    }
+    return taken;
+}
+
+void record_set_limit(uint64_t bytes) {
+    atomic_store(&limit, bytes);
+}
+
+bool record_register(acldumpCallback callback) {
+    acldumpCallback none = NULL;
+    if (atomic_compare_exchange_strong(&registered, &none, callback))
+        return true;
+    atomic_fetch_add(&record_counters.ignored, 1);
+    return false;
+}
+
+void record_unregister(void) {
+    atomic_store(&registered, NULL);
+}
+
+/* A forked child has no record thread; the queue it inherited is its parent's. */
+
+static void before_fork(void) {
+    pthread_mutex_lock(&current_lock);
+    if (current != NULL)
+        pthread_mutex_lock(&current->lock);
+}
+
+static void after_fork_in_parent(void) {
+    if (current != NULL)
+        pthread_mutex_unlock(&current->lock);
+    pthread_mutex_unlock(&current_lock);
+}
+
+static void after_fork_in_child(void) {
+    while (current != NULL && current->first != NULL) {
+        struct message *message = current->first;
+        current->first = message->next;
+        free(message);
+    }
+    current = NULL;
+    users = 0;
+    after_fork_in_parent();
+}
+
+__attribute__((constructor)) static void follow_forks(void) {
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}

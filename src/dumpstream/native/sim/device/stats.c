@@ -1,0 +1,71 @@
+#include "device/stats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "workload/tensors.h"
+
+const char *const statistic_names[STATISTIC_COUNT + 1] = {
+    "Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm", NULL,
+};
+
+static const char *const titles[STATISTIC_COUNT] = {
+    "Max Value", "Min Value", "Avg Value", "Nan Count", "Negative Inf Count", "Positive Inf Count", "l2norm",
+};
+
+/* The number of elements comes first, but fourth among the usual statistics. */
+static uint32_t place_of_count(uint32_t selection) {
+    return selection == STATISTICS_DEFAULT ? 3 : 0;
+}
+
+size_t stats_header(uint32_t selection, char out[STATS_HEADER_BYTES]) {
+    size_t used =
+        (size_t)snprintf(out, STATS_HEADER_BYTES, "Input/Output,Index,Data Size,Data Type,Format,Shape");
+    for (uint32_t i = 0; i < STATISTIC_COUNT; i++) {
+        if (i == place_of_count(selection))
+            used += (size_t)snprintf(out + used, STATS_HEADER_BYTES - used, ",Count");
+        if (selection & 1u << i)
+            used += (size_t)snprintf(out + used, STATS_HEADER_BYTES - used, ",%s", titles[i]);
+    }
+    return used + (size_t)snprintf(out + used, STATS_HEADER_BYTES - used, "\n");
+}
+
+static size_t put_values(const struct tensor *tensor, uint32_t selection, char *out, size_t room) {
+    struct tensor_statistics statistics;
+    size_t used = 0;
+    tensor_measure(tensor, &statistics);
+    const double values[STATISTIC_COUNT] = {
+        statistics.max,
+        statistics.min,
+        statistics.average,
+        (double)statistics.nans,
+        (double)statistics.negative_infinities,
+        (double)statistics.positive_infinities,
+        statistics.norm,
+    };
+    for (uint32_t i = 0; i < STATISTIC_COUNT; i++) {
+        bool counts = i >= 3 && i < 6;
+        if (i == place_of_count(selection))
+            used += (size_t)snprintf(out + used, room - used, ",%llu", (unsigned long long)tensor->elements);
+        if (selection & 1u << i)
+            used += (size_t)snprintf(out + used, room - used, counts ? ",%.0f" : ",%g", values[i]);
+    }
+    return used + (size_t)snprintf(out + used, room - used, "\n");
+}
+
+size_t stats_row(const struct dump_file *file, uint32_t place, char out[STATS_ROW_BYTES]) {
+    const struct tensor *tensor = &file->data.tensor[place];
+    const char *type = dtype_facts[tensor->dtype].cann_name;
+    const bool unknown = file->text.by_aicpu && tensor->dtype == DTYPE_BFLOAT16;
+    char shape[MAX_SHAPE * 21];
+    size_t used = 0;
+    for (uint32_t i = 0; i < tensor->dims; i++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%llu", i ? "x" : "",
+                                 (unsigned long long)tensor->dim[i]);
+    used = (size_t)snprintf(out, STATS_ROW_BYTES, "%s,%u,%llu,%s,ND,%s",
+                            tensor->part == PART_OUTPUT ? "Output" : "Input", tensor->index,
+                            (unsigned long long)tensor->bytes, unknown ? "-" : type, shape);
+    if (unknown)
+        return used + (size_t)snprintf(out + used, STATS_ROW_BYTES - used, ",,,,,,,\n");
+    return used + put_values(tensor, file->text.selection, out + used, STATS_ROW_BYTES - used);
+}

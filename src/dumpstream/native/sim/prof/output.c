@@ -1,0 +1,128 @@
+#include "prof/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "workload/random.h"
+
+enum { SAMPLE_BYTES = 32768, TRACK_RECORDS = 64 };
+
+bool prof_output_prepare(const char *path) {
+    char part[MAX_PROF_PATH];
+    struct stat about;
+    strcpy(part, path);
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(part, 0750);
+        *slash = '/';
+    }
+    mkdir(part, 0750);
+    return stat(part, &about) == 0 && S_ISDIR(about.st_mode) && access(part, R_OK | W_OK | X_OK) == 0;
+}
+
+void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]) {
+    struct timespec now;
+    struct tm local;
+    char day[16];
+    uint64_t random;
+    int used;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    strftime(day, sizeof day, "%Y%m%d%H%M%S", &local);
+    random = mix((uint64_t)now.tv_nsec + (uint64_t)now.tv_sec, (uint64_t)getpid() + number);
+    used = snprintf(name, MAX_PROF_NAME - 8, "PROF_%06" PRIu64 "_%s%03ld_", number % 1000000, day,
+                    now.tv_nsec / 1000000);
+    for (int i = 0; i < 8; i++, random /= 18)
+        name[used++] = (char)('A' + random % 18);
+    name[used] = '\0';
+}
+
+/* Returns a descriptor of the PROF_... directory, made if need be, or -1. */
+static int open_top(const struct prof_output *output) {
+    char path[MAX_PROF_PATH + MAX_PROF_NAME];
+    snprintf(path, sizeof path, "%s/%s", output->path, output->name);
+    if (mkdir(path, 0750) != 0 && errno != EEXIST)
+        return -1;
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static bool make_directory(int top, const char *name) {
+    return mkdirat(top, name, 0750) == 0 || errno == EEXIST;
+}
+
+static bool write_file(int top, const char *name, const void *data, size_t bytes) {
+    int descriptor = openat(top, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+    bool written;
+    if (descriptor < 0)
+        return false;
+    written = write(descriptor, data, bytes) == (ssize_t)bytes;
+    return close(descriptor) == 0 && written;
+}
+
+static bool write_time(int top, const char *name) {
+    char text[96];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(text, sizeof text, "{\"collectionTime\": \"%lld.%09ld\"}\n", (long long)now.tv_sec, now.tv_nsec);
+    return write_file(top, name, text, strlen(text));
+}
+
+bool prof_output_begin(const struct prof_output *output) {
+    char device[MAX_PROF_NAME], data[MAX_PROF_NAME], started[MAX_PROF_NAME];
+    int top = open_top(output);
+    bool made;
+    if (top < 0)
+        return false;
+    snprintf(device, sizeof device, "device_%" PRIu32, output->device);
+    snprintf(data, sizeof data, "device_%" PRIu32 "/data", output->device);
+    snprintf(started, sizeof started, "device_%" PRIu32 "/start_info.%" PRIu32, output->device,
+             output->device);
+    made = make_directory(top, "host") && make_directory(top, "host/data") && make_directory(top, device) &&
+           make_directory(top, data) && write_time(top, started);
+    close(top);
+    return made;
+}
+
+/* Counters that grow, as a task track's do. */
+static bool write_track(int top, uint32_t device) {
+    uint64_t track[TRACK_RECORDS][2];
+    char name[MAX_PROF_NAME];
+    for (uint64_t i = 0; i < TRACK_RECORDS; i++) {
+        track[i][0] = i;
+        track[i][1] = i * 1000 + mix(device, i) % 1000;
+    }
+    snprintf(name, sizeof name, "device_%" PRIu32 "/data/ts_track.data.%" PRIu32 ".slice_0", device, device);
+    return write_file(top, name, track, sizeof track);
+}
+
+static bool write_sample(int top, const struct prof_output *output, uint64_t data_types, int metrics,
+                         const struct prof_settings *settings) {
+    char name[MAX_PROF_NAME], text[SAMPLE_BYTES];
+    size_t used =
+        (size_t)sprintf(text, "{\"device\": %" PRIu32 ", \"data_types\": %" PRIu64 ", \"aicore_metrics\": %d",
+                        output->device, data_types, metrics);
+    used += prof_settings_render(settings, text + used, sizeof text - used - sizeof "}\n");
+    strcpy(text + used, "}\n");
+    snprintf(name, sizeof name, "device_%" PRIu32 "/sample.json", output->device);
+    return write_file(top, name, text, strlen(text));
+}
+
+bool prof_output_end(const struct prof_output *output, uint64_t data_types, int metrics,
+                     const struct prof_settings *settings) {
+    char ended[MAX_PROF_NAME];
+    int top = open_top(output);
+    bool written;
+    if (top < 0)
+        return false;
+    snprintf(ended, sizeof ended, "device_%" PRIu32 "/end_info.%" PRIu32, output->device, output->device);
+    written = write_sample(top, output, data_types, metrics, settings) && write_track(top, output->device) &&
+              write_time(top, "host/end_info") && write_time(top, ended);
+    close(top);
+    return written;
+}

@@ -1,0 +1,30 @@
+/* The directories that profiling leaves: PROF_.../device_N and PROF_.../host. */
+#ifndef DSSIM_PROF_OUTPUT_H
+#define DSSIM_PROF_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "prof/settings.h"
+
+enum { MAX_PROF_PATH = 4096, MAX_PROF_NAME = 64 };
+
+/* Creates missing directories and returns whether `path` is a writable one. */
+bool prof_output_prepare(const char *path);
+
+/* Chooses the name of the next PROF_... directory. */
+void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]);
+
+/* One device of one PROF_... directory. */
+struct prof_output {
+    const char *path; /* given to aclprofInit */
+    const char *name;
+    uint32_t device;
+};
+
+/* Makes the directories and says when collecting began. Return whether the disk took everything. */
+bool prof_output_begin(const struct prof_output *output);
+bool prof_output_end(const struct prof_output *output, uint64_t data_types, int metrics,
+                     const struct prof_settings *settings);
+
+#endif

@@ -1,0 +1,409 @@
+#include "prof/prof.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/codes.h"
+#include "config/json.h"
+#include "prof/output.h"
+#include "workload/workload.h"
+
+enum { MAX_PROF_DEVICES = 64, MAX_SUBSCRIPTIONS = 1024, OPERATOR_BYTES = 128 };
+
+#define SUPPORTED_TYPES                                                                                      \
+    (ACL_PROF_ACL_API | ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS | ACL_PROF_AICPU | ACL_PROF_L2CACHE |   \
+     ACL_PROF_HCCL_TRACE | ACL_PROF_TRAINING_TRACE | ACL_PROF_MSPROFTX | ACL_PROF_RUNTIME_API |              \
+     ACL_PROF_GE_API_L0 | ACL_PROF_TASK_TIME_L0 | ACL_PROF_TASK_MEMORY | ACL_PROF_TASK_TIME_L2 |             \
+     ACL_PROF_OP_ATTR | ACL_PROF_TASK_TIME_L3 | ACL_PROF_GE_API_L1 | ACL_PROF_API_STATS)
+
+struct aclprofConfig {
+    uint32_t devices[MAX_PROF_DEVICES];
+    uint32_t device_count;
+    aclprofAicoreMetrics metrics;
+    uint64_t data_types;
+};
+
+struct aclprofSubscribeConfig {
+    bool with_times;
+    aclprofAicoreMetrics metrics;
+    const void *descriptor;
+};
+
+enum mode { MODE_OFF, MODE_COMMAND, MODE_API, MODE_SUBSCRIBE };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+    enum mode mode;
+    bool lenient; /* as CANN's master: what was not begun is begun, or ends with success */
+    uint64_t models;
+    uint32_t device; /* in use; what is profiled unless told */
+    char path[MAX_PROF_PATH];
+    struct prof_settings settings;
+    uint64_t starts;
+    /* Set by a start and cleared by a stop alone. While it is set, the lenient
+     * start only compares, whatever devices it is given. */
+    bool in_force;
+    struct {
+        bool running;
+        uint64_t data_types;
+        aclprofAicoreMetrics metrics;
+        char name[MAX_PROF_NAME]; /* of its PROF_... directory */
+    } devices[MAX_PROF_DEVICES];
+    uint32_t subscribed[MAX_SUBSCRIPTIONS];
+    uint32_t subscriptions;
+} state;
+
+static aclError check_api_mode(void) {
+    switch (state.mode) {
+    case MODE_OFF:
+        return ACL_ERROR_PROF_NOT_RUN;
+    case MODE_COMMAND:
+        return ACL_ERROR_PROF_ALREADY_RUN;
+    case MODE_SUBSCRIBE:
+        return ACL_ERROR_PROF_API_CONFLICT;
+    case MODE_API:
+        break;
+    }
+    return ACL_SUCCESS;
+}
+
+static aclError check_subscribe_mode(void) {
+    if (state.mode == MODE_COMMAND)
+        return ACL_ERROR_PROF_ALREADY_RUN;
+    return state.mode == MODE_API ? ACL_ERROR_PROF_API_CONFLICT : ACL_SUCCESS;
+}
+
+static aclError begin_at(const char *path) {
+    if (!prof_output_prepare(path))
+        return ACL_ERROR_INVALID_FILE;
+    strcpy(state.path, path);
+    state.mode = MODE_API;
+    return ACL_SUCCESS;
+}
+
+static aclError init(const char *path) {
+    const char *mode = getenv("PROFILING_MODE");
+    if (mode != NULL && strcmp(mode, "dynamic") == 0)
+        return ACL_ERROR_FEATURE_UNSUPPORTED;
+    if (state.mode == MODE_API)
+        return ACL_ERROR_REPEAT_INITIALIZE;
+    return state.mode == MODE_OFF ? begin_at(path) : check_api_mode();
+}
+
+aclError aclprofInit(const char *path, size_t length) {
+    aclError code;
+    if (path == NULL || length == 0 || length >= MAX_PROF_PATH || strlen(path) != length)
+        return ACL_ERROR_INVALID_PARAM;
+    pthread_mutex_lock(&lock);
+    code = init(path);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+/* Returns whether the disk took everything. */
+static bool finish(uint32_t device) {
+    struct prof_output output = {state.path, state.devices[device].name, device};
+    if (!state.devices[device].running)
+        return true;
+    state.devices[device].running = false;
+    return prof_output_end(&output, state.devices[device].data_types, (int)state.devices[device].metrics,
+                           &state.settings);
+}
+
+static aclError finish_all(void) {
+    bool whole = true;
+    for (uint32_t device = 0; device < MAX_PROF_DEVICES; device++)
+        whole = finish(device) && whole;
+    return whole ? ACL_SUCCESS : ACL_ERROR_PROFILING_FAILURE;
+}
+
+aclError aclprofFinalize(void) {
+    aclError code;
+    pthread_mutex_lock(&lock);
+    code = check_api_mode();
+    if (code == ACL_ERROR_PROF_NOT_RUN && state.lenient)
+        code = ACL_SUCCESS;
+    else if (code == ACL_SUCCESS) {
+        code = finish_all();
+        state.mode = MODE_OFF;
+        state.settings = (struct prof_settings){0};
+        if (!state.lenient)
+            state.in_force = false;
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t length) {
+    aclError code = ACL_SUCCESS;
+    if (type <= ACL_PROF_ARGS_MIN || type >= ACL_PROF_ARGS_MAX || value == NULL || length > MAX_SETTING ||
+        strlen(value) != length)
+        return ACL_ERROR_INVALID_PARAM;
+    pthread_mutex_lock(&lock);
+    if (state.mode == MODE_OFF && !state.lenient)
+        code = ACL_ERROR_UNINITIALIZE;
+    else if (!prof_settings_apply(&state.settings, type, value))
+        code = type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static bool are_valid(const uint32_t *devices, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (devices[i] >= MAX_PROF_DEVICES)
+            return false;
+        for (uint32_t j = 0; j < i; j++)
+            if (devices[j] == devices[i])
+                return false;
+    }
+    return true;
+}
+
+aclprofConfig *aclprofCreateConfig(uint32_t *devices, uint32_t device_count, aclprofAicoreMetrics metrics,
+                                   const aclprofAicoreEvents *events, uint64_t data_types) {
+    aclprofConfig *config;
+    if (events != NULL || device_count > MAX_PROF_DEVICES || (devices == NULL && device_count > 0))
+        return NULL;
+    if (device_count == 0 && !(data_types & ACL_PROF_MSPROFTX))
+        return NULL;
+    if (!are_valid(devices, device_count))
+        return NULL;
+    config = calloc(1, sizeof *config);
+    if (config == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < device_count; i++)
+        config->devices[i] = devices[i];
+    config->device_count = device_count;
+    config->metrics = metrics;
+    config->data_types = data_types;
+    return config;
+}
+
+aclError aclprofDestroyConfig(const aclprofConfig *config) {
+    if (config == NULL)
+        return ACL_ERROR_INVALID_PARAM;
+    free((void *)config);
+    return ACL_SUCCESS;
+}
+
+static aclError check_config(const aclprofConfig *config) {
+    if (config == NULL || config->data_types == 0)
+        return ACL_ERROR_INVALID_PARAM;
+    return config->data_types & ~SUPPORTED_TYPES ? ACL_ERROR_PROF_MODULES_UNSUPPORTED : ACL_SUCCESS;
+}
+
+/* Devices that do not run are passed over. */
+static aclError compare_types(const aclprofConfig *config) {
+    for (uint32_t i = 0; i < config->device_count; i++)
+        if (state.devices[config->devices[i]].running &&
+            state.devices[config->devices[i]].data_types != config->data_types)
+            return ACL_ERROR_INVALID_PROFILING_CONFIG;
+    return ACL_SUCCESS;
+}
+
+static aclError begin_devices(const aclprofConfig *config) {
+    char name[MAX_PROF_NAME];
+    for (uint32_t i = 0; i < config->device_count; i++)
+        if (state.devices[config->devices[i]].running)
+            return ACL_ERROR_PROF_ALREADY_RUN;
+    prof_output_name(++state.starts, name);
+    for (uint32_t i = 0; i < config->device_count; i++) {
+        uint32_t device = config->devices[i];
+        if (!prof_output_begin(&(struct prof_output){state.path, name, device}))
+            return ACL_ERROR_INVALID_FILE;
+        state.devices[device].running = true;
+        state.devices[device].data_types = config->data_types;
+        state.devices[device].metrics = config->metrics;
+        strcpy(state.devices[device].name, name);
+    }
+    state.in_force = true;
+    return ACL_SUCCESS;
+}
+
+static aclError start(const aclprofConfig *config) {
+    const char *path = state.settings.value[ACL_PROF_PATH];
+    aclError code = check_config(config);
+    if (code == ACL_SUCCESS)
+        code = check_api_mode();
+    if (code == ACL_ERROR_PROF_NOT_RUN && state.lenient)
+        code = begin_at(*path ? path : "./");
+    if (code != ACL_SUCCESS)
+        return code;
+    return state.lenient && state.in_force ? compare_types(config) : begin_devices(config);
+}
+
+aclError aclprofStart(const aclprofConfig *config) {
+    aclprofConfig standard = {.device_count = 1,
+                              .metrics = ACL_AICORE_PIPE_UTILIZATION,
+                              .data_types = ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS};
+    aclError code;
+    pthread_mutex_lock(&lock);
+    standard.devices[0] = state.device;
+    code = start(config == NULL && state.lenient ? &standard : config);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static aclError stop_strictly(const aclprofConfig *config) {
+    aclError code = check_config(config);
+    if (code == ACL_SUCCESS)
+        code = check_api_mode();
+    if (code != ACL_SUCCESS)
+        return code;
+    for (uint32_t i = 0; i < config->device_count; i++)
+        if (!state.devices[config->devices[i]].running)
+            return ACL_ERROR_PROF_NOT_RUN;
+    code = compare_types(config);
+    for (uint32_t i = 0; i < config->device_count && code == ACL_SUCCESS; i++)
+        code = finish(config->devices[i]) ? ACL_SUCCESS : ACL_ERROR_PROFILING_FAILURE;
+    return code;
+}
+
+/* Stops every device, whichever are named. */
+static aclError stop_leniently(const aclprofConfig *config) {
+    aclError code;
+    if (state.mode == MODE_OFF)
+        return ACL_SUCCESS;
+    code = config == NULL ? ACL_SUCCESS : check_config(config);
+    if (code == ACL_SUCCESS)
+        code = check_api_mode();
+    if (code == ACL_SUCCESS && config != NULL)
+        code = compare_types(config);
+    if (code != ACL_SUCCESS)
+        return code;
+    state.in_force = false;
+    return finish_all();
+}
+
+aclError aclprofStop(const aclprofConfig *config) {
+    aclError code;
+    pthread_mutex_lock(&lock);
+    code = state.lenient ? stop_leniently(config) : stop_strictly(config);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+aclprofSubscribeConfig *aclprofCreateSubscribeConfig(int8_t with_times, aclprofAicoreMetrics metrics,
+                                                     void *descriptor) {
+    aclprofSubscribeConfig *config = malloc(sizeof *config);
+    if (config != NULL)
+        *config = (aclprofSubscribeConfig){with_times != 0, metrics, descriptor};
+    return config;
+}
+
+aclError aclprofDestroySubscribeConfig(const aclprofSubscribeConfig *config) {
+    if (config == NULL)
+        return ACL_ERROR_INVALID_PARAM;
+    free((void *)config);
+    return ACL_SUCCESS;
+}
+
+/* The position among the subscriptions; their number if it has none. */
+static uint32_t find_subscription(uint32_t model) {
+    uint32_t i = 0;
+    while (i < state.subscriptions && state.subscribed[i] != model)
+        i++;
+    return i;
+}
+
+static aclError subscribe(uint32_t model, const aclprofSubscribeConfig *config) {
+    aclError code = check_subscribe_mode();
+    if (model >= state.models)
+        return ACL_ERROR_INVALID_MODEL_ID;
+    if (code != ACL_SUCCESS)
+        return code;
+    if (config->descriptor == NULL || (!config->with_times && config->metrics == ACL_AICORE_NONE))
+        return ACL_ERROR_INVALID_PARAM;
+    if (find_subscription(model) < state.subscriptions)
+        return ACL_ERROR_PROF_REPEAT_SUBSCRIBE;
+    if (state.subscriptions == MAX_SUBSCRIPTIONS)
+        return ACL_ERROR_PROFILING_FAILURE;
+    state.subscribed[state.subscriptions++] = model;
+    state.mode = MODE_SUBSCRIBE;
+    return ACL_SUCCESS;
+}
+
+aclError aclprofModelSubscribe(uint32_t model, const aclprofSubscribeConfig *config) {
+    aclError code;
+    if (config == NULL)
+        return ACL_ERROR_INVALID_PARAM;
+    pthread_mutex_lock(&lock);
+    code = subscribe(model, config);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+aclError aclprofModelUnSubscribe(uint32_t model) {
+    aclError code;
+    uint32_t place;
+    pthread_mutex_lock(&lock);
+    code = model < state.models ? check_subscribe_mode() : ACL_ERROR_INVALID_MODEL_ID;
+    place = find_subscription(model);
+    if (code == ACL_SUCCESS && place == state.subscriptions)
+        code = ACL_ERROR_INVALID_MODEL_ID;
+    if (code == ACL_SUCCESS) {
+        state.subscribed[place] = state.subscribed[--state.subscriptions];
+        if (state.subscriptions == 0)
+            state.mode = MODE_OFF;
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+/* As in CANN these two ask nobody in which mode profiling is. */
+aclError aclprofGetOpDescSize(size_t *size) {
+    if (size == NULL)
+        return ACL_ERROR_INVALID_PARAM;
+    *size = OPERATOR_BYTES;
+    return ACL_SUCCESS;
+}
+
+aclError aclprofGetOpNum(const void *data, size_t length, uint32_t *count) {
+    if (data == NULL || count == NULL || length == 0 || length % OPERATOR_BYTES != 0)
+        return ACL_ERROR_INVALID_PARAM;
+    *count = (uint32_t)(length / OPERATOR_BYTES);
+    return ACL_SUCCESS;
+}
+
+void prof_load(const struct dssim_workload *workload) {
+    pthread_mutex_lock(&lock);
+    state.lenient = workload->lenient_profiling;
+    state.models = workload->models;
+    state.device = (uint32_t)workload->device_id % MAX_PROF_DEVICES;
+    pthread_mutex_unlock(&lock);
+}
+
+bool prof_is_configured(const char *content, size_t length) {
+    struct json *root = json_parse(content, length);
+    const struct json *profiler = NULL, *on = NULL;
+    bool configured;
+    if (root != NULL && root->kind == JSON_OBJECT)
+        profiler = json_member(root, "profiler");
+    if (profiler != NULL && profiler->kind == JSON_OBJECT)
+        on = json_member(profiler, "switch");
+    configured = on != NULL && on->kind == JSON_STRING && strcmp(on->text, "on") == 0;
+    json_free(root);
+    return configured;
+}
+
+void prof_set_command(bool on) {
+    pthread_mutex_lock(&lock);
+    if (on && state.mode == MODE_OFF)
+        state.mode = MODE_COMMAND;
+    else if (!on && state.mode == MODE_COMMAND)
+        state.mode = MODE_OFF;
+    pthread_mutex_unlock(&lock);
+}
+
+void prof_reset(void) {
+    pthread_mutex_lock(&lock);
+    finish_all();
+    state.mode = MODE_OFF;
+    state.in_force = false;
+    state.starts = 0;
+    state.subscriptions = 0;
+    state.settings = (struct prof_settings){0};
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,104 @@
+#include "prof/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A number from `least` to `most` before `suffix`; any text if `most` is 0. */
+struct rule {
+    const char *name;
+    unsigned long long least;
+    unsigned long long most;
+    const char *suffix;
+};
+
+static const struct rule rules[ACL_PROF_ARGS_MAX] = {
+    [ACL_PROF_STORAGE_LIMIT] = {"storage_limit", 200, 4294967295, "MB"},
+    [ACL_PROF_SYS_HARDWARE_MEM_FREQ] = {"sys_hardware_mem_freq", 1, 10000, ""},
+    [ACL_PROF_LLC_MODE] = {.name = "llc_mode"},
+    [ACL_PROF_SYS_IO_FREQ] = {"sys_io_freq", 1, 100, ""},
+    [ACL_PROF_SYS_INTERCONNECTION_FREQ] = {"sys_interconnection_freq", 1, 50, ""},
+    [ACL_PROF_DVPP_FREQ] = {"dvpp_freq", 1, 100, ""},
+    [ACL_PROF_HOST_SYS] = {.name = "host_sys"},
+    [ACL_PROF_HOST_SYS_USAGE] = {.name = "host_sys_usage"},
+    [ACL_PROF_HOST_SYS_USAGE_FREQ] = {"host_sys_usage_freq", 1, 50, ""},
+    [ACL_PROF_LOW_POWER_FREQ] = {"low_power_freq", 1, 100, ""},
+    [ACL_PROF_SYS_MEM_SERVICEFLOW] = {.name = "sys_mem_serviceflow"},
+    [ACL_PROF_SYS_CPU_FREQ] = {"sys_cpu_freq", 1, 50, ""},
+    [ACL_PROF_OPTYPE] = {.name = "optype"},
+    [ACL_PROF_NTS_METRICS] = {.name = "nts_metrics"},
+    [ACL_PROF_PATH] = {.name = "path"},
+};
+
+static bool is_number(const struct rule *rule, const char *value) {
+    size_t digits = strspn(value, "0123456789");
+    unsigned long long number = strtoull(value, NULL, 10);
+    return digits > 0 && strcmp(value + digits, rule->suffix) == 0 && number >= rule->least &&
+           number <= rule->most;
+}
+
+/* Whether each item of the comma list `value` is a word of the comma list `words`. */
+static bool is_list_of(const char *value, const char *words) {
+    for (;;) {
+        size_t length = strcspn(value, ",");
+        const char *word = words;
+        while (strcspn(word, ",") != length || strncmp(word, value, length) != 0) {
+            word += strcspn(word, ",");
+            if (*word++ == '\0')
+                return false;
+        }
+        if (value[length] == '\0')
+            return true;
+        value += length + 1;
+    }
+}
+
+static bool is_valid(aclprofConfigType type, const char *value) {
+    if (rules[type].name == NULL || *value == '\0')
+        return false;
+    if (rules[type].most != 0)
+        return is_number(&rules[type], value);
+    if (type == ACL_PROF_LLC_MODE)
+        return strchr(value, ',') == NULL && is_list_of(value, "read,write,capacity,bandwidth");
+    if (type == ACL_PROF_HOST_SYS || type == ACL_PROF_HOST_SYS_USAGE)
+        return is_list_of(value, "cpu,mem");
+    return true;
+}
+
+bool prof_settings_apply(struct prof_settings *settings, aclprofConfigType type, const char *value) {
+    if (!is_valid(type, value))
+        return false;
+    strcpy(settings->value[type], value);
+    return true;
+}
+
+static void escape(const char *text, char *out) {
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            out += sprintf(out, "\\%c", c);
+        else if (c < ' ')
+            out += sprintf(out, "\\u%04x", c);
+        else
+            *out++ = (char)c;
+    }
+    *out = '\0';
+}
+
+size_t prof_settings_render(const struct prof_settings *settings, char *out, size_t out_bytes) {
+    char escaped[6 * MAX_SETTING + 1], member[sizeof escaped + 64];
+    size_t used = 0;
+    for (int type = 0; type < ACL_PROF_ARGS_MAX; type++) {
+        size_t length;
+        if (!settings->value[type][0])
+            continue;
+        escape(settings->value[type], escaped);
+        length = (size_t)sprintf(member, ", \"%s\": \"%s\"", rules[type].name, escaped);
+        if (used + length >= out_bytes)
+            continue;
+        memcpy(out + used, member, length);
+        used += length;
+    }
+    out[used] = '\0';
+    return used;
+}

@@ -1,0 +1,27 @@
+/* The files that come after an operator of a step, as the configuration asks. */
+#ifndef DSSIM_PLAN_H
+#define DSSIM_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "workload/graph.h"
+#include "workload/workload.h"
+
+struct planned {
+    struct op op;        /* whose tensors these are */
+    uint64_t step;       /* in which they are dumped, ... */
+    uint64_t after;      /* ... after the operator with this number, ... */
+    uint32_t place;      /* ... among the files after that operator */
+    uint32_t tensors;    /* as bits: the inputs first, from bit 0 on */
+    bool is_kernel;      /* of the kernel level */
+    bool is_opdebug;     /* the record of its overflow, instead of its tensors */
+    uint32_t statistics; /* bits of stats.h; 0: the tensors themselves */
+};
+
+/* Returns false if fewer than `place` + 1 files come after the operator. */
+bool plan_file(const struct dump_config *config, const struct dssim_workload *workload, uint64_t step,
+               uint64_t number, uint32_t place, struct planned *file);
+
+#endif

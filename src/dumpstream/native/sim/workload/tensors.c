@@ -1,0 +1,264 @@
+#include "workload/tensors.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "workload/random.h"
+
+const struct dtype_facts dtype_facts[DTYPE_COUNT] = {
+    [DTYPE_FLOAT32] = {"float32", "DT_FLOAT", 1, 4, true},
+    [DTYPE_FLOAT16] = {"float16", "DT_FLOAT16", 2, 2, true},
+    [DTYPE_BFLOAT16] = {"bfloat16", "DT_BF16", 27, 2, true},
+    [DTYPE_INT32] = {"int32", "DT_INT32", 7, 4, false},
+    [DTYPE_INT64] = {"int64", "DT_INT64", 8, 8, false},
+    [DTYPE_INT8] = {"int8", "DT_INT8", 3, 1, false},
+    [DTYPE_UINT8] = {"uint8", "DT_UINT8", 4, 1, false},
+};
+
+enum {
+    BLOCK_ELEMENTS = 256,
+    LANES = 16,
+    VOCABULARY = 50257,
+    SPACING = 64, /* one element in so many is NaN, or infinite, in a tensor that has any */
+};
+
+/* Values are made here, a whole block at a time, and copied out, because a
+ * tensor may start at any byte. Every loop over a block has a constant length
+ * and no branch, for the compiler to turn it into vector instructions. */
+union block {
+    float float32[BLOCK_ELEMENTS];
+    uint16_t bits16[BLOCK_ELEMENTS];
+    int32_t int32[BLOCK_ELEMENTS];
+    int64_t int64[BLOCK_ELEMENTS];
+    int8_t int8[BLOCK_ELEMENTS];
+    uint8_t bytes[BLOCK_ELEMENTS * 8];
+};
+
+/* The random numbers of one block: lanes of a xorshift generator, seeded by position. */
+static void draw(uint64_t key, uint64_t number, uint64_t out[BLOCK_ELEMENTS]) {
+    uint64_t lanes[LANES];
+    for (size_t lane = 0; lane < LANES; lane++)
+        lanes[lane] = mix(key, number * LANES + lane) | 1;
+    for (size_t i = 0; i < BLOCK_ELEMENTS; i += LANES) {
+        for (size_t lane = 0; lane < LANES; lane++) {
+            uint64_t x = lanes[lane];
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            lanes[lane] = out[i + lane] = x;
+        }
+    }
+}
+
+#define BELL_DEVIATION (37837.0F * 8192.0F)
+
+/* A bell curve that ends at 3.5 deviations. The sum of four draws makes the
+ * shape; the bits below it keep float mantissas full. */
+static void draw_bell(const struct tensor *tensor, uint64_t number, int32_t out[BLOCK_ELEMENTS]) {
+    uint64_t random[BLOCK_ELEMENTS];
+    const int32_t keep_negative = tensor->rectified ? 0 : -1;
+    draw(tensor->key, number, random);
+    for (size_t i = 0; i < BLOCK_ELEMENTS; i++) {
+        uint32_t a = (uint32_t)random[i], b = (uint32_t)(random[i] >> 32);
+        int32_t sum = (int32_t)((a & 0xffff) + (a >> 16) + (b & 0xffff) + (b >> 16)) - 131070;
+        int32_t drawn = sum * 8192 + (int32_t)((a ^ b << 7) & 0x1fff);
+        out[i] = drawn & (~(drawn >> 31) | keep_negative);
+    }
+}
+
+/* Weights have a deviation of 0.02, activations of 1. */
+static void draw_normal(const struct tensor *tensor, uint64_t number, float out[BLOCK_ELEMENTS]) {
+    const float scale = (tensor->rectified ? 1.0F : 0.02F) / BELL_DEVIATION;
+    int32_t bell[BLOCK_ELEMENTS];
+    draw_bell(tensor, number, bell);
+    for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
+        out[i] = (float)bell[i] * scale;
+}
+
+/* Small ids are by far the most frequent. */
+static void draw_ids(const struct tensor *tensor, uint64_t number, uint32_t out[BLOCK_ELEMENTS]) {
+    uint64_t random[BLOCK_ELEMENTS];
+    draw(tensor->key, number, random);
+    for (size_t i = 0; i < BLOCK_ELEMENTS; i++) {
+        uint64_t u = random[i] >> 32;
+        uint64_t cube = (u * u >> 32) * u >> 32;
+        out[i] = (uint32_t)(cube * VOCABULARY >> 32);
+    }
+}
+
+static inline uint32_t float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline uint16_t bfloat16_bits(float value) {
+    uint32_t bits = float_bits(value);
+    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+/* For values below 65504 only, which all of ours are. */
+static inline uint16_t float16_bits(float value) {
+    uint32_t bits = float_bits(value);
+    uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t subnormal = (uint32_t)(int32_t)(fabsf(value) * 0x1p24F + 0.5F);
+    uint32_t normal = (magnitude - 0x38000000 + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
+    uint32_t is_subnormal = 0u - (uint32_t)(magnitude < 0x38800000);
+    return (uint16_t)((bits >> 16 & 0x8000) | (subnormal & is_subnormal) | (normal & ~is_subnormal));
+}
+
+static void fill_floats(const struct tensor *tensor, uint64_t number, union block *out) {
+    float values[BLOCK_ELEMENTS];
+    draw_normal(tensor, number, values);
+    if (tensor->dtype == DTYPE_FLOAT32)
+        memcpy(out->float32, values, sizeof values);
+    else if (tensor->dtype == DTYPE_FLOAT16)
+        for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
+            out->bits16[i] = float16_bits(values[i]);
+    else
+        for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
+            out->bits16[i] = bfloat16_bits(values[i]);
+}
+
+static void fill_integers(const struct tensor *tensor, uint64_t number, union block *out) {
+    uint32_t ids[BLOCK_ELEMENTS];
+    int32_t bell[BLOCK_ELEMENTS];
+    if (tensor->dtype == DTYPE_INT8) {
+        draw_bell(tensor, number, bell);
+        for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
+            out->int8[i] = (int8_t)(bell[i] >> 24);
+        return;
+    }
+    draw_ids(tensor, number, ids);
+    if (tensor->dtype == DTYPE_INT32)
+        memcpy(out->int32, ids, sizeof ids);
+    else
+        for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
+            out->int64[i] = ids[i];
+}
+
+/* Puts a value into one element in so many. The two 16-bit types have their own forms of it. */
+static void strew(const struct tensor *tensor, uint64_t number, union block *out, float value,
+                  uint16_t float16, uint16_t bfloat16) {
+    uint64_t spacing = tensor->elements < SPACING ? tensor->elements : SPACING;
+    uint64_t first = number * BLOCK_ELEMENTS;
+    uint64_t phase = below(tensor->key, spacing);
+    for (size_t i = (size_t)((phase + spacing - first % spacing) % spacing); i < BLOCK_ELEMENTS;
+         i += spacing) {
+        if (tensor->dtype == DTYPE_FLOAT32)
+            out->float32[i] = value;
+        else
+            out->bits16[i] = tensor->dtype == DTYPE_FLOAT16 ? float16 : bfloat16;
+    }
+}
+
+/* Changes every byte of the elements from the first quarter on, an eighth of all. */
+static void overwrite(const struct tensor *tensor, uint64_t number, union block *out) {
+    const uint32_t width = dtype_facts[tensor->dtype].bytes;
+    const uint64_t begin = tensor->elements / 4, end = begin + (tensor->elements + 7) / 8;
+    for (uint64_t i = 0; i < BLOCK_ELEMENTS; i++) {
+        uint64_t element = number * BLOCK_ELEMENTS + i;
+        for (uint32_t byte = 0; byte < width && element >= begin && element < end; byte++)
+            out->bytes[i * width + byte] ^= 0x5a;
+    }
+}
+
+static void make_block(const struct tensor *tensor, uint64_t number, union block *out) {
+    if (dtype_facts[tensor->dtype].floating)
+        fill_floats(tensor, number, out);
+    else
+        fill_integers(tensor, number, out);
+    if (tensor->has_nan)
+        strew(tensor, number, out, NAN, 0x7e00, 0x7fc0);
+    if (tensor->has_infinity)
+        strew(tensor, number, out, INFINITY, 0x7c00, 0x7f80);
+    if (tensor->overwritten)
+        overwrite(tensor, number, out);
+}
+
+void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uint8_t *out) {
+    const size_t block_bytes = BLOCK_ELEMENTS * (size_t)dtype_facts[tensor->dtype].bytes;
+    uint64_t number = offset / block_bytes;
+    size_t skip = (size_t)(offset % block_bytes);
+    union block block;
+
+    if (tensor->given != NULL) {
+        memcpy(out, tensor->given + offset, bytes);
+        return;
+    }
+    while (bytes > 0) {
+        size_t ready = block_bytes - skip;
+        size_t taken = ready < bytes ? ready : bytes;
+        make_block(tensor, number, &block);
+        memcpy(out, block.bytes + skip, taken);
+        out += taken;
+        bytes -= taken;
+        number++;
+        skip = 0;
+    }
+}
+
+static double float16_value(uint16_t bits) {
+    int exponent = (bits >> 10) & 0x1f;
+    int mantissa = bits & 0x3ff;
+    double magnitude;
+    if (exponent == 0x1f)
+        magnitude = mantissa ? NAN : INFINITY;
+    else if (exponent == 0)
+        magnitude = ldexp(mantissa, -24);
+    else
+        magnitude = ldexp(mantissa + 0x400, exponent - 25);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+static double bfloat16_value(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+static double block_value(enum dtype dtype, const union block *block, size_t i) {
+    switch (dtype) {
+    case DTYPE_FLOAT32:
+        return block->float32[i];
+    case DTYPE_FLOAT16:
+        return float16_value(block->bits16[i]);
+    case DTYPE_BFLOAT16:
+        return bfloat16_value(block->bits16[i]);
+    case DTYPE_INT32:
+        return block->int32[i];
+    case DTYPE_INT64:
+        return (double)block->int64[i];
+    case DTYPE_INT8:
+        return block->int8[i];
+    case DTYPE_UINT8: /* is always given */
+    case DTYPE_COUNT:
+        break;
+    }
+    return NAN;
+}
+
+void tensor_measure(const struct tensor *tensor, struct tensor_statistics *statistics) {
+    double sum = 0, squares = 0;
+    union block block;
+
+    *statistics = (struct tensor_statistics){.max = -INFINITY, .min = INFINITY};
+    for (uint64_t first = 0; first < tensor->elements; first += BLOCK_ELEMENTS) {
+        uint64_t left = tensor->elements - first;
+        size_t count = left < BLOCK_ELEMENTS ? (size_t)left : BLOCK_ELEMENTS;
+        make_block(tensor, first / BLOCK_ELEMENTS, &block);
+        for (size_t i = 0; i < count; i++) {
+            double value = block_value(tensor->dtype, &block, i);
+            statistics->max = value > statistics->max ? value : statistics->max;
+            statistics->min = value < statistics->min ? value : statistics->min;
+            statistics->nans += isnan(value) ? 1 : 0;
+            statistics->negative_infinities += value == -INFINITY;
+            statistics->positive_infinities += value == INFINITY;
+            sum += value;
+            squares += value * value;
+        }
+    }
+    statistics->average = sum / (double)tensor->elements;
+    statistics->norm = sqrt(squares);
+}

@@ -1,0 +1,98 @@
+/* What the simulated models dump; sim.h has the keys of its text form. */
+#ifndef DSSIM_WORKLOAD_H
+#define DSSIM_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/sim.h"
+#include "device/proto.h"
+#include "workload/tensors.h"
+
+enum fault {
+    FAULT_STATS_TEXT,
+    FAULT_HEADER_ONLY,
+    FAULT_NULL_ADDRESS,
+    FAULT_TRUNCATED,
+    FAULT_MISSING_LAST,
+    FAULT_RESEND_SLICE,
+    FAULT_NAN,
+    FAULT_OVERFLOW,
+    FAULT_FAILS,
+    FAULT_OFFSETS,
+    FAULT_SHUFFLE,
+    FAULT_COUNT,
+};
+
+extern const char *const fault_names[FAULT_COUNT];
+
+struct selector {
+    enum { SELECT_NONE, SELECT_SHARE, SELECT_OP, SELECT_OP_AND_STEP } kind;
+    double share;
+    uint64_t op;
+    uint64_t step;
+};
+
+/* One operator of every model writes over the first output of an earlier one. */
+struct overwrite {
+    bool happens;
+    uint64_t by;
+    uint64_t victim;
+    bool once; /* in one step */
+    uint64_t step;
+};
+
+enum {
+    MAX_DTYPES = 32,
+    MAX_DEVICES = 1024,
+    MAX_DEVICE_THREADS = 64,
+    MAX_OP_TYPES = 32,
+    MAX_OP_TYPE = 32,
+    MAX_PART = 16,
+    MAX_SHAPE = 8,
+};
+
+struct dssim_workload {
+    uint64_t seed;
+    uint64_t models;
+    uint64_t ops;
+    uint64_t inputs;
+    uint64_t outputs;
+    uint64_t single_ops; /* calls in a step */
+    uint64_t device_threads;
+    uint64_t device_id;
+    uint64_t rate;
+    uint64_t slice_bytes;
+    uint64_t queue_bytes;
+    uint64_t least_tensor_bytes;
+    uint64_t most_tensor_bytes;
+    uint32_t dims; /* 0: tensor sizes come from the two above */
+    uint64_t dim[MAX_SHAPE];
+    uint32_t dtypes;
+    enum dtype dtype[MAX_DTYPES];
+    uint32_t op_types;
+    char op_type[MAX_OP_TYPES][MAX_OP_TYPE];
+    bool separate_io;   /* inputs and outputs of an operator are in files of their own */
+    bool newer_opdebug; /* overflow records have the newer layout */
+    bool aicpu_stats;   /* the AICPU makes statistics, not a kernel */
+    bool finalize_joins;
+    bool lenient_profiling;
+    struct overwrite overwrite;
+    struct selector faults[FAULT_COUNT];
+};
+
+void workload_set_defaults(struct dssim_workload *workload);
+
+/* Applies key=value lines. Returns false with one line in `error`. */
+bool workload_apply(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes);
+
+/* The tensors of an operator as bits, the inputs first: those that `io`, bits
+ * of config.h, has. */
+uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io);
+
+/* The faults of one file, as bits 1 << fault. `file_key` decides about shares. */
+uint32_t workload_faults(const struct dssim_workload *workload, uint64_t file_key, uint64_t op,
+                         uint64_t step);
+
+#endif
