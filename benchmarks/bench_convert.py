@@ -17,9 +17,9 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from dumpstream.conversion import ConversionOptions, convert
-from dumpstream.inputs import find_inputs
-from dumpstream.outputs import Outputs
+from dumpstream.analysis.conversion import ConversionOptions, convert
+from dumpstream.reading.inputs import find_inputs
+from dumpstream.reading.outputs import Outputs
 from dumpstream.simulation import Workload
 from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
 

@@ -22,7 +22,7 @@ from anyio.to_thread import run_sync
 
 from compiled import load_compiled
 from dumpstream import open_capture
-from dumpstream.acl import Acl
+from dumpstream.acl.library import Acl
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config
 from dumpstream.simulation.workload import opened
 from producer import CALLBACK, PAYLOAD_AT, ChunkHead, Chunks, Target, bare_copy, produce

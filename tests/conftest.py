@@ -12,18 +12,18 @@ import zstandard
 from blockbuster import blockbuster_ctx
 
 import dumpstream
-from dumpstream.destination import Destination
-from dumpstream.manifest import Configured
-from dumpstream.rows import JOURNAL, Outcome, StoredPart, begin_row, end_row, file_row, timestamp
+from dumpstream.archive.destination import Destination
+from dumpstream.archive.manifest import Configured
+from dumpstream.archive.rows import JOURNAL, Outcome, StoredPart, begin_row, end_row, file_row, timestamp
+from dumpstream.format.verdict import Verdict
 from dumpstream.simulation import dump_config
-from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from dumpstream.manifest import Process
+    from dumpstream.archive.manifest import Process
 
 _FLOAT, _UINT8, _INT32 = 1, 4, 7
 _DTYPES = {"float32": _FLOAT, "uint8": _UINT8, "int32": _INT32}
@@ -51,7 +51,9 @@ def _nothing_blocks_the_loop() -> Iterator[None]:
     scanned.__path__ = [str(Path(dumpstream.__file__).parent)]
     with blockbuster_ctx(scanned) as guard:
         # /proc and /sys answer from memory.
-        guard.functions["io.TextIOWrapper.read"].can_block_in("dumpstream/memory.py", "available_memory")
+        guard.functions["io.TextIOWrapper.read"].can_block_in(
+            "dumpstream/system/memory.py", "available_memory"
+        )
         yield
 
 

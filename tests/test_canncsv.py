@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from dumpstream.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
-from dumpstream.devicestats import DeviceText
 from dumpstream.simulation import Workload
-from dumpstream.table import Row
+from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
+from dumpstream.statistics.devicestats import DeviceText
+from dumpstream.statistics.table import Row
 
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 ROW = Row(

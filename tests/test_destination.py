@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dumpstream._errors import DestinationError, DestinationInUseError, NotACaptureError
-from dumpstream.destination import Destination
-from dumpstream.lock import lock_holder, release_lock, take_lock
-from dumpstream.manifest import read_manifest
-from dumpstream.rows import Outcome, StoredPart, file_row
-from dumpstream.verdict import Verdict
+from dumpstream.archive.destination import Destination
+from dumpstream.archive.manifest import read_manifest
+from dumpstream.archive.rows import Outcome, StoredPart, file_row
+from dumpstream.format.verdict import Verdict
+from dumpstream.system.lock import lock_holder, release_lock, take_lock
 
 
 @pytest.fixture
@@ -417,7 +417,7 @@ class TestLock:
 
     def test_lock_ends_with_a_killed_process_though_its_forked_child_lives(self, path: Path) -> None:
         code = (
-            "import os, pathlib, signal, sys; from dumpstream.destination import Destination\n"
+            "import os, pathlib, signal, sys; from dumpstream.archive.destination import Destination\n"
             "destination = Destination.open(pathlib.Path(sys.argv[1]))\n"
             "if not os.fork():\n"
             "    destination.close()  # not the child's to give up\n"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.canncsv import CannCsv
-from dumpstream.devicestats import MAX_LINES, DeviceText
-from dumpstream.parquet import ParquetWriter
 from dumpstream.simulation import Workload
-from dumpstream.table import Row, json_object
+from dumpstream.statistics.canncsv import CannCsv
+from dumpstream.statistics.devicestats import MAX_LINES, DeviceText
+from dumpstream.statistics.parquet import ParquetWriter
+from dumpstream.statistics.table import Row, json_object
 
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 DEFAULT = f"{BASE},Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count\n"

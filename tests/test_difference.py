@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import field
 
-from dumpstream import DumpFile, difference
-from dumpstream.difference import Difference, Unreadable, compare
-from dumpstream.dtypes import DTYPES
+from dumpstream import DumpFile
+from dumpstream.analysis import difference
+from dumpstream.analysis.difference import Difference, Unreadable, compare
+from dumpstream.format.dtypes import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

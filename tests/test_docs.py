@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dumpstream import AclCode, DumpstreamError, Lifecycle, Verdict, _errors, _native, overflow
+from dumpstream import AclCode, DumpstreamError, Lifecycle, Verdict, _errors, _native
 from dumpstream.cli import _parser
+from dumpstream.format import overflowrecord as overflow
 from dumpstream.options import CaptureOptions
+from dumpstream.reading.verification import Kind
 from dumpstream.report import Report
 from dumpstream.simulation import PRESETS, Workload
-from dumpstream.verification import Kind
 
 _ROOT = Path(__file__).parent.parent
 _DOCS = _ROOT / "docs"

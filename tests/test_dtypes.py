@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.dtypes import DTYPES, DType, decode, dtype_of, element_shape, needed_bytes
-from dumpstream.formats import FORMATS, format_of
+from dumpstream.format.dtypes import DTYPES, DType, decode, dtype_of, element_shape, needed_bytes
+from dumpstream.format.formats import FORMATS, format_of
 
 CODES = np.arange(256, dtype=np.uint8)
 NARROW = [dtype for dtype in DTYPES.values() if dtype.bits < 8]

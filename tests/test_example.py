@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream.stored import StoredCapture
-from dumpstream.verification import verify
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream.rows import JOURNAL
+from dumpstream.archive.rows import JOURNAL
+from dumpstream.reading.stored import State, StoredCapture
+from dumpstream.reading.verification import Kind, verify
 from dumpstream.simulation import Workload, dump_config
-from dumpstream.stored import State, StoredCapture
-from dumpstream.verification import Kind, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import field
 
-from dumpstream.filestats import begin_file, origin_of, whole_file
-from dumpstream.parquet import ParquetWriter
 from dumpstream.simulation import Workload
+from dumpstream.statistics.files import begin_file, origin_of, whole_file
+from dumpstream.statistics.parquet import ParquetWriter
 
 if TYPE_CHECKING:
-    from dumpstream.table import Row
+    from dumpstream.statistics.table import Row
 
 NAME = "/dump/20260530164725/3//resnet/7/12/Conv2D.conv1.4.65535.1780159660546556"
 FLOATS = np.array([1, 2, 3, 4], "<f4").tobytes()

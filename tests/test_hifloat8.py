@@ -3,7 +3,7 @@ from __future__ import annotations
 import en_dtypes
 import numpy as np
 
-from dumpstream import hifloat8
+from dumpstream.format import hifloat8
 
 
 def test_every_code_has_the_value_that_en_dtypes_gives_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.hold import HeldBytes, _Space
+from dumpstream.system.heldbytes import HeldBytes, _Space
 
 if TYPE_CHECKING:
     import io

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from dumpstream.isolation import isolated
+from dumpstream.system.cancellation import isolated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

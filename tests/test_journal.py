@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.journal import Journal
-from dumpstream.rows import (
+from dumpstream.archive.journal import Journal
+from dumpstream.archive.rows import (
     BeginRow,
     EndRow,
     FileRow,
@@ -29,8 +29,8 @@ from dumpstream.rows import (
     merged_row,
     read_journal,
 )
+from dumpstream.format.verdict import Verdict
 from dumpstream.sinks import Fsync
-from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

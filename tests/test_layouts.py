@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.layouts import from_layout, targets_of, to_layout
+from dumpstream.format.layouts import from_layout, targets_of, to_layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

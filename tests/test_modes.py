@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dumpstream import DumpstreamError
+from dumpstream.analysis.modes import need_mode
+from dumpstream.analysis.watch import find_watched
+from dumpstream.archive.manifest import read_manifest
 from dumpstream.config import Mode
-from dumpstream.inputs import find_inputs
-from dumpstream.manifest import read_manifest
-from dumpstream.modes import need_mode
-from dumpstream.watch import find_watched
+from dumpstream.reading.inputs import find_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dumpstream import OpName, parse_name
-from dumpstream.opname import Scheme
+from dumpstream.format.opname import Scheme
 from dumpstream.simulation import Workload
 
 STAMP = 1780159660546556

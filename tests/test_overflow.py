@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dumpstream import DumpFormatError
-from dumpstream.overflow import decode_overflow, kind_of
+from dumpstream.format.overflowrecord import decode_overflow, kind_of
 
 _MAGIC = 0x5A5A5A5A
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.inputs import find_inputs
-from dumpstream.opname import OpName, Scheme
-from dumpstream.overflows import BadRecord, Overflow, OverflowRecord, match_overflows, read_records
-from dumpstream.table import Row
-from dumpstream.verdict import Verdict
+from dumpstream.analysis.overflow import BadRecord, Overflow, OverflowRecord, match_overflows, read_records
+from dumpstream.format.opname import OpName, Scheme
+from dumpstream.format.verdict import Verdict
+from dumpstream.reading.inputs import find_inputs
+from dumpstream.statistics.table import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,8 @@ import pyarrow.parquet
 import pytest
 
 from dumpstream import DumpstreamError
-from dumpstream.parquet import ParquetWriter, read_rows, require_pyarrow
-from dumpstream.table import COLUMNS, Row
+from dumpstream.statistics.parquet import ParquetWriter, read_rows, require_pyarrow
+from dumpstream.statistics.table import COLUMNS, Row
 
 FULL = Row(
     "/dump/0//a",
@@ -100,7 +100,7 @@ def test_what_is_no_table_is_refused() -> None:
 
 
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dumpstream.parquet.find_spec", lambda _: None)
+    monkeypatch.setattr("dumpstream.statistics.parquet.find_spec", lambda _: None)
 
     with pytest.raises(DumpstreamError, match=r"pip install 'dumpstream\[parquet\]'"):
         require_pyarrow()

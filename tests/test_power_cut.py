@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dumpstream import StoredCapture
-from dumpstream.verification import Kind, verify
+from dumpstream.reading.verification import Kind, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dumpstream.preview import Histogram, count_stretches, pick_values
+from dumpstream.analysis.preview import Histogram, count_stretches, pick_values
 
 
 @pytest.mark.parametrize(

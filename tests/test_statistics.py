@@ -13,10 +13,10 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.dtypes import DTYPES, DYNAMIC, decode
-from dumpstream.formats import format_of
-from dumpstream.header import IO, Tensor
-from dumpstream.statistics import RunningStatistics, tensor_statistics
+from dumpstream.format.dtypes import DTYPES, DYNAMIC, decode
+from dumpstream.format.formats import format_of
+from dumpstream.format.header import IO, Tensor
+from dumpstream.statistics.running import RunningStatistics, tensor_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

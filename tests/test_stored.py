@@ -7,10 +7,10 @@ import pytest
 import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
-from dumpstream.manifest import MANIFEST
-from dumpstream.rows import JOURNAL, Outcome, StoredPart, begin_row, file_row, loss_row
-from dumpstream.stored import State, StoredCapture
-from dumpstream.verdict import Verdict
+from dumpstream.archive.manifest import MANIFEST
+from dumpstream.archive.rows import JOURNAL, Outcome, StoredPart, begin_row, file_row, loss_row
+from dumpstream.format.verdict import Verdict
+from dumpstream.reading.stored import State, StoredCapture
 
 if TYPE_CHECKING:
     from pathlib import Path

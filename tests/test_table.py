@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dumpstream.table import COLUMNS, Condition, Row, SortKey, json_object, sort_rows
+from dumpstream.statistics.table import COLUMNS, Condition, Row, SortKey, json_object, sort_rows
 
 #: As the documents promise them; what follows may grow.
 PROMISED = (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dumpstream._native import Chunk
-from dumpstream.text import TextFilter
+from dumpstream.format.text import TextFilter
 
 HEADER = b"Input/Output,Index,Data Size\n"
 

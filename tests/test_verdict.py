@@ -6,7 +6,7 @@ from itertools import pairwise, permutations
 import pytest
 
 from dumpstream._native import read_header
-from dumpstream.verdict import NO_HEADER, Header, HeaderReader, Verdict, judge
+from dumpstream.format.verdict import NO_HEADER, Header, HeaderReader, Verdict, judge
 
 WHOLE, PARTIAL, NONE = 0, 1, 2
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dumpstream.analysis.watch import Graph, Watched, WatchResult, find_watched, watch
 from dumpstream.config import Operator
-from dumpstream.inputs import Input, find_inputs
-from dumpstream.verdict import Verdict
-from dumpstream.watch import Graph, Watched, WatchResult, find_watched, watch
+from dumpstream.format.verdict import Verdict
+from dumpstream.reading.inputs import Input, find_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
         SinkError,
         StoreError,
     )
-    from dumpstream.acl import load_acl
+    from dumpstream.acl.driver import Driver
+    from dumpstream.acl.library import load_acl
+    from dumpstream.acl.lifecycle import Lifecycle, Owner
+    from dumpstream.acl.pyacl import PyAclSource, load_pyacl
     from dumpstream.capture import Capture, open_capture
     from dumpstream.chunk import Chunk
     from dumpstream.codes import AclCode
-    from dumpstream.driver import Driver
-    from dumpstream.dumpfile import DumpFile
-    from dumpstream.header import Tensor
-    from dumpstream.layouts import to_layout
-    from dumpstream.lifecycle import Lifecycle, Owner
-    from dumpstream.objectstore import Prefix
-    from dumpstream.opname import OpName, parse_name
+    from dumpstream.format.header import Tensor
+    from dumpstream.format.layouts import to_layout
+    from dumpstream.format.opname import OpName, parse_name
+    from dumpstream.format.verdict import Verdict
     from dumpstream.options import CaptureOptions
     from dumpstream.outside.agent import Attachment, agent_library, attach, target_environment
     from dumpstream.outside.collector import Collector, open_collector
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
         Subscriber,
         open_profile,
     )
-    from dumpstream.pyacl import PyAclSource, load_pyacl
+    from dumpstream.reading.dumpfile import DumpFile
+    from dumpstream.reading.stored import StoredCapture
     from dumpstream.report import LossCount, Report
     from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
     from dumpstream.source import Batch, Loss, OnFull, RingOptions, RingSource, Source
-    from dumpstream.statistics import tensor_statistics
-    from dumpstream.stored import StoredCapture
-    from dumpstream.table import TensorStatistics
-    from dumpstream.verdict import Verdict
+    from dumpstream.statistics.running import tensor_statistics
+    from dumpstream.statistics.table import TensorStatistics
+    from dumpstream.system.location import Prefix
 
 __all__ = [
     "AclCode",
@@ -152,31 +152,31 @@ _MODULES = {
     "ConfigError": "dumpstream._errors",
     "DestinationError": "dumpstream._errors",
     "DestinationInUseError": "dumpstream._errors",
-    "Driver": "dumpstream.driver",
-    "DumpFile": "dumpstream.dumpfile",
+    "Driver": "dumpstream.acl.driver",
+    "DumpFile": "dumpstream.reading.dumpfile",
     "DumpFormatError": "dumpstream._errors",
     "DumpstreamError": "dumpstream._errors",
     "FileRefusedError": "dumpstream._errors",
     "Fsync": "dumpstream.sinks",
     "LibraryNotFoundError": "dumpstream._errors",
-    "Lifecycle": "dumpstream.lifecycle",
+    "Lifecycle": "dumpstream.acl.lifecycle",
     "Loss": "dumpstream.source",
     "LossCount": "dumpstream.report",
     "NotACaptureError": "dumpstream._errors",
     "ObjectMissingError": "dumpstream._errors",
     "OnFull": "dumpstream.source",
-    "OpName": "dumpstream.opname",
+    "OpName": "dumpstream.format.opname",
     "OrderError": "dumpstream._errors",
-    "Owner": "dumpstream.lifecycle",
+    "Owner": "dumpstream.acl.lifecycle",
     "PartError": "dumpstream._errors",
-    "Prefix": "dumpstream.objectstore",
+    "Prefix": "dumpstream.system.location",
     "Profile": "dumpstream.profiling",
     "ProfileSettings": "dumpstream.profiling",
     "Profiler": "dumpstream.profiling",
     "ProfilingError": "dumpstream._errors",
     "ProfilingInUseError": "dumpstream._errors",
     "ProfilingWarning": "dumpstream.profiling",
-    "PyAclSource": "dumpstream.pyacl",
+    "PyAclSource": "dumpstream.acl.pyacl",
     "Report": "dumpstream.report",
     "RingError": "dumpstream._errors",
     "RingOptions": "dumpstream.source",
@@ -188,25 +188,25 @@ _MODULES = {
     "Source": "dumpstream.source",
     "StoreError": "dumpstream._errors",
     "Stored": "dumpstream.sinks",
-    "StoredCapture": "dumpstream.stored",
+    "StoredCapture": "dumpstream.reading.stored",
     "Subscriber": "dumpstream.profiling",
-    "Tensor": "dumpstream.header",
-    "TensorStatistics": "dumpstream.table",
-    "Verdict": "dumpstream.verdict",
+    "Tensor": "dumpstream.format.header",
+    "TensorStatistics": "dumpstream.statistics.table",
+    "Verdict": "dumpstream.format.verdict",
     "WholeFile": "dumpstream.sinks",
     "agent_library": "dumpstream.outside.agent",
     "attach": "dumpstream.outside.agent",
-    "load_acl": "dumpstream.acl",
-    "load_pyacl": "dumpstream.pyacl",
+    "load_acl": "dumpstream.acl.library",
+    "load_pyacl": "dumpstream.acl.pyacl",
     "load_sink": "dumpstream.sinks",
     "open_capture": "dumpstream.capture",
     "open_collector": "dumpstream.outside.collector",
     "open_profile": "dumpstream.profiling",
-    "parse_name": "dumpstream.opname",
+    "parse_name": "dumpstream.format.opname",
     "recover": "dumpstream.outside.recovery",
     "target_environment": "dumpstream.outside.agent",
     "tensor_statistics": "dumpstream.statistics",
-    "to_layout": "dumpstream.layouts",
+    "to_layout": "dumpstream.format.layouts",
 }
 
 

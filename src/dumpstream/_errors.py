@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.config import Problem
-    from dumpstream.objectstore import Prefix
+    from dumpstream.system.location import Prefix
 
 
 class DumpstreamError(Exception):

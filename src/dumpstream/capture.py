@@ -11,21 +11,17 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.destination import Destination, absolute, explained
-from dumpstream.hold import HeldBytes
-from dumpstream.isolation import finish_in_thread, isolated
-from dumpstream.journal import Journal
-from dumpstream.manifest import PROFILE
-from dumpstream.objectstore import Prefix, as_place
-from dumpstream.objectstore.destination import RemoteDestination, held_place
-from dumpstream.objectstore.outbox import Outbox, waiting_text
-from dumpstream.objectstore.prefix import is_store
-from dumpstream.objectstore.writeahead import open_local_journal
+from dumpstream.archive.destination import Destination, absolute, explained
+from dumpstream.archive.journal import Journal
+from dumpstream.archive.manifest import PROFILE
+from dumpstream.archive.rows import Outcome
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
-from dumpstream.plan import Outlet
 from dumpstream.profiling.profile import profiling
 from dumpstream.reassemble import Reassembler
+from dumpstream.remote.destination import RemoteDestination, held_place
+from dumpstream.remote.outbox import Outbox, waiting_text
+from dumpstream.remote.writeahead import open_local_journal
 from dumpstream.request import (
     DEFAULT_SINKS,
     Request,
@@ -35,11 +31,14 @@ from dumpstream.request import (
     load_asked,
     refuse_without_directory,
 )
-from dumpstream.rows import Outcome
 from dumpstream.session import Session
 from dumpstream.sinks import Fsync, Sink, SinkSettings, find_factory, make_sink, prepare
 from dumpstream.sinks.objectstore import ObjectStoreSink
 from dumpstream.source import RingSource, Source
+from dumpstream.stages.plan import Outlet
+from dumpstream.system.cancellation import finish_in_thread, isolated
+from dumpstream.system.heldbytes import HeldBytes
+from dumpstream.system.location import Prefix, as_location, is_store
 
 if TYPE_CHECKING:
     import os
@@ -48,12 +47,12 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore
 
-    from dumpstream.driver import Driver
-    from dumpstream.dump import Dump
-    from dumpstream.journal import Lines
-    from dumpstream.manifest import Configured
-    from dumpstream.objectstore.lock import Lock
+    from dumpstream.acl.driver import Driver
+    from dumpstream.acl.dump import Dump
+    from dumpstream.archive.journal import Lines
+    from dumpstream.archive.manifest import Configured
     from dumpstream.profiling.settings import ProfileSettings
+    from dumpstream.remote.lock import Lock
     from dumpstream.report import Report
 
     StrPath = str | os.PathLike[str]
@@ -159,7 +158,7 @@ async def open_capture(
         )
     if driver is not None and acl_library is not None:
         raise ValueError("driver and acl_library exclude each other; the driver has its own library")
-    place = as_place(destination)
+    place = as_location(destination)
     if isinstance(place, Prefix) and profile is not None:
         raise ValueError("a profile needs a directory; use open_profile beside a capture in an object store")
     path = place if isinstance(place, Prefix) else await run_sync(absolute, place)

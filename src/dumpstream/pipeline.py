@@ -12,21 +12,21 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from dumpstream._errors import DumpstreamError, SinkError
-from dumpstream.ledger import SINK_FAILED, Ledger, Lost
-from dumpstream.plan import Outlet, Plan, Writer
 from dumpstream.reassemble import End, Hold, Piece, Reassembler, Recall, Whole
+from dumpstream.stages.ledger import SINK_FAILED, Ledger, Lost
+from dumpstream.stages.plan import Outlet, Plan, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from anyio.abc import TaskGroup
 
-    from dumpstream.assembly import File
+    from dumpstream.archive.journal import Lines
     from dumpstream.chunk import Chunk
-    from dumpstream.events import Event, Part
-    from dumpstream.hold import HeldBytes
-    from dumpstream.journal import Lines
     from dumpstream.source import Batch, Source
+    from dumpstream.stages.assembly import File
+    from dumpstream.stages.events import Event, Part
+    from dumpstream.system.heldbytes import HeldBytes
 
 #: While the sinks are busy with one plan, the next is made ready and the one after that waits.
 _PLANS_IN_FLIGHT = 2

@@ -7,11 +7,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dumpstream._native import read_header
-from dumpstream.assembly import File
 from dumpstream.chunk import APPEND
-from dumpstream.events import End, Event, Held, Hold, Part, Piece, Recall, Whole
-from dumpstream.text import TEXT_SUFFIX
-from dumpstream.verdict import WHOLE_HEADER, Verdict, judge
+from dumpstream.format.text import TEXT_SUFFIX
+from dumpstream.format.verdict import WHOLE_HEADER, Verdict, judge
+from dumpstream.stages.assembly import File
+from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece, Recall, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.verdict import Verdict
+from dumpstream.format.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

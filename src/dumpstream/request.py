@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError
-from dumpstream.acl import load_acl, load_profiling
-from dumpstream.destination import Destination
-from dumpstream.dump import Dump
-from dumpstream.lifecycle import Lifecycle
-from dumpstream.manifest import LONGEST_CONFIG
-from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.destination import RemoteDestination
-from dumpstream.objectstore.outbox import Outbox, state_directory
-from dumpstream.objectstore.prefix import is_remote
-from dumpstream.objectstore.room import Room
-from dumpstream.objectstore.silence import ask
+from dumpstream.acl.dump import Dump
+from dumpstream.acl.library import load_acl, load_profiling
+from dumpstream.acl.lifecycle import Lifecycle
+from dumpstream.archive.destination import Destination
+from dumpstream.archive.manifest import LONGEST_CONFIG
+from dumpstream.objectstore.patience import ask
 from dumpstream.profiling.profiler import Profiler
+from dumpstream.remote.destination import RemoteDestination
+from dumpstream.remote.outbox import Outbox, state_directory
+from dumpstream.remote.room import Room
 from dumpstream.source import OnFull
+from dumpstream.system.location import Prefix, is_remote
 
 if TYPE_CHECKING:
     import os
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore
 
+    from dumpstream.acl.driver import Driver
     from dumpstream.config import AclConfig
-    from dumpstream.driver import Driver
-    from dumpstream.objectstore.lock import Lock
     from dumpstream.options import CaptureOptions, StageOptions
     from dumpstream.profiling.settings import ProfileSettings
+    from dumpstream.remote.lock import Lock
     from dumpstream.sinks import Sink
     from dumpstream.source import Source
 

@@ -11,23 +11,23 @@ from anyio.to_thread import run_sync
 
 from dumpstream import _native
 from dumpstream._errors import DestinationError, DumpstreamError, SinkError
-from dumpstream.destination import explained
-from dumpstream.ledger import SINK_FAILED
-from dumpstream.objectstore.silence import HURRY_S, HURRY_WITHOUT_SPILL_S
-from dumpstream.plan import as_sink_error
+from dumpstream.archive.destination import explained
+from dumpstream.archive.rows import Outcome, begin_row, end_row, loss_row, timestamp
+from dumpstream.objectstore.patience import HURRY_S, HURRY_WITHOUT_SPILL_S
 from dumpstream.report import LossCount, Report
-from dumpstream.rows import Outcome, begin_row, end_row, loss_row, timestamp
+from dumpstream.stages.ledger import SINK_FAILED
+from dumpstream.stages.plan import as_sink_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from dumpstream.destination import Destination
-    from dumpstream.dump import Dump
-    from dumpstream.journal import Lines
-    from dumpstream.manifest import Configured
-    from dumpstream.objectstore.destination import RemoteDestination
+    from dumpstream.acl.dump import Dump
+    from dumpstream.archive.destination import Destination
+    from dumpstream.archive.journal import Lines
+    from dumpstream.archive.manifest import Configured
     from dumpstream.pipeline import Pipeline
-    from dumpstream.plan import Outlet
+    from dumpstream.remote.destination import RemoteDestination
+    from dumpstream.stages.plan import Outlet
 
 #: CANN before 9.1 may still be inside the last callback when it says that dumping has ended.
 _LAST_CALLBACK_S = 0.02
@@ -225,6 +225,6 @@ class Session:
 
 
 def _modes_of(configured: Sequence[Configured]) -> tuple[str, ...] | None:
-    from dumpstream.modes import modes_of  # noqa: PLC0415 - pydantic takes long to load
+    from dumpstream.analysis.modes import modes_of  # noqa: PLC0415 - pydantic takes long to load
 
     return modes_of(configured)

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from dumpstream import _native
 from dumpstream._errors import CaptureInUseError, RingError
-from dumpstream.memory import available_memory
+from dumpstream.system.memory import available_memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

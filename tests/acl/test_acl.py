@@ -12,7 +12,7 @@ import pytest
 
 from dumpstream import _native
 from dumpstream._errors import AclError, LibraryNotFoundError
-from dumpstream.acl import Acl, load_acl
+from dumpstream.acl.library import Acl, load_acl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ def load_in_process(script: str, **environment: str) -> list[str]:
     program = f"""
 import ctypes, os
 from dumpstream._errors import LibraryNotFoundError
-from dumpstream.acl import load_acl
+from dumpstream.acl.library import load_acl
 try:
     {script}
     acl.register()

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dumpstream._errors import AclError, LibraryNotFoundError
-from dumpstream.dump import Dump
-from dumpstream.lifecycle import Lifecycle
+from dumpstream.acl.dump import Dump
+from dumpstream.acl.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

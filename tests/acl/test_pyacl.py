@@ -25,7 +25,7 @@ from dumpstream import (
     load_pyacl,
     open_capture,
 )
-from dumpstream.pyacl import PyAcl
+from dumpstream.acl.pyacl import PyAcl
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from dumpstream._errors import AclError, LibraryNotFoundError
-from dumpstream.pyacl import PyAclSource
+from dumpstream.acl.pyacl import PyAclSource
 from dumpstream.source import OnFull, RingOptions
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import RingOptions, RingSource, StoredCapture, Verdict, _native, open_capture
-from dumpstream.rows import JOURNAL, EndRow, FileRow, read_journal
+from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, read_journal
+from dumpstream.reading.verification import Verification, verify
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
-from dumpstream.verification import Verification, verify
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

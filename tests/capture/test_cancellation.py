@@ -14,10 +14,10 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import RingOptions, RingSource, open_capture
-from dumpstream.lock import lock_holder
-from dumpstream.manifest import MANIFEST, read_manifest
-from dumpstream.rows import JOURNAL, BeginRow, EndRow, read_journal
+from dumpstream.archive.manifest import MANIFEST, read_manifest
+from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, read_journal
 from dumpstream.simulation import SimulatedRuntime, Workload
+from dumpstream.system.lock import lock_holder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

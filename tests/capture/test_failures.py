@@ -10,9 +10,9 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import RingOptions, SinkError, _native
+from dumpstream.reading.verification import Kind
 from dumpstream.simulation import SimulatedRuntime, Workload
 from dumpstream.sinks.memory import MemorySink
-from dumpstream.verification import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

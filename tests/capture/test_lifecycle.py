@@ -21,7 +21,7 @@ from dumpstream import (
     load_acl,
     open_capture,
 )
-from dumpstream.manifest import read_manifest
+from dumpstream.archive.manifest import read_manifest
 from dumpstream.simulation import SimulatedRuntime, Workload
 from dumpstream.sinks.memory import MemorySink
 

@@ -12,8 +12,8 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import AclError, DestinationError, Profiler, ProfileSettings, ProfilingInUseError
-from dumpstream.acl import load_profiling
-from dumpstream.manifest import read_manifest
+from dumpstream.acl.library import load_profiling
+from dumpstream.archive.manifest import read_manifest
 from dumpstream.simulation import SimulatedRuntime, Workload
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dumpstream.archive.destination import Destination
+from dumpstream.archive.manifest import read_manifest
 from dumpstream.cli import _parser, capture, main
 from dumpstream.cli._arguments import capture_options
-from dumpstream.destination import Destination
-from dumpstream.extraction import choose_targets
-from dumpstream.manifest import read_manifest
 from dumpstream.options import CaptureOptions, StageOptions
+from dumpstream.reading.extraction import choose_targets
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.simulation import Workload
-from dumpstream.stored import StoredCapture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dumpstream.cli import config, main
+from dumpstream.cli import main
+from dumpstream.cli.commands import config
 
 ENVIRONMENT = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "ASCEND_DUMP_SCENE", "NPU_COLLECT_PATH")
 

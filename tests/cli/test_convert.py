@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from dumpstream.cli import convert as command
+from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.cli import main
-from dumpstream.layouts import PLAIN, from_layout
-from dumpstream.tensorfiles import FileFormat
-from dumpstream.verdict import Verdict
+from dumpstream.cli.commands import convert as command
+from dumpstream.format.layouts import PLAIN, from_layout
+from dumpstream.format.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dumpstream.cli import main
-from dumpstream.verdict import Verdict
+from dumpstream.format.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

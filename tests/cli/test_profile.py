@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dumpstream.archive.manifest import read_manifest
 from dumpstream.cli import main
-from dumpstream.manifest import read_manifest
 from dumpstream.simulation import simulated_library
 
 if TYPE_CHECKING:

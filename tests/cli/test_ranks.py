@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from dumpstream import NotACaptureError
+from dumpstream.archive.rows import loss_row
 from dumpstream.cli import main
-from dumpstream.rows import loss_row
+from dumpstream.format.verdict import Verdict
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.simulation import Workload
-from dumpstream.stored import StoredCapture
-from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

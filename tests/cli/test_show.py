@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from dumpstream.cli import main
-from dumpstream.verdict import Verdict
+from dumpstream.format.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

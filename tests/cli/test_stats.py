@@ -7,15 +7,15 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from dumpstream.canncsv import CannCsv
+from dumpstream.archive.rows import StoredPart, file_row
 from dumpstream.cli import main
-from dumpstream.filestats import origin_of, whole_file
-from dumpstream.rows import StoredPart, file_row
+from dumpstream.format.verdict import Verdict
 from dumpstream.simulation import Workload
 from dumpstream.sinks._parts import CsvFiles, ParquetParts
-from dumpstream.sinks._tree import Tree
-from dumpstream.table import COLUMNS
-from dumpstream.verdict import Verdict
+from dumpstream.statistics.canncsv import CannCsv
+from dumpstream.statistics.files import origin_of, whole_file
+from dumpstream.statistics.table import COLUMNS
+from dumpstream.system.tree import Tree
 
 if TYPE_CHECKING:
     from pathlib import Path

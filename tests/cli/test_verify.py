@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dumpstream.archive.rows import Outcome, StoredPart, file_row, loss_row
 from dumpstream.cli import main
-from dumpstream.rows import Outcome, StoredPart, file_row, loss_row
-from dumpstream.verdict import Verdict
+from dumpstream.format.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dumpstream.cli import main
+from dumpstream.format.verdict import Verdict
 from dumpstream.simulation import Workload
-from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

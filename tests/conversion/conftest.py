@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.conftest import field
 
-from dumpstream.conversion import ConversionOptions, Converted, convert
-from dumpstream.dtypes import DTYPES
-from dumpstream.formats import FORMATS
-from dumpstream.inputs import find_inputs
-from dumpstream.outputs import Outputs
+from dumpstream.analysis.conversion import ConversionOptions, Converted, convert
+from dumpstream.format.dtypes import DTYPES
+from dumpstream.format.formats import FORMATS
+from dumpstream.reading.inputs import find_inputs
+from dumpstream.reading.outputs import Outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import zstandard
 
-from dumpstream.dtypes import DTYPES
-from dumpstream.tensorfiles import FileFormat
+from dumpstream.analysis.tensorfiles import FileFormat
+from dumpstream.format.dtypes import DTYPES
 
 from .conftest import FLOATS, NAME, NUMBERS, Rig, dump, output
 

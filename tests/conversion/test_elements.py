@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dumpstream.tensorfiles import FileFormat
+from dumpstream.analysis.tensorfiles import FileFormat
 
 from .conftest import FLOATS, NAME, Rig, dump, output, stored
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import zstandard
 
-from dumpstream.verdict import Verdict
+from dumpstream.format.verdict import Verdict
 
 from .conftest import NAME, PLAIN, Rig, stored
 

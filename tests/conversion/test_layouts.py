@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dumpstream.layouts import from_layout
+from dumpstream.format.layouts import from_layout
 
 from .conftest import FLOATS, NAME, Rig, dump, output, stored
 

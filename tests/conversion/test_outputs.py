@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from dumpstream._errors import DestinationError
-from dumpstream.outputs import Outputs
-from dumpstream.rows import file_row
-from dumpstream.verdict import Verdict
+from dumpstream.archive.rows import file_row
+from dumpstream.format.verdict import Verdict
+from dumpstream.reading.outputs import Outputs
 
 from .conftest import FLOATS, NAME, PLAIN, Rig, dump, output, stored
 
 if TYPE_CHECKING:
     from tests.conftest import CaptureBuilder
 
-    from dumpstream.rows import StoredPart
+    from dumpstream.archive.rows import StoredPart
 
 
 def add_row(builder: CaptureBuilder, name: str, part: StoredPart) -> None:

@@ -12,7 +12,7 @@ from tests.conftest import field
 from dumpstream import DumpFile, DumpFormatError
 
 if TYPE_CHECKING:
-    from dumpstream.header import DumpHeader
+    from dumpstream.format.header import DumpHeader
 
 DYNAMIC = 2**64 - 1
 

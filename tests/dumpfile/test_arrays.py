@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from dumpstream import DumpFile, DumpFormatError
-from dumpstream.dtypes import DTYPES
+from dumpstream.format.dtypes import DTYPES
 
 from .conftest import DYNAMIC, FLOAT, FLOATS, STRING, TWO, output, with_header
 

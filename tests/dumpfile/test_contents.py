@@ -11,10 +11,10 @@ import zstandard
 
 from dumpstream import DumpFile, DumpFormatError, StoredCapture
 from dumpstream._errors import PartError
-from dumpstream.content import StreamedContent
-from dumpstream.rows import file_row
+from dumpstream.archive.rows import file_row
+from dumpstream.format.verdict import Verdict
+from dumpstream.reading.content import StreamedContent
 from dumpstream.simulation import Workload
-from dumpstream.verdict import Verdict
 
 from .conftest import FLOATS, TWO, names, output, with_header
 

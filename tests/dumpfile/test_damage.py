@@ -13,9 +13,9 @@ from tests.conftest import field, varint
 
 from dumpstream import DumpFile, DumpFormatError, StoredCapture
 from dumpstream._errors import PartError
-from dumpstream.header import parse_header
-from dumpstream.rows import file_row
-from dumpstream.verdict import Verdict
+from dumpstream.archive.rows import file_row
+from dumpstream.format.header import parse_header
+from dumpstream.format.verdict import Verdict
 
 from .conftest import DATA_TYPE, FLOAT, FLOATS, OP_NAME, OUTPUT, SHAPE, TWO, output, problem, with_header
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from dumpstream import DumpFile, DumpFormatError
 from dumpstream._native import parse_header as parse_message
 from dumpstream._native import read_header
-from dumpstream.header import HeaderCollector, Tensor, parse_header
+from dumpstream.format.header import HeaderCollector, Tensor, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable

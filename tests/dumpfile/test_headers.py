@@ -12,7 +12,7 @@ import zstandard
 from tests.conftest import field, varint
 
 from dumpstream import DumpFile, DumpFormatError
-from dumpstream.header import HeaderCollector, parse_header
+from dumpstream.format.header import HeaderCollector, parse_header
 
 from .conftest import (
     BUFFER,
@@ -175,7 +175,7 @@ class TestVersion1:
         assert [tensor.size for tensor in file.tensors] == [100]
 
     def test_large_compressed_file_must_be_decompressed_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("dumpstream.dumpfile.MAX_HEADER_BYTES", len(self.MESSAGE) - 1)
+        monkeypatch.setattr("dumpstream.reading.dumpfile.MAX_HEADER_BYTES", len(self.MESSAGE) - 1)
 
         assert "decompress it first" in str(problem(zstandard.compress(self.MESSAGE)))
         DumpFile.open(self.MESSAGE).close()

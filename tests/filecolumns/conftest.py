@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 from tests.conftest import field
 
-from dumpstream.arrowtable import schema_of, table_of
-from dumpstream.filecolumns import measure_columns
-from dumpstream.filestats import origin_of, whole_file
-from dumpstream.table import COLUMNS
+from dumpstream.statistics.arrow import schema_of, table_of
+from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.files import origin_of, whole_file
+from dumpstream.statistics.table import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dumpstream.filecolumns import FileColumns
     from dumpstream.sinks import WholeFile
-    from dumpstream.table import Row
+    from dumpstream.statistics.columns import FileColumns
+    from dumpstream.statistics.table import Row
 
 # Number in the header, name in the table, and how numpy reads an element.
 DTYPES: list[tuple[int, str, Any]] = [

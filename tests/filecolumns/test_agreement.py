@@ -7,10 +7,10 @@ import threading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.filecolumns import measure_columns
-from dumpstream.filestats import origin_of, whole_file
 from dumpstream.simulation import Workload
 from dumpstream.sinks import WholeFile
+from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.files import origin_of, whole_file
 
 from .conftest import one_by_one, together, written
 

@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import field
 
 from dumpstream import _native
-from dumpstream.filecolumns import measure_columns
 from dumpstream.sinks import WholeFile
+from dumpstream.statistics.columns import measure_columns
 
 from .conftest import DTYPES, FLOAT8, Tensor, dump, one_by_one, segment, together
 

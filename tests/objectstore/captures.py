@@ -16,13 +16,13 @@ from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, _native, open_capture
-from dumpstream.manifest import parse_manifest
-from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.outbox import Outbox
-from dumpstream.objectstore.room import Room
-from dumpstream.rows import StoredPart, file_row
+from dumpstream.archive.manifest import parse_manifest
+from dumpstream.archive.rows import StoredPart, file_row
+from dumpstream.format.verdict import Verdict
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.room import Room
 from dumpstream.source import OnFull
-from dumpstream.verdict import Verdict
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     import subprocess

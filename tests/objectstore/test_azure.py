@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from dumpstream._errors import StoreError
-from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.azure import read_azure
 from dumpstream.objectstore.client import make_client
+from dumpstream.system.location import Prefix
 
 
 def test_variables_of_the_tools_are_read() -> None:

@@ -14,13 +14,13 @@ from anyio.to_thread import run_sync
 from obstore.store import MemoryStore
 
 from dumpstream._errors import StoreError
-from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.carrier import Carrier
-from dumpstream.objectstore.courier import Courier, bring_from
-from dumpstream.objectstore.outbox import Outbox
-from dumpstream.objectstore.room import Room
 from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.remote.carrier import Carrier
+from dumpstream.remote.courier import Courier, bring_from
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.room import Room
 from dumpstream.source import OnFull
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

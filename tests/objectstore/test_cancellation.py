@@ -13,8 +13,8 @@ import pytest
 from anyio.to_thread import run_sync
 from obstore.store import MemoryStore
 
-from dumpstream.objectstore.outbox import Outbox
-from dumpstream.objectstore.reconciliation import reconcile
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.reconciliation import reconcile
 
 from .captures import capturing, contents, found, leave_behind, push
 from .conftest import Bucket
@@ -34,8 +34,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
     """A place in memory that has a URL."""
     bucket = Bucket(MemoryStore(), "run")
     monkeypatch.setattr("dumpstream.objectstore.store.make_client", lambda *_: bucket.client)
-    monkeypatch.setattr("dumpstream.objectstore.courier.PART_BYTES", _PART_BYTES)
-    monkeypatch.setattr("dumpstream.objectstore.delivery.PART_BYTES", _PART_BYTES)
+    monkeypatch.setattr("dumpstream.remote.courier.PART_BYTES", _PART_BYTES)
+    monkeypatch.setattr("dumpstream.remote.delivery.PART_BYTES", _PART_BYTES)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return bucket
 

@@ -23,9 +23,9 @@ from dumpstream import (
     _native,
     open_capture,
 )
-from dumpstream.objectstore import Prefix
 from dumpstream.options import StageOptions
 from dumpstream.request import Request
+from dumpstream.system.location import Prefix
 
 from .conftest import Bucket
 
@@ -78,7 +78,7 @@ async def test_capture_in_a_store_leaves_nothing_on_this_machine(state: Path) ->
 
 
 async def test_journal_in_the_store_is_a_prefix_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.segments._SEGMENT_S", 0.01)
+    monkeypatch.setattr("dumpstream.remote.segments._SEGMENT_S", 0.01)
     store = MemoryStore()
     bucket = Bucket(store, "run")
     seen: list[list[dict[str, Any]]] = []
@@ -146,7 +146,7 @@ async def test_stale_lock_is_taken_over_and_removed(monkeypatch: pytest.MonkeyPa
     with pytest.raises(DestinationError, match="is being written by process 7"):
         async with capturing(store):
             pass
-    monkeypatch.setattr("dumpstream.objectstore.lock.STALE_S", 0)
+    monkeypatch.setattr("dumpstream.remote.lock.STALE_S", 0)
     async with capturing(store):
         pass
 

@@ -12,9 +12,9 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.cli import main
-from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.simulation import Workload
+from dumpstream.system.location import Prefix
 from s3server import BUCKET
 
 from .azureserver import ACCOUNT, KEY

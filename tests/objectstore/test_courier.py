@@ -19,12 +19,12 @@ from dumpstream._errors import (
     StoreError,
 )
 from dumpstream.custody import Stage
-from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.courier import Courier
-from dumpstream.objectstore.outbox import Outbox, find_outboxes
-from dumpstream.objectstore.room import Room
 from dumpstream.objectstore.store import Store
+from dumpstream.remote.courier import Courier
+from dumpstream.remote.outbox import Outbox, find_outboxes
+from dumpstream.remote.room import Room
 from dumpstream.source import OnFull
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -72,8 +72,8 @@ class MoodyStore(Store):
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MoodyStore:
-    monkeypatch.setattr("dumpstream.objectstore.courier._FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr("dumpstream.objectstore.courier._LAST_WAIT_S", 0.05)
+    monkeypatch.setattr("dumpstream.remote.courier._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("dumpstream.remote.courier._LAST_WAIT_S", 0.05)
     return MoodyStore()
 
 

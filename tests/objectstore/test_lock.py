@@ -13,11 +13,11 @@ from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
 
 from dumpstream import DestinationInUseError, SinkError, StoreError
-from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.lock import LOCK, Lock, find_lock, lock_text, take_lock
 from dumpstream.objectstore.store import Store
+from dumpstream.remote.lock import LOCK, Lock, find_lock, lock_text, take_lock
 from dumpstream.sinks import SinkSettings, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -69,7 +69,7 @@ def test_lock_that_somebody_else_takes_over_first_is_not_broken(
 ) -> None:
     store = RacedStore()
     Store(store.prefix).write(LOCK, b'{"pid": 6}')
-    monkeypatch.setattr("dumpstream.objectstore.lock.STALE_S", 0 if stale else 120)
+    monkeypatch.setattr("dumpstream.remote.lock.STALE_S", 0 if stale else 120)
 
     holder = take_lock(store, b'{"pid": 8}', left=None if stale else '{"pid": 6}')
 
@@ -96,7 +96,7 @@ class WrongClock(datetime):
 
 
 def test_lock_is_as_old_as_the_store_says(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.lock.datetime", WrongClock)
+    monkeypatch.setattr("dumpstream.remote.lock.datetime", WrongClock)
     store.write(LOCK, _OTHER)
 
     holder = take_lock(store, lock_text().encode())
@@ -183,7 +183,7 @@ def test_lock_covers_what_is_below_its_place(store: Store, other: str, *, covere
 
 
 async def test_lock_is_written_again_while_it_is_held(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.lock._REFRESH_S", 0.01)
+    monkeypatch.setattr("dumpstream.remote.lock._REFRESH_S", 0.01)
     lock = Lock(store.prefix)
     async with lock.held():
         await run_sync(lock.take)
@@ -271,7 +271,7 @@ async def test_lock_that_is_taken_when_nobody_waits_for_it_any_more_is_given_up(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock, slow = Lock(store.prefix), WaitingStore(store.prefix, slow=LOCK)
-    monkeypatch.setattr("dumpstream.objectstore.lock.Store", lambda *_, **__: slow)
+    monkeypatch.setattr("dumpstream.remote.lock.Store", lambda *_, **__: slow)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(lock.held())
         with left_behind(slow, lock.take):
@@ -284,7 +284,7 @@ async def test_lock_that_is_taken_when_nobody_waits_for_it_any_more_is_given_up(
 async def test_who_has_lost_the_lock_writes_nothing_more(
     store: Store, monkeypatch: pytest.MonkeyPatch, other: bytes | None
 ) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.lock._SURE_S", 0)
+    monkeypatch.setattr("dumpstream.remote.lock._SURE_S", 0)
     lock = Lock(store.prefix)
     locked = Store(store.prefix, lock=lock)
     async with lock.held():
@@ -309,7 +309,7 @@ async def test_who_has_lost_the_lock_writes_nothing_more(
 async def test_object_does_not_appear_if_the_lock_is_lost_while_it_is_sent(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.lock._SURE_S", 0)
+    monkeypatch.setattr("dumpstream.remote.lock._SURE_S", 0)
     lock = Lock(store.prefix)
     locked = Store(store.prefix, lock=lock)
 

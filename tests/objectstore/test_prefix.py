@@ -6,8 +6,8 @@ import pytest
 from obstore.store import MemoryStore
 
 from dumpstream._errors import StoreError
-from dumpstream.objectstore import Prefix, as_place
 from dumpstream.outside.request import sink_below
+from dumpstream.system.location import Prefix, as_location
 
 
 def test_url_is_split_into_bucket_and_key() -> None:
@@ -62,12 +62,12 @@ def test_url_that_names_no_place_is_refused(url: str) -> None:
 def test_destination_is_a_path_a_url_or_a_store() -> None:
     store = MemoryStore()
 
-    assert as_place("s3/bucket") == Path("s3/bucket")
-    assert as_place(Path("s3://bucket")) == Path("s3:/bucket")
-    assert as_place("az://container") == Prefix("az", "container")
-    assert as_place(store) == Prefix.of(store)
+    assert as_location("s3/bucket") == Path("s3/bucket")
+    assert as_location(Path("s3://bucket")) == Path("s3:/bucket")
+    assert as_location("az://container") == Prefix("az", "container")
+    assert as_location(store) == Prefix.of(store)
     with pytest.raises(TypeError, match="s3://bucket/prefix"):
-        as_place(7)
+        as_location(7)
 
 
 @pytest.mark.parametrize(

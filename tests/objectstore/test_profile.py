@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dumpstream._errors import StoreError
-from dumpstream.objectstore import Prefix
+from dumpstream.objectstore.awsprofile import read_profile
 from dumpstream.objectstore.client import make_client
-from dumpstream.objectstore.profile import read_profile
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import pytest
 from obstore.store import MemoryStore
 
 from dumpstream import StoreError
-from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.publisher import Publisher
 from dumpstream.objectstore.store import Store
+from dumpstream.remote.publisher import Publisher
+from dumpstream.system.location import Prefix
 
 
 class SlowStore(Store):

@@ -19,16 +19,16 @@ from obstore.store import LocalStore
 
 from dumpstream import DumpFile, NotACaptureError, StoredCapture
 from dumpstream._errors import PartError
-from dumpstream.collection import Collection
-from dumpstream.inputs import find_inputs
-from dumpstream.manifest import MANIFEST
-from dumpstream.measurement import measure
-from dumpstream.objectstore import Prefix
+from dumpstream.analysis.measurement import measure
+from dumpstream.archive.manifest import MANIFEST
+from dumpstream.archive.rows import JOURNAL, StoredPart, file_row, merged_row
+from dumpstream.format.verdict import Verdict
 from dumpstream.objectstore.reader import BLOCK_BYTES, FIRST_BYTES
-from dumpstream.rows import JOURNAL, StoredPart, file_row, merged_row
-from dumpstream.stored import State
-from dumpstream.verdict import Verdict
-from dumpstream.verification import Kind, Verification, verify, verify_collection
+from dumpstream.reading.collection import Collection
+from dumpstream.reading.inputs import find_inputs
+from dumpstream.reading.stored import State
+from dumpstream.reading.verification import Kind, Verification, verify, verify_collection
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -463,7 +463,7 @@ class TestVerify:
     def test_what_the_disk_has_is_verified_without_the_store(
         self, builder: CaptureBuilder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("dumpstream.objectstore.place._PATIENCE_S", 0.1)
+        monkeypatch.setattr("dumpstream.remote.place._PATIENCE_S", 0.1)
         here = builder.store("files/a.zst", b"data")
         there = here._replace(sink="s3", path="s3://bucket/files/a.zst")
         builder.write(file_row("a", 4, 1, Verdict.UNPARSED, [there, here]))

@@ -16,11 +16,11 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import RingOptions, RingSource, StoredCapture, Verdict, open_capture
+from dumpstream.archive.place import RESTORE
+from dumpstream.archive.rows import file_row
 from dumpstream.cli import main
-from dumpstream.place import RESTORE
-from dumpstream.rows import file_row
-from dumpstream.stored import State
-from dumpstream.verification import verify
+from dumpstream.reading.stored import State
+from dumpstream.reading.verification import verify
 from s3server import BUCKET, SECRET
 
 from .captures import push, push_all, small_files, until
@@ -263,7 +263,7 @@ def test_place_without_a_capture_is_one_line_with_the_remedy(
 def test_store_that_is_away_is_told_soon(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.place._PATIENCE_S", 0.2)
+    monkeypatch.setattr("dumpstream.remote.place._PATIENCE_S", 0.2)
     with closing(socket.socket()) as bound:  # and not listening
         bound.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bound.getsockname()[1]}")

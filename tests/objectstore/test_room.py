@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from dumpstream.objectstore.room import Room
+from dumpstream.remote.room import Room
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from dumpstream import (
     SinkError,
     StoredCapture,
 )
-from dumpstream.verification import verify
+from dumpstream.reading.verification import verify
 from s3server import SECRET, running_server
 
 from .captures import capturing, finished_files, found, push, push_all, run_dumpstream, small_files, until
@@ -240,9 +240,9 @@ async def test_killed_server_is_waited_for_in_the_spill(
 async def test_what_a_killed_server_did_not_get_is_uploaded_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.courier._LAST_WAIT_S", 0.1)
-    monkeypatch.setattr("dumpstream.objectstore.courier.SHORT_PATIENCE_S", 2.0)
-    monkeypatch.setattr("dumpstream.objectstore.destination._PROBE_S", 2.0)
+    monkeypatch.setattr("dumpstream.remote.courier._LAST_WAIT_S", 0.1)
+    monkeypatch.setattr("dumpstream.remote.courier.SHORT_PATIENCE_S", 2.0)
+    monkeypatch.setattr("dumpstream.remote.destination._PROBE_S", 2.0)
     before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}
     with running_server(tmp_path / "weed") as server:
         for name, value in server.environment.items():
@@ -352,7 +352,7 @@ async def test_no_secret_is_written_anywhere(
 async def test_a_process_whose_last_act_is_an_upload_ends_in_order(bucket: Bucket) -> None:
     script = (
         "import asyncio, sys\n"
-        "from dumpstream.objectstore import Prefix\n"
+        "from dumpstream.system.location import Prefix\n"
         "from dumpstream.objectstore.store import Store\n"
         "asyncio.run(Store(Prefix.parse(sys.argv[1])).put('key', b'data'))\n"
     )

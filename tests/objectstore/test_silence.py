@@ -12,7 +12,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from anyio.to_thread import run_sync
 
-from dumpstream.objectstore.silence import Silence, ask
+from dumpstream.objectstore.patience import Silence, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ async def test_cancelled_caller_waits_for_an_answer_that_comes_soon() -> None:
 async def test_cancelled_caller_leaves_a_thread_behind_that_gets_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.silence.GRACE_S", _LIMIT_S)
+    monkeypatch.setattr("dumpstream.objectstore.patience.GRACE_S", _LIMIT_S)
     begun, end = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -9,10 +9,10 @@ from obstore.exceptions import GenericError, PermissionDeniedError
 from obstore.store import LocalStore, MemoryStore
 
 from dumpstream._errors import ObjectMissingError, StoreError
-from dumpstream.objectstore import Prefix
 from dumpstream.objectstore.failure import explain_failure
+from dumpstream.objectstore.multipart import Upload
 from dumpstream.objectstore.store import PART_BYTES, Store
-from dumpstream.objectstore.upload import Upload
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -12,9 +12,9 @@ import pytest
 import zstandard
 from anyio.to_thread import run_sync
 
-from dumpstream.objectstore.outbox import Outbox
-from dumpstream.objectstore.reconciliation import reconcile
 from dumpstream.objectstore.store import Store
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.reconciliation import reconcile
 
 from .captures import capturing, contents, found, leave_behind, push, run_dumpstream
 

@@ -49,7 +49,7 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_what_brings_them(
     bucket: Bucket, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.courier.SHORT_PATIENCE_S", 1.0)
+    monkeypatch.setattr("dumpstream.remote.courier.SHORT_PATIENCE_S", 1.0)
     before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}
     spill = tmp_path / "spill of mine"
     async with FaultProxy(s3.port).running() as proxy:

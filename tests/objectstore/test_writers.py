@@ -15,8 +15,8 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import DumpstreamError
-from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.lock import LOCK, Lock
+from dumpstream.remote.lock import LOCK, Lock
+from dumpstream.system.location import Prefix
 
 from .captures import capturing, found, push_all, run_dumpstream, small_files, until
 from .conftest import FaultProxy
@@ -78,7 +78,7 @@ async def take_over(bucket: Bucket, stack: AsyncExitStack, monkeypatch: pytest.M
     """Do what another capture does that takes the lock for one that was left."""
     other = await run_sync(Lock, Prefix.parse(bucket.url))
     with monkeypatch.context() as patch:
-        patch.setattr("dumpstream.objectstore.lock.STALE_S", 0)
+        patch.setattr("dumpstream.remote.lock.STALE_S", 0)
         await run_sync(other.take)
     await stack.enter_async_context(other.held())
     return other
@@ -88,7 +88,7 @@ async def take_over(bucket: Bucket, stack: AsyncExitStack, monkeypatch: pytest.M
 async def test_capture_whose_place_was_taken_over_while_the_store_was_away_fails_and_loses_nothing(
     bucket: Bucket, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, beside: bool
 ) -> None:
-    monkeypatch.setattr("dumpstream.objectstore.courier.SHORT_PATIENCE_S", 1.0)
+    monkeypatch.setattr("dumpstream.remote.courier.SHORT_PATIENCE_S", 1.0)
     before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}
     spill, run = tmp_path / "spill", tmp_path / "run"
     async with FaultProxy(s3.port).running() as proxy, AsyncExitStack() as stack:
@@ -101,7 +101,7 @@ async def test_capture_whose_place_was_taken_over_while_the_store_was_away_fails
                 proxy.cuts_left = 1 << 30
                 await run_sync(push_all, during)
                 await until(lambda: capture.report.files >= len(before | during))
-                monkeypatch.setattr("dumpstream.objectstore.lock._now", lambda: monotonic() + 3600)
+                monkeypatch.setattr("dumpstream.remote.lock._now", lambda: monotonic() + 3600)
                 other = await take_over(bucket, stack, monkeypatch)
                 there = await run_sync(bucket.keys)
                 proxy.cuts_left = 0

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from dumpstream.manifest import Process, read_manifest
+from dumpstream.archive.manifest import Process, read_manifest
 from dumpstream.outside.agent import target_environment
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.verification import verify
 from dumpstream.simulation import dump_config, simulated_library
-from dumpstream.stored import StoredCapture
-from dumpstream.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

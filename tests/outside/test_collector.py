@@ -17,7 +17,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import CapturedProcess, Collector, CollectorError, DestinationError, open_collector
-from dumpstream.manifest import Process, read_manifest
+from dumpstream.archive.manifest import Process, read_manifest
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.wire import Message, decode, encode
 from dumpstream.session import Session

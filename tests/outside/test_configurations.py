@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.manifest import LONGEST_CONFIG, Configured
-from dumpstream.modes import modes_of
+from dumpstream.analysis.modes import modes_of
+from dumpstream.archive.manifest import LONGEST_CONFIG, Configured
 from dumpstream.outside.configurations import Configurations
 from dumpstream.outside.wire import LONGEST_PROBLEM, ConfigPart, decode, encode, parse_config_part
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dumpstream.archive.manifest import Run, read_manifest
 from dumpstream.cli import main
-from dumpstream.manifest import Run, read_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path

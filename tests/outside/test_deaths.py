@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream.manifest import read_manifest
-from dumpstream.rows import JOURNAL, EndRow, FileRow, read_journal
+from dumpstream.archive.manifest import read_manifest
+from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, read_journal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.outside.conftest import Outside
 
-    from dumpstream.manifest import Run
+    from dumpstream.archive.manifest import Run
 
 _LONG = ("--steps", "100000", "--rate", "4M")
 

@@ -8,10 +8,10 @@ from anyio.to_thread import run_sync
 
 from dumpstream import Chunk, Loss, NotACaptureError, recover
 from dumpstream._native import SharedRing
-from dumpstream.destination import Destination
+from dumpstream.archive.destination import Destination
+from dumpstream.archive.rows import JOURNAL
+from dumpstream.format.verdict import Verdict
 from dumpstream.outside.recovery import RecoveredSource, _stored_files
-from dumpstream.rows import JOURNAL
-from dumpstream.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from dumpstream._native import SharedRing
+from dumpstream.archive.rows import loss_row
 from dumpstream.outside.sharedsource import SharedSource
-from dumpstream.rows import loss_row
 
 if TYPE_CHECKING:
     from dumpstream import Chunk

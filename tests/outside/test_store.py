@@ -24,8 +24,8 @@ from dumpstream import (
     open_collector,
     recover,
 )
-from dumpstream.objectstore import Prefix
 from dumpstream.outside.agent import target_environment
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from dumpstream.outside.watching import (
+from dumpstream.outside.liveness import (
     WatchedProcess,
     _uncollected_status,
     ending_text,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dumpstream import Profiler, ProfileSettings
-from dumpstream.acl import Acl, load_profiling
+from dumpstream.acl.library import Acl, load_profiling
 from dumpstream.simulation import SimulatedRuntime, simulated_library
 
 if TYPE_CHECKING:

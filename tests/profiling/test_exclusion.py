@@ -16,7 +16,7 @@ from .conftest import LIBRARY
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dumpstream.acl import Acl
+    from dumpstream.acl.library import Acl
 
 
 def test_a_second_profiler_of_the_process_is_refused(profiler: Profiler, acl: Acl, place: Path) -> None:

@@ -20,7 +20,7 @@ def test_a_library_that_cannot_profile_is_refused_with_what_was_tried(
     path = tmp_path / "libdumponly.so"
     command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(path)]
     subprocess.run(command, input=source, text=True, check=True)
-    code = f"from dumpstream.acl import load_profiling; load_profiling({str(path)!r})"
+    code = f"from dumpstream.acl.library import load_profiling; load_profiling({str(path)!r})"
 
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
@@ -39,7 +39,7 @@ def test_the_profiler_of_the_installation_is_found(tmp_path: Path, monkeypatch: 
         command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(folder / name)]
         subprocess.run(command, input=source, text=True, check=True)
     code = (
-        "from dumpstream.acl import load_profiling; acl = load_profiling()\n"
+        "from dumpstream.acl.library import load_profiling; acl = load_profiling()\n"
         "acl.call('aclprofInit'); print(acl.paths[-1])"
     )
 

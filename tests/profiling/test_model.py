@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from dumpstream import Collect, Lifecycle, OrderError, Profiler, ProfileSettings, Subscriber
-from dumpstream.acl import load_profiling
+from dumpstream.acl.library import load_profiling
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
 from dumpstream.simulation.workload import opened
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dumpstream.acl import Acl
+    from dumpstream.acl.library import Acl
 
 _PROFILING = '{"profiler": {"switch": "on"}}'
 

@@ -19,7 +19,7 @@ from dumpstream import (
     ProfilingInUseError,
     open_profile,
 )
-from dumpstream.acl import Acl, load_acl, load_profiling
+from dumpstream.acl.library import Acl, load_acl, load_profiling
 from dumpstream.simulation import SimulatedRuntime, Workload
 from dumpstream.simulation.workload import opened
 

@@ -27,7 +27,7 @@ from dumpstream.reassemble import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dumpstream.verdict import Verdict
+    from dumpstream.format.verdict import Verdict
 
 NAME = "/dump//20260101/0/model/1/0/MatMul.op.1.2.3"
 TEXT = "/dump/stats/MatMul.op.1.2.3.csv"

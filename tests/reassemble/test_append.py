@@ -5,8 +5,8 @@ import os
 import pytest
 
 from dumpstream._native import Chunk
+from dumpstream.format.verdict import Verdict
 from dumpstream.reassemble import Reassembler, Whole
-from dumpstream.verdict import Verdict
 
 from .conftest import NAME, Runner, dump, more
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dumpstream._native import Chunk
+from dumpstream.format.verdict import Verdict
 from dumpstream.reassemble import ReassemblyOptions
-from dumpstream.verdict import Verdict
 
 from .conftest import Runner
 

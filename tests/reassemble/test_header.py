@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from dumpstream.format.verdict import Verdict
 from dumpstream.reassemble import ReassemblyOptions
-from dumpstream.verdict import Verdict
 
 from .conftest import Runner, at, dump, more
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from dumpstream.format.verdict import Verdict
 from dumpstream.reassemble import End, Hold, Piece, Reassembler, Recall
-from dumpstream.verdict import Verdict
 
 from .conftest import Runner, at, dump, more
 

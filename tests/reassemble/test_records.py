@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dumpstream.verdict import Verdict
+from dumpstream.format.verdict import Verdict
 
 from .conftest import NAME, Runner, at, more, record
 

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dumpstream.format.verdict import Verdict
 from dumpstream.reassemble import ReassemblyOptions
-from dumpstream.verdict import Verdict
 
 from .conftest import Runner, at, more
 

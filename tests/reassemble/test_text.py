@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dumpstream._native import Chunk
-from dumpstream.verdict import Verdict
+from dumpstream.format.verdict import Verdict
 
 from .conftest import TEXT, Runner, more, record, text
 

@@ -20,18 +20,18 @@ import pytest
 import xxhash
 from anyio.to_thread import run_sync
 
-from dumpstream.collection import Collection
+from dumpstream.format.verdict import Verdict
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.collector import open_collector
-from dumpstream.stored import State
-from dumpstream.verdict import Verdict
-from dumpstream.verification import Kind, verify_collection
+from dumpstream.reading.collection import Collection
+from dumpstream.reading.stored import State
+from dumpstream.reading.verification import Kind, verify_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from dumpstream.reading.stored import StoredCapture, StoredFile
     from dumpstream.report import Report
-    from dumpstream.stored import StoredCapture, StoredFile
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ import pytest
 
 from dumpstream import DumpFile
 from dumpstream.config import DumpSettings, landings
-from dumpstream.opname import Scheme, parse_name
-from dumpstream.overflow import kind_of
+from dumpstream.format.opname import Scheme, parse_name
+from dumpstream.format.overflowrecord import kind_of
 from dumpstream.simulation import SimulatedRuntime, Workload
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 
 from dumpstream.cli import main
 from dumpstream.config import check_file
-from dumpstream.opname import Scheme, parse_name
+from dumpstream.format.opname import Scheme, parse_name
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.simulation import PRESETS, Workload
-from dumpstream.stored import StoredCapture
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dumpstream import DumpFile
-from dumpstream.opname import OpName, Scheme, parse_name
-from dumpstream.overflow import decode_overflow
+from dumpstream.format.opname import OpName, Scheme, parse_name
+from dumpstream.format.overflowrecord import decode_overflow
 from dumpstream.simulation import Workload
 
 if TYPE_CHECKING:

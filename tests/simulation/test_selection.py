@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dumpstream import DumpFile
 from dumpstream.config import Matcher, Operator, check_bytes, check_file, read_operators
-from dumpstream.opname import Scheme, parse_name
+from dumpstream.format.opname import Scheme, parse_name
 from dumpstream.simulation import SimulatedRuntime, Workload
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dumpstream import DumpFile
 from dumpstream.config import Matcher, check_file, read_operators
-from dumpstream.opname import parse_name
+from dumpstream.format.opname import parse_name
 from dumpstream.simulation import Workload
 
 if TYPE_CHECKING:

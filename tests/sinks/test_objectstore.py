@@ -9,10 +9,10 @@ import zstandard
 from obstore.store import LocalStore, MemoryStore
 
 from dumpstream.names import clean_name, hashed_name
-from dumpstream.objectstore import Prefix
-from dumpstream.objectstore.lock import Lock
+from dumpstream.remote.lock import Lock
 from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
+from dumpstream.system.location import Prefix
 from dumpstream.testing import check_sink
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, SinkError, StoredCapture, Verdict, _native, open_capture
 from dumpstream.custody import Custody, Stage
+from dumpstream.reading.verification import verify
 from dumpstream.sinks import Stored, WholeFile
 from dumpstream.sinks._pack import Pack
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
-from dumpstream.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

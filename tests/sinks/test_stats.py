@@ -14,17 +14,17 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import SinkError, StoredCapture, open_capture
-from dumpstream.destination import Destination
-from dumpstream.filecolumns import measure_columns
-from dumpstream.filestats import origin_of, whole_file
-from dumpstream.parquet import read_rows
+from dumpstream.archive.destination import Destination
+from dumpstream.reading.verification import verify
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
 from dumpstream.sinks import Fsync, SinkSettings, Stored, WholeFile, load_sink
 from dumpstream.sinks._parts import ParquetParts
-from dumpstream.sinks._tree import Tree, is_temporary
 from dumpstream.sinks.stats import StatsSink
-from dumpstream.table import Row
-from dumpstream.verification import verify
+from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.files import origin_of, whole_file
+from dumpstream.statistics.parquet import read_rows
+from dumpstream.statistics.table import Row
+from dumpstream.system.tree import Tree, is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import CaptureBuilder
 
-    from dumpstream.sinks._tree import Draft
+    from dumpstream.system.tree import Draft
 
 pytestmark = pytest.mark.anyio
 
@@ -259,7 +259,7 @@ def test_a_location_that_cannot_be_understood_is_refused(tmp_path: Path, locatio
 def test_without_pyarrow_the_extra_and_the_other_format_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpstream.parquet.find_spec", lambda _: None)
+    monkeypatch.setattr("dumpstream.statistics.parquet.find_spec", lambda _: None)
 
     with pytest.raises(SinkError, match=r"dumpstream\[parquet\].*stats:\?format=csv"):
         sink_for(tmp_path)
@@ -395,8 +395,8 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from dumpstream.sinks._parts import ParquetParts
-from dumpstream.sinks._tree import Tree
-from dumpstream.table import Row
+from dumpstream.system.tree import Tree
+from dumpstream.statistics.table import Row
 
 root = Path(sys.argv[1])
 tree = Tree(root, below=("stats",), suffix=".parquet", base=root, directories=2, durable=False)

@@ -12,8 +12,8 @@ from blockbuster import BlockingError
 
 from dumpstream._native import rename_noreplace
 from dumpstream.names import hashed_name
-from dumpstream.sinks import _tree
-from dumpstream.sinks._tree import Tree, is_temporary
+from dumpstream.system import tree as tree_module
+from dumpstream.system.tree import Tree, is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,13 +92,13 @@ def test_the_thousandth_repetition_takes_few_looks(tmp_path: Path, monkeypatch: 
         (tmp_path / f"name.{number}.zst").touch()
     (tmp_path / "name.zst").touch()
     looks = []
-    exists = _tree._exists
+    exists = tree_module._exists
 
     def look(name: str, dir_fd: int) -> bool:
         looks.append(name)
         return exists(name, dir_fd)
 
-    monkeypatch.setattr(_tree, "_exists", look)
+    monkeypatch.setattr(tree_module, "_exists", look)
 
     with tree_below(tmp_path) as tree:
         path = store(tree, "name")
@@ -241,7 +241,7 @@ def test_a_durable_file_is_on_the_disk_before_it_has_its_name(
         rename_noreplace(src_dir_fd, src, dst_dir_fd, dst)
 
     monkeypatch.setattr(os, "fsync", record_fsync)
-    monkeypatch.setattr(_tree, "rename_noreplace", record_rename)
+    monkeypatch.setattr(tree_module, "rename_noreplace", record_rename)
 
     with tree_below(tmp_path, durable=True) as tree:
         store(tree, "a/name")

@@ -20,8 +20,9 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream import SinkError
 from dumpstream._native import sync_filesystem
-from dumpstream.sinks import Fsync, SinkSettings, Stored, WholeFile, _frames, _tree
+from dumpstream.sinks import Fsync, SinkSettings, Stored, WholeFile, _frames
 from dumpstream.sinks.zstd import ZstdSink, is_temporary
+from dumpstream.system import tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -315,7 +316,7 @@ async def test_the_file_system_is_synced_once_at_the_end_if_asked(
         calls.append(fd)
         sync_filesystem(fd)
 
-    monkeypatch.setattr(_tree, "sync_filesystem", sync)
+    monkeypatch.setattr(tree, "sync_filesystem", sync)
 
     async with open_sink(SinkSettings(directory=tmp_path, fsync=fsync)) as sink:
         await put_one(sink, "name", b"abc")

@@ -10,7 +10,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli import (
+from dumpstream.cli._display import print_error
+from dumpstream.cli._interrupt import INTERRUPTED, ending_soon
+from dumpstream.cli.commands import (
     capture,
     collect,
     config,
@@ -26,8 +28,6 @@ from dumpstream.cli import (
     verify,
     watch,
 )
-from dumpstream.cli._display import print_error
-from dumpstream.cli._interrupt import INTERRUPTED, ending_soon
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from dumpstream.source import OnFull, RingOptions
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from dumpstream.objectstore import Prefix
+    from dumpstream.system.location import Prefix
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -34,10 +34,10 @@ def size(text: str) -> int:
 
 def place(text: str) -> Path | Prefix:
     """Return the directory that *text* names, or the place in an object store if it is a URL."""
-    from dumpstream.objectstore import as_place  # noqa: PLC0415 - only a URL needs all of it
+    from dumpstream.system.location import as_location  # noqa: PLC0415 - only a URL needs all of it
 
     try:
-        return as_place(text)
+        return as_location(text)
     except DumpstreamError as exc:
         raise ArgumentTypeError(str(exc)) from None
 

@@ -14,7 +14,7 @@ from dumpstream.cli._display import count_text, print_error, printable
 from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside, run_outside
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.command import Command
-from dumpstream.outside.watching import exit_code
+from dumpstream.outside.liveness import exit_code
 
 if TYPE_CHECKING:
     from argparse import Namespace

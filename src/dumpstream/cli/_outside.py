@@ -19,8 +19,8 @@ from dumpstream.cli._display import count_text, printable
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._interrupt import heard
 from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
-from dumpstream.cli.config import report_problems
-from dumpstream.objectstore.silence import ABORT_S
+from dumpstream.cli.commands.config import report_problems
+from dumpstream.objectstore.patience import ABORT_S
 from dumpstream.outside.collector import open_collector
 from dumpstream.outside.command import FORWARDED
 

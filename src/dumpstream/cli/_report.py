@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.capture import Capture
-    from dumpstream.objectstore import Prefix
     from dumpstream.outside.collector import Collector
     from dumpstream.outside.process import CapturedProcess
     from dumpstream.report import Report
+    from dumpstream.system.location import Prefix
 
 
 _PROGRESS_S = 0.25
@@ -94,6 +94,6 @@ def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | Non
 def print_waiting(report: Report, spill: Path | None, *, file: TextIO | None = None) -> None:
     """Print how much a store has not got, and how to bring it, if there is something."""
     if report.waiting:
-        from dumpstream.objectstore.outbox import waiting_text  # noqa: PLC0415 - --help need not wait for it
+        from dumpstream.remote.outbox import waiting_text  # noqa: PLC0415 - --help need not wait for it
 
         print(waiting_text(report.waiting_files, spill), file=file)

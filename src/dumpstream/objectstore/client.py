@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dumpstream._errors import StoreError
+from dumpstream.objectstore.awsprofile import read_profile
 from dumpstream.objectstore.azure import read_azure
-from dumpstream.objectstore.prefix import GIVEN
-from dumpstream.objectstore.profile import read_profile
+from dumpstream.system.location import GIVEN
 
 if TYPE_CHECKING:
-    from dumpstream.objectstore.prefix import Prefix
+    from dumpstream.system.location import Prefix
 
 #: A request is tried again for so long before the store counts as away.
 PATIENCE_S = 180.0

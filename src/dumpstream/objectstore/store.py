@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
 from dumpstream.objectstore.failure import CHECK_NETWORK, explain_failure, is_beyond_the_end, is_unsupported
-from dumpstream.objectstore.silence import GRACE_S, Silence
+from dumpstream.objectstore.patience import GRACE_S, Silence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from dumpstream.objectstore.lock import Lock
-    from dumpstream.objectstore.prefix import Prefix
+    from dumpstream.remote.lock import Lock
+    from dumpstream.system.location import Prefix
 
 _Result = TypeVar("_Result")
 

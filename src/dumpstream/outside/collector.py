@@ -14,25 +14,25 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError, DumpstreamError
+from dumpstream.archive.destination import absolute
 from dumpstream.capture import open_request
-from dumpstream.destination import absolute
-from dumpstream.isolation import finish_in_thread, isolated
-from dumpstream.objectstore import Prefix, as_place
-from dumpstream.objectstore.destination import held_place
-from dumpstream.objectstore.outbox import waiting_text
-from dumpstream.objectstore.room import Room
-from dumpstream.objectstore.silence import HURRY_S, ask
+from dumpstream.objectstore.patience import HURRY_S, ask
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.outside.connection import listen, make_private_directory
+from dumpstream.outside.liveness import watch_process
 from dumpstream.outside.process import CapturedProcess, Follower, introduced
 from dumpstream.outside.reception import Reception
-from dumpstream.outside.register import ProcessList
 from dumpstream.outside.request import CollectorRequest
+from dumpstream.outside.roster import ProcessList
 from dumpstream.outside.shares import LEAST_SHARE, Shares
-from dumpstream.outside.watching import watch_process
 from dumpstream.outside.wire import VERSION, encode, parse_hello
+from dumpstream.remote.destination import held_place
+from dumpstream.remote.outbox import waiting_text
+from dumpstream.remote.room import Room
 from dumpstream.report import Report, total_report
 from dumpstream.request import DEFAULT_SINKS, as_json, load_asked
+from dumpstream.system.cancellation import finish_in_thread, isolated
+from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
     import os
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from obstore.store import ObjectStore
 
-    from dumpstream.chronicle import Chronicle
+    from dumpstream.archive.history import Chronicle
     from dumpstream.config import AclConfig
     from dumpstream.outside.connection import Connection
-    from dumpstream.outside.watching import WatchedProcess
+    from dumpstream.outside.liveness import WatchedProcess
     from dumpstream.outside.wire import Hello, Message
 
     StrPath = str | os.PathLike[str]
@@ -93,7 +93,7 @@ async def open_collector(
         TypeError: there is no such option.
         ValueError: an option is out of range.
     """
-    place = as_place(destination)
+    place = as_location(destination)
     path = place if isinstance(place, Prefix) else await run_sync(absolute, place)
     stages = StageOptions.divide(options, directory=path if isinstance(path, Path) else Path())
     assert stages.ring is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from dumpstream.outside.watching import WatchedProcess
+from dumpstream.outside.liveness import WatchedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from dumpstream.manifest import ENVIRONMENT, LONGEST_CONFIG, Configured
+from dumpstream.archive.manifest import ENVIRONMENT, LONGEST_CONFIG, Configured
+from dumpstream.archive.rows import timestamp
 from dumpstream.outside.wire import LONGEST_PROBLEM
-from dumpstream.rows import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

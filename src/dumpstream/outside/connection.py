@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING
 
 from dumpstream._errors import CollectorError
-from dumpstream.destination import make_directory
+from dumpstream.archive.destination import make_directory
 from dumpstream.outside.wire import MAX_MESSAGE_BYTES, decode
 
 if TYPE_CHECKING:

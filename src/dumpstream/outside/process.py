@@ -10,24 +10,24 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import AclError
+from dumpstream.archive.manifest import Process
+from dumpstream.archive.rows import timestamp
 from dumpstream.codes import AclCode
-from dumpstream.manifest import Process
 from dumpstream.outside.configurations import Configurations
+from dumpstream.outside.liveness import ending_text
 from dumpstream.outside.sharedsource import SharedSource
-from dumpstream.outside.watching import ending_text
 from dumpstream.outside.wire import call_of, parse_config_part
 from dumpstream.report import Report
-from dumpstream.rows import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dumpstream.archive.manifest import Configured
     from dumpstream.capture import Capture
     from dumpstream.config import AclConfig
-    from dumpstream.manifest import Configured
     from dumpstream.outside.connection import Connection
+    from dumpstream.outside.liveness import WatchedProcess
     from dumpstream.outside.shares import Share
-    from dumpstream.outside.watching import WatchedProcess
     from dumpstream.outside.wire import Hello, Message
 
 _STILL_RUNNING = "still running when its capture ended"

@@ -13,26 +13,26 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream._errors import DestinationError, DumpstreamError, NotACaptureError, RingError
 from dumpstream._native import SharedRing, read_header
+from dumpstream.archive.destination import Destination, absolute, below
+from dumpstream.archive.manifest import PACKS, read_manifest
+from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
 from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND
-from dumpstream.destination import Destination, absolute, below
-from dumpstream.manifest import PACKS, read_manifest
-from dumpstream.objectstore import Prefix, as_place
 from dumpstream.options import StageOptions
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.request import sink_below
 from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.request import DEFAULT_SINKS, Request
-from dumpstream.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
 from dumpstream.source import Batch, Loss
+from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from dumpstream.archive.manifest import Configured, Process
+    from dumpstream.archive.rows import Row
     from dumpstream.chunk import Chunk
-    from dumpstream.manifest import Configured, Process
-    from dumpstream.rows import Row
     from dumpstream.source import RingStatistics
 
 #: A file of which the dead collector may have had more than is left.
@@ -60,7 +60,7 @@ async def recover(
         NotACaptureError: *directory* holds no capture.
         DestinationError: it is being written, or cannot be.
     """
-    where = as_place(directory)
+    where = as_location(directory)
     if isinstance(where, Prefix):
         raise DestinationError(
             where, "is in an object store, and rings are recovered into directories; run: dumpstream upload"

@@ -6,30 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.destination import below
-from dumpstream.objectstore import Prefix
+from dumpstream.archive.destination import below
 from dumpstream.objectstore.client import PATIENCE_S
-from dumpstream.objectstore.courier import SHORT_PATIENCE_S
-from dumpstream.objectstore.lock import Lock
-from dumpstream.objectstore.prefix import is_remote
 from dumpstream.outside.shares import EXPECTED
 from dumpstream.outside.wire import encode
+from dumpstream.remote.courier import SHORT_PATIENCE_S
+from dumpstream.remote.lock import Lock
 from dumpstream.request import Request, dump_path_of, refuse_without_directory
 from dumpstream.sinks import find_factory
 from dumpstream.sinks.objectstore import probe_store
 from dumpstream.source import OnFull
+from dumpstream.system.location import Prefix, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import anyio
 
-    from dumpstream.chronicle import Chronicle
+    from dumpstream.archive.history import Chronicle
     from dumpstream.config import AclConfig
-    from dumpstream.objectstore.outbox import Outbox
-    from dumpstream.objectstore.room import Room
     from dumpstream.options import StageOptions
     from dumpstream.outside.sharedsource import SharedSource
+    from dumpstream.remote.outbox import Outbox
+    from dumpstream.remote.room import Room
     from dumpstream.sinks import SinkSettings
     from dumpstream.source import RingOptions
 

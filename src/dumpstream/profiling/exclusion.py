@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dumpstream._errors import DestinationInUseError, ProfilingError, ProfilingInUseError
-from dumpstream.lock import release_lock, take_lock
+from dumpstream.system.lock import release_lock, take_lock
 
 
 def take_turn() -> int:

@@ -9,11 +9,11 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.acl import load_profiling
-from dumpstream.destination import absolute, explained
-from dumpstream.isolation import isolated
+from dumpstream.acl.library import load_profiling
+from dumpstream.archive.destination import absolute, explained
 from dumpstream.profiling.profiler import Profiler
 from dumpstream.profiling.settings import ProfileSettings
+from dumpstream.system.cancellation import isolated
 
 if TYPE_CHECKING:
     import os

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dumpstream._errors import DumpstreamError, OrderError, ProfilingError
-from dumpstream.lifecycle import Lifecycle, Owner
+from dumpstream.acl.lifecycle import Lifecycle, Owner
 from dumpstream.profiling.exclusion import end_turn, take_turn
 from dumpstream.profiling.settings import check_extra
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dumpstream.acl import Acl
+    from dumpstream.acl.library import Acl
     from dumpstream.profiling.settings import ProfileSettings
 
 _ORDER: Final = (

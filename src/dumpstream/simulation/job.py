@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
-from dumpstream.acl import Acl
+from dumpstream.acl.library import Acl
 from dumpstream.simulation.library import load_library
 from dumpstream.simulation.runtime import SimulatedRuntime
 from dumpstream.simulation.workload import opened

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
-    from dumpstream.objectstore.lock import Lock
-    from dumpstream.objectstore.outbox import Outbox
-    from dumpstream.objectstore.room import Room
+    from dumpstream.remote.lock import Lock
+    from dumpstream.remote.outbox import Outbox
+    from dumpstream.remote.room import Room
 
 _GROUP = "dumpstream.sinks"
 #: What libzstd accepts; a negative level is faster and compresses less.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from dumpstream._errors import SinkError
-from dumpstream.hold import HeldBytes
 from dumpstream.objectstore.store import PART_BYTES
 from dumpstream.sinks import Stored
 from dumpstream.sinks._frames import Frames, Writer, sink_error, view_bytes
+from dumpstream.system.heldbytes import HeldBytes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
-    from dumpstream.objectstore.courier import Courier
-    from dumpstream.objectstore.delivery import Delivery
+    from dumpstream.remote.courier import Courier
+    from dumpstream.remote.delivery import Delivery
     from dumpstream.sinks.objectstore import ObjectStoreSink
 
 

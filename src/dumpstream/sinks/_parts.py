@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Protocol
 
-from dumpstream.parquet import ParquetWriter
+from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.sinks import Stored
-from dumpstream.text import TEXT_SUFFIX
+from dumpstream.statistics.parquet import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dumpstream.canncsv import CannCsv
-    from dumpstream.filecolumns import FileColumns
-    from dumpstream.sinks._tree import Tree
-    from dumpstream.table import Row
+    from dumpstream.statistics.canncsv import CannCsv
+    from dumpstream.statistics.columns import FileColumns
+    from dumpstream.statistics.table import Row
+    from dumpstream.system.tree import Tree
 
 _GROUP_ROWS = 8192
 _NOTHING = Stored()

@@ -11,25 +11,25 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError, StoreError
-from dumpstream.manifest import FILES, PACKS
-from dumpstream.objectstore.courier import IN_FLIGHT, Courier, patience_of
-from dumpstream.objectstore.keys import Keys
-from dumpstream.objectstore.lock import Lock
-from dumpstream.objectstore.prefix import Prefix
-from dumpstream.objectstore.silence import GRACE_S, ask
+from dumpstream.archive.manifest import FILES, PACKS
+from dumpstream.objectstore.patience import GRACE_S, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.remote.courier import IN_FLIGHT, Courier, patience_of
+from dumpstream.remote.keys import Keys
+from dumpstream.remote.lock import Lock
 from dumpstream.sinks import Fsync, Stored
 from dumpstream.sinks._frames import Frames, Writer, cut, view_bytes
 from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from typing_extensions import Buffer
 
-    from dumpstream.objectstore.delivery import Brought
+    from dumpstream.remote.delivery import Brought
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
 

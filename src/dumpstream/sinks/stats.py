@@ -10,25 +10,25 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError, SinkError
-from dumpstream.canncsv import DEFAULT_SELECTION, CannCsv
-from dumpstream.filecolumns import measure_columns
-from dumpstream.filestats import begin_file, origin_of, whole_file
-from dumpstream.manifest import STATS
-from dumpstream.parquet import require_pyarrow
+from dumpstream.archive.manifest import STATS
 from dumpstream.sinks import Fsync, Stored
 from dumpstream.sinks._frames import sink_error, view_bytes
 from dumpstream.sinks._parts import CsvFiles, ParquetParts
-from dumpstream.sinks._tree import TRANSIENT_DESCRIPTORS, Tree
+from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv
+from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.files import begin_file, origin_of, whole_file
+from dumpstream.statistics.parquet import require_pyarrow
+from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from typing_extensions import Buffer
 
-    from dumpstream.filestats import FileStatistics
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._parts import Output
-    from dumpstream.table import Row
+    from dumpstream.statistics.files import FileStatistics
+    from dumpstream.statistics.table import Row
 
 # A thread is worth its wake-up for so many bytes.
 _THREAD_BYTES = 4 << 20

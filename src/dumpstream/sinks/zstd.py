@@ -12,12 +12,12 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError
-from dumpstream.manifest import FILES, PACKS
+from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.sinks import Fsync, Stored
 from dumpstream.sinks._frames import Writer, cut, sink_error, view_bytes
 from dumpstream.sinks._packer import Packer
-from dumpstream.sinks._tree import TRANSIENT_DESCRIPTORS, Tree, is_temporary, write_all
 from dumpstream.sinks._workers import Workers
+from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree, is_temporary, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
-    from dumpstream.sinks._tree import Draft
+    from dumpstream.system.tree import Draft
 
 __all__ = ["ZstdSink", "is_temporary"]
 

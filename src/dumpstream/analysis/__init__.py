@@ -1,0 +1,1 @@
+"""Questions about dump files, one module each."""

@@ -1,0 +1,148 @@
+"""Conversion: the tensors of dump files, each written to a file of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dumpstream._errors import DumpFormatError, PartError
+from dumpstream.analysis.tensorfiles import FileFormat, write_array, write_elements
+from dumpstream.format.dtypes import element_shape
+from dumpstream.format.header import IO
+from dumpstream.format.layouts import PLAIN, to_layout
+from dumpstream.format.opname import parse_name
+from dumpstream.format.text import TEXT_SUFFIX
+from dumpstream.system.batches import run_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from dumpstream.format.header import Tensor
+    from dumpstream.reading.dumpfile import DumpFile
+    from dumpstream.reading.inputs import Input
+    from dumpstream.reading.outputs import Drafts, Folder, Outputs, Target
+
+_BLOCK_BITS = 256  #: of the channels of a block
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversionOptions:
+    """What to make of the tensors."""
+
+    format: FileFormat = FileFormat.NPY
+    layout: str | None = None  #: the format to rearrange them to; None leaves them as they lie
+    shape: tuple[int, ...] = ()  #: theirs in that layout, if the header does not tell, or not the truth
+    workers: int | None = None  #: threads; by default as many as are worth it
+
+
+class Converted(NamedTuple):
+    """What became of an input."""
+
+    input: Input
+    tensors: int = 0  #: that were written
+    bytes: int = 0  #: that they took
+    skipped: bool = False  #: whether it is no dump file, and nobody said it was
+    problem: str | None = None  #: why not all of it was written, or what was written is not to be trusted
+
+
+def convert(inputs: Iterable[Input], outputs: Outputs, options: ConversionOptions) -> Iterator[Converted]:
+    """Write the tensors of *inputs* to *outputs*, several files at once; yield what became of each, in order.
+
+    The files of an input appear once all of it was read. A tensor that is damaged is left out, and so is one
+    that cannot be rearranged. Those that have no axes to rearrange are written as they lie.
+
+    Raises:
+        DestinationError: something cannot be written, or is already there and may not be replaced.
+        StoreError: an object store refuses, or does not answer.
+    """
+    return run_batches(
+        partial(_convert_batch, outputs, options),
+        ((item, outputs.choose(item.name, item.label)) for item in inputs),
+        bytes_of=lambda chosen: chosen[0].bytes,
+        workers=options.workers,
+        is_remote=lambda chosen: chosen[0].remote,
+    )
+
+
+def _convert_batch(
+    outputs: Outputs, options: ConversionOptions, batch: list[tuple[Input, Target]]
+) -> list[Converted]:
+    with outputs.folder() as folder:
+        return [_convert(item, target, folder, options) for item, target in batch]
+
+
+def _convert(item: Input, target: Target, folder: Folder, options: ConversionOptions) -> Converted:
+    if item.name.endswith(TEXT_SUFFIX) and not item.named:
+        return Converted(item, skipped=True)
+    try:
+        with item.open() as dump, folder.drafts(target, item.name.rpartition("/")[2]) as drafts:
+            return _write(item, dump, drafts, options)
+    except DumpFormatError as exc:
+        if not item.named and item.whole and parse_name(item.name).scheme is None:
+            return Converted(item, skipped=True)
+        problem = exc.detail
+    except PartError as exc:
+        problem = str(exc)
+    except OSError as exc:
+        problem = f"cannot be read: {exc.strerror}"
+    return Converted(item, problem=_with_verdict(item, problem))
+
+
+def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptions) -> Converted:
+    tensors = size = 0
+    problems = []
+    for tensor in dump.tensors:
+        if tensor.stored:
+            try:
+                size += drafts.write(
+                    f".{tensor.io}.{tensor.index}.{options.format}",
+                    partial(_write_tensor, dump=dump, tensor=tensor, options=options),
+                )
+            except DumpFormatError as exc:
+                problems.append(exc.detail)
+            except ValueError as exc:
+                problems.append(f"{tensor.label}: {exc}")
+            else:
+                tensors += 1
+    try:
+        dump.read_to_end()
+    except DumpFormatError as exc:
+        problems.append(exc.detail)
+    drafts.publish()
+    problem = None
+    if problems:
+        problem = problems[0] if len(problems) == 1 else f"{problems[0]}, and {len(problems) - 1} more"
+    return Converted(item, tensors, size, problem=_with_verdict(item, problem))
+
+
+def _write_tensor(fd: int, dump: DumpFile, tensor: Tensor, options: ConversionOptions) -> int:
+    """Write *tensor* to *fd*; what is compressed and stays as it lies does not have to fit into memory."""
+    shape = element_shape(tensor.dtype, tensor.shape, tensor.size)
+    name, layout = tensor.format.name, options.layout
+    without_axes = name == "ND" or (name in PLAIN and len(name) != len(shape))
+    if layout is None or without_axes or tensor.io in {IO.BUFFER, IO.SPACE}:
+        if dump.copies:
+            return write_elements(fd, dump.elements(tensor), tensor.dtype.numpy, shape, options.format)
+        return write_array(fd, dump.array(tensor), options.format)
+    return write_array(fd, _arranged(dump.array(tensor), tensor, layout, options), options.format)
+
+
+def _arranged(array: NDArray[Any], tensor: Tensor, layout: str, options: ConversionOptions) -> NDArray[Any]:
+    return to_layout(
+        array,
+        tensor.format.name,
+        layout,
+        options.shape or tensor.original_shape,
+        original_format=layout if options.shape else None,
+        groups=max(1, tensor.sub_format),
+        c0=_BLOCK_BITS // tensor.dtype.bits,
+    )
+
+
+def _with_verdict(item: Input, problem: str | None) -> str | None:
+    if item.whole:
+        return problem
+    return f"is not whole ({item.verdict})" + (f"; {problem}" if problem else "")

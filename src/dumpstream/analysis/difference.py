@@ -1,0 +1,211 @@
+"""Difference: which elements of a tensor are not the same in two dump files. Reads both block by block."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dumpstream._errors import DumpFormatError, PartError
+from dumpstream.analysis.preview import numbers_of
+from dumpstream.format.dtypes import decode_elements, dtype_of, element_shape, needed_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from dumpstream.format.header import Tensor
+    from dumpstream.reading.dumpfile import DumpFile
+
+_BLOCK_BYTES = 1 << 20
+_SHOWN_VALUES = 4
+_BYTE_BITS = 8
+_UINT8 = 4
+
+
+class Unreadable(NamedTuple):
+    """Why two dump files could not be compared."""
+
+    dump: DumpFile  #: which of the two is to blame
+    problem: str  #: without its name
+
+
+class ChangedValue(NamedTuple):
+    """One element that is not the same."""
+
+    place: tuple[int, ...]  #: by dimension; one number if the shape is not known
+    before: Any
+    after: Any
+
+
+class Difference(NamedTuple):
+    """How a tensor differs; at least one element, or a byte of the padding, does."""
+
+    tensor: Tensor
+    elements: int  #: of the tensor
+    changed: int  #: of them
+    first: tuple[int, ...] | None  #: that changed, by dimension
+    last: tuple[int, ...] | None  #: likewise
+    values: tuple[ChangedValue, ...]  #: the first few of them
+    padding: int  #: bytes behind the last element that changed
+
+
+def compare(before: DumpFile, after: DumpFile) -> list[Difference] | Unreadable:
+    """Return the tensors that differ; those that are not in the result are the same, bit for bit.
+
+    Both files are read to their ends, so that damage shows. Takes memory for some blocks, however large
+    they are.
+    """
+    try:
+        return _compare(before, after)
+    except _UnreadableError as exc:
+        return Unreadable(exc.dump, str(exc))
+
+
+class _UnreadableError(Exception):
+    def __init__(self, dump: DumpFile, problem: str) -> None:
+        super().__init__(problem)
+        self.dump = dump
+
+
+def _compare(before: DumpFile, after: DumpFile) -> list[Difference]:
+    pairs = _pairs(before, after)
+    differences = []
+    for tensor, other in pairs:
+        tally = _Tally(tensor)
+        size = tally.block_bytes
+        start = 0
+        for old, new in zip(_blocks(before, tensor, size), _blocks(after, other, size), strict=True):
+            tally.add(start, old, new)
+            start += len(old)
+        if tally.changed or tally.padding:
+            differences.append(tally.result())
+    for dump in (before, after):
+        _read_to_end(dump)
+    return differences
+
+
+def _pairs(before: DumpFile, after: DumpFile) -> list[tuple[Tensor, Tensor]]:
+    if _layout(before) != _layout(after):
+        raise _UnreadableError(after, "has other tensors than the dump before it")
+    pairs = [
+        (tensor, other)
+        for tensor, other in zip(before.tensors, after.tensors, strict=True)
+        if tensor.stored and tensor.size
+    ]
+    if not pairs:
+        raise _UnreadableError(after, "has no bytes of any tensor")
+    return pairs
+
+
+def _layout(dump: DumpFile) -> list[tuple[Any, ...]]:
+    return [(it.io, it.index, it.dtype, it.shape, it.size, it.stored) for it in dump.tensors]
+
+
+def _blocks(dump: DumpFile, tensor: Tensor, size: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield the bytes of *tensor*, *size* at a time; each block is valid until the next."""
+    buffer = np.empty(min(size, tensor.size), np.uint8)
+    filled = 0
+    try:
+        for block in dump.blocks(tensor):
+            data = np.frombuffer(block, np.uint8)
+            while len(data):
+                part = data[: len(buffer) - filled]
+                buffer[filled : filled + len(part)] = part
+                filled += len(part)
+                data = data[len(part) :]
+                if filled == len(buffer):
+                    yield buffer
+                    filled = 0
+    except (DumpFormatError, PartError) as exc:
+        raise _UnreadableError(dump, exc.detail) from exc
+    if filled:
+        yield buffer[:filled]
+
+
+def _read_to_end(dump: DumpFile) -> None:
+    try:
+        dump.read_to_end()
+    except (DumpFormatError, PartError) as exc:
+        raise _UnreadableError(dump, exc.detail) from exc
+
+
+class _Tally:
+    """Counts what differs in one tensor whose blocks come in order."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+        dtype, shape, size = tensor.dtype, tensor.shape, tensor.size
+        try:
+            self._needed = needed_bytes(dtype, shape, size)
+        except ValueError:  # a shape that does not fit: bytes are all there is
+            dtype, shape = dtype_of(_UINT8), ()
+            self._needed = size
+        self._shape = element_shape(dtype, shape, size)
+        self._elements = math.prod(self._shape)
+        self._dtype = dtype
+        self._packed = dtype.is_packed(self._elements, size)
+        self._unit = dtype.unit_bytes(packed=self._packed)
+        self._unit_elements = self._unit * _BYTE_BITS // dtype.bits if self._packed else 1
+        self._first: int | None = None
+        self._last: int | None = None
+        self._values: list[ChangedValue] = []
+        self.block_bytes = _BLOCK_BYTES // self._unit * self._unit
+        self.changed = 0
+        self.padding = 0
+
+    def add(self, start: int, old: NDArray[np.uint8], new: NDArray[np.uint8]) -> None:
+        """Take the blocks that begin at byte *start*, a multiple of `block_bytes`."""
+        if np.array_equal(old, new):
+            return
+        inside = min(max(self._needed - start, 0), len(old))
+        self.padding += int(np.count_nonzero(old[inside:] != new[inside:]))
+        base = start // self._unit * self._unit_elements
+        old, new = old[:inside], new[:inside]
+        places = self._changed_places(base, old, new)
+        if not len(places):
+            return
+        self.changed += len(places)
+        self._first = base + int(places[0]) if self._first is None else self._first
+        self._last = base + int(places[-1])
+        self._note_values(base, places[: _SHOWN_VALUES - len(self._values)], old, new)
+
+    def result(self) -> Difference:
+        """Return what was counted."""
+        first, last = (None if it is None else self._place(it) for it in (self._first, self._last))
+        return Difference(
+            self._tensor, self._elements, self.changed, first, last, tuple(self._values), self.padding
+        )
+
+    def _changed_places(self, base: int, old: NDArray[np.uint8], new: NDArray[np.uint8]) -> NDArray[np.intp]:
+        """Return which elements differ, counted from the first of the block."""
+        if not self._packed:
+            return np.flatnonzero((old != new).reshape(-1, self._unit).any(axis=1))
+        width = self._dtype.bits
+        bits = np.unpackbits(old ^ new, bitorder="little")
+        count = min(len(bits) // width, self._elements - base)
+        self.padding += int(bits[count * width :].any())  # what is left of the last byte
+        return np.flatnonzero(bits[: count * width].reshape(count, width).any(axis=1))
+
+    def _note_values(
+        self, base: int, places: NDArray[np.intp], old: NDArray[np.uint8], new: NDArray[np.uint8]
+    ) -> None:
+        if not len(places):
+            return
+        count = len(old) * _BYTE_BITS // self._dtype.bits
+        before, after = (
+            numbers_of(decode_elements(self._dtype, raw, count, packed=self._packed)[places])
+            for raw in (old, new)
+        )
+        for place, *values in zip(places, before, after, strict=True):
+            self._values.append(ChangedValue(self._place(base + int(place)), *values))
+
+    def _place(self, flat: int) -> tuple[int, ...]:
+        """Return the place of an element by dimension."""
+        places: list[int] = []
+        for length in reversed(self._shape[1:]):
+            flat, place = divmod(flat, length)
+            places.append(place)
+        return (flat, *reversed(places))

@@ -1,0 +1,60 @@
+"""Modes: what captures were asked to dump, as their manifests kept it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.archive.manifest import ENVIRONMENT
+from dumpstream.config.model import UNCHECKED, AclConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from dumpstream.archive.manifest import Configured, Run
+    from dumpstream.config.model import DumpSettings, Mode
+    from dumpstream.reading.inputs import Input
+    from dumpstream.reading.stored import StoredCapture
+
+
+def settings_of(capture: StoredCapture | None) -> list[DumpSettings | None]:
+    """Return all settings of every run of *capture*; None where nobody knows, as of files in no capture."""
+    runs = [] if capture is None else capture.manifest.runs
+    return [None] if capture is None else [_settings(config) for run in runs for config in _configs(run)]
+
+
+def modes_of(configured: Iterable[Configured]) -> tuple[str, ...] | None:
+    """Return the modes that are known of *configured*; None if nothing is."""
+    known = [settings for it in configured if (settings := _settings(it.config)) is not None]
+    return tuple(dict.fromkeys(mode for it in known for mode in it.modes)) if known else None
+
+
+def need_mode(path: Path, inputs: Iterable[Input], mode: Mode) -> None:
+    """Refuse *inputs*, which *path* stands for, if they are known to be of other modes than *mode*.
+
+    Raises:
+        DumpstreamError: they are.
+    """
+    captures = {id(item.capture): item.capture for item in inputs}.values()
+    known = [settings for capture in captures for settings in settings_of(capture)]
+    modes = {it for settings in known if settings is not None for it in settings.modes}
+    if known and None not in known and mode not in modes:
+        found = f"in mode {' and '.join(sorted(modes))}" if modes else "without a mode"
+        raise DumpstreamError(
+            f"{path} was captured {found}, not {mode}; capture with what `config new --mode {mode}` writes"
+        )
+
+
+def _configs(run: Run) -> list[dict[str, Any] | None]:
+    """Return what chunks may be of: what the environment switches on never comes as chunks."""
+    return [it.config for it in run.configured if it.by != ENVIRONMENT] or [run.config]
+
+
+def _settings(config: object) -> DumpSettings | None:
+    try:
+        return AclConfig.model_validate(config, context=UNCHECKED).dump
+    except ValidationError:
+        return None

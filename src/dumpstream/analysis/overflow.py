@@ -1,0 +1,278 @@
+"""Overflows: which operators overflowed, each with the record of it and with the tensors beside it.
+
+What a record says of task and stream is the operator's; what the name of its file says is the detector's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dumpstream._errors import DumpFormatError, PartError
+from dumpstream.format.header import IO
+from dumpstream.format.opname import OVERFLOW_OPERATOR, Scheme, parse_name
+from dumpstream.format.overflowrecord import decode_overflow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from dumpstream.format.opname import OpName
+    from dumpstream.reading.inputs import Input
+    from dumpstream.statistics.table import Row
+
+_EMPTY = (0, "0x0")
+_IO_ORDER = {str(io): order for order, io in enumerate(IO)}
+_ABOUT_ENTRY = ("valid", "accelerator", "reserved")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OverflowRecord:
+    """What the device wrote down about the overflow of one task."""
+
+    file: str
+    name: OpName  #: of the file
+    units: dict[str, dict[str, Any]]  #: who detected it, and what they wrote down; empty if nobody did
+    decoded: dict[str, Any]  #: all that the file says
+    process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
+    rank: int | None = None  #: of that process
+
+    @property
+    def task(self) -> int | None:
+        """The operator's task."""
+        return self._number("task_id")
+
+    @property
+    def stream(self) -> int | None:
+        """The operator's stream."""
+        return self._number("stream_id")
+
+    def _number(self, name: str) -> int | None:
+        return next((numbers.get(name) for numbers in self.units.values()), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overflow:
+    """An operator that overflowed; either the record or the tensors may be missing."""
+
+    record: OverflowRecord | None
+    rows: tuple[Row, ...]  #: its tensors with their statistics, inputs first
+
+    @property
+    def timestamp(self) -> int:
+        """When it was dumped: microseconds since the epoch, by the device's clock."""
+        times = [row.timestamp for row in self.rows if row.timestamp is not None]
+        if not times and self.record is not None and self.record.name.timestamp is not None:
+            times = [self.record.name.timestamp]
+        return min(times, default=0)
+
+
+class BadRecord(NamedTuple):
+    """A file that should be an overflow record and cannot be read."""
+
+    file: str
+    problem: str
+
+
+def read_records(inputs: Iterable[Input]) -> Iterator[OverflowRecord | BadRecord]:
+    """Yield what the overflow records among *inputs* say, one for each task, or one for none."""
+    for item in inputs:
+        name = parse_name(item.full_name)
+        if name.scheme is Scheme.OVERFLOW:
+            try:
+                yield from _read_record(item, name)
+            except (DumpFormatError, PartError) as exc:
+                yield BadRecord(item.label, exc.detail)
+            except OSError as exc:
+                yield BadRecord(item.label, f"cannot be read: {exc.strerror}")
+
+
+def _read_record(item: Input, name: OpName) -> list[OverflowRecord | BadRecord]:
+    if not item.whole:
+        return [BadRecord(item.label, f"is not whole ({item.verdict})")]
+    with item.open() as dump:
+        stored = [tensor for tensor in dump.tensors if tensor.stored]
+        if not stored:
+            return [BadRecord(item.label, "has no bytes of a record; dump it again")]
+        decoded = decode_overflow(dump.bytes(stored[0]))
+        dump.read_to_end()
+    tasks: dict[Hashable, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for unit, numbers in _units(decoded).items():
+        tasks[numbers.get("task_id"), numbers.get("stream_id")][unit] = numbers
+    return [
+        OverflowRecord(
+            file=item.label,
+            name=name,
+            units=units,
+            decoded=decoded,
+            process=item.prefix,
+            rank=item.rank,
+        )
+        for units in tasks.values() or [{}]
+    ]
+
+
+def _units(decoded: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return who detected something, and what."""
+    entry = decoded.get("entry")
+    if entry is None:
+        return {
+            unit: numbers
+            for unit, numbers in decoded.items()
+            if any(value not in _EMPTY for value in numbers.values())
+        }
+    numbers = {name: value for name, value in entry.items() if name not in _ABOUT_ENTRY}
+    return {entry["accelerator"]: numbers} if entry["valid"] else {}
+
+
+def match_overflows(records: Iterable[OverflowRecord], rows: Mapping[str, Iterable[Row]]) -> list[Overflow]:
+    """Return the operators that overflowed, in the order of time.
+
+    *rows* are the statistics of all tensors of the run, by process. A record belongs to the files of its
+    process with the task and the stream that it names, on the same device and in the same iteration as far as
+    that is known. If there are several, as the same task comes again, those nearest in time do. What is left
+    over, on either side, is in the result, too.
+    """
+    of_processes: dict[str, list[OverflowRecord]] = {process: [] for process in rows}
+    for record in records:
+        of_processes.setdefault(record.process, []).append(record)
+    found = [
+        overflow
+        for process, of_process in of_processes.items()
+        for overflow in _matched(of_process, rows.get(process, ()))
+    ]
+    return sorted(found, key=lambda overflow: overflow.timestamp)
+
+
+def _matched(records: Iterable[OverflowRecord], rows: Iterable[Row]) -> Iterator[Overflow]:
+    matching = _Matching(records, _operator_files(rows))
+    for key in (_by_directory, _by_iteration, _by_task):
+        matching.match(key)
+    return matching.result()
+
+
+class _Place(NamedTuple):
+    """Where and when a record, or a file of an operator, belongs."""
+
+    directory: str
+    device: int | None
+    iteration: int | None
+    task: int | None
+    stream: int | None
+    timestamp: int
+
+    @classmethod
+    def of_record(cls, record: OverflowRecord) -> _Place:
+        name, directory = record.name, record.file.rpartition("/")[0]
+        return cls(directory, name.device, name.iteration, record.task, record.stream, name.timestamp or 0)
+
+    @classmethod
+    def of_file(cls, row: Row) -> _Place:
+        directory = row.file.rpartition("/")[0]
+        return cls(directory, row.device, row.iteration, row.task, row.stream, row.timestamp or 0)
+
+    def fits(self, other: _Place) -> bool:
+        """Whether nothing that both know speaks against it."""
+        known = ((self.device, other.device), (self.iteration, other.iteration))
+        return all(mine is None or theirs is None or mine == theirs for mine, theirs in known)
+
+
+def _by_directory(place: _Place) -> Hashable:
+    return place.task, place.stream, place.directory
+
+
+def _by_iteration(place: _Place) -> Hashable:
+    return place.task, place.stream, place.device, place.iteration
+
+
+def _by_task(place: _Place) -> Hashable:
+    return place.task, place.stream
+
+
+class _OperatorFile(NamedTuple):
+    place: _Place
+    op: tuple[str | None, str | None]
+    slots: frozenset[Hashable]  #: which tensors of the operator it has
+    rows: tuple[Row, ...]
+
+
+def _operator_files(rows: Iterable[Row]) -> list[_OperatorFile]:
+    files: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if (row.op_type, row.op_name) != OVERFLOW_OPERATOR:
+            files[row.file].append(row)
+    return [_operator_file(name, of_file) for name, of_file in files.items()]
+
+
+def _operator_file(file: str, rows: Sequence[Row]) -> _OperatorFile:
+    first, name = rows[0], parse_name(file)
+    slots = frozenset((name.context, name.thread, row.io, row.index) for row in rows)
+    return _OperatorFile(_Place.of_file(first), (first.op_type, first.op_name), slots, tuple(rows))
+
+
+@dataclass(slots=True)
+class _Draft:
+    """An overflow that is being put together."""
+
+    place: _Place
+    record: OverflowRecord | None = None
+    rows: list[Row] = field(default_factory=list)
+    slots: set[Hashable] = field(default_factory=set)
+
+    def take(self, file: _OperatorFile) -> bool:
+        """Add *file*, unless its tensors are there already: then it is of another time."""
+        if file.slots & self.slots:
+            return False
+        self.rows += file.rows
+        self.slots |= file.slots
+        return True
+
+
+class _Matching:
+    """Records and files, and which belong together."""
+
+    def __init__(self, records: Iterable[OverflowRecord], files: Iterable[_OperatorFile]) -> None:
+        drafts = [_Draft(_Place.of_record(record), record) for record in records]
+        self._drafts = sorted(drafts, key=lambda draft: draft.place.timestamp)
+        self._left = list(files)
+
+    def match(self, key: Callable[[_Place], Hashable]) -> None:
+        """Give files to the records with the same *key*, the nearest in time first."""
+        groups: dict[Hashable, list[_Draft]] = defaultdict(list)
+        for draft in self._drafts:
+            if draft.place.task is not None:
+                groups[key(draft.place)].append(draft)
+        pairs = [
+            (abs(draft.place.timestamp - file.place.timestamp), number, draft)
+            for number, file in enumerate(self._left)
+            for draft in _nearest(groups.get(key(file.place), []), file.place)
+        ]
+        matched: set[int] = set()
+        for _, number, draft in sorted(pairs, key=lambda pair: pair[:2]):
+            if number not in matched and draft.take(self._left[number]):
+                matched.add(number)
+        self._left = [file for number, file in enumerate(self._left) if number not in matched]
+
+    def result(self) -> Iterator[Overflow]:
+        """Yield everything, matched or not."""
+        alone: dict[Hashable, _Draft] = {}
+        for file in sorted(self._left, key=lambda file: file.place.timestamp):
+            key = (file.op, file.place._replace(timestamp=0))
+            if key not in alone or not alone[key].take(file):
+                alone[key] = draft = _Draft(file.place)
+                draft.take(file)
+                self._drafts.append(draft)
+        self._left = []
+        for draft in self._drafts:
+            yield Overflow(record=draft.record, rows=tuple(sorted(draft.rows, key=_tensor_order)))
+
+
+def _tensor_order(row: Row) -> tuple[int, int, str]:
+    return _IO_ORDER.get(row.io or "", len(_IO_ORDER)), row.index or 0, row.file
+
+
+def _nearest(drafts: Sequence[_Draft], place: _Place) -> list[_Draft]:
+    """Return those just before and just after *place* in time, of *drafts* in the order of time."""
+    at = bisect_left(drafts, place.timestamp, key=lambda draft: draft.place.timestamp)
+    return [draft for draft in drafts[max(at - 1, 0) : at + 1] if draft.place.fits(place)]

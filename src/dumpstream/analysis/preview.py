@@ -1,0 +1,75 @@
+"""Preview: a tensor made small enough to look at. Does no I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dumpstream.analysis.tensorfiles import plain_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+_BLOCK_ELEMENTS = 1 << 20
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_PLAIN_BARS = " .:-=+*#@"
+
+
+class Histogram(NamedTuple):
+    """How many of the finite elements lie in each of equal stretches from *low* to *high*."""
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+
+    def bars(self, *, ascii_only: bool = False) -> str:
+        """Return a character for each stretch, the higher the more lie in it, and blank if none does."""
+        levels = _PLAIN_BARS if ascii_only else _BARS
+        most = max(self.counts, default=0)
+        steps = len(levels) - 1
+        return "".join(levels[-(-count * steps // most)] if count else levels[0] for count in self.counts)
+
+
+def count_stretches(blocks: Iterable[NDArray[Any]], low: float, high: float, stretches: int) -> Histogram:
+    """Return the histogram of the elements in *blocks*, the finite ones between *low* and *high*."""
+    counts = np.zeros(stretches, np.int64)
+    # Halved, as the distance between the largest floats is none.
+    width = high / 2 - low / 2
+    for part in _parts(blocks):
+        numbers = part.astype(np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        places = (finite / 2 - low / 2) / width * stretches if width else np.zeros(len(finite))
+        counts += np.bincount(np.clip(places.astype(np.int64), 0, stretches - 1), minlength=stretches)
+    return Histogram(low, high, tuple(counts.tolist()))
+
+
+def pick_values(blocks: Iterable[NDArray[Any]], first: int, last: int) -> tuple[list[Any], list[Any]]:
+    """Return the first and the last elements, as Python's numbers; if they are few, all are first."""
+    begin: list[Any] = []
+    end: deque[Any] = deque(maxlen=last)
+    count = 0
+    for part in _parts(blocks):
+        missing = first - len(begin)
+        begin += numbers_of(part[:missing])
+        end.extend(numbers_of(part[missing:][-last:]))
+        count += len(part)
+    return (begin, [*end]) if count > first + last else ([*begin, *end], [])
+
+
+def numbers_of(flat: NDArray[Any]) -> list[Any]:
+    """Return the elements as Python's numbers."""
+    # Of types that numpy does not know, tolist would leave the elements as they are.
+    numbers: list[Any] = flat.astype(plain_dtype(flat.dtype), copy=False).tolist()
+    return numbers
+
+
+def _parts(blocks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    for block in blocks:
+        flat = block.reshape(-1)
+        for start in range(0, len(flat), _BLOCK_ELEMENTS):
+            yield flat[start : start + _BLOCK_ELEMENTS]

@@ -1,0 +1,223 @@
+"""Destination: the directory a capture writes to, prepared, locked and described."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from dumpstream._errors import DestinationError
+from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in
+from dumpstream.archive.history import Chronicle, refuse_both, refuse_earlier, refuse_mixture
+from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, Manifest, read_manifest, write_manifest
+from dumpstream.archive.rows import JOURNAL
+from dumpstream.system.lock import LOCK, holds_lock, release_lock, take_lock
+from dumpstream.system.nofollow import open_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dumpstream.system.location import Prefix
+
+_OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that a start which was cut off can leave
+
+
+class Destination(Chronicle):
+    """A capture directory held by this process.
+
+    Links inside the directory are never followed; the directory itself may be one.
+    """
+
+    path: Path
+
+    def __init__(self, path: Path, dir_fd: int, lock_fd: int, made: Sequence[Path | str]) -> None:
+        super().__init__()
+        self.path = path
+        self._dir_fd = dir_fd
+        self._lock_fd = lock_fd
+        self._made = made  # to be taken back if no run begins, in this order
+        self._replaced: Manifest | None = None
+        self._profiles: set[str] = set()  # what earlier runs left in the directory of profiles
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        append: bool = False,
+        force: bool = False,
+        dump_path: Path | None = None,
+        of_processes: bool = False,
+    ) -> Self:
+        """Prepare the directory *path* for a capture, making it if need be, and lock it.
+
+        Args:
+            path: the directory.
+            append: add to the capture that is there, a run or processes.
+            force: delete the capture that is there when a run begins; what is not part of it stays.
+            dump_path: where the runtime writes files of its own; *path* must not be there.
+            of_processes: whether it is for processes, each with a capture of its own, instead of runs.
+
+        Raises:
+            DestinationInUseError: another capture is writing there.
+            DestinationError: it cannot take a capture; the message says why and what to do.
+            NotACaptureError: it holds a capture of a newer version, or something like one.
+        """
+        refuse_both(append=append, force=force)
+        path = absolute(path)
+        if dump_path is not None and _real(path).is_relative_to(_real(dump_path)):
+            raise DestinationError(
+                path, f"is inside the dump_path {dump_path}; choose a destination outside it"
+            )
+        with explained(path):
+            place = cls._lock(path)
+            try:
+                place._prepare(append=append, force=force, of_processes=of_processes)  # noqa: SLF001 - its own
+            except BaseException:
+                place.close()
+                raise
+        return place
+
+    @classmethod
+    def _lock(cls, path: Path) -> Self:
+        made: list[Path | str] = [folder for folder in (path, *path.parents) if not folder.exists()]
+        dir_fd = -1
+        try:
+            dir_fd = make_directory(path)
+            entries = _entries(dir_fd)
+            _refuse_foreign(path, entries)
+            lock_fd = take_lock(path, dir_fd)
+        except BaseException:
+            _take_back(made, dir_fd)
+            if dir_fd >= 0:
+                os.close(dir_fd)
+            raise
+        return cls(path, dir_fd, lock_fd, made if LOCK in entries else [LOCK, *made])
+
+    def _prepare(self, *, append: bool, force: bool, of_processes: bool) -> None:
+        entries = _entries(self._dir_fd)  # again: it may have been taken before it was locked
+        _refuse_foreign(self.path, entries)
+        if MANIFEST not in entries:
+            return
+        earlier = read_manifest(self.path)
+        if earlier.profiled:
+            self._profiles = names_in(PROFILE, self._dir_fd)
+        if append:
+            refuse_mixture(self.path, earlier, of_processes=of_processes)
+            self.manifest = earlier
+        elif force:
+            self._replaced = earlier
+        else:
+            refuse_earlier(self.path, earlier)
+
+    @property
+    def journal_path(self) -> Path:
+        """Where the journal is."""
+        return self.path / JOURNAL
+
+    @property
+    def work_directory(self) -> Path:
+        return self.path
+
+    def make_profile(self) -> Path:
+        """Make the directory of profiles unless it is there, and return its path."""
+        with explained(self.path):
+            os.close(open_directory(self._dir_fd, [PROFILE], create=True))
+        return self.path / PROFILE
+
+    def drop_profile(self) -> None:
+        """Take back what has come into the directory of profiles since `open`, and itself, if it is empty."""
+        delete_profiles(names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
+
+    def hurry(self, seconds: float) -> None:
+        """Do nothing: it waits for no store."""
+
+    def end_processes(self) -> None:
+        """Do nothing: the manifest is where it belongs."""
+
+    def _begin(self) -> None:
+        with explained(self.path):
+            if self._replaced is not None:
+                replaced, self._replaced = self._replaced, None
+                delete_capture(self.path, self._dir_fd, replaced)
+                delete_profiles(self._profiles, self._dir_fd)
+            write_manifest(self.manifest, self._dir_fd)
+        self._made = ()
+
+    def _write(self) -> None:
+        with explained(self.path):
+            write_manifest(self.manifest, self._dir_fd)
+
+    def _names(self) -> set[str]:
+        with explained(self.path):
+            return _entries(self._dir_fd)
+
+    def close(self) -> None:
+        if self._dir_fd >= 0:
+            if holds_lock(self._lock_fd):
+                _take_back(self._made, self._dir_fd)
+            release_lock(self._lock_fd)
+            os.close(self._dir_fd)
+            self._dir_fd = -1
+
+
+@contextmanager
+def explained(path: Path | Prefix) -> Iterator[None]:
+    """Turn an `OSError` of the block into a `DestinationError` about *path*."""
+    try:
+        yield
+    except OSError as exc:
+        raise DestinationError(
+            path, f"cannot be written ({exc.strerror or exc}); choose another destination"
+        ) from exc
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """Return *path* from the root, without `.` and `..`."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+def below(place: str | Path, name: str) -> str:
+    """Return the place called *name* below another: of a process's capture below that of all of them."""
+    return f"{str(place).rstrip('/')}/{name}"
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # not Path.resolve: a loop of links must not raise
+
+
+def refuse_inside(out: Path, captures: Iterable[Path | Prefix]) -> None:
+    """Raise `DestinationError` if *out*, where files are to be written, is inside one of *captures*."""
+    for capture in captures:
+        if isinstance(capture, Path) and _real(out).is_relative_to(_real(capture)):
+            raise DestinationError(out, "is inside the capture; choose another --out")
+
+
+def make_directory(path: Path) -> int:
+    """Make the directory *path* with mode 0700 unless it is there, and return a descriptor of it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileExistsError, NotADirectoryError):
+        raise DestinationError(path, "is a file or lies below one; choose a directory") from None
+
+
+def _entries(dir_fd: int) -> set[str]:
+    with os.scandir(dir_fd) as entries:
+        return {entry.name for entry in entries}
+
+
+def _refuse_foreign(path: Path, entries: set[str]) -> None:
+    if MANIFEST not in entries and not entries <= _OURS_WITHOUT_MANIFEST:
+        raise DestinationError(path, "is not empty and holds no capture; choose an empty or new directory")
+
+
+def _take_back(made: Iterable[Path | str], dir_fd: int) -> None:
+    """Remove files of the directory (by name) and directories (by path), as far as they are still unused."""
+    for one in made:
+        with suppress(OSError):
+            if isinstance(one, Path):
+                one.rmdir()
+            else:
+                os.unlink(one, dir_fd=dir_fd)

@@ -1,0 +1,186 @@
+"""Chronicle: what becomes of a capture, kept in its manifest wherever that lies."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+from abc import ABC, abstractmethod
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from dumpstream._errors import DestinationError
+from dumpstream.archive.manifest import ENVIRONMENT, PROFILE, Manifest, Process, Run
+from dumpstream.archive.rows import timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from dumpstream.archive.manifest import Configured
+    from dumpstream.archive.rows import Outcome
+    from dumpstream.system.location import Prefix
+
+
+class Chronicle(ABC):
+    """The runs of a capture, or the processes with a capture each, as its manifest tells of them.
+
+    Everything in it blocks: call it from a worker thread. Until a run or processes begin, nothing is changed
+    but what `close` takes back.
+    """
+
+    path: Path | Prefix
+
+    def __init__(self) -> None:
+        self.manifest = Manifest(dumpstream=version("dumpstream"), created=timestamp())
+
+    @property
+    @abstractmethod
+    def work_directory(self) -> Path:
+        """A local directory for temporary files."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the manifest is not yet where readers look for it."""
+        return False
+
+    @abstractmethod
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than so many seconds for a store that says nothing; for any thread."""
+
+    def begin_run(
+        self,
+        options: Mapping[str, Any],
+        *,
+        acl_library: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        profile: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Delete the capture that was to be, write down that a run begins, and return its number."""
+        run = Run(
+            run=max((run.run for run in self.manifest.runs), default=0) + 1,
+            started=timestamp(),
+            options=dict(options),
+            python=platform.python_version(),
+            platform=platform.platform(),
+            acl_library=acl_library,
+            config=None if config is None else dict(config),
+            profile=None if profile is None else {"path": PROFILE, **profile},
+        )
+        self.manifest.runs.append(run)
+        self._begin()
+        return run.run
+
+    def configure_run(self, configured: Sequence[Configured]) -> None:
+        """Write down what is known of what the run that began last is to dump, the latest last."""
+        run = self.manifest.runs[-1]
+        if run.configured != configured:
+            run.configured = list(configured)
+            given = [it.config for it in configured if it.by != ENVIRONMENT]
+            run.config = given[-1] if given else None
+            self._write()
+
+    def end_run(self, outcome: Outcome) -> None:
+        """Write down how the run that began last ended."""
+        run = self.manifest.runs[-1]
+        run.ended, run.outcome = timestamp(), str(outcome)
+        self._write()
+
+    def begin_processes(self) -> None:
+        """Delete the capture that was to be, and write down that processes may come."""
+        self._begin()
+
+    def begin_process(
+        self,
+        *,
+        pid: int,
+        parent: int,
+        command: Sequence[str],
+        rank: int | None = None,
+        device: int | None = None,
+        refused: bool = False,
+        problem: str | None = None,
+        ring: str | None = None,
+    ) -> Process:
+        """Write down a process; its capture goes to its `directory`, which is new, unless it is refused."""
+        process = Process(
+            directory="" if refused else self._choose_directory(rank, pid),
+            pid=pid,
+            parent=parent,
+            command=list(command),
+            rank=rank,
+            device=device,
+            started=timestamp(),
+            problem=problem,
+            ring=ring,
+        )
+        self.manifest.processes.append(process)
+        self._write()
+        return process
+
+    def update_processes(self) -> None:
+        """Write down what has changed of processes."""
+        self._write()
+
+    def end_process(self, process: Process, ending: str) -> None:
+        """Write down how *process* ended."""
+        process.ended, process.ending = timestamp(), ending
+        self._write()
+
+    @abstractmethod
+    def end_processes(self) -> None:
+        """Expect no more processes; the manifest is `waiting` if it could not be brought where it belongs.
+
+        Raises:
+            DestinationError: it never will be unless somebody helps.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the place up; a second call does nothing."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Delete the capture that was to be, and write the manifest."""
+
+    @abstractmethod
+    def _write(self) -> None:
+        """Replace the manifest; a reader sees the old one or the new one, whole."""
+
+    @abstractmethod
+    def _names(self) -> set[str]:
+        """Return what no process's capture can be called, besides those in the manifest."""
+
+    def _choose_directory(self, rank: int | None, pid: int) -> str:
+        name = f"pid-{pid}" if rank is None else f"rank-{rank}"
+        taken = self._names().union(process.directory for process in self.manifest.processes)
+        names = itertools.chain([name], (f"{name}.{count}" for count in itertools.count(2)))
+        return next(free for free in names if free not in taken)
+
+
+def refuse_both(*, append: bool, force: bool) -> None:
+    """Raise `ValueError` if both are wanted."""
+    if append and force:
+        raise ValueError("append and force exclude each other: one keeps what is there, one deletes it")
+
+
+def refuse_earlier(path: Path | Prefix, earlier: Manifest) -> None:
+    """Raise `DestinationError` if *earlier*, to which nothing is to be added, has something in it."""
+    if earlier.runs or earlier.processes:
+        raise DestinationError(
+            path,
+            "already holds a capture; add to it with --append (append=True), "
+            "or delete it and start anew with --force (force=True)",
+        )
+
+
+def refuse_mixture(path: Path | Prefix, earlier: Manifest, *, of_processes: bool) -> None:
+    """Raise `DestinationError` if runs were to be added to processes, or the other way round."""
+    if of_processes and earlier.runs:
+        raise DestinationError(
+            path, "holds the capture of one process, to which no others can be added; choose another --out"
+        )
+    if earlier.processes and not of_processes:
+        raise DestinationError(
+            path,
+            "holds the captures of several processes, to which no run can be added; choose another --out",
+        )

@@ -1,0 +1,228 @@
+"""The journal of a capture: lines are added at no cost, and written behind the caller's back in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager, suppress
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Protocol
+
+import aiofiles
+import anyio
+import anyio.to_thread
+
+from dumpstream.sinks import Fsync
+from dumpstream.system.durable import force_path
+from dumpstream.system.nofollow import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from aiofiles.threadpool.binary import AsyncFileIO
+
+    from dumpstream.custody import Custody
+
+_FULL_BYTES = 4 << 20
+_GATHER_BYTES = 256 << 10
+_GATHER_S = 0.02
+_RESERVE_BYTES = 256 << 10
+
+
+class Lines(Protocol):
+    """Where the lines of a journal go."""
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits to be written that the caller should `drain` before it adds more."""
+
+    @property
+    def waiting(self) -> int:
+        """The lines that an object store has still to get, or what they name."""
+
+    @property
+    def waiting_files(self) -> int:
+        """The finished files among them."""
+
+    def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:
+        """Append *line*, ASCII and without its newline, soon; never waits, and `drain` tells of failures.
+
+        It says that something is stored that is only in *custodies* yet.
+        """
+
+    def hurry(self, seconds: float) -> None:
+        """From now on wait no longer than so many seconds for a store that says nothing."""
+
+    async def drain(self) -> None:
+        """Wait until every line added so far is on the local disk.
+
+        Raises:
+            OSError: a write failed since the last call. Its lines are kept: the next call tries again.
+        """
+
+    async def aclose(self) -> None:
+        """Write what is left and close, also when the caller is being cancelled.
+
+        Raises:
+            OSError: the rest could not be written.
+        """
+
+
+class Journal:
+    """An append-only file of lines.
+
+    A write is a hop to a thread that costs as much as a hundred lines, so lines are gathered for a moment
+    (20 ms or 256 KiB, whichever is first), and those that come while a write is under way share the next.
+    """
+
+    def __init__(self, file: AsyncFileIO, reserve: IO[bytes], fsync: Fsync) -> None:
+        self._file = file
+        self._reserve = reserve
+        self._fsync = fsync
+        self._lines: list[str] = []
+        self._unwritten = b""  # what a failed write left over
+        self._added = 0  # bytes, like _written
+        self._written = 0
+        # Not a task group's: nobody's cancellation may leave half a line, or hold up `add`.
+        self._flush: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        self._error: OSError | None = None
+        self._closed = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, path: Path, *, fsync: Fsync = Fsync.NONE) -> AsyncIterator[Journal]:
+        """Open the journal at *path* for appending, and close it at the end of the block.
+
+        A line that an earlier writer left unfinished is closed first.
+
+        Raises:
+            OSError: on entering, if *path* cannot be opened or is a symbolic link; on leaving, as `aclose`.
+        """
+        with anyio.CancelScope(shield=True):  # what a thread opens for who has gone is nobody's to close
+            file = await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend)
+            journal = cls(file, await anyio.to_thread.run_sync(_take_reserve, path.parent), fsync)
+        try:
+            if fsync is not Fsync.NONE:
+                await anyio.to_thread.run_sync(force_path, path)
+            yield journal
+        finally:
+            await journal.aclose()
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits to be written that the caller should `drain` before it adds more."""
+        return self._added - self._written >= _FULL_BYTES
+
+    @property
+    def waiting(self) -> int:
+        """The lines that an object store has still to get: none."""
+        return 0
+
+    @property
+    def waiting_files(self) -> int:
+        """The finished files among them: none."""
+        return 0
+
+    def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:  # noqa: ARG002 - see `Lines`
+        """Append *line*, ASCII and without its newline, soon; never waits, and `drain` tells of failures."""
+        self._lines.append(line)
+        self._added += len(line) + 1
+        if self._flush is None and self._error is None:
+            self._start_flush()
+        elif self._added - self._written >= _GATHER_BYTES:
+            self._hurry.set()
+
+    def hurry(self, seconds: float) -> None:
+        """Do nothing: it waits for no store."""
+
+    async def drain(self) -> None:
+        """Wait until every line added so far is written.
+
+        Raises:
+            OSError: a write failed since the last call. Its lines are kept: the next call tries again.
+        """
+        goal = self._added
+        while self._written < goal and self._error is None:
+            flush = self._flush or self._start_flush()
+            self._hurry.set()
+            await asyncio.wait([flush])
+            flush.result()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    async def aclose(self) -> None:
+        """Write what is left and close the file, also when the caller is being cancelled.
+
+        Raises:
+            OSError: the rest could not be written.
+        """
+        if self._closed:
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                await anyio.to_thread.run_sync(self._reserve.close)
+                self._error = None
+                await self.drain()
+                if self._fsync is Fsync.CAPTURE:
+                    await self._sync()
+            finally:
+                self._closed = True
+                await self._file.close()
+
+    def _start_flush(self) -> asyncio.Task[None]:
+        if self._closed:
+            raise ValueError("the journal is closed")
+        self._hurry.clear()
+        self._flush = asyncio.get_running_loop().create_task(self._flush_once())
+        return self._flush
+
+    async def _flush_once(self) -> None:
+        try:
+            with anyio.move_on_after(_GATHER_S):
+                await self._hurry.wait()
+            await self._write_pending()
+        except OSError as exc:
+            self._error = exc
+        finally:
+            self._flush = None
+        if self._lines and self._error is None:
+            self._start_flush()
+
+    async def _write_pending(self) -> None:
+        goal = self._added
+        if self._lines:
+            self._lines.append("")
+            self._unwritten += "\n".join(self._lines).encode("ascii")
+            self._lines.clear()
+        while self._unwritten:
+            written = await self._file.write(self._unwritten)
+            self._unwritten = self._unwritten[written:]
+        if self._fsync is Fsync.FILE:
+            await self._sync()
+        self._written = goal
+
+    async def _sync(self) -> None:
+        await anyio.to_thread.run_sync(os.fsync, self._file.fileno())
+
+
+def _take_reserve(directory: Path) -> IO[bytes]:
+    """Return a file without a name that keeps room for the last lines on a disk that the sinks fill."""
+    reserve = TemporaryFile(dir=directory)  # noqa: SIM115 - aclose() gives it back
+    with suppress(OSError):  # where there is not even so much room, the lines must do with what is left
+        os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
+    return reserve
+
+
+def _open_and_mend(path: str, _flags: int) -> int:
+    fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":
+            os.write(fd, b"\n")
+    except OSError:
+        os.close(fd)
+        raise
+    return fd

@@ -1,0 +1,194 @@
+"""The manifest: what a capture is, which runs it had, and with which options and versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dumpstream._errors import NotACaptureError
+from dumpstream.system.durable import force_names
+from dumpstream.system.nofollow import open_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dumpstream.system.location import Prefix
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+TEMPORARY = ".manifest.json.new"
+#: The directories of what the sinks store, unless they have a place of their own, and of profiles.
+FILES, PACKS, STATS, PROFILE = "files", "packs", "stats", "profile"
+
+_FOREIGN = f"holds no capture: its {MANIFEST} is not dumpstream's; choose another directory"
+#: Of the dump configurations of a run, together; longer ones make every reading and writing slow.
+LONGEST_CONFIG = 256 << 10
+#: What `Configured.by` is if nobody called anything.
+ENVIRONMENT = "environment"
+#: No manifest is longer.
+LARGEST_BYTES = 64 << 20
+_DIRECTORY = re.compile(r"(?:(?:rank|pid)-\d+(?:\.\d+)?)?", re.ASCII)
+
+
+@dataclass(kw_only=True, slots=True)
+class Configured:
+    """A dump configuration that was put in force in a process captured from outside."""
+
+    by: str  #: ``program``, ``agent`` for the collector, or ``environment``
+    call: str  #: such as ``aclmdlSetDump``; empty if there was none, or it is not known
+    path: str  #: of the file as the program named it, or the variable
+    first: str  #: when that was told first
+    last: str  #: and when it was told last
+    times: int = 1
+    config: dict[str, Any] | None = None
+    problem: str | None = None  #: why `config` is not known
+
+
+@dataclass(kw_only=True, slots=True)
+class Run:
+    """One run of the pipeline into a capture."""
+
+    run: int
+    started: str
+    ended: str | None = None
+    outcome: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    python: str
+    platform: str
+    acl_library: str | None = None
+    config: dict[str, Any] | None = None  #: the dump configuration, the latest; None if not known, or long
+    configured: list[Configured] = field(default_factory=list)  #: all of them, if it is from outside
+    profile: dict[str, Any] | None = None  #: its directory (``path``), and what was collected
+
+
+@dataclass(kw_only=True, slots=True)
+class Process:
+    """A process captured from outside; what it dumped is a capture of its own."""
+
+    directory: str  #: of its capture, below that of the manifest; empty if it was refused
+    pid: int
+    parent: int
+    command: list[str]
+    rank: int | None = None
+    device: int | None = None
+    started: str
+    ended: str | None = None
+    ending: str | None = None  #: in words, such as ``exit code 0`` or ``killed by SIGKILL``
+    problem: str | None = None  #: why it was not captured, or not as it should have been
+    ring: str | None = None  #: the file of its ring, as long as something may be left in it
+
+
+@dataclass(kw_only=True, slots=True)
+class Manifest:
+    """What `manifest.json` says: of a capture with runs of its own, or of one with a capture per process."""
+
+    dumpstream: str
+    created: str
+    runs: list[Run] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a run had a profile, so that its directory is the capture's."""
+        return any(run.profile for run in self.runs)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest of the capture in the directory *path*.
+
+    Raises:
+        NotACaptureError: there is none, or one that this version cannot read.
+    """
+    try:
+        with os.fdopen(open_regular(path / MANIFEST, os.O_RDONLY), "rb") as file:
+            data = file.read(LARGEST_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotACaptureError(path, _absence(path)) from None
+    except OSError as exc:
+        raise NotACaptureError(path, f"cannot be read: {MANIFEST}: {exc.strerror}") from exc
+    return parse_manifest(path, data)
+
+
+def parse_manifest(place: Path | Prefix, data: bytes) -> Manifest:
+    """Return what *data*, the manifest of the capture at *place*, says.
+
+    Raises:
+        NotACaptureError: it is none, or one that this version cannot read.
+    """
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        raise NotACaptureError(place, _FOREIGN) from None
+    return _parse(place, fields)
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """Return what `parse_manifest` turns back."""
+    return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, default=str) + "\n"
+
+
+def write_manifest(manifest: Manifest, dir_fd: int) -> None:
+    """Replace the manifest in the directory *dir_fd*; a reader sees the old one or the new one, whole."""
+    with suppress(FileNotFoundError):
+        os.unlink(TEMPORARY, dir_fd=dir_fd)
+    fd = open_regular(TEMPORARY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=dir_fd)
+    try:
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            file.write(manifest_text(manifest))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(TEMPORARY, MANIFEST, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except OSError:
+        os.unlink(TEMPORARY, dir_fd=dir_fd)
+        raise
+    force_names(dir_fd)
+
+
+def _absence(path: Path) -> str:
+    if not path.exists():
+        return "does not exist; name a directory that `dumpstream capture --out` wrote"
+    if not path.is_dir():
+        return "is a file; name a directory that `dumpstream capture --out` wrote"
+    return f"holds no capture (no {MANIFEST}); name a directory that `dumpstream capture --out` wrote"
+
+
+def _parse(path: Path | Prefix, fields: Any) -> Manifest:
+    try:
+        number = int(fields["format"])
+        if number > FORMAT:
+            raise NotACaptureError(
+                path,
+                f"has capture format {number} (dumpstream {fields.get('dumpstream')}), "
+                f"and this version reads up to format {FORMAT}; upgrade dumpstream",
+            )
+        return Manifest(
+            created=str(fields["created"]),
+            dumpstream=str(fields["dumpstream"]),
+            runs=[_run(run) for run in fields["runs"]],
+            processes=[_process(process) for process in fields.get("processes", ())],
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise NotACaptureError(path, _FOREIGN) from None
+
+
+def _run(fields: dict[str, Any]) -> Run:
+    known = {name: value for name, value in fields.items() if name in Run.__slots__}
+    configured = [_configured(it) for it in fields.get("configured", ())]
+    return Run(**{**known, "run": int(fields["run"]), "configured": configured})
+
+
+def _configured(fields: dict[str, Any]) -> Configured:
+    return Configured(**{name: value for name, value in fields.items() if name in Configured.__slots__})
+
+
+def _process(fields: dict[str, Any]) -> Process:
+    known = {name: value for name, value in fields.items() if name in Process.__slots__}
+    if not _DIRECTORY.fullmatch(fields["directory"]):
+        raise ValueError("a process has its capture in a directory that is not one of ours")
+    numbers = {name: int(fields[name]) for name in ("pid", "parent")}
+    numbers |= {name: int(known[name]) for name in ("rank", "device") if known.get(name) is not None}
+    return Process(**{**known, **numbers, "command": [str(word) for word in fields["command"]]})

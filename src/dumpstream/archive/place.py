@@ -1,0 +1,204 @@
+"""Places: where captures lie, in a directory or in an object store, read through one interface."""
+
+from __future__ import annotations
+
+import os
+import re
+from io import BufferedReader, RawIOBase
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from dumpstream._errors import NotACaptureError, PartError
+from dumpstream.archive.manifest import MANIFEST, TEMPORARY, read_manifest
+from dumpstream.archive.rows import JOURNAL, read_journal
+from dumpstream.system.location import Prefix, as_location
+from dumpstream.system.lock import LOCK, lock_holder
+from dumpstream.system.nofollow import open_directory, open_regular
+from dumpstream.system.tree import is_temporary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator
+    from io import FileIO
+
+    from typing_extensions import Buffer
+
+    from dumpstream.archive.manifest import Manifest
+    from dumpstream.archive.rows import Row
+
+#: What somebody can do about a part that is not what was stored.
+RESTORE = "restore it from a copy or capture again"
+
+_ELSEWHERE = re.compile(r"/|\w+://")
+_OURS = {MANIFEST, JOURNAL, LOCK}
+
+
+class Writer(NamedTuple):
+    """Who is writing a capture."""
+
+    pid: int  #: 0 if it has not said which
+    host: str | None = None  #: None if it is this one, or not known
+
+    def __str__(self) -> str:
+        return f"process {self.pid}" if self.host is None else f"process {self.pid} on {self.host}"
+
+
+class Opened(NamedTuple):
+    """Something that a sink stored, open for reading."""
+
+    file: IO[bytes]
+    size: int  #: of all that is at the path, however little of it was asked for
+
+
+class Listed(NamedTuple):
+    """Something that lies in the place of a capture and is not about the capture as a whole."""
+
+    path: str
+    size: int | None = None  #: None if the listing does not tell
+    etag: str | None = None
+    leftover: bool = False  #: whether an unfinished write left it
+
+
+class Place(Protocol):
+    """The place of one capture, or of the captures of several processes. Every call blocks."""
+
+    @property
+    def path(self) -> Path | Prefix:
+        """What to call it."""
+
+    def read_manifest(self) -> Manifest:
+        """Return the manifest; raises `NotACaptureError` if there is none that this version can read."""
+
+    def find_writer(self) -> Writer | None:
+        """Return who is writing there now."""
+
+    def read_rows(self) -> Iterable[Row]:
+        """Return the rows of the journal, none if there is no journal.
+
+        Raises:
+            NotACaptureError: it cannot be read; also while the rows are iterated over.
+        """
+
+    def open(self, path: str, start: int, length: int | None) -> Opened:
+        """Open what a sink stored at the relative *path*: *length* bytes of it from *start* on, or the rest.
+
+        Raises:
+            PartError: it is missing, or cannot be opened.
+        """
+
+    def list(self, without: Container[str] = ()) -> Iterator[Listed]:
+        """Yield what is there, but for the directories *without*."""
+
+    def member(self, directory: str) -> Place:
+        """Return the place of one of several captures; raises `NotACaptureError` if it is elsewhere."""
+
+
+def open_place(path: str | os.PathLike[str] | Prefix | Any) -> Place:
+    """Return the place that a path, a URL or a store of obstore stands for; looks at nothing yet.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    place = as_location(path)
+    if isinstance(place, Path):
+        return DirectoryPlace(place)
+    from dumpstream.remote.place import StorePlace  # noqa: PLC0415 - who has no URL need not wait for it
+
+    return StorePlace(place)
+
+
+def is_inside(path: str) -> bool:
+    """Whether a row's *path* is relative to the capture."""
+    return _ELSEWHERE.match(path) is None
+
+
+class DirectoryPlace:
+    """A directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read_manifest(self) -> Manifest:
+        return read_manifest(self.path)
+
+    def find_writer(self) -> Writer | None:
+        pid = lock_holder(self.path)
+        return None if pid is None else Writer(pid)
+
+    def read_rows(self) -> Iterator[Row]:
+        try:
+            yield from read_journal(self.path / JOURNAL)
+        except FileNotFoundError:  # killed before its first row
+            return
+        except OSError as exc:
+            raise NotACaptureError(self.path, f"cannot be read: {JOURNAL}: {exc.strerror}") from exc
+
+    def open(self, path: str, start: int, length: int | None) -> Opened:
+        return _open(path, lambda: self._open_below(PurePosixPath(path)), start, length)
+
+    def list(self, without: Container[str] = ()) -> Iterator[Listed]:
+        pending = [""]
+        while pending:
+            above = pending.pop()
+            with os.scandir(self.path / above) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    path = f"{above}{entry.name}"
+                    if not entry.is_dir(follow_symlinks=False):
+                        if path not in _OURS:
+                            yield Listed(path, leftover=path == TEMPORARY or is_temporary(entry.name))
+                    elif path not in without:
+                        pending.append(f"{path}/")
+
+    def member(self, directory: str) -> DirectoryPlace:
+        path = self.path / directory
+        if path.is_symlink():
+            raise NotACaptureError(path, "is a symbolic link, and not followed")
+        return DirectoryPlace(path)
+
+    def _open_below(self, path: PurePosixPath) -> int:
+        root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            directory = open_directory(root, path.parts[:-1])
+        finally:
+            os.close(root)
+        try:
+            return open_regular(path.name, os.O_RDONLY, dir_fd=directory)
+        finally:
+            os.close(directory)
+
+
+def open_file(path: Path, start: int = 0, length: int | None = None) -> Opened:
+    """Open a file anywhere, as a `Place` does its own."""
+    return _open(str(path), lambda: open_regular(path, os.O_RDONLY), start, length)
+
+
+def _open(path: str, open_fd: Callable[[], int], start: int, length: int | None) -> Opened:
+    try:
+        file = os.fdopen(open_fd(), "rb", buffering=0)
+    except FileNotFoundError:
+        raise PartError(path, f"is missing; {RESTORE}", missing=True) from None
+    except OSError as exc:
+        raise PartError(path, f"cannot be opened: {exc.strerror}") from exc
+    size = os.fstat(file.fileno()).st_size
+    if start == 0 and (length is None or length >= size):
+        return Opened(file, size)
+    return Opened(BufferedReader(_FileRange(file, start, size if length is None else length)), size)
+
+
+class _FileRange(RawIOBase):
+    """A range of a file, which is closed with it."""
+
+    def __init__(self, file: FileIO, start: int, length: int) -> None:
+        self._file, self._position, self._end = file, start, start + length
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        room = memoryview(buffer)[: self._end - self._position]
+        length = os.preadv(self._file.fileno(), [room], self._position)
+        self._position += length
+        return length

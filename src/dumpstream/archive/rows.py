@@ -1,0 +1,292 @@
+r"""Rows: what the lines of a journal say, written and read.
+
+Lines are ASCII. A name or path with bytes that are not UTF-8 is text with surrogate escapes; JSON shows them
+as ``\udcXX``, and they come back exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from enum import StrEnum
+from json.encoder import encode_basestring_ascii as quote
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dumpstream.format.verdict import Verdict
+from dumpstream.system.nofollow import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+#: The journal's name in the directory of a capture.
+JOURNAL = "journal.jsonl"
+
+_LARGEST = 1 << 62  # no file has as many bytes, and sums of two still fit what the system takes
+
+
+class Outcome(StrEnum):
+    """How a run of the pipeline ended."""
+
+    FINISHED = "finished"  #: everything that came was drained
+    FAILED = "failed"  #: an error ended it early
+    CANCELLED = "cancelled"  #: the caller ended it early
+
+
+class StoredPart(NamedTuple):
+    """A contiguous run of a file's bytes, as one sink stored it."""
+
+    sink: str
+    path: str | None  #: relative to the capture if inside it; None if the sink left nothing to open
+    offset: int  #: where the bytes belong; not 0 only behind a gap
+    bytes: int
+    stored_bytes: int
+    xxh3: str | None
+    start: int | None = None  #: where in the pack at *path* the stored bytes begin; None if it is no pack
+    etag: str | None = None  #: the entity tag that an object store gave
+
+
+class BeginRow(NamedTuple):
+    """A run began."""
+
+    run: int
+    time: str
+
+
+class FileRow(NamedTuple):
+    """Nothing more of a file will come; a name that comes again later gets a row of its own."""
+
+    name: str
+    bytes: int
+    chunks: int
+    verdict: Verdict
+    stored: tuple[StoredPart, ...]
+    cause: str | None = None  #: of the first loss
+    lost_bytes: int = 0
+    missing: tuple[tuple[int, int], ...] = ()  #: start and end of the ranges that never came
+    duplicates: int = 0
+
+
+class LossRow(NamedTuple):
+    """All that a run lost to one cause."""
+
+    cause: str
+    chunks: int
+    bytes: int
+
+
+class MergedRow(NamedTuple):
+    """The journal of an object store holds all segments up to the one of this number."""
+
+    through: int
+
+
+class EndRow(NamedTuple):
+    """A run ended, and everything before this row is all it has to say."""
+
+    run: int
+    time: str
+    outcome: Outcome
+    report: dict[str, Any]
+
+
+class UnreadableRow(NamedTuple):
+    """A line that says nothing."""
+
+    line: int  #: counted from 1
+    torn: bool  #: it is where a writer was stopped, or is still writing
+
+
+Row = BeginRow | FileRow | LossRow | MergedRow | EndRow | UnreadableRow
+
+
+def timestamp() -> str:
+    """Return the time now as the journal and the manifest write it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def begin_row(run: int, time: str) -> str:
+    """Return the line that opens a run."""
+    return json.dumps({"type": "begin", "run": run, "time": time})
+
+
+def is_finished_file(line: str) -> bool:
+    """Whether *line*, which `file_row` or another function here made, is that of a file that was not lost."""
+    return line.startswith('{"type":"file"') and '"verdict":"lost"' not in line
+
+
+def file_row(
+    name: str,
+    size: int,
+    chunks: int,
+    verdict: Verdict,
+    stored: Sequence[StoredPart],
+    *,
+    cause: str | None = None,
+    lost_bytes: int = 0,
+    missing: Sequence[tuple[int, int]] = (),
+    duplicates: int = 0,
+) -> str:
+    """Return the line for a finished file of *size* bytes.
+
+    Formatted by hand: there is a line per file, and `json.dumps` takes three times as long.
+    """
+    parts = ""
+    for sink, path, offset, length, occupied, xxh3, start, etag in stored:
+        where = "null" if path is None else quote(path)
+        check = "null" if xxh3 is None else quote(xxh3)
+        part = (
+            f'{{"sink":{quote(sink)},"path":{where},"offset":{offset},"bytes":{length},'
+            f'"stored_bytes":{occupied},"xxh3":{check}'
+        )
+        if start is not None:
+            part += f',"start":{start}'
+        if etag is not None:
+            part += f',"etag":{quote(etag)}'
+        part += "}"
+        parts = f"{parts},{part}" if parts else part
+    more = ""
+    if cause is not None:
+        more = f',"cause":{quote(cause)}'
+    if lost_bytes:
+        more += f',"lost_bytes":{lost_bytes}'
+    if missing:
+        ranges = ",".join([f"[{start},{end}]" for start, end in missing])
+        more += f',"missing":[{ranges}]'
+    if duplicates:
+        more += f',"duplicates":{duplicates}'
+    return (
+        f'{{"type":"file","name":{quote(name)},"bytes":{size},"chunks":{chunks},'
+        f'"verdict":"{verdict}","stored":[{parts}]{more}}}'
+    )
+
+
+def loss_row(cause: str, chunks: int, size: int) -> str:
+    """Return the line for all that a run lost to *cause*."""
+    return json.dumps({"type": "loss", "cause": cause, "chunks": chunks, "bytes": size})
+
+
+def merged_row(through: int) -> str:
+    """Return the line that opens a journal of all segments up to *through*."""
+    return json.dumps({"type": "merged", "through": through})
+
+
+def end_row(run: int, time: str, outcome: Outcome, report: Mapping[str, Any]) -> str:
+    """Return the line that closes a run."""
+    return json.dumps({"type": "end", "run": run, "time": time, "outcome": outcome, "report": dict(report)})
+
+
+def read_journal(path: Path) -> Iterator[Row]:
+    """Yield the rows of the journal at *path*, also while it is being written.
+
+    A line that cannot be read becomes an `UnreadableRow` and the next lines are read as usual.
+
+    Raises:
+        OSError: *path* cannot be opened, or is a symbolic link.
+    """
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        yield from read_rows(file)
+
+
+def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+    """Yield the rows of *lines*, as `read_journal` does."""
+    unreadable: UnreadableRow | None = None
+    ended = True
+    for number, line in enumerate(lines, 1):
+        ended = line.endswith(b"\n")
+        row = _parse(line, number)
+        if unreadable is not None:
+            # A run that follows a killed one closes the line that was cut off.
+            yield unreadable._replace(torn=isinstance(row, BeginRow))
+            unreadable = None
+        if isinstance(row, UnreadableRow):
+            unreadable = row
+        else:
+            yield row
+    if unreadable is not None:
+        yield unreadable._replace(torn=not ended)
+
+
+def _parse(line: bytes, number: int) -> Row:
+    try:
+        fields = json.loads(line)
+        return _ROWS[fields["type"]](fields)
+    # RecursionError: a line of a hundred thousand brackets.
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return UnreadableRow(number, torn=False)
+
+
+def _begin(fields: dict[str, Any]) -> BeginRow:
+    return BeginRow(_count(fields["run"]), _text(fields["time"]))
+
+
+def _file(fields: dict[str, Any]) -> FileRow:
+    cause = fields.get("cause")
+    return FileRow(
+        _path(fields["name"]),
+        _count(fields["bytes"]),
+        _count(fields["chunks"]),
+        Verdict(fields["verdict"]),
+        tuple([_part(part) for part in fields["stored"]]),
+        cause if cause is None else _text(cause),
+        _count(fields.get("lost_bytes", 0)),
+        tuple([(_count(start), _count(end)) for start, end in fields.get("missing", ())]),
+        _count(fields.get("duplicates", 0)),
+    )
+
+
+def _part(fields: dict[str, Any]) -> StoredPart:
+    path, xxh3, start, etag = fields["path"], fields["xxh3"], fields.get("start"), fields.get("etag")
+    return StoredPart(
+        _text(fields["sink"]),
+        path if path is None else _path(path),
+        _count(fields["offset"]),
+        _count(fields["bytes"]),
+        _count(fields["stored_bytes"]),
+        xxh3 if xxh3 is None else _text(xxh3),
+        start if start is None else _count(start),
+        etag if etag is None else _text(etag),
+    )
+
+
+def _loss(fields: dict[str, Any]) -> LossRow:
+    return LossRow(_text(fields["cause"]), _count(fields["chunks"]), _count(fields["bytes"]))
+
+
+def _merged(fields: dict[str, Any]) -> MergedRow:
+    return MergedRow(_count(fields["through"]))
+
+
+def _end(fields: dict[str, Any]) -> EndRow:
+    return EndRow(
+        _count(fields["run"]), _text(fields["time"]), Outcome(fields["outcome"]), dict(fields["report"])
+    )
+
+
+_ROWS: dict[str, Callable[[dict[str, Any]], Row]] = {
+    "begin": _begin,
+    "file": _file,
+    "loss": _loss,
+    "merged": _merged,
+    "end": _end,
+}
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(value)
+    return value
+
+
+def _path(value: Any) -> str:
+    """Return *value* if the system could take it as a path: no NUL, and nothing that is not bytes."""
+    if b"\0" in os.fsencode(_text(value)):
+        raise ValueError(value)
+    return _text(value)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _LARGEST:
+        raise ValueError(value)
+    return value

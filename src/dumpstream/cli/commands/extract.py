@@ -1,0 +1,139 @@
+"""Write the original files of a capture.
+
+The parts of a file are joined, and each is checked against its checksum on the way; a damaged file is left
+out and the others are written. Names are cleaned, so that nothing is ever written outside the directory. Of
+a file with a gap, what is before the gap is written. Exits with 3 if a file is damaged or is not whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dumpstream._errors import DumpstreamError, PartError
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._exit import NOT_WHOLE
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator, Sequence
+
+    from dumpstream.reading.collection import Member
+    from dumpstream.reading.extraction import Extractor
+    from dumpstream.reading.outputs import Target
+    from dumpstream.reading.stored import StoredCapture, StoredFile
+
+_EPILOG = """\
+examples:
+  dumpstream extract run1 --out dumps                      every file
+  dumpstream extract run1 '*MatMul*' --out dumps           those that match
+  dumpstream extract run1 a.csv --out dumps --force        one, replacing an earlier extraction
+  dumpstream extract run1 --out dumps --sparse             with what is behind gaps, and holes for the gaps
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    add_capture_argument(parser)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a name as `ls` shows it, or a pattern with * ? [ ] (all files)",
+    )
+    add_rank_argument(parser)
+    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
+    parser.add_argument("--sparse", action="store_true", help="place what is behind gaps, leaving holes")
+    parser.add_argument("--force", action="store_true", help="replace files that are already there")
+
+
+class _Found(NamedTuple):
+    """A file, where it is and where it goes."""
+
+    name: str  #: as `ls` shows it
+    file: StoredFile
+    capture: StoredCapture
+    target: Target
+
+
+def run(args: Namespace) -> int:
+    """Write the files."""
+    from dumpstream.archive.destination import refuse_inside  # noqa: PLC0415 - likewise
+    from dumpstream.reading.collection import Collection  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.reading.extraction import Extractor  # noqa: PLC0415 - likewise
+
+    collection = Collection.open(args.capture, args.rank)
+    refuse_inside(args.out, [collection.path])
+    found = _select([it for member in collection.members() for it in _find(member)], args.names)
+    written = size = 0
+    line = ProgressLine()
+    with Extractor(args.out, sparse=args.sparse, replace=args.force) as extractor:
+        extractor.refuse_existing(it.target for it in found)
+        for it, extracted in zip(found, _extract(found, extractor), strict=True):
+            if isinstance(extracted, PartError):
+                line.clear()
+                print(f"dumpstream: {printable(f'{it.name}: {extracted}')}", file=sys.stderr)
+            else:
+                size += extracted
+                written += 1
+            line.show(f"extracted {written} of {count_text(len(found), 'file')}, {size_text(size)}")
+    line.clear()
+    print(f"extracted {written} of {count_text(len(found), 'file')}, {size_text(size)}")
+    whole = _tell_incomplete(found)
+    return 0 if whole and written == len(found) else NOT_WHOLE
+
+
+def _find(member: Member) -> Iterator[_Found]:
+    from dumpstream.reading.extraction import choose_targets  # noqa: PLC0415 - --help need not wait for it
+
+    if member.capture is None:
+        return
+    # Over all files, so that a file's path does not depend on which are asked for.
+    targets = choose_targets(member.capture.files)
+    below = (member.prefix.rstrip("/"),) if member.prefix else ()
+    for file in member.capture.files:
+        yield _Found(member.prefix + file.name, file, member.capture, (*below, *targets[file.name]))
+
+
+def _extract(found: Sequence[_Found], extractor: Extractor) -> Iterator[int | PartError]:
+    """Yield how many bytes each of *found* has where it was written, or why it was not."""
+    from dumpstream.system.batches import run_batches  # noqa: PLC0415 - --help need not wait for it
+
+    def extract(batch: Sequence[_Found]) -> list[int | PartError]:
+        results: list[int | PartError] = []
+        for it in batch:
+            try:
+                results.append(extractor.extract(it.capture, it.file, it.target))
+            except PartError as exc:
+                results.append(exc)
+        return results
+
+    return run_batches(
+        extract, found, bytes_of=lambda it: it.file.bytes, is_remote=lambda it: it.capture.remote
+    )
+
+
+def _select(files: Sequence[_Found], patterns: Sequence[str]) -> Sequence[_Found]:
+    if not patterns:
+        return files
+    matches = {
+        pattern: [it.name for it in files if it.name == pattern or fnmatchcase(it.name, pattern)]
+        for pattern in patterns
+    }
+    for pattern, names in matches.items():
+        if not names:
+            raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
+    chosen = {name for names in matches.values() for name in names}
+    return [it for it in files if it.name in chosen]
+
+
+def _tell_incomplete(files: Sequence[_Found]) -> bool:
+    """Print which of *files* are not whole, and return whether all are."""
+    incomplete = [it for it in files if not it.file.verdict.whole]
+    for it in incomplete:
+        print(f"dumpstream: {printable(it.name)}: not whole ({it.file.verdict})", file=sys.stderr)
+    return not incomplete

@@ -1,0 +1,229 @@
+"""List the files of a capture.
+
+Shows for each name its verdict, its original and its stored size, the chunks it came in and the parts it is
+stored in; then the processes, if the capture is of several, and how each ended. Works while it runs, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
+
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+from dumpstream.cli._display import count_text, printable, size_text
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Sequence
+
+    from dumpstream.archive.manifest import Process
+    from dumpstream.reading.collection import Collection, Member
+    from dumpstream.reading.stored import StoredCapture, StoredFile
+
+_EPILOG = """\
+examples:
+  dumpstream ls run1
+  dumpstream ls s3://bucket/run1
+  dumpstream ls run1 --rank 0                   of a capture of several processes, those of one rank
+  dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
+"""
+
+_LONGEST_COMMAND = 60
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    add_capture_argument(parser)
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: Namespace) -> int:
+    """Print the list."""
+    from dumpstream.reading.collection import Collection  # noqa: PLC0415 - --help need not wait for it
+
+    collection = Collection.open(args.capture, args.rank)
+    if args.json:
+        print(json.dumps(_object(collection), indent=2))
+    else:
+        _print_tables(collection)
+    return 0
+
+
+class _Sums:
+    """What the files and losses of one capture, or of several, come to."""
+
+    def __init__(self) -> None:
+        self.files = self.bytes = self.stored_bytes = self.unreadable_lines = 0
+        self.verdicts: Counter[str] = Counter()
+        self.losses: dict[str, Counter[str]] = {}
+
+    @classmethod
+    def of(cls, capture: StoredCapture | None) -> _Sums:
+        sums = cls()
+        if capture is not None:
+            sums.files = len(capture.files)
+            sums.bytes = sum(file.bytes for file in capture.files)
+            sums.stored_bytes = sum(file.stored_bytes for file in capture.files)
+            sums.verdicts.update(str(file.verdict) for file in capture.files)
+            sums.losses = {it.cause: Counter(chunks=it.chunks, bytes=it.bytes) for it in capture.losses}
+            sums.unreadable_lines = len(capture.unreadable_lines)
+        return sums
+
+    def __iadd__(self, other: _Sums) -> Self:
+        self.files += other.files
+        self.bytes += other.bytes
+        self.stored_bytes += other.stored_bytes
+        self.unreadable_lines += other.unreadable_lines
+        self.verdicts += other.verdicts
+        for cause, lost in other.losses.items():
+            self.losses.setdefault(cause, Counter()).update(lost)
+        return self
+
+    @property
+    def counted_verdicts(self) -> str:
+        """Such as ``2 complete, 1 gap``."""
+        return ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
+
+    @property
+    def listed_losses(self) -> list[dict[str, Any]]:
+        """One object for each cause."""
+        return [{"cause": cause, **lost} for cause, lost in self.losses.items()]
+
+
+def _object(collection: Collection) -> dict[str, Any]:
+    total = _Sums()
+    states, processes, files = [], [], []
+    runs: list[dict[str, Any]] = []
+    for member in collection.members():
+        sums = _Sums.of(member.capture)
+        total += sums
+        if member.process is not None:
+            processes.append(_process(member, sums))
+        if member.capture is not None:
+            states.append(member.capture.state)
+            runs = [{"run": run, "outcome": outcome} for run, outcome in member.capture.outcomes.items()]
+            files += [_row(file, member) for file in member.capture.files]
+    several = collection.processes is not None
+    return {
+        "state": collection.state(states),
+        **({"processes": processes} if several else {"runs": runs}),
+        "files": files,
+        "losses": total.listed_losses,
+        "unreadable_lines": total.unreadable_lines,
+    }
+
+
+def _process(member: Member, sums: _Sums) -> dict[str, Any]:
+    assert member.process is not None
+    known = asdict(member.process)
+    del known["ring"]  # of no use to anybody but `recover`
+    return {
+        **known,
+        "problem": member.problem or member.process.problem,
+        "state": None if member.capture is None else member.capture.state,
+        "files": sums.files,
+        "bytes": sums.bytes,
+        "stored_bytes": sums.stored_bytes,
+        "verdicts": dict(sorted(sums.verdicts.items())),
+        "losses": sums.listed_losses,
+    }
+
+
+def _row(file: StoredFile, member: Member) -> dict[str, Any]:
+    from dumpstream.archive.place import is_inside  # noqa: PLC0415 - --help need not wait for it
+
+    path = file.path
+    inside = path is not None and is_inside(path)
+    return {
+        "name": member.prefix + file.name,
+        **({} if member.process is None else {"rank": member.rank}),
+        "path": f"{member.prefix}{path}" if inside else path,
+        "parts": len(file.parts),
+        "bytes": file.bytes,
+        "stored_bytes": file.stored_bytes,
+        "chunks": file.chunks,
+        "verdict": file.verdict,
+        "cause": file.cause,
+        "missing": file.missing,
+    }
+
+
+def _print_tables(collection: Collection) -> None:
+    total = _Sums()
+    states, processes, problems = [], [], []
+    for member in collection.members():
+        sums = _Sums.of(member.capture)
+        if member.capture is not None:
+            states.append(member.capture.state)
+            if sums.files and not total.files:
+                print(f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name")
+            _print_files(member.capture.files, member.prefix)
+        if member.process is not None:
+            processes.append(_process_cells(member, sums, running=collection.writer is not None))
+            problems.append((member.process, member.problem or member.process.problem))
+        total += sums
+    if collection.processes is not None:
+        _print_processes(processes)
+        _print_problems(problems)
+    print(_summary(total, collection, collection.state(states)))
+
+
+def _print_files(files: Iterable[StoredFile], prefix: str) -> None:
+    for file in files:
+        print(
+            f"{file.verdict:<12} {size_text(file.bytes):>9} {size_text(file.stored_bytes):>9} "
+            f"{file.chunks:>7} {len(file.parts):>5}  {printable(prefix + file.name)}"
+        )
+
+
+def _process_cells(member: Member, sums: _Sums, *, running: bool) -> Sequence[str]:
+    process = member.process
+    assert process is not None
+    # Where the interpreter and the script lie is not what tells processes apart.
+    words = [word.rpartition("/")[2] for word in process.command[:2]] + process.command[2:]
+    command = printable(" ".join(words))
+    if len(command) > _LONGEST_COMMAND:
+        command = f"{command[: _LONGEST_COMMAND - 3]}..."
+    return (
+        process.directory or "refused",
+        "-" if process.rank is None else str(process.rank),
+        "-" if process.device is None else str(process.device),
+        str(process.pid),
+        printable(process.ending or ("running" if running else "not known")),
+        sums.counted_verdicts or "no files",
+        command,
+    )
+
+
+def _print_processes(processes: Sequence[Sequence[str]]) -> None:
+    rows = [("process", "rank", "device", "pid", "ended", "files", "command"), *processes]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    print()
+    for cells in rows if processes else []:
+        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+
+
+def _print_problems(problems: Iterable[tuple[Process, str | None]]) -> None:
+    for process, problem in problems:
+        if problem is not None:
+            print(f"{process.directory or f'process {process.pid}'}: {printable(problem)}")
+
+
+def _summary(total: _Sums, collection: Collection, state: str) -> str:
+    summary = f"{count_text(total.files, 'file')}"
+    if total.verdicts:
+        summary += f" ({total.counted_verdicts})"
+    if collection.processes is not None:
+        count = len(collection.processes)
+        summary += f" of {count} process" if count == 1 else f" of {count} processes"
+    summary += f", {size_text(total.bytes)} stored in {size_text(total.stored_bytes)}; the capture is {state}"
+    for cause, lost in total.losses.items():
+        summary += f"; lost {count_text(lost['chunks'], 'chunk')}, {size_text(lost['bytes'])}"
+        summary += f" ({printable(cause)})"
+    if total.unreadable_lines:
+        summary += f"; {count_text(total.unreadable_lines, 'journal line')} unreadable"
+    return summary

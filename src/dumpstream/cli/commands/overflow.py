@@ -1,0 +1,159 @@
+"""List the operators that overflowed.
+
+Takes a run with dump_debug on: a capture, or a directory that CANN itself wrote. Prints each operator that
+overflowed, in the order of time, what the device recorded about it, and its inputs and outputs with their
+statistics. A record without tensors, and tensors without a record, are told, too. Exits with 3 if a file
+cannot be read, or not completely.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from dumpstream.cli._arguments import add_rank_argument, place
+from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines, time_text
+from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.statistics.table import COLUMNS, json_object
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+    from dumpstream.analysis.overflow import Overflow, OverflowRecord
+    from dumpstream.statistics.table import Row
+
+_EPILOG = """\
+examples:
+  dumpstream overflow run1
+  dumpstream overflow run1 --json | jq -r '.overflows[0].op_name'
+"""
+
+_SHOWN = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_max", "finite_min")
+_PLACES = ("rank", "model", "model_id", "iteration", "device", "task", "stream")
+_ORIGIN = ("op_type", "op_name", *_PLACES, "timestamp")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
+    )
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: Namespace) -> int:
+    """Print the operators that overflowed."""
+    from dumpstream.analysis.modes import need_mode  # noqa: PLC0415 - likewise
+    from dumpstream.analysis.overflow import BadRecord, match_overflows, read_records  # noqa: PLC0415 - likewise
+    from dumpstream.config import Mode  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.reading.inputs import find_inputs  # noqa: PLC0415 - likewise
+
+    inputs = list(find_inputs([args.path], args.rank))
+    need_mode(args.path, inputs, Mode.OVERFLOW)
+    problems: list[str] = []
+    records: list[OverflowRecord] = []
+    for record in read_records(inputs):
+        if isinstance(record, BadRecord):
+            problems.append(f"{record.file}: {record.problem}")
+        else:
+            records.append(record)
+    overflows = match_overflows(records, _rows(args, problems))
+    for problem in dict.fromkeys(problems):
+        print(f"dumpstream: {printable(problem)}", file=sys.stderr)
+    if args.json:
+        print(json.dumps({"overflows": [_as_json(it) for it in overflows], "problems": problems}, indent=2))
+    else:
+        for number, overflow in enumerate(overflows, 1):
+            _print_overflow(number, overflow)
+        print(_summary(overflows))
+    return NOT_WHOLE if problems else 0
+
+
+def _rows(args: Namespace, problems: list[str]) -> dict[str, list[Row]]:
+    """Return the statistics of the run by process; why they are not complete is added to *problems*."""
+    from dumpstream.analysis.measurement import measure  # noqa: PLC0415 - --help need not wait for it
+
+    rows: dict[str, list[Row]] = defaultdict(list)
+    line = ProgressLine()
+    files = size = 0
+    try:
+        for measured in measure([args.path], ranks=args.rank):
+            files += 1
+            size += measured.bytes
+            problems += measured.problems
+            line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
+            rows[measured.process] += measured.rows
+    finally:
+        line.clear()
+    return rows
+
+
+def _summary(overflows: Sequence[Overflow]) -> str:
+    without_files = sum(not overflow.rows for overflow in overflows)
+    without_record = sum(overflow.record is None for overflow in overflows)
+    if overflows and without_record == len(overflows):
+        dumped = count_text(len(overflows), "operator")
+        return f"no record of an overflow; {dumped} overflowed if the run had dump_debug on"
+    text = count_text(len(overflows), "overflow") if overflows else "no overflow"
+    if without_files:
+        text += f"; {count_text(without_files, 'record')} without files"
+    if without_record:
+        text += f"; {count_text(without_record, 'operator')} without a record"
+    return text
+
+
+def _print_overflow(number: int, overflow: Overflow) -> None:
+    origin = _origin(overflow)
+    title = origin["op_name"] or "an operator without files"
+    if origin["op_type"]:
+        title += f" ({origin['op_type']})"
+    for name in _PLACES:
+        if origin[name] is not None:
+            title += f", {name.replace('_', ' ')} {origin[name]}"
+    print(f"{number}. {printable(title)}")
+    print(f"   dumped {time_text(overflow.timestamp)}")
+    if overflow.record is None:
+        print("   no record")
+    else:
+        _print_record(overflow.record)
+    if overflow.rows:
+        table = [[getattr(row, name) for name in _SHOWN] for row in overflow.rows]
+        for line in table_lines(_SHOWN, table, [COLUMNS[name].numeric for name in _SHOWN]):
+            print(f"   {line}")
+
+
+def _print_record(record: OverflowRecord) -> None:
+    print(f"   record {printable(record.file)}")
+    for unit, numbers in record.units.items():
+        said = ", ".join(f"{name} {value}" for name, value in numbers.items())
+        print(f"   {unit}: {said}")
+    if not record.units:
+        print("   it names no task")
+
+
+def _origin(overflow: Overflow) -> dict[str, Any]:
+    """Return which operator it is, as far as that is known."""
+    if overflow.rows:
+        return {name: getattr(overflow.rows[0], name) for name in _ORIGIN} | {"timestamp": overflow.timestamp}
+    record = overflow.record
+    assert record is not None
+    known = {"rank": record.rank, "task": record.task, "stream": record.stream}
+    known["timestamp"] = record.name.timestamp
+    places = {name: getattr(record.name, name) for name in ("model", "model_id", "iteration", "device")}
+    return dict.fromkeys(_ORIGIN) | places | known
+
+
+def _as_json(overflow: Overflow) -> dict[str, Any]:
+    record = overflow.record
+    return {
+        **_origin(overflow),
+        "record": None
+        if record is None
+        else {"file": record.file, "units": record.units, "decoded": record.decoded},
+        "tensors": [json_object(row) for row in overflow.rows],
+    }

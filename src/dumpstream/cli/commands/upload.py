@@ -1,0 +1,164 @@
+"""Bring to an object store what captures had to leave behind.
+
+A capture that ends, or is killed, while its store is away keeps the files that it had finished in its spill
+directory, and its journal there or in the user's state directory. May be repeated; what has been brought is
+removed. Ctrl-C ends it within seconds, and the next upload goes on; twice ends it at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._exit import BY_SIGNAL
+from dumpstream.cli._interrupt import heard, let_signals_end
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    import anyio
+    from anyio.abc import TaskStatus
+
+    from dumpstream.remote.reconciliation import Reconciliation
+
+_EPILOG = """\
+examples:
+  dumpstream upload /var/tmp/spill     everything that captures with --spill /var/tmp/spill left
+  dumpstream upload                    what captures without --spill left
+
+exit codes: 0 everything was brought, or there was nothing; 1 something was not; 130 interrupted by Ctrl-C
+(143 by SIGTERM)
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "directory",
+        type=Path,
+        nargs="?",
+        metavar="DIR",
+        help="a --spill directory, or one capture's in it (default: the user's state directory)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Upload, print a line for each capture, and return the exit code."""
+    import anyio  # noqa: PLC0415 - --help need not wait for it
+
+    return anyio.run(_run, args.directory)
+
+
+async def _run(directory: Path | None) -> int:
+    """Upload until everything is there or a signal comes."""
+    import anyio  # noqa: PLC0415 - as above
+    from anyio import to_thread  # noqa: PLC0415
+
+    code = 0
+    try:
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as scope:
+                signals = _Signals(scope)
+                await tasks.start(signals.obey)
+                code = await _upload_all(directory)
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # The group is for the signals; what the upload raises is not to be wrapped by it.
+        raise group.exceptions[0] from None
+    if signals.number is None:
+        return code
+    print(f"dumpstream: interrupted; {await to_thread.run_sync(_left_text, directory)}", file=sys.stderr)
+    return BY_SIGNAL + signals.number
+
+
+class _Signals:
+    """What signals do: the first ends what the scope is around, and the second the process."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        self._scope = scope
+        self.number: signal.Signals | None = None  #: the first
+
+    async def obey(self, *, task_status: TaskStatus[None]) -> None:
+        """Do it until cancelled."""
+        import anyio  # noqa: PLC0415 - as above
+
+        with anyio.open_signal_receiver(*heard((signal.SIGINT, signal.SIGTERM))) as signals:
+            task_status.started()
+            self.number = await anext(signals)
+        let_signals_end()
+        self._scope.cancel()
+
+
+async def _upload_all(directory: Path | None) -> int:
+    from anyio.to_thread import run_sync  # noqa: PLC0415 - as above
+
+    from dumpstream._errors import DestinationInUseError, DumpstreamError  # noqa: PLC0415
+    from dumpstream.remote.outbox import find_outboxes, state_directory  # noqa: PLC0415
+
+    if directory is not None and not await run_sync(directory.is_dir):
+        print(f"dumpstream: there is no directory {directory}; name a --spill directory", file=sys.stderr)
+        return 1
+    directory = directory or state_directory()
+    paths = await run_sync(lambda: list(find_outboxes(directory)))
+    failed = False
+    for path in paths:
+        try:
+            print(_summary(await _upload(path)))
+        except DestinationInUseError as exc:
+            failed = True
+            print(f"{path}: process {exc.pid} is using it, and uploads by itself", file=sys.stderr)
+        except DumpstreamError as exc:
+            failed = True
+            print(f"dumpstream: {path}: {printable(str(exc))}", file=sys.stderr)
+    if not paths:
+        print(f"nothing waits in {directory}")
+    return int(failed)
+
+
+async def _upload(path: Path) -> Reconciliation:
+    from anyio.to_thread import run_sync  # noqa: PLC0415 - as above
+
+    from dumpstream.remote.outbox import Outbox  # noqa: PLC0415
+    from dumpstream.remote.reconciliation import reconcile  # noqa: PLC0415
+    from dumpstream.system.cancellation import finish_in_thread  # noqa: PLC0415
+
+    line = ProgressLine()
+    outbox = await run_sync(Outbox.open, path)
+    try:
+        return await reconcile(
+            outbox,
+            lambda so_far: line.show(f"{count_text(so_far.objects, 'object')}, {size_text(so_far.bytes)}"),
+        )
+    finally:
+        line.clear()
+        await finish_in_thread(outbox.close)
+
+
+def _left_text(directory: Path | None) -> str:
+    """Return what an upload has not brought, and the command that goes on."""
+    from dumpstream.remote.outbox import (  # noqa: PLC0415 - as above
+        count_objects,
+        find_outboxes,
+        state_directory,
+        upload_command,
+    )
+
+    paths = list(find_outboxes(directory or state_directory()))
+    if not paths:
+        return "nothing is left"
+    objects = count_text(sum(map(count_objects, paths)), "object")
+    return f"left: {count_text(len(paths), 'capture')}, {objects}; go on with: {upload_command(directory)}"
+
+
+def _summary(result: Reconciliation) -> str:
+    text = (
+        f"{result.destination}: brought {count_text(result.objects, 'object')}, {size_text(result.bytes)}, "
+        f"and {count_text(result.lines, 'line')} of the journal of {count_text(result.files, 'file')}"
+    )
+    if result.deleted_packs:
+        text += f"; deleted {count_text(result.deleted_packs, 'pack')} that the run had not finished"
+    return text

@@ -1,0 +1,214 @@
+"""Say who tramples on the outputs of the watched operators.
+
+Takes a run with dump_scene watcher: a capture, or a directory that CANN itself wrote. Puts the dumps of each
+watched operator and iteration in the order of time, and says between which two of them the bytes changed, how
+many elements and where, and which operators ran in between. Exits with 3 if something was trampled on, or if
+not every dump could be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.cli._arguments import add_rank_argument, place
+from dumpstream.cli._display import ProgressLine, count_text, number_text, printable, size_text
+from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli.commands.config import operators_in
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dumpstream.analysis.difference import Difference
+    from dumpstream.analysis.watch import Trampling, WatchDump, Watched, WatchResult
+
+_EPILOG = """\
+examples:
+  dumpstream watch run1
+  dumpstream watch run1 --ops graph.json                        name every operator in between
+  dumpstream watch run1 --json | jq '.watched[] | select(.state == "trampled")'
+"""
+
+_PLACES = ("model", "model_id", "iteration", "device")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
+    )
+    parser.add_argument(
+        "--ops", type=Path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
+    )
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: Namespace) -> int:
+    """Print what became of the outputs of the watched operators."""
+    from dumpstream.analysis.modes import need_mode  # noqa: PLC0415 - likewise
+    from dumpstream.analysis.watch import Graph, find_watched, watch  # noqa: PLC0415 - likewise
+    from dumpstream.config import Mode  # noqa: PLC0415 - --help need not wait for it
+    from dumpstream.reading.inputs import find_inputs  # noqa: PLC0415 - likewise
+
+    graph = None if args.ops is None else Graph(operators_in(args.ops))
+    inputs = list(find_inputs([args.path], args.rank))
+    need_mode(args.path, inputs, Mode.WATCH)
+    watched = find_watched(inputs)
+    if not any(len(it.dumps) > 1 or it.early for it in watched):
+        raise DumpstreamError(
+            f"{args.path} has no operator that was dumped after another one; capture with dump_scene watcher "
+            "and operators of the graph in layer, or name another directory"
+        )
+    results = _with_progress(watch(watched, graph), len(watched))
+    if args.json:
+        found = [_as_json(result) for result in results]
+        print(json.dumps({"watched": found}, indent=2))
+        counts = Counter(str(it["state"]) for it in found)
+    else:
+        counts = Counter(map(_print_result, results))
+        print(_summary(watched, counts))
+    return NOT_WHOLE if counts["trampled"] or counts["incomplete"] else 0
+
+
+def _with_progress(results: Iterable[WatchResult], total: int) -> Iterator[WatchResult]:
+    line = ProgressLine()
+    size = 0
+    try:
+        for number, result in enumerate(results, 1):
+            size += sum(dump.input.bytes for dump in result.watched.dumps)
+            line.clear()
+            yield result
+            line.show(f"compared {number} of {total}, {size_text(size)}")
+    finally:
+        line.clear()
+
+
+def _state(result: WatchResult) -> str:
+    if result.tramplings:
+        return "trampled"
+    if result.problems:
+        return "incomplete"
+    return "clean" if result.clean else "single"
+
+
+def _summary(watched: Sequence[Watched], counts: Counter[str]) -> str:
+    operators = len(
+        {(it.rank, it.name.device, it.name.model, it.name.model_id, it.op_name) for it in watched}
+    )
+    dumps = sum(len(it.dumps) + it.early for it in watched)
+    text = f"{count_text(operators, 'operator')} watched in {count_text(len(watched), 'execution')}, "
+    text += f"{count_text(dumps, 'dump')}: {counts['trampled']} trampled on, {counts['clean']} clean"
+    if counts["incomplete"]:
+        text += f", {counts['incomplete']} incomplete"
+    if counts["single"]:
+        text += f", {counts['single']} dumped only once"
+    return text
+
+
+def _places(watched: Watched) -> dict[str, Any]:
+    """Return which of several operators of the same name it is."""
+    return {"rank": watched.rank} | {place: getattr(watched.name, place) for place in _PLACES}
+
+
+def _print_result(result: WatchResult) -> str:
+    """Print one and return its state."""
+    watched, state = result.watched, _state(result)
+    title = watched.op_name + (f" ({watched.name.op_type})" if watched.name.op_type else "")
+    for name, value in _places(watched).items():
+        if value is not None:
+            title += f", {name.replace('_', ' ')} {value}"
+    text = count_text(len(watched.dumps), "dump")
+    if watched.early:
+        text += f", {watched.early} before it ran" if watched.dumps else f"{watched.early} without its own"
+    print(f"{state:<10} {printable(title)}: {text}")
+    for trampling in result.tramplings:
+        _print_trampling(trampling)
+    for problem in result.problems:
+        print(f"dumpstream: {printable(problem)}", file=sys.stderr)
+    return state
+
+
+def _print_trampling(trampling: Trampling) -> None:
+    print(f"  between {_dump_text(trampling.before)}")
+    print(f"      and {_dump_text(trampling.after)}")
+    for difference in trampling.differences:
+        _print_difference(difference)
+    names = printable(", ".join(trampling.suspects))
+    if trampling.by_graph:
+        print(f"    by one of {names}" if len(trampling.suspects) > 1 else f"    by {names}")
+    else:
+        print(f"    by {names}, or an operator in between that --ops would name")
+
+
+def _dump_text(dump: WatchDump) -> str:
+    return printable(f"the dump after {dump.after}, at {dump.timestamp}")
+
+
+def _print_difference(difference: Difference) -> None:
+    tensor = difference.tensor
+    title = f"{tensor.label}: {tensor.dtype.short} {list(tensor.shape)}"
+    if difference.changed:
+        where = f"{list(difference.first or ())} to {list(difference.last or ())}"
+        title += f", {difference.changed} of {count_text(difference.elements, 'element')} changed, {where}"
+    if difference.padding:
+        title += f", {count_text(difference.padding, 'byte')} behind the last element changed"
+    print(f"    {title}")
+    for value in difference.values:
+        print(f"      {list(value.place)}: {number_text(value.before)} -> {number_text(value.after)}")
+
+
+def _as_json(result: WatchResult) -> dict[str, Any]:
+    watched = result.watched
+    return {
+        "op_name": watched.op_name,
+        "op_type": watched.name.op_type,
+        **_places(watched),
+        "state": _state(result),
+        "dumps": [_dump_json(dump) for dump in watched.dumps],
+        "early": watched.early,
+        "compared": result.compared,
+        "tramplings": [_trampling_json(trampling) for trampling in result.tramplings],
+        "problems": result.problems,
+    }
+
+
+def _dump_json(dump: WatchDump) -> dict[str, Any]:
+    return {"file": dump.input.label, "after": dump.after, "timestamp": dump.timestamp}
+
+
+def _trampling_json(trampling: Trampling) -> dict[str, Any]:
+    return {
+        "before": _dump_json(trampling.before),
+        "after": _dump_json(trampling.after),
+        "suspects": trampling.suspects,
+        "by_graph": trampling.by_graph,
+        "tensors": [_difference_json(difference) for difference in trampling.differences],
+    }
+
+
+def _difference_json(difference: Difference) -> dict[str, Any]:
+    from dumpstream.statistics.table import json_value  # noqa: PLC0415 - --help need not wait for it
+
+    tensor = difference.tensor
+    return {
+        "io": tensor.io,
+        "index": tensor.index,
+        "dtype": tensor.dtype.short,
+        "shape": tensor.shape,
+        "elements": difference.elements,
+        "changed": difference.changed,
+        "first": difference.first,
+        "last": difference.last,
+        "padding": difference.padding,
+        "values": [
+            {"place": value.place, "before": json_value(value.before), "after": json_value(value.after)}
+            for value in difference.values
+        ],
+    }

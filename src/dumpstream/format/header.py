@@ -1,0 +1,249 @@
+"""Header: what a dump file says about itself before its tensors begin."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dumpstream import _native
+from dumpstream._errors import DumpFormatError
+from dumpstream.format.dtypes import DType, dtype_of
+from dumpstream.format.formats import Format, format_of
+from dumpstream.format.verdict import WHOLE_HEADER, HeaderReader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from dumpstream._native import _Message, _Segment
+
+#: The longest header that is read; CANN's have a few hundred bytes.
+MAX_HEADER_BYTES = 64 << 20
+
+#: The length of the message comes before it, in so many bytes.
+PREFIX_BYTES = 8
+_MESSAGE_BYTES = range(1, 1 << 31)
+
+# Places in a segment from the native reader.
+_SIZE: Final = 5
+_ADDRESS: Final = 6
+
+
+class IO(StrEnum):
+    """What a tensor is to its operator, in the order in which they lie in a file."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    BUFFER = "buffer"
+    SPACE = "space"
+
+
+_ADDRESSED = (IO.INPUT, IO.OUTPUT)
+
+
+class OriginalOp(NamedTuple):
+    """The operator that made an output before the graph was optimised."""
+
+    name: str
+    output_index: int
+    dtype: int  #: GE's number, which is not a `DType`'s
+    format: int  #: likewise
+
+
+class Tensor(NamedTuple):
+    """One segment of a dump file; what the header does not say is 0 or empty."""
+
+    io: IO
+    index: int  # type: ignore[assignment]  # not tuple.index, but its place among those of the same `io`
+    dtype: DType
+    format: Format
+    shape: tuple[int, ...]
+    original_shape: tuple[int, ...]
+    sub_format: int  #: groups, of a fractal format
+    size: int  #: bytes, more than the shape needs if padded
+    address: int  #: on the device
+    offset: int
+    arg_index: int  #: which argument of the kernel it is, in an exception dump
+    input_type: int  #: what it is, in an exception dump
+    type: int  #: of a buffer or a space
+    dim_range: tuple[tuple[int, int], ...]
+    original_op: OriginalOp | None
+    start: int | None  #: where its bytes lie in the file; None if they were not dumped
+    stop: int | None
+    unknown: bytes  #: protobuf fields that have no name here, as they were written
+
+    @property
+    def stored(self) -> bool:
+        """Whether the file has its bytes; those of a tensor without an address it may lack."""
+        return self.start is not None
+
+    @property
+    def label(self) -> str:
+        """What to call it in a message."""
+        return f"{self.io} {self.index}"
+
+
+class DumpHeader(NamedTuple):
+    """Everything a dump file says about itself."""
+
+    version: str
+    time: int  #: microseconds since the epoch, by the device's clock
+    op_name: str
+    dfx_message: str
+    attributes: tuple[tuple[str, str], ...]
+    tensors: tuple[Tensor, ...]  #: in the order of their bytes
+    unknown: bytes  #: protobuf fields that have no name here, as they were written
+    size: int  #: bytes before the first tensor
+    length: int  #: bytes of the whole file
+    ambiguous: bool  #: whether it takes the file's length to tell where the tensors lie
+
+
+def message_bytes(prefix: Buffer) -> int:
+    """Return the length of the message that the first bytes of a file announce, or 0 if it cannot be one."""
+    length = int.from_bytes(memoryview(prefix)[:PREFIX_BYTES], "little")
+    return length if length in _MESSAGE_BYTES else 0
+
+
+def parse_header(data: Buffer, length: int | None = None) -> DumpHeader:
+    """Read the header at the start of *data*, which holds all of it.
+
+    CANN leaves out the bytes of a tensor whose address is null. They are taken to be there all the same if no
+    tensor has an address, or if the file has a *length* that the others do not account for.
+
+    Raises:
+        DumpFormatError: there is no header, or a damaged one.
+    """
+    view = memoryview(data)
+    size = PREFIX_BYTES + message_bytes(view)
+    if size == PREFIX_BYTES:
+        raise DumpFormatError("is no dump file: it does not begin with the length of a header", 0)
+    if len(view) < size:
+        raise DumpFormatError(f"ends inside its header of {size} bytes; dump it again", len(view))
+    message = _parse_message(view[PREFIX_BYTES:size], PREFIX_BYTES)
+    if not any(message[:-1]):
+        raise DumpFormatError("is no dump file: nothing in its header has a name", PREFIX_BYTES)
+    groups = _groups_of(message)
+    null_bytes = _null_bytes([*groups[IO.INPUT], *groups[IO.OUTPUT]])
+    skips_null = null_bytes > 0
+    if null_bytes and length is not None:
+        everything = size + sum(segment[_SIZE] for group in groups.values() for segment in group)
+        skips_null = length <= everything - null_bytes
+    tensors: list[Tensor] = []
+    position = size
+    for io, group in groups.items():
+        for index, segment in enumerate(group):
+            if skips_null and io in _ADDRESSED and not segment[_ADDRESS]:
+                tensors.append(_tensor(io, index, segment, None, None))
+            else:
+                stop = position + segment[_SIZE]
+                tensors.append(_tensor(io, index, segment, position, stop))
+                position = stop
+    return _header(message, tensors, size, position, ambiguous=null_bytes > 0)
+
+
+def parse_version_1(data: Buffer) -> DumpHeader:
+    """Read a file of version 1, which is one message with the bytes of the tensors inside.
+
+    Raises:
+        DumpFormatError: *data* is no such file, or a damaged one.
+    """
+    message = _parse_message(data, 0)
+    tensors: list[Tensor] = []
+    for io, group in _groups_of(message).items():
+        for index, segment in enumerate(group):
+            *_, start, stop, _ = segment
+            tensors.append(_tensor(io, index, segment, start, stop)._replace(size=stop - start))
+    if not tensors:
+        raise DumpFormatError("is no dump file: it names no tensor", 0)
+    return _header(message, tensors, 0, len(memoryview(data)), ambiguous=False)
+
+
+class HeaderCollector:
+    """Reads the header of a dump file whose pieces come in order. Version 1 files have none."""
+
+    __slots__ = ("_position", "_reader", "header")
+
+    def __init__(self, limit: int = MAX_HEADER_BYTES) -> None:
+        self.header: DumpHeader | None = None
+        self._reader = HeaderReader(limit)
+        self._position = 0
+
+    def add(self, piece: Buffer) -> memoryview | None:
+        """Take the next piece; return what of it lies behind the header once that is there, in `header`.
+
+        Nothing is to be added after that.
+
+        Raises:
+            DumpFormatError: the file begins with no header, or with a damaged one or one above the limit.
+        """
+        view = memoryview(piece)
+        before = self._position
+        self._position += len(view)
+        self._reader.add(before, view)
+        if not self._reader.settled:
+            return None
+        if self._reader.header[0] != WHOLE_HEADER:
+            raise DumpFormatError("is no dump file: it does not begin with a header", 0)
+        self.header = parse_header(self._reader.kept or view)
+        return view[self.header.size - before :]
+
+
+def _parse_message(message: Buffer, base: int) -> _Message:
+    try:
+        return _native.parse_header(message)
+    except ValueError as exc:
+        problem, position = exc.args
+        raise DumpFormatError(f"is damaged or no dump file: {problem}", base + position) from None
+
+
+def _groups_of(message: _Message) -> dict[IO, list[_Segment]]:
+    *_, inputs, outputs, buffers, spaces, _ = message
+    return {IO.INPUT: inputs, IO.OUTPUT: outputs, IO.BUFFER: buffers, IO.SPACE: spaces}
+
+
+def _null_bytes(tensors: list[_Segment]) -> int:
+    """Return the bytes of the tensors whose address is null, 0 if no tensor has an address."""
+    null = [segment[_SIZE] for segment in tensors if not segment[_ADDRESS]]
+    return sum(null) if len(null) < len(tensors) else 0
+
+
+def _tensor(io: IO, index: int, segment: _Segment, start: int | None, stop: int | None) -> Tensor:
+    dtype, format_, shape, original_shape, sub_format, size, address, offset = segment[:8]
+    arg_index, input_type, type_, dim_range, original_op, _, _, unknown = segment[8:]
+    return Tensor(
+        io,
+        index,
+        dtype_of(dtype),
+        format_of(format_),
+        shape,
+        original_shape,
+        sub_format,
+        size,
+        address,
+        offset,
+        arg_index,
+        input_type,
+        type_,
+        dim_range,
+        None if original_op is None else OriginalOp(*original_op),
+        start,
+        stop,
+        unknown,
+    )
+
+
+def _header(
+    message: _Message, tensors: list[Tensor], size: int, length: int, *, ambiguous: bool
+) -> DumpHeader:
+    version, time, op_name, dfx_message, attributes, *_, unknown = message
+    return DumpHeader(
+        version=version,
+        time=time,
+        op_name=op_name,
+        dfx_message=dfx_message,
+        attributes=tuple(attributes),
+        tensors=tuple(tensors),
+        unknown=unknown,
+        size=size,
+        length=length,
+        ambiguous=ambiguous,
+    )

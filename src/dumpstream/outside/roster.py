@@ -1,0 +1,100 @@
+"""The processes of a collector, written down in its manifest as they come and end."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import DumpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dumpstream.archive.history import Chronicle
+    from dumpstream.outside.process import CapturedProcess
+
+#: Refused processes that are written down; what comes after so many is no job any more.
+_MAX_REFUSED = 1024
+
+_Result = TypeVar("_Result")
+
+
+class ProcessList:
+    """What `place` says of processes; the manifest is written anew for every change, one at a time."""
+
+    def __init__(self, place: Chronicle) -> None:
+        self.processes: list[CapturedProcess] = []  #: in the order in which they came
+        self.refused = 0
+        self.error: DumpstreamError | None = None  #: why the manifest could not be written
+        self._place = place
+        self._writing = anyio.Lock()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all were captured as they should have been, and everything is whole."""
+        return self.refused == 0 and all(process.whole for process in self.processes)
+
+    async def add(self, process: CapturedProcess, ring: Path | None = None) -> None:
+        """Write down a process that is captured; its record gets the directory for that.
+
+        Raises:
+            DestinationError: the manifest cannot be written.
+        """
+        await self._add(process, ring=ring)
+
+    async def refuse(self, process: CapturedProcess, reason: str) -> None:
+        """Write down a process that is not captured."""
+        process.fail(reason)
+        self.refused += 1
+        if self.refused <= _MAX_REFUSED:
+            with suppress(DumpstreamError):
+                await self._add(process, refused=True)
+
+    async def drop_ring(self, process: CapturedProcess) -> None:
+        """Write down that nothing is left in the ring of a process, if that is in a file."""
+        if process.record.ring is not None:
+            process.record.ring = None
+            with suppress(DumpstreamError):
+                await self._write(self._place.update_processes)
+
+    async def end(self, process: CapturedProcess, ending: str) -> None:
+        """Write down how a process ended."""
+        with suppress(DumpstreamError):
+            await self._write(partial(self._place.end_process, process.record, ending))
+
+    async def _add(
+        self, process: CapturedProcess, *, ring: Path | None = None, refused: bool = False
+    ) -> None:
+        said = process.record
+        self.processes.append(process)
+        try:
+            process.record = await self._write(
+                partial(
+                    self._place.begin_process,
+                    pid=said.pid,
+                    parent=said.parent,
+                    command=said.command,
+                    rank=said.rank,
+                    device=said.device,
+                    refused=refused,
+                    problem=said.problem,
+                    ring=None if ring is None else str(ring),
+                )
+            )
+        except BaseException:
+            self.processes.remove(process)
+            raise
+        process.record.problem = said.problem  # what it said while that was being written, too
+
+    async def _write(self, change: Callable[[], _Result]) -> _Result:
+        async with self._writing:
+            try:
+                return await run_sync(change)
+            except DumpstreamError as exc:
+                self.error = self.error or exc
+                raise

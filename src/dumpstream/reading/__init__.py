@@ -1,0 +1,1 @@
+"""Captures and dump files, read back."""

@@ -1,0 +1,122 @@
+"""Collection: a capture as what it consists of, which is itself or the captures of several processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dumpstream._errors import DumpstreamError, NotACaptureError
+from dumpstream.archive.place import open_place
+from dumpstream.reading.stored import State, StoredCapture
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from dumpstream.archive.manifest import Manifest, Process
+    from dumpstream.archive.place import Place, Writer
+    from dumpstream.system.location import Prefix
+
+_REFUSED = "was refused, and ran without being captured"
+
+
+class Member(NamedTuple):
+    """A capture and, if it is one of several, the process that it is of."""
+
+    capture: StoredCapture | None
+    process: Process | None = None
+    problem: str | None = None  #: why there is no capture
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the names of its files, so that those of different processes differ."""
+        return f"{self.process.directory}/" if self.process is not None and self.process.directory else ""
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of the process, if it is known."""
+        return None if self.process is None else self.process.rank
+
+
+class Collection:
+    """What the place of a capture says, as of when it was opened; the members are read one by one."""
+
+    def __init__(
+        self,
+        place: Place,
+        manifest: Manifest,
+        *,
+        writer: Writer | None,
+        processes: Sequence[Process] | None,
+    ) -> None:
+        self.place = place
+        self.manifest = manifest
+        self.writer = writer  #: who is writing it, if anybody is
+        self.processes = processes  #: those asked for, by rank; None if one process captured itself
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] | Prefix | Any, ranks: Iterable[int] = ()) -> Collection:
+        """Read the manifest of the capture at *path*, also while it is written.
+
+        Args:
+            path: a directory, a URL such as ``s3://bucket/run``, or a store of obstore.
+            ranks: of these only; by default of all processes.
+
+        Raises:
+            NotACaptureError: there is no capture, or one that this version cannot read.
+            StoreError: *path* is a URL that names no place, or the store refuses or does not answer.
+            DumpstreamError: there is no process of one of the *ranks*.
+        """
+        place = open_place(path)
+        # Before the manifest: one that ends in between has then written down all its processes.
+        writer = place.find_writer()
+        manifest = place.read_manifest()
+        wanted = set(ranks)
+        if manifest.runs:
+            if wanted:
+                raise DumpstreamError(f"{place.path} is the capture of one process; leave --rank out")
+            return cls(place, manifest, writer=writer, processes=None)
+        _check_ranks(place.path, wanted, manifest.processes)
+        chosen = [process for process in manifest.processes if not wanted or process.rank in wanted]
+        chosen.sort(key=lambda process: (process.rank is None, process.rank))
+        return cls(place, manifest, writer=writer, processes=chosen)
+
+    @property
+    def path(self) -> Path | Prefix:
+        """Where it is."""
+        return self.place.path
+
+    def members(self) -> Iterator[Member]:
+        """Yield every capture; each is read when it is asked for, and may be large.
+
+        Raises:
+            NotACaptureError: it is the capture of one process, and cannot be read.
+        """
+        if self.processes is None:
+            yield Member(StoredCapture.read(self.place))
+            return
+        for process in self.processes:
+            yield self._member(process)
+
+    def state(self, members: Iterable[State]) -> State:
+        """Return the state of the whole, given those of its members."""
+        states = {*members}
+        unended = any(it.directory and it.ended is None for it in self.processes or ())
+        if State.RUNNING in states or (self.writer is not None and self.processes is not None):
+            return State.RUNNING
+        return State.INTERRUPTED if unended or State.INTERRUPTED in states else State.FINISHED
+
+    def _member(self, process: Process) -> Member:
+        if not process.directory:
+            return Member(None, process, process.problem or _REFUSED)
+        try:
+            return Member(StoredCapture.read(self.place.member(process.directory)), process)
+        except NotACaptureError as exc:
+            return Member(None, process, str(exc))
+
+
+def _check_ranks(path: Path | Prefix, wanted: set[int], processes: Sequence[Process]) -> None:
+    known = {process.rank for process in processes if process.rank is not None}
+    if missing := sorted(wanted - known):
+        have = f"it has {', '.join(map(str, sorted(known)))}" if known else "no process there has one"
+        raise DumpstreamError(f"{path} has no rank {missing[0]}; {have}")

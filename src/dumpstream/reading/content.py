@@ -1,0 +1,201 @@
+"""Content: the original bytes of a dump file, wherever and however they are kept."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from typing import TYPE_CHECKING, Protocol
+
+import zstandard
+
+from dumpstream._errors import DumpFormatError
+from dumpstream.reading.stored import parts_of
+from dumpstream.system.nofollow import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from dumpstream.archive.rows import StoredPart
+    from dumpstream.reading.stored import StoredCapture, StoredFile
+
+_BLOCK_BYTES = 1 << 20
+_SMALL_BYTES = 64 << 10  #: fewer are sooner read than mapped
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+class Content(Protocol):
+    """The bytes of a file, read by range; a range that reaches beyond the end gives what is there."""
+
+    #: Whether reading takes memory for what is read.
+    copies: bool
+
+    def length(self) -> int:
+        """Return how many bytes there are; may have to read them all."""
+
+    def read(self, start: int, stop: int) -> memoryview:
+        """Return the bytes from *start* to *stop*, read-only."""
+
+    def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
+        """Yield the same in blocks; each is valid until anything else is read."""
+
+    def close(self) -> None:
+        """Release what can be released; bytes that were returned by `read` stay valid."""
+
+
+class PlainContent:
+    """Bytes that lie in memory, or in a file mapped into it."""
+
+    copies = False
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view.toreadonly()
+
+    def length(self) -> int:
+        return len(self._view)
+
+    def read(self, start: int, stop: int) -> memoryview:
+        return self._view[start:stop]
+
+    def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
+        for place in range(start, min(stop, len(self._view)), _BLOCK_BYTES):
+            yield self._view[place : min(stop, place + _BLOCK_BYTES)]
+
+    def close(self) -> None:
+        self._view = memoryview(b"")
+
+
+class StreamedContent:
+    """Bytes that can only be had from the first to the last, block by block.
+
+    Goes on where the last reader stopped, so reading forward costs one pass; reading back begins anew. For
+    one thread at a time.
+
+    Args:
+        begin: starts a pass; a block it yields is valid until the next one is asked for.
+        length: how many bytes there are, if that is known.
+    """
+
+    copies = True
+
+    def __init__(
+        self, begin: Callable[[], Generator[memoryview, None, None]], length: int | None = None
+    ) -> None:
+        self._begin, self._length = begin, length
+        self._blocks = begin()
+        self._block = memoryview(b"")
+        self._position = 0  # of the block
+
+    def length(self) -> int:
+        if self._length is None:
+            while self._advance():
+                pass
+            self._length = self._position + len(self._block)
+        return self._length
+
+    def read(self, start: int, stop: int) -> memoryview:
+        # Grows with the bytes that come: a length from the header may be a lie.
+        data = bytearray()
+        for block in self.blocks(start, stop):
+            data += block
+        return memoryview(data).toreadonly()
+
+    def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
+        while start < stop:
+            if start < self._position:
+                self._rewind()
+            if start < self._position + len(self._block):
+                block = self._block[start - self._position : stop - self._position]
+                start += len(block)
+                yield block
+            elif not self._advance():
+                return
+
+    def close(self) -> None:
+        self._rewind()
+
+    def _advance(self) -> bool:
+        """Move on to the next block; false at the end."""
+        try:
+            block = next(self._blocks, None)
+        except BaseException:
+            self._rewind()
+            raise
+        if block is None:
+            return False
+        self._position += len(self._block)
+        self._block = block
+        return True
+
+    def _rewind(self) -> None:
+        self._blocks.close()
+        self._blocks = self._begin()
+        self._block = memoryview(b"")
+        self._position = 0
+
+
+def content_of_bytes(data: memoryview) -> Content:
+    """Return the content of *data*, which may be compressed."""
+    if data[: len(_ZSTD_MAGIC)] == _ZSTD_MAGIC:
+        return StreamedContent(lambda: _decompressed(data))
+    return PlainContent(data)
+
+
+def content_of_path(path: str | os.PathLike[str]) -> Content:
+    """Return the content of the file *path*, which may be compressed.
+
+    A file that is not small is mapped: whoever shortens it while it is read ends this process.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    try:
+        fd = open_regular(os.fspath(path), os.O_RDONLY)
+    except OSError as exc:
+        if exc.errno != errno.ELOOP:
+            raise
+        fd = open_regular(os.path.realpath(path), os.O_RDONLY)  # what the user named may be a link
+    try:
+        start = os.read(fd, _SMALL_BYTES)
+        if len(start) < _SMALL_BYTES:
+            return content_of_bytes(memoryview(start))
+        return content_of_bytes(memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ)))
+    finally:
+        os.close(fd)
+
+
+def content_of_stored(capture: StoredCapture, file: StoredFile) -> Content:
+    """Return what *capture* has of *file*, up to the first gap.
+
+    Reading raises `PartError` if a part is missing, damaged, or in a sink that cannot be read back.
+    """
+    parts = list(_contiguous(file))
+    return StreamedContent(lambda: _stored(capture, parts), sum(part.bytes for part in parts))
+
+
+def _contiguous(file: StoredFile) -> Iterator[StoredPart]:
+    end = 0
+    for row in file.rows:
+        base = end
+        for part in parts_of(row):
+            if base + part.offset != end:
+                return
+            yield part
+            end += part.bytes
+
+
+def _stored(capture: StoredCapture, parts: list[StoredPart]) -> Generator[memoryview, None, None]:
+    for part in parts:
+        yield from capture.read_part(part)
+
+
+def _decompressed(data: memoryview) -> Generator[memoryview, None, None]:
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    buffer = memoryview(bytearray(_BLOCK_BYTES))
+    position = 0
+    try:
+        while length := reader.readinto(buffer):
+            yield buffer[:length]
+            position += length
+    except zstandard.ZstdError as exc:
+        raise DumpFormatError(f"cannot be decompressed: {exc}; restore it from a copy", position) from exc

@@ -1,0 +1,139 @@
+"""Inputs: the dump files that the paths on a command line stand for."""
+
+from __future__ import annotations
+
+import csv
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream._errors import DumpstreamError, NotACaptureError
+from dumpstream.archive.manifest import MANIFEST
+from dumpstream.reading.collection import Collection
+from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.system.location import Prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dumpstream.format.verdict import Verdict
+    from dumpstream.reading.stored import StoredCapture, StoredFile
+
+#: Where CANN writes down which file has which name, if that is too long to be one.
+MAPPING = "mapping.csv"
+
+_ZSTD_SUFFIX = ".zst"
+_LONGEST_NAME = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    """One file, which may turn out to be no dump file unless it was *named*."""
+
+    label: str  #: what to call it in a message
+    name: str  #: as the runtime called it, below the directory it was found in
+    bytes: int  #: of it, compressed or not, as far as that is known
+    named: bool  #: whether the user asked for this very file
+    path: Path | None = None  #: unless it is in a capture
+    capture: StoredCapture | None = None
+    file: StoredFile | None = None  #: of the capture
+    prefix: str = ""  #: of label and name, if the capture is one of several
+    rank: int | None = None  #: of the process that the capture is of
+
+    @property
+    def full_name(self) -> str:
+        """The name with the directories that say which model and device it is of."""
+        if self.path is None:
+            return self.name
+        return f"{self.path.absolute().parent}/{self.name.rpartition('/')[2]}"
+
+    @property
+    def remote(self) -> bool:
+        """Whether reading it means to wait for an object store."""
+        return self.capture is not None and self.capture.remote
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the capture says of it."""
+        return None if self.file is None else self.file.verdict
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody says that it is not."""
+        return self.file is None or self.file.verdict.whole
+
+    def open(self) -> DumpFile:
+        """Open it; fails as `DumpFile.open` does."""
+        if self.capture is not None and self.file is not None:
+            return DumpFile.open(self.capture, self.file)
+        assert self.path is not None
+        return DumpFile.open(self.path)
+
+
+def find_inputs(paths: Iterable[Path | Prefix], ranks: Sequence[int] = ()) -> Iterator[Input]:
+    """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
+
+    What is in an object store is a capture. Those of a directory come in order, without what is hidden; links
+    are not followed. A capture below a directory is a capture. With *ranks*, of captures of several
+    processes, only those of these.
+
+    Raises:
+        DumpstreamError: there is nothing at a path, or it cannot be read, or has no process of a rank.
+    """
+    for path in dict.fromkeys(paths):
+        try:
+            if isinstance(path, Prefix) or (path / MANIFEST).exists():
+                yield from _inputs_of_collection(Collection.open(path, ranks))
+            elif ranks:
+                raise DumpstreamError(f"{path} is no capture of several processes; leave --rank out")
+            elif path.is_dir():
+                yield from _inputs_below(path)
+            else:
+                name = path.name.removesuffix(_ZSTD_SUFFIX)
+                yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=path)
+        except OSError as exc:
+            raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
+
+
+def _inputs_of_collection(collection: Collection) -> Iterator[Input]:
+    for member in collection.members():
+        for file in () if member.capture is None else member.capture.files:
+            name = member.prefix + file.name
+            yield Input(
+                label=name,
+                name=name,
+                bytes=file.bytes,
+                named=False,
+                capture=member.capture,
+                file=file,
+                prefix=member.prefix,
+                rank=member.rank,
+            )
+
+
+def _inputs_below(root: Path, below: str = "") -> Iterator[Input]:
+    with os.scandir(root / below) as entries:
+        found = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda it: it.name)
+    files = [entry for entry in found if entry.is_file(follow_symlinks=False)]
+    if any(entry.name == MANIFEST for entry in files):
+        with suppress(NotACaptureError):  # any directory may have a file of that name
+            yield from _inputs_of_collection(Collection.open(root / below))
+            return
+    originals = _read_mapping(root / below / MAPPING) if any(it.name == MAPPING for it in files) else {}
+    for entry in files:
+        if entry.name != MAPPING:
+            name = below + originals.get(entry.name, entry.name.removesuffix(_ZSTD_SUFFIX))
+            size = entry.stat(follow_symlinks=False).st_size
+            yield Input(label=entry.path, name=name, bytes=size, named=False, path=Path(entry.path))
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _inputs_below(root, f"{below}{entry.name}/")
+
+
+def _read_mapping(path: Path) -> dict[str, str]:
+    """Return the names that the files of a directory would have if they were not too long."""
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        rows = [row for row in csv.reader(file) if len(row) == 2]  # noqa: PLR2004 - file and name
+    return {short: name for short, name in rows if 0 < len(name) <= _LONGEST_NAME and "/" not in name}

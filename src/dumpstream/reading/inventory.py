@@ -1,0 +1,37 @@
+"""Inventory: what object stores have of a capture, asked with one request for a thousand objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dumpstream.reading.stored import is_readable, misfit
+from dumpstream.system.location import is_url
+
+if TYPE_CHECKING:
+    from dumpstream.archive.place import Listed
+    from dumpstream.archive.rows import StoredPart
+    from dumpstream.reading.stored import StoredCapture
+
+
+def take_inventory(capture: StoredCapture) -> dict[str, Listed]:
+    """Return what is in object stores, by the path that rows have for it; nothing if *capture* is local.
+
+    Raises:
+        StoreError: a store refuses, or does not answer.
+    """
+    found: dict[str, Listed] = {}
+    if capture.in_store:
+        found = {listed.path: listed for listed in capture.place.list()}
+    rows = (row for file in capture.files for row in file.rows)
+    parts = (part for row in rows for part in row.stored if is_readable(part))
+    urls = {part.path for part in parts if part.path is not None and is_url(part.path)}
+    if urls:
+        found |= {listed.path: listed for listed in capture.buckets.list(urls) if listed.path in urls}
+    return found
+
+
+def is_as_stored(part: StoredPart, listed: Listed | None) -> bool:
+    """Whether a store says so of what it has in place of *part*; if not, only reading can tell."""
+    if listed is None or listed.size is None or misfit(part, listed.size):
+        return False
+    return part.etag is None or listed.etag is None or part.etag.strip('"') == listed.etag.strip('"')

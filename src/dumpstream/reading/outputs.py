@@ -1,0 +1,210 @@
+"""Outputs: files made from others, below a directory of the user's, each whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import secrets
+from collections import deque
+from contextlib import contextmanager, suppress
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Self
+
+from dumpstream._errors import DestinationError
+from dumpstream._native import rename_noreplace
+from dumpstream.archive.destination import explained, make_directory
+from dumpstream.names import clean_name, hashed_name
+from dumpstream.reading.inputs import MAPPING
+from dumpstream.system.nofollow import open_directory, open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_EXISTS = "already exists; replace it with --force, or choose another --out"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MORE = os.O_RDWR | os.O_CREAT | os.O_APPEND
+_LONGEST_NAME = 255  #: bytes
+
+#: Where the files made from an input go: a path below the directory, which their names begin with.
+Target = tuple[str, ...]
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise `DestinationError` if there is something at *path*."""
+    if os.path.lexists(path):
+        raise DestinationError(path, _EXISTS)
+
+
+def publish(dir_fd: int, temporary: str, path: Path, *, replace: bool) -> None:
+    """Give the file *temporary* of a directory the name that *path*, which lies there too, ends with.
+
+    Raises:
+        DestinationError: there is one of that name, and it may not be replaced.
+    """
+    if replace:
+        os.replace(temporary, path.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        return
+    try:
+        rename_noreplace(dir_fd, temporary, dir_fd, path.name)
+    except FileExistsError:
+        raise DestinationError(path, _EXISTS) from None
+
+
+class Outputs:
+    """The directory *out*, which is made if missing; nothing is written outside it, or through a link in it.
+
+    A name that is too long to be a file's, or cannot be shown, is shortened and written down in a
+    ``mapping.csv`` beside the file: the name it has, and the name it should have.
+
+    Args:
+        out: where the files go.
+        replace: whether a file that is already there may be replaced.
+
+    Raises:
+        DestinationError: *out* cannot be used.
+    """
+
+    def __init__(self, out: Path, *, replace: bool) -> None:
+        self.path, self.replace = out, replace
+        self._taken: set[Target] = set()
+        self._noted: dict[Target, set[bytes]] = {}
+        self._lock = Lock()
+        self._serial, self._token = count(), secrets.token_hex(6)
+        with explained(out):
+            self._root = make_directory(out)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._root)
+
+    def choose(self, name: str, label: str) -> Target:
+        """Return where the files made from the input *name* go; call it from one thread.
+
+        Where another input goes already, a hash of *label* makes the difference.
+        """
+        target = clean_name(name)
+        if target in self._taken:
+            target = (*target[:-1], hashed_name(f"{label}/{target[-1]}"))
+        self._taken.add(target)
+        return target
+
+    @contextmanager
+    def folder(self) -> Iterator[Folder]:
+        """Give what one thread writes with."""
+        folder = Folder(self, self._root)
+        try:
+            yield folder
+        finally:
+            folder.leave()
+
+    def temporary(self) -> str:
+        """Return the name of a file that is not finished."""
+        return f".{self._token}-{next(self._serial):x}.converting"
+
+    def note(self, dir_fd: int, directory: Target, name: str, original: str) -> None:
+        """Write down that the file *name* of a directory should be called *original*."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerow([name, original])
+        line = text.getvalue().encode("utf-8", "backslashreplace")
+        with self._lock, os.fdopen(open_regular(MAPPING, _MORE, dir_fd=dir_fd), "a+b") as file:
+            if directory not in self._noted:
+                file.seek(0)
+                self._noted[directory] = set(file)
+            if line not in self._noted[directory]:
+                file.write(line)
+                self._noted[directory].add(line)
+
+
+class Folder:
+    """A directory of the outputs at a time, kept open while a thread writes to it."""
+
+    def __init__(self, outputs: Outputs, root: int) -> None:
+        self._outputs, self._root = outputs, root
+        self._directory: Target | None = None
+        self._fd = -1
+
+    def drafts(self, target: Target, base: str) -> Drafts:
+        """Return what makes the files of one input, whose name is *base*; use it in a ``with`` block.
+
+        Raises:
+            DestinationError: the directory cannot be made.
+        """
+        *directory, stem = target
+        if tuple(directory) != self._directory:
+            self._enter(tuple(directory))
+        return Drafts(self._outputs, self._fd, tuple(directory), stem, base)
+
+    def leave(self) -> None:
+        """Close the directory."""
+        if self._directory is not None:
+            os.close(self._fd)
+            self._directory = None
+
+    def _enter(self, directory: Target) -> None:
+        self.leave()
+        with explained(self._outputs.path.joinpath(*directory)):
+            self._fd = open_directory(self._root, directory, create=True)
+        self._directory = directory
+
+
+class Drafts:
+    """The files made from one input, under temporary names until they are published.
+
+    Leaving the ``with`` block removes those that were not, and raises an `OSError` of the block as a
+    `DestinationError`.
+    """
+
+    def __init__(self, outputs: Outputs, dir_fd: int, directory: Target, stem: str, base: str) -> None:
+        self._outputs, self._fd, self._directory = outputs, dir_fd, directory
+        self._stem, self._base = stem, base
+        self._files: deque[tuple[str, str]] = deque()  # temporary name, suffix
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        for temporary, _ in self._files:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=self._fd)
+        if isinstance(error, OSError):
+            with explained(self._outputs.path.joinpath(*self._directory, self._stem)):
+                raise error
+
+    def write(self, suffix: str, writer: Callable[[int], int]) -> int:
+        """Make a file, let *writer* fill its descriptor, and return what that returns.
+
+        If *writer* fails, there is no such file.
+        """
+        temporary = self._outputs.temporary()
+        fd = os.open(temporary, _NEW, 0o600, dir_fd=self._fd)
+        try:
+            written = writer(fd)
+        except BaseException:
+            os.unlink(temporary, dir_fd=self._fd)
+            raise
+        finally:
+            os.close(fd)
+        self._files.append((temporary, suffix))
+        return written
+
+    def publish(self) -> None:
+        """Give every file its name.
+
+        Raises:
+            DestinationError: there is one of that name, and it may not be replaced.
+        """
+        while self._files:
+            temporary, suffix = self._files[0]
+            name, original = f"{self._stem}{suffix}", f"{self._base}{suffix}"
+            if len(name.encode()) > _LONGEST_NAME:
+                name = f"{hashed_name(self._stem)}{suffix}"
+            if name != original:
+                self._outputs.note(self._fd, self._directory, name, original)
+            path = self._outputs.path.joinpath(*self._directory, name)
+            publish(self._fd, temporary, path, replace=self._outputs.replace)
+            self._files.popleft()

@@ -1,0 +1,316 @@
+"""A capture, read back: which files it has, in which state it is, and the original bytes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import xxhash
+import zstandard
+
+from dumpstream._errors import NotACaptureError, PartError
+from dumpstream.archive.place import RESTORE, open_file, open_place
+from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, UnreadableRow
+from dumpstream.format.verdict import Verdict
+from dumpstream.system.location import SCHEMES, is_url
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
+    from dumpstream.archive.manifest import Manifest
+    from dumpstream.archive.place import Opened, Place, Writer
+    from dumpstream.archive.rows import Outcome, Row, StoredPart
+    from dumpstream.remote.place import Buckets
+    from dumpstream.system.location import Prefix
+
+_ORDER = list(Verdict)
+_READABLE_SINKS = {"zstd", *SCHEMES}
+_BLOCK_BYTES = 1 << 20
+_FIRST_BLOCK_BYTES = 64 << 10  #: enough for a header, which is often all that is wanted
+
+
+class State(StrEnum):
+    """Whether a capture has all it will ever have."""
+
+    RUNNING = "running"  #: a process is writing it now
+    INTERRUPTED = "interrupted"  #: a run was stopped before it could finish its journal
+    FINISHED = "finished"
+
+
+class Loss(NamedTuple):
+    """All that was lost to one cause."""
+
+    cause: str
+    chunks: int
+    bytes: int
+
+
+class StoredFile:
+    """All that came under one name; a name that comes again adds a row."""
+
+    __slots__ = ("name", "rows")
+
+    def __init__(self, name: str, rows: Iterable[FileRow]) -> None:
+        self.name = name
+        self.rows = tuple(rows)
+
+    @property
+    def bytes(self) -> int:
+        """The original bytes, over all rows."""
+        return sum(row.bytes for row in self.rows)
+
+    @property
+    def stored_bytes(self) -> int:
+        """What they occupy, in all sinks together."""
+        return sum(part.stored_bytes for row in self.rows for part in row.stored)
+
+    @property
+    def chunks(self) -> int:
+        """The callbacks that brought it."""
+        return sum(row.chunks for row in self.rows)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its rows' verdicts."""
+        return min((row.verdict for row in self.rows), key=_ORDER.index)
+
+    @property
+    def cause(self) -> str | None:
+        """The cause of the first loss, if any."""
+        return next((row.cause for row in self.rows if row.cause is not None), None)
+
+    @property
+    def missing(self) -> tuple[tuple[int, int], ...]:
+        """The ranges that never came, row by row, each counted from the start of its row."""
+        return tuple(range_ for row in self.rows for range_ in row.missing)
+
+    @property
+    def parts(self) -> tuple[StoredPart, ...]:
+        """Every part once, in order, however many sinks have it; preferably as it can be read back."""
+        return tuple(part for row in self.rows for part in parts_of(row))
+
+    @property
+    def path(self) -> str | None:
+        """Where the first part is, relative to the capture if inside it."""
+        return next((part.path for part in self.parts if part.path is not None), None)
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is something of it to read back, and nothing that cannot be."""
+        return bool(self.parts) and all(is_readable(part) for part in self.parts)
+
+
+class StoredCapture:
+    """What the place of a capture says, as of when it was opened."""
+
+    def __init__(
+        self, place: Place, manifest: Manifest, *, writer: Writer | None, rows: Iterable[Row]
+    ) -> None:
+        self.place = place
+        self.manifest = manifest
+        self.writer = writer  #: who is writing it, if anybody is
+        self.unreadable_lines: list[int] = []  #: journal lines that say nothing
+        self.torn = False  #: whether a writer was stopped in the middle of a line
+        self.outcomes: dict[int, Outcome | None] = dict.fromkeys(run.run for run in manifest.runs)
+        self._losses: dict[str, Loss] = {}
+        files: dict[str, list[FileRow]] = {}
+        for row in rows:
+            if isinstance(row, FileRow):
+                files.setdefault(row.name, []).append(row)
+            else:
+                self._note(row)
+        self.files = tuple(StoredFile(name, of_name) for name, of_name in files.items())
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] | Prefix | Any) -> StoredCapture:
+        """Read the manifest and the journal of the capture at *path*, also while it is written.
+
+        Args:
+            path: a directory, a URL such as ``s3://bucket/run``, or a store of obstore.
+
+        Raises:
+            NotACaptureError: there is no capture, or one that this version cannot read.
+            StoreError: *path* is a URL that names no place, or the store refuses or does not answer.
+        """
+        return cls.read(open_place(path))
+
+    @classmethod
+    def read(cls, place: Place) -> StoredCapture:
+        """Do as `open` with a *place*."""
+        manifest = place.read_manifest()
+        if manifest.processes:
+            first = manifest.processes[0].directory
+            problem = f"holds captures of several processes; name one, such as {first}"
+            raise NotACaptureError(place.path, problem)
+        if not manifest.runs:
+            raise NotACaptureError(place.path, "holds no capture: no run has begun there; capture into it")
+        # Before the journal: a capture that ends in between has then written all its rows.
+        writer = place.find_writer()
+        return cls(place, manifest, writer=writer, rows=place.read_rows())
+
+    @property
+    def path(self) -> Path | Prefix:
+        """Where it is."""
+        return self.place.path
+
+    @property
+    def pid(self) -> int | None:
+        """The process that is writing it, if any."""
+        return None if self.writer is None else self.writer.pid
+
+    @cached_property
+    def remote(self) -> bool:
+        """Whether reading its files means to wait for an object store."""
+        return self.in_store or any(is_url(part.path or "") for file in self.files for part in file.parts)
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it is itself in an object store."""
+        return not isinstance(self.path, Path)
+
+    @property
+    def running(self) -> bool:
+        """Whether a process is writing it now."""
+        return self.writer is not None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a run that is not the one running has no end in the journal."""
+        open_runs = {run for run, outcome in self.outcomes.items() if outcome is None}
+        if self.running:
+            open_runs.discard(max(self.outcomes, default=0))
+        return bool(open_runs)
+
+    @property
+    def state(self) -> State:
+        """Whether more will come, and whether all that came was finished."""
+        if self.running:
+            return State.RUNNING
+        return State.INTERRUPTED if self.interrupted else State.FINISHED
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What was lost, by cause, whether the files' names are known or not."""
+        return tuple(self._losses.values())
+
+    def read_part(self, part: StoredPart) -> Iterator[memoryview]:
+        """Yield the original bytes of *part*, block by block; a block is valid until the next is asked for.
+
+        Raises:
+            PartError: it is missing, or what is there is not what was stored; also raised after the last
+                block, as only then the checksum is known.
+        """
+        if part.path is None or not is_readable(part):
+            raise PartError(
+                part.path or part.sink, f"was stored by the sink {part.sink}, which cannot be read back"
+            )
+        digest = xxhash.xxh3_64()
+        size = 0
+        with self._open_part(part.path, part) as file, _decompressed(part.path):
+            reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            buffer = memoryview(bytearray(min(_BLOCK_BYTES, part.bytes + 1)))
+            room = buffer[:_FIRST_BLOCK_BYTES]
+            while length := reader.readinto(room):
+                size += length
+                if size > part.bytes:
+                    break
+                digest.update(buffer[:length])
+                yield buffer[:length]
+                room = buffer
+        if size != part.bytes:
+            more = "more" if size > part.bytes else "fewer"
+            raise PartError(part.path, f"holds {more} than the {part.bytes} bytes stored; {RESTORE}")
+        if part.xxh3 is not None and digest.hexdigest() != part.xxh3:
+            raise PartError(part.path, f"does not match its checksum; {RESTORE}")
+
+    def open_stored(self, path: str, start: int = 0, length: int | None = None) -> Opened:
+        """Open what a row says is at *path*: inside the capture, or elsewhere if the user wanted it there.
+
+        Args:
+            path: as in the row.
+            start: where to begin.
+            length: how many bytes are wanted; all by default. Only then the file can be sought in.
+
+        Raises:
+            PartError: it is missing, or cannot be opened.
+            StoreError: it is in a store, and that refuses or does not answer.
+        """
+        if path.startswith("/"):
+            return open_file(Path(path), start, length)
+        place = self.buckets if is_url(path) else self.place
+        parts = PurePosixPath(path).parts
+        if ".." in parts or not parts:
+            raise PartError(path, "leads outside the capture; the journal is not to be trusted")
+        return place.open(path, start, length)
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """What lies at URLs that the journal names."""
+        from dumpstream.remote.place import Buckets  # noqa: PLC0415 - only who has some needs it
+
+        return Buckets(self.path)
+
+    @contextmanager
+    def _open_part(self, path: str, part: StoredPart) -> Iterator[IO[bytes]]:
+        file, size = self.open_stored(path, part.start or 0, part.stored_bytes)
+        with file:
+            if problem := misfit(part, size):
+                raise PartError(path, problem)
+            yield file
+
+    def _note(self, row: BeginRow | EndRow | LossRow | MergedRow | UnreadableRow) -> None:
+        if isinstance(row, BeginRow):
+            self.outcomes.setdefault(row.run, None)
+        elif isinstance(row, EndRow):
+            self.outcomes[row.run] = row.outcome
+        elif isinstance(row, LossRow):
+            _, chunks, size = self._losses.get(row.cause, Loss(row.cause, 0, 0))
+            self._losses[row.cause] = Loss(row.cause, chunks + row.chunks, size + row.bytes)
+        elif isinstance(row, MergedRow):
+            return
+        elif row.torn:
+            self.torn = True
+        else:
+            self.unreadable_lines.append(row.line)
+
+
+def parts_of(row: FileRow) -> list[StoredPart]:
+    """Return the parts of *row* in file order, each once, from the sink that is read back most easily."""
+    by_offset: dict[int, StoredPart] = {}
+    for part in row.stored:
+        chosen = by_offset.setdefault(part.offset, part)
+        if _ease(part) > _ease(chosen):
+            by_offset[part.offset] = part
+    return [by_offset[offset] for offset in sorted(by_offset)]
+
+
+def _ease(part: StoredPart) -> int:
+    return is_readable(part) + (is_readable(part) and not is_url(part.path or ""))
+
+
+def is_readable(part: StoredPart) -> bool:
+    """Whether `StoredCapture.read_part` can give the part's bytes back."""
+    return part.sink in _READABLE_SINKS and part.path is not None
+
+
+def misfit(part: StoredPart, size: int) -> str | None:
+    """Return why *size* bytes, which are where *part* was stored, are not those, if that is plain."""
+    if part.start is not None:
+        return f"has only {size} bytes; {RESTORE}" if part.start + part.stored_bytes > size else None
+    return (
+        f"has {size} bytes instead of {part.stored_bytes}; {RESTORE}" if size != part.stored_bytes else None
+    )
+
+
+@contextmanager
+def _decompressed(path: str) -> Iterator[None]:
+    try:
+        yield
+    except zstandard.ZstdError as exc:
+        raise PartError(path, f"is damaged ({exc}); {RESTORE}") from exc
+    except OSError as exc:
+        raise PartError(path, f"cannot be read: {exc.strerror}") from exc

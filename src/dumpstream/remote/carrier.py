@@ -1,0 +1,169 @@
+"""Carrier: brings the objects of an outbox to their stores, and over nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import StoreError
+from dumpstream.archive.manifest import FILES, PACKS
+from dumpstream.archive.rows import FileRow, read_rows
+from dumpstream.objectstore.store import Store
+from dumpstream.remote.courier import SHORT_PATIENCE_S, bring_from
+from dumpstream.remote.keys import Keys
+from dumpstream.system.location import GIVEN, Prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from dumpstream.archive.rows import StoredPart
+    from dumpstream.remote.lock import Lock
+    from dumpstream.remote.outbox import Outbox
+
+
+class Carrier:
+    """Knows which store an object in *outbox*, of a capture at *place*, is for; *locks* are held.
+
+    Making one blocks.
+    """
+
+    def __init__(self, outbox: Outbox, place: Path | Prefix, locks: Sequence[Lock] = ()) -> None:
+        self._outbox, self._locks = outbox, locks
+        places = [place] if isinstance(place, Prefix) else []
+        self._prefixes = [Prefix.parse(url) for url in _urls(outbox)]
+        self._base = f"{place}/" if isinstance(place, Prefix) else ""
+        self._stores = {prefix: self._open(prefix) for prefix in {*places, *self._prefixes}}
+
+    def url(self, path: str) -> str:
+        """Return what the outbox calls the object that a row has at *path*."""
+        return path if "://" in path else f"{self._base}{path}"
+
+    async def bring(self, path: str) -> int | None:
+        """Bring what a row has at *path*, if it is waiting; return its size."""
+        size = await run_sync(self._outbox.size, self.url(path))
+        if size is None:
+            return None
+        prefix, key = self._locate(path)
+        await bring_from(self._outbox, self.store_at(prefix), key, size)
+        return size
+
+    def find_new_paths(self, rows: Sequence[FileRow]) -> dict[str, str]:
+        """Return free paths for those of *rows* that wait, and where something else is by now; blocks.
+
+        A later run that was added to the capture could not know that these keys were to be taken.
+        """
+        waiting: dict[Prefix, dict[str, tuple[FileRow, StoredPart]]] = {}
+        for row in rows:
+            for part in row.stored:
+                # Packs have names that nobody else gives.
+                if part.path is not None and part.start is None and self._waits(part.path):
+                    prefix, key = self._locate(part.path)
+                    waiting.setdefault(prefix, {})[key] = row, part
+        found: dict[str, str] = {}
+        for prefix, of_key in waiting.items():
+            store = self.store_at(prefix)
+            keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
+            there = set()
+            for entry in store.entries(FILES):
+                keys.add(entry.key)
+                if entry.key in of_key:
+                    there.add(entry.key)
+            for key in of_key:
+                keys.add(key)
+            for key in there:
+                row, part = of_key[key]
+                assert part.path is not None
+                if not self._is_same(store, key, self.url(part.path)):
+                    new = keys.take(row.name, first=2)
+                    found[part.path] = part.path.removesuffix(key) + new
+        return found
+
+    def delete_packs(self, lines: Iterable[bytes], read_journal: Callable[[], Iterable[bytes]]) -> int:
+        """Delete the packs of the run that neither its *lines* nor the journal name; return how many; blocks.
+
+        It was killed when they were stored, and before anything had said so.
+        """
+        found: dict[str, tuple[Store, str]] = {}
+        for begin in map(str, self._outbox.description.get("packs", ())):
+            prefix, key = self._locate(begin)
+            store = self.store_at(prefix)
+            for entry in store.entries(PACKS):
+                if entry.key.startswith(f"{key}-"):
+                    found[f"{prefix}/{entry.key}"] = store, entry.key
+        for path in _paths(lines):
+            found.pop(self.url(path), None)
+        for path in _paths(read_journal() if found else ()):  # a power cut may have taken lines from the disk
+            found.pop(self.url(path), None)
+        for store, key in found.values():
+            store.delete(key)
+        return len(found)
+
+    def store_at(self, prefix: Prefix) -> Store:
+        """Return the store at *prefix*, which is the place of the capture or has objects in the outbox."""
+        return self._stores[prefix]
+
+    async def aclose(self) -> None:
+        """Wait for everything that has begun.
+
+        If that is cancelled, uploads that are not all sent are taken back, and a store that says nothing is
+        waited for no longer than a few seconds.
+        """
+        try:
+            for store in self._stores.values():
+                await store.aclose()
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await self._abandon()
+            raise
+
+    async def _abandon(self) -> None:
+        for store in self._stores.values():
+            store.abandon()
+        for prefix, store in self._stores.items():
+            await store.aclose()
+            for lock in self._locks:
+                if store.silence.reached and lock.covers(prefix):
+                    lock.left_behind = True
+
+    def _open(self, prefix: Prefix) -> Store:
+        """Return a store for somebody who waits in front of a terminal."""
+        lock = next((lock for lock in self._locks if lock.covers(prefix)), None)
+        return Store(prefix, patience_s=SHORT_PATIENCE_S, lock=lock)
+
+    def _waits(self, path: str) -> bool:
+        return self._outbox.size(self.url(path)) is not None
+
+    def _locate(self, path: str) -> tuple[Prefix, str]:
+        url = self.url(path)
+        for prefix in self._prefixes:
+            if url.startswith(f"{prefix}/"):
+                return prefix, url.removeprefix(f"{prefix}/")
+        raise StoreError(f"{url} is for a store that the outbox does not name; upload it by hand")
+
+    def _is_same(self, store: Store, key: str, url: str) -> bool:
+        """Whether the object that waits as *url* has been brought before, by who could not say so."""
+        with os.fdopen(self._outbox.open_object(url), "rb") as file:
+            if os.fstat(file.fileno()).st_size != store.head(key).bytes:
+                return False
+            return all(file.read(len(block)) == block for block in store.read(key))
+
+
+def _paths(lines: Iterable[bytes]) -> Iterator[str]:
+    for row in read_rows(lines):
+        if isinstance(row, FileRow):
+            yield from (part.path for part in row.stored if part.path is not None)
+
+
+def _urls(outbox: Outbox) -> Iterator[str]:
+    for url in map(str, outbox.description.get("stores", ())):
+        if url.startswith(f"{GIVEN}:"):
+            raise StoreError(
+                f"{outbox.path} is for a store that was given as an object; "
+                "give its URL to the capture instead"
+            )
+        yield url

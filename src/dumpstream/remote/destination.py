@@ -1,0 +1,213 @@
+"""RemoteDestination: a place in a store that a capture writes to, prepared and described."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
+from dumpstream.archive.history import Chronicle, refuse_both, refuse_earlier, refuse_mixture
+from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
+from dumpstream.archive.rows import JOURNAL
+from dumpstream.objectstore.patience import ask
+from dumpstream.objectstore.store import Store
+from dumpstream.remote.courier import patience_of
+from dumpstream.remote.lock import LOCK, Lock
+from dumpstream.remote.publisher import Publisher
+from dumpstream.remote.segments import SEGMENTS, SegmentJournal, last_segment
+from dumpstream.remote.writeahead import open_remote_journal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+    from pathlib import Path
+
+    from dumpstream.archive.rows import Outcome
+    from dumpstream.remote.outbox import Outbox
+    from dumpstream.remote.writeahead import WriteAheadJournal
+    from dumpstream.sinks import Fsync
+    from dumpstream.system.location import Prefix
+
+_OURS = (MANIFEST, LOCK, JOURNAL)
+_BELOW = (FILES, PACKS, STATS, SEGMENTS)
+_PROBE_S = 10.0
+
+
+class RemoteDestination(Chronicle):
+    """A capture in a store, written by this process; its manifest is in *outbox* before it is there.
+
+    With *fresh* the place belongs to one that this process holds, and nothing is in it: the store need not
+    answer at once if what is for it may wait in *outbox*, and *lock* is taken only when the run begins.
+    """
+
+    path: Prefix
+
+    def __init__(self, path: Prefix, outbox: Outbox, lock: Lock, *, fresh: bool = False) -> None:
+        super().__init__()
+        self.path = path
+        self._outbox = outbox
+        self._fresh = fresh
+        self._lock = lock
+        self._store = Store(path, patience_s=_PROBE_S, lock=lock)
+        self._replaced: Manifest | None = None
+        self._folders: set[str] = set()
+        self._publisher: Publisher | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: Prefix,
+        outbox: Outbox,
+        lock: Lock,
+        *,
+        append: bool = False,
+        force: bool = False,
+        of_processes: bool = False,
+        fresh: bool = False,
+    ) -> RemoteDestination:
+        """Prepare the place *path*, whose *lock* is held, for a capture whose local part is in *outbox*.
+
+        Raises:
+            DestinationError: it cannot take a capture; the message says why and what to do.
+            NotACaptureError: it holds a capture of a newer version, or something like one.
+        """
+        refuse_both(append=append, force=force)
+        with _explained(path):
+            place = cls(path, outbox, lock, fresh=fresh)
+            if not fresh:
+                place._prepare(append=append, force=force, of_processes=of_processes)
+        return place
+
+    @property
+    def work_directory(self) -> Path:
+        return self._outbox.path
+
+    @property
+    def waiting(self) -> bool:
+        return self._publisher is not None and self._publisher.waiting
+
+    def hurry(self, seconds: float) -> None:
+        if self._publisher is not None:
+            self._publisher.hurry(seconds)
+
+    def end_run(self, outcome: Outcome) -> None:
+        """Write down how the run that began last ended; if the store is away, `dumpstream upload` will."""
+        try:
+            super().end_run(outcome)
+        except DestinationError:
+            self._outbox.needed = True
+            raise
+
+    def begin_processes(self) -> None:
+        super().begin_processes()
+        self._outbox.needed = True
+        self._publisher = Publisher(self._store, MANIFEST)
+
+    def end_processes(self) -> None:
+        if self._publisher is not None:
+            try:
+                self._outbox.needed = not self._publisher.stop()
+            except StoreError as exc:
+                raise DestinationError(
+                    self.path,
+                    f"has not got its manifest ({exc}); then run: dumpstream upload {self._outbox.path}",
+                ) from None
+
+    @asynccontextmanager
+    async def open_journal(self, fsync: Fsync) -> AsyncIterator[WriteAheadJournal]:
+        """Open the journal of the run; the rest of it is in the store when the block is left."""
+        with _explained(self.path):
+            last = 0 if self._fresh else await run_sync(lambda: last_segment(self._store))
+            store = await run_sync(lambda: Store(self.path, patience_s=_PROBE_S, lock=self._lock))
+        segments = SegmentJournal(store, last=last)
+        async with open_remote_journal(self._outbox, self.path, segments, fsync) as journal:
+            yield journal
+
+    def close(self) -> None:
+        self._lock.left_behind = self._outbox.needed
+
+    def _prepare(self, *, append: bool, force: bool, of_processes: bool) -> None:
+        keys = {entry.key for entry, _ in zip(self._store.entries(), range(1000), strict=False)}
+        try:
+            earlier = parse_manifest(self.path, self._store.get(MANIFEST))
+        except ObjectMissingError:
+            if any(key not in _OURS and not key.startswith(".") for key in keys):
+                raise DestinationError(
+                    self.path, "is not empty and holds no capture; choose another prefix"
+                ) from None
+            return
+        if append:
+            refuse_mixture(self.path, earlier, of_processes=of_processes)
+            self.manifest = earlier
+        elif force:
+            self._replaced = earlier
+        else:
+            refuse_earlier(self.path, earlier)
+        if of_processes:
+            self._folders = self._store.folders()
+
+    def _begin(self) -> None:
+        text = self._outbox.keep_manifest(self.manifest)
+        with _explained(self.path):
+            if self._replaced is not None:
+                replaced, self._replaced = self._replaced, None
+                self._delete_capture(replaced)
+            try:
+                if self._fresh:
+                    self._lock.take()  # if not now, then with the first that is stored
+                self._store.write(MANIFEST, text)
+            except StoreError as exc:
+                if not (self._fresh and exc.away and self._outbox.capacity):
+                    raise
+
+    def _write(self) -> None:
+        text = self._outbox.keep_manifest(self.manifest)
+        if self._publisher is not None:
+            self._publisher.publish(text)
+        elif not self._outbox.needed:
+            with _explained(self.path):
+                self._store.write(MANIFEST, text)
+
+    def _names(self) -> set[str]:
+        return self._folders
+
+    def _delete_capture(self, manifest: Manifest) -> None:
+        for process in manifest.processes:
+            if process.directory:
+                self._delete(f"{process.directory}/", (JOURNAL, MANIFEST, LOCK))
+        self._delete("", (JOURNAL,))
+
+    def _delete(self, root: str, keys: Iterable[str]) -> None:
+        for below in _BELOW:
+            for entry in self._store.entries(f"{root}{below}"):
+                self._store.delete(entry.key)
+        for key in keys:
+            self._store.delete(f"{root}{key}")
+
+
+@asynccontextmanager
+async def held_place(path: Prefix, outbox: Outbox, *, fresh: bool) -> AsyncIterator[Lock]:
+    """Have the lock of *path* while the block runs; with *fresh* it is made, and not taken yet.
+
+    Raises:
+        DestinationInUseError: another capture is writing there.
+        DestinationError: the place cannot be used.
+    """
+    with _explained(path):
+        lock = await run_sync(lambda: Lock(path, patience_s=patience_of(outbox)))
+    await run_sync(outbox.add_lock, lock)
+    async with lock.held():
+        if not fresh:
+            with _explained(path):
+                await ask(lock.take)
+        yield lock
+
+
+@contextmanager
+def _explained(path: Prefix) -> Iterator[None]:
+    """Turn a `StoreError` of the block into a `DestinationError` about *path*."""
+    try:
+        yield
+    except StoreError as exc:
+        raise DestinationError(path, f"cannot be used: {exc}") from None

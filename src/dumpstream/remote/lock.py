@@ -1,0 +1,275 @@
+"""The lock of a place in a store: an object that is written again and again while a capture writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+import time
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import inf
+from threading import Lock as Mutex
+from typing import TYPE_CHECKING
+
+import anyio
+
+from dumpstream._errors import DestinationInUseError, ObjectMissingError, StoreError
+from dumpstream.archive.place import Writer
+from dumpstream.archive.rows import timestamp
+from dumpstream.objectstore.failure import CHECK_NETWORK
+from dumpstream.objectstore.patience import GRACE_S, ask
+from dumpstream.objectstore.store import PROBE, Store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from dumpstream.objectstore.store import Entry
+    from dumpstream.system.location import Prefix
+
+#: There while a capture writes.
+LOCK = "lock.json"
+#: A lock that was not written again for so many seconds was left by a capture that was killed.
+STALE_S = 120.0
+
+#: So it is written again every so many seconds.
+_REFRESH_S = 30.0
+#: So long after that something else may begin to be written. With a spill, what begins then has come to its
+#: end, in vain or not, before anybody takes the lock for one that was left.
+_SURE_S = 40.0
+_PROBE_S = 10.0
+_LONGEST_BYTES = 4096
+
+
+class Lock:
+    """The lock of *prefix* in the hands of this process.
+
+    A store that was away may come back with its lock in other hands. So a `Store` with a lock writes nothing
+    before it is sure of it. Making one blocks.
+
+    Args:
+        prefix: the place; what is below it is locked as well.
+        patience_s: how long a store that is away is asked again before nobody can be sure any more.
+        text: what the lock says; another than every other lock.
+
+    Attributes:
+        left_behind: whether it is to grow old by itself instead of being given up.
+    """
+
+    def __init__(self, prefix: Prefix, *, patience_s: float = _PROBE_S, text: str | None = None) -> None:
+        self.prefix = prefix
+        self.text = lock_text() if text is None else text
+        self.left_behind = False
+        self._store = Store(prefix, patience_s=patience_s)
+        self._written = False
+        self._sure_until = -inf
+        self._lost: StoreError | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._writers = 0
+        self._mutex = Mutex()  # for threads that nobody waits for any more
+
+    def take(self, *, left: str | None = None) -> None:
+        """Take it, also from who said *left* and is known to be gone; blocks.
+
+        If nobody waits for it any more by then, because `held` has ended, it is given up at once.
+
+        Raises:
+            DestinationInUseError: somebody else has it.
+            StoreError: the store refuses or is away.
+        """
+        began = _now()
+        holder = take_lock(Store(self.prefix, patience_s=_PROBE_S), self.text.encode(), left=left)
+        if holder is not None:
+            raise DestinationInUseError(self.prefix, holder.pid, holder.host)
+        with self._mutex:
+            self._note(began)
+            late = self._lost is not None
+        if late:
+            self._give_up()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Write it again and again while the block runs, and give it up at the end.
+
+        If the block is cancelled, a store that says nothing is waited for no longer than a few seconds. A
+        thread that is left behind then writes nothing more; if it is about to, the lock grows old by itself.
+        """
+        renewing = asyncio.get_running_loop().create_task(self._keep())
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.hurry(GRACE_S)
+            raise
+        finally:
+            renewing.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([renewing])
+                await self._store.aclose()
+            if self._end() and not (self.left_behind or self._store.silence.reached):
+                await ask(self._give_up)
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than so many seconds for a store that says nothing; see `Store.hurry`."""
+        self._store.hurry(seconds)
+
+    def covers(self, prefix: Prefix) -> bool:
+        """Whether *prefix* is the place, or below it."""
+        return replace(prefix, key=self.prefix.key) == self.prefix and f"{prefix}/".startswith(
+            f"{self.prefix}/"
+        )
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Let a thread write something in the block.
+
+        Raises:
+            StoreError: somebody else has it, or (*away*) nobody can tell just now.
+        """
+        with self._mutex:
+            self.check_lost()
+            if _now() >= self._sure_until:
+                raise StoreError(
+                    f"cannot write {self.prefix}: the store does not answer; {CHECK_NETWORK}", away=True
+                )
+            self._writers += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._writers -= 1
+
+    def check_lost(self) -> None:
+        """Raise `StoreError` if it is not, or no longer, this process's."""
+        if self._lost is not None:
+            raise self._lost
+
+    async def confirm(self) -> None:
+        """Let somebody write, after having asked the store if need be; raises what `writing` does."""
+        self.check_lost()
+        if _now() >= self._sure_until:
+            await self._renew()
+
+    async def _keep(self) -> None:
+        while self._lost is None:
+            await asyncio.sleep(_REFRESH_S)
+            with suppress(StoreError):  # who wants to write is told
+                await self._renew()
+
+    async def _renew(self) -> None:
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.get_running_loop().create_task(self._write_again())
+            self._renewal.add_done_callback(lambda task: task.cancelled() or task.exception())
+        renewal = self._renewal
+        await asyncio.wait([renewal])
+        renewal.result()
+
+    async def _write_again(self) -> None:
+        began, written = _now(), self._written  # another thread may take it while the store looks
+        try:
+            found = await self._store.fetch(LOCK)
+        except ObjectMissingError:
+            found = None
+        if found != self.text.encode() and (found is not None or written):
+            self._lost = _taken_over(self.prefix, found)
+            raise self._lost
+        await self._store.put(LOCK, self.text.encode())
+        self._note(began)
+
+    def _note(self, began: float) -> None:
+        self._written, self._sure_until = True, began + _SURE_S
+
+    def _end(self) -> bool:
+        """Let nobody write any more; return whether it was taken, and nobody is writing."""
+        with self._mutex:
+            self._lost = self._lost or _ended(self.prefix)
+            return self._written and not self._writers
+
+    def _give_up(self) -> None:
+        store = Store(self.prefix, patience_s=_PROBE_S)
+        with suppress(StoreError):  # it grows old by itself
+            if (found := _read(store)) is not None and found[1] == self.text.encode():
+                store.delete(LOCK)
+
+
+def lock_text() -> str:
+    """Return what the lock of this process says; no other lock says the same."""
+    fields = {"host": socket.gethostname(), "pid": os.getpid(), "time": timestamp()}
+    return json.dumps({**fields, "id": secrets.token_hex(8)})
+
+
+def find_lock(store: Store) -> Writer | None:
+    """Return who has the lock in *store*, as far as the lock says; None if nobody has."""
+    found = _read(store)
+    return None if found is None or _is_stale(found[0], datetime.now(UTC)) else _writer(found[1])
+
+
+def take_lock(store: Store, text: bytes, *, left: str | None = None) -> Writer | None:
+    """Write the lock *text* in *store*, and return None, or who has the lock already.
+
+    A stale lock is replaced, and so is one that says *left*: who wrote that is known to be gone.
+    """
+    found = _read(store)
+    if found is None:
+        taken = store.create(LOCK, text)
+    else:
+        entry, data = found
+        if (left is None or data != left.encode()) and not _is_left(store, entry):
+            return _writer(data)
+        taken = store.replace(entry, text)
+    if taken:
+        return None
+    found = _read(store)
+    if found is not None and found[1] == text:  # written by a request whose answer was lost
+        return None
+    return _writer(found[1]) if found else Writer(0)
+
+
+def _read(store: Store) -> tuple[Entry, bytes] | None:
+    try:
+        return store.get_range(LOCK, 0, _LONGEST_BYTES)
+    except ObjectMissingError:
+        return None
+
+
+def _is_stale(entry: Entry, now: datetime) -> bool:
+    return (now - entry.modified).total_seconds() >= STALE_S
+
+
+def _is_left(store: Store, entry: Entry) -> bool:
+    """Whether *entry* is stale by the clock of the store, because this machine's may be wrong."""
+    store.write(PROBE, b"")
+    try:
+        return _is_stale(entry, store.head(PROBE).modified)
+    except ObjectMissingError:  # somebody else has just done the same, and comes first
+        return False
+    finally:
+        with suppress(StoreError):  # as when a store is probed
+            store.delete(PROBE)
+
+
+def _writer(data: bytes) -> Writer:
+    try:
+        fields = json.loads(data)
+        host = fields.get("host")
+        return Writer(int(fields["pid"]), None if host is None else str(host))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return Writer(0)
+
+
+def _taken_over(prefix: Prefix, found: bytes | None) -> StoreError:
+    who = "another capture" if found is None else str(_writer(found))
+    return StoreError(
+        f"{prefix} is no longer this capture's: {who} took it over while the store did not answer; "
+        "give every capture a place of its own"
+    )
+
+
+def _ended(prefix: Prefix) -> StoreError:
+    return StoreError(f"{prefix} is no longer this capture's, which has ended; capture again")
+
+
+def _now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)  # goes on while the machine is asleep

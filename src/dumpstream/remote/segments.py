@@ -1,0 +1,280 @@
+"""Segments: the journal of a capture in a store, which cannot append."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from contextlib import suppress
+from functools import partial
+from io import BufferedReader
+from itertools import count, takewhile
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from dumpstream._errors import ObjectMissingError, PartError, StoreError
+from dumpstream.archive.rows import JOURNAL, MergedRow, is_finished_file, merged_row, read_rows
+from dumpstream.objectstore.patience import ask
+from dumpstream.objectstore.reader import ObjectReader
+from dumpstream.system.batches import run_batches
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from dumpstream.objectstore.store import Store
+
+SEGMENTS = "journal"
+
+_SEGMENT = re.compile(rf"{SEGMENTS}/(\d{{6,}})\.jsonl")
+_LONGEST_MERGED_ROW = 256
+_SEGMENT_S = 3.0
+_SEGMENT_LINES = 2000
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_BLOCK_BYTES = 1 << 20
+
+_T = TypeVar("_T")
+
+
+def segment_key(number: int) -> str:
+    """Return the key of the segment *number*, counted from 1."""
+    return f"{SEGMENTS}/{number:06}.jsonl"
+
+
+def merged_through(store: Store) -> int:
+    """Return the number of the last segment that the merged journal has; 0 if there is no such journal."""
+    try:
+        _, head = store.get_range(JOURNAL, 0, _LONGEST_MERGED_ROW)
+    except ObjectMissingError:
+        return 0
+    return _through(head.partition(b"\n")[0])
+
+
+def last_segment(store: Store) -> int:
+    """Return the highest number that a segment has or had."""
+    return max([merged_through(store), *_segments(store)])
+
+
+def read_journal(store: Store, read: Callable[[Iterator[bytes]], _T]) -> _T:
+    """Return what *read* makes of the lines of the journal, each with its newline.
+
+    They are a consistent prefix, also while it is written. If a run ends in between, *read* does not come to
+    its end and is called again.
+    """
+    while True:
+        with suppress(_JournalReplaced):
+            return read(_lines(store))
+
+
+class _JournalReplaced(Exception):  # noqa: N818 - nobody has done anything wrong
+    """What was read of the journal is not a prefix of what is there now."""
+
+
+def _lines(store: Store) -> Iterator[bytes]:
+    through = 0
+    with suppress(ObjectMissingError), BufferedReader(ObjectReader(store, JOURNAL)) as file:
+        try:
+            for number, line in enumerate(file):
+                through = _through(line) if number == 0 else through
+                yield line
+        except PartError:
+            raise _JournalReplaced from None
+    found = _segments(store)
+    numbers = takewhile(found.__contains__, count(through + 1))
+    get = partial(_get_segments, store)
+    for segment in run_batches(get, numbers, bytes_of=lambda _: 0, is_remote=lambda _: True):
+        if segment is None:
+            break
+        yield from segment.splitlines(keepends=True)
+    if merged_through(store) != through:
+        raise _JournalReplaced
+
+
+def _get_segments(store: Store, numbers: Iterable[int]) -> list[bytes | None]:
+    """Return the segments *numbers*; None for one that has just been merged."""
+    found: list[bytes | None] = []
+    for number in numbers:
+        try:
+            found.append(store.get(segment_key(number)))
+        except ObjectMissingError:
+            found.append(None)
+    return found
+
+
+def _segments(store: Store) -> set[int]:
+    numbers = [_SEGMENT.fullmatch(entry.key) for entry in store.entries(SEGMENTS)]
+    return {int(match[1]) for match in numbers if match}
+
+
+def _through(line: bytes) -> int:
+    row = next(read_rows([line]), None)
+    return row.through if isinstance(row, MergedRow) else 0
+
+
+def _merged_before(store: Store) -> Iterator[bytes]:
+    """Yield the lines of the merged journal, or of one that somebody has copied there, in blocks."""
+    blocks = store.read(JOURNAL)
+    try:
+        block = next(blocks, b"")
+    except ObjectMissingError:
+        return
+    first, _, rest = block.partition(b"\n")
+    last = rest if _through(first) else block
+    yield last
+    for last in blocks:
+        yield last
+    if last and not last.endswith(b"\n"):
+        yield b"\n"
+
+
+async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, through: int) -> None:
+    """Make one journal of all segments up to *through*, and delete them.
+
+    Args:
+        store: where they are.
+        run: the lines of the segments from *first* on, in blocks.
+        first: the first segment of this run.
+        through: the last.
+    """
+    merged = await ask(partial(merged_through, store))
+
+    def pieces() -> Iterator[bytes]:
+        yield merged_row(through).encode() + b"\n"
+        yield from _merged_before(store)
+        for number in range(merged + 1, first):
+            yield store.get(segment_key(number))
+        yield from run
+
+    def delete() -> None:
+        for number in _segments(store):  # also those that an earlier merge was killed before it had deleted
+            if number <= through:
+                store.delete(segment_key(number))
+
+    await store.upload(JOURNAL, _in_threads(pieces()))
+    await ask(delete)
+
+
+async def _in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    # Not an iterator for obstore: it must not be called while it waits for one.
+    while (piece := await ask(partial(next, pieces, None))) is not None:
+        if piece:
+            yield piece
+
+
+class SegmentJournal:
+    """Writes lines as segments, every few seconds, one after the other.
+
+    Args:
+        store: where to.
+        last: the number of the last segment that is there.
+    """
+
+    def __init__(self, store: Store, *, last: int) -> None:
+        self._store = store
+        self._first = last + 1
+        self._last = last
+        self._lines: list[str] = []
+        self._sending = 0
+        self.waiting_files = 0  #: finished files in the lines that the store has not confirmed
+        self._hurry = asyncio.Event()
+        self._closing = asyncio.Event()
+        self.error: StoreError | None = None  #: why nothing more is written
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def waiting(self) -> int:
+        """The lines that the store has not confirmed."""
+        return len(self._lines) + self._sending
+
+    def add(self, line: str) -> None:
+        """Append *line*, without its newline, soon."""
+        self._lines.append(line)
+        self.waiting_files += is_finished_file(line)
+        if len(self._lines) >= _SEGMENT_LINES:
+            self._hurry.set()
+
+    def hurry(self, seconds: float) -> None:
+        """From now on wait no longer than so many seconds for a store that says nothing."""
+        self._store.hurry(seconds)
+
+    async def stop(self) -> bool:
+        """Write what is left, once, and return whether everything is there."""
+        self._closing.set()
+        await asyncio.wait([self._task])
+        self._task.result()
+        return self.error is None and not self.waiting
+
+    async def merge(self, path: Path) -> None:
+        """Merge everything; *path* has the lines of this run. Only after `stop` said that all is there.
+
+        Raises:
+            StoreError: it is not merged; the segments are still there.
+        """
+        await merge_segments(self._store, _blocks(path), first=self._first, through=self._last)
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE_S
+        while True:
+            closing = self._closing.is_set()
+            try:
+                await self._write_segment()
+                pause = _FIRST_PAUSE_S
+            except StoreError as exc:
+                if not exc.away:
+                    self.error = exc
+                    return
+                if closing:
+                    return
+                await self._pause(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads clients
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                continue
+            if closing and not self._lines:
+                return
+            if not closing:
+                await self._gather()
+
+    async def _write_segment(self) -> None:
+        if not self._lines:
+            return
+        lines, self._lines = self._lines, []
+        self._sending = len(lines)
+        try:
+            data = "\n".join([*lines, ""]).encode("ascii")
+            await self._store.put(segment_key(self._last + 1), data)
+        except StoreError:
+            self._lines = lines + self._lines
+            raise
+        else:
+            self._last += 1
+            self.waiting_files -= sum(map(is_finished_file, lines))
+        finally:
+            self._sending = 0
+
+    async def _gather(self) -> None:
+        """Wait until a segment is worth its request."""
+        self._hurry.clear()
+        if len(self._lines) < _SEGMENT_LINES:
+            with anyio.move_on_after(_SEGMENT_S):
+                await _first_of(self._hurry, self._closing)
+
+    async def _pause(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._closing.wait()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def wait(event: asyncio.Event) -> None:
+            await event.wait()
+            tasks.cancel_scope.cancel()
+
+        for event in events:
+            tasks.start_soon(wait, event)
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block

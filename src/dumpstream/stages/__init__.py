@@ -1,0 +1,1 @@
+"""What `reassemble` and `pipeline` are made of."""

@@ -1,0 +1,324 @@
+"""Assembly: the chunks of one file put in order."""
+
+from __future__ import annotations
+
+from bisect import insort
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from dumpstream.chunk import APPEND, Chunk
+from dumpstream.format.text import TEXT_SUFFIX, TextFilter, strip_nul
+from dumpstream.format.verdict import NO_HEADER, HeaderReader, Verdict, judge
+from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece, Recall
+from dumpstream.stages.overlap import Stretch
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_Bytes = Chunk | memoryview | bytes
+
+
+class _Record(NamedTuple):
+    """What is left of a record of an append callback while another callback is unfinished."""
+
+    held: Held | None  #: None if it brought no bytes
+    more: bool
+    is_last: bool
+
+
+#: The records that wait, by the sequence of their callback, in the order of arrival.
+Waiting = dict[int, list[_Record]]
+
+
+class File:
+    """One occurrence of a name, from its first chunk to its end."""
+
+    __slots__ = (
+        "_callback",
+        "_cut",
+        "_digests",
+        "_header",
+        "_held",
+        "_known_end",
+        "_max_digests",
+        "_orders",
+        "_reach",
+        "_reader",
+        "_text",
+        "_waiting",
+        "cause",
+        "chunks",
+        "closed",
+        "dropped_bytes",
+        "duplicates",
+        "lost_bytes",
+        "missing",
+        "name",
+        "overlapped",
+        "parts",
+        "plain",
+        "prefix",
+        "touched",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        now: float,
+        *,
+        max_digests: int,
+        max_header_bytes: int,
+        header_row: bytes | None,
+    ) -> None:
+        self.name = name
+        self.prefix = Part(self, 0)
+        self.parts = [self.prefix]
+        self.chunks = 0  #: callbacks, not records
+        self.cause: str | None = None  #: of its first loss
+        self.lost_bytes = 0
+        self.duplicates = 0  #: chunks dropped because the same bytes had come before
+        self.dropped_bytes = 0  #: came, but are in no part: repeated bytes, and what text is rid of
+        self.missing: list[tuple[int, int]] = []  #: ranges that never came; filled in at the end
+        self.overlapped = False  #: whether a range came again, differently
+        self.closed = False  #: whether the last chunk has come; for text, whether the latest was one
+        self.touched = now  #: when its latest chunk came
+        self.plain = False  #: whether a chunk in append mode that is not the last only needs passing on
+        self._text = TextFilter(header_row) if name.endswith(TEXT_SUFFIX) else None
+        self._reader = None if self._text else HeaderReader(max_header_bytes)
+        self._header = NO_HEADER
+        self._max_digests = max_digests
+        self._digests: set[tuple[int, int, int]] = set()
+        self._held: list[Held] = []  #: pieces behind a gap, by offset
+        self._orders = 0
+        self._known_end = 0  #: where the last chunk said that the file ends
+        self._reach = 0  #: the end of the furthest byte behind a gap, or `_known_end` if that is further
+        self._callback: int | None = None  #: the append callback of which further records follow
+        self._waiting: Waiting = {}
+        self._cut = False  #: whether a callback was given up before its final record
+
+    @property
+    def header_row(self) -> bytes | None:
+        """The header row of statistics text, once it is known."""
+        return None if self._text is None else self._text.header_row
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all parts."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def text(self) -> bool:
+        """Whether this is statistics text."""
+        return self._text is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last chunk and everything before it has come."""
+        return (
+            self.closed
+            and self._text is None
+            and self._callback is None
+            and self.prefix.size >= self._known_end
+        )
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether further records of a callback are to come."""
+        return self._callback is not None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What can be said of the file; final when its `End` is reached."""
+        if self.cause is not None:
+            return Verdict.LOST
+        if self.missing:
+            return Verdict.GAP
+        if self.overlapped:
+            return Verdict.OVERLAP
+        closed = self.closed and not self._cut
+        if self._text is not None:
+            return Verdict.COMPLETE if closed else Verdict.NEVER_CLOSED
+        header = self._header if self._reader is None else self._reader.header
+        return judge(self.prefix.size, header, closed=closed)
+
+    def add(self, chunk: Chunk, events: list[Event]) -> None:
+        """Take in *chunk*. The file is to be closed if it is `complete` then."""
+        offset = chunk.offset
+        if offset == APPEND:
+            self._add_in_turn(chunk, events)
+        else:
+            data = chunk if self._text is None else strip_nul(chunk)
+            length = len(data)
+            self.dropped_bytes += len(chunk) - length
+            repeated = length > 0 and self._place(offset, data, events)
+            if not chunk.more:
+                self.duplicates += repeated
+                self._finish_callback(offset + length, is_last=chunk.is_last)
+        self.plain = not (
+            self._held
+            or self.closed
+            or self._callback is not None
+            or self._reader is not None
+            or self._text is not None
+        )
+
+    def pass_on(self, part: Part, position: int, data: Buffer, events: list[Event]) -> None:
+        """Let *data*, the bytes at *position*, leave as the next piece of *part*."""
+        if self._reader is not None:
+            self._reader.add(position, data)
+            if self._reader.settled:
+                self._header = self._reader.header
+                self._reader = None
+        events.append(Piece(part, data))
+
+    def give_up_callback(self, events: list[Event]) -> None:
+        """Expect no further record of the unfinished callback; append what waited for it."""
+        if self._callback is not None:
+            self._callback = None
+            self._cut = True
+            self._append_waiting(events)
+
+    def take_over(self, waiting: Waiting, events: list[Event]) -> None:
+        """Begin with the records that waited behind the last chunk of the name's previous file."""
+        self._waiting = waiting
+        for records in waiting.values():
+            for record in records:
+                if record.held is not None:
+                    record.held.file = self
+        self._append_waiting(events)
+
+    def close(self, events: list[Event]) -> Waiting:
+        """End the file: what is behind a gap becomes parts of its own. Return the records still waiting."""
+        end = self.prefix.size
+        while self._held:
+            start = self._held[0].offset
+            self.missing.append((end, start))
+            part = Part(self, start)
+            self.parts.append(part)
+            end = self._recall(Stretch(part, start), start, events)
+            part.size = end - start
+        if end < self._known_end:
+            self.missing.append((end, self._known_end))
+        events.append(End(self))
+        return self._waiting
+
+    def _add_in_turn(self, chunk: Chunk, events: list[Event]) -> None:
+        """Append *chunk*, or let it wait if another callback is only half appended."""
+        data: _Bytes = chunk
+        if self._text is not None:
+            data = self._text.text_of(chunk)
+            self.dropped_bytes += len(chunk) - len(data)
+        sequence, more, is_last = chunk.sequence, chunk.more, chunk.is_last
+        if self._callback is not None and self._callback != sequence:
+            held = None
+            if len(data):
+                held = Held(self, len(data))
+                events.append(Hold(held, data))
+            self._waiting.setdefault(sequence, []).append(_Record(held, more, is_last))
+            return
+        if len(data):
+            end = self._end_of_bytes()
+            if end == self.prefix.size:
+                self._extend_prefix(data, events)
+            else:
+                self._hold(end, data, events)
+        self._finish_record(sequence, more=more, is_last=is_last)
+        if self._waiting:
+            self._append_waiting(events)
+
+    def _append_waiting(self, events: list[Event]) -> None:
+        """Append what waits, one callback after the other, until one of them is unfinished itself."""
+        for sequence in list(self._waiting):
+            if self._callback is not None or self.complete:
+                return
+            for record in self._waiting.pop(sequence):
+                if record.held is not None:
+                    self._append_held(record.held, events)
+                self._finish_record(sequence, more=record.more, is_last=record.is_last)
+
+    def _append_held(self, held: Held, events: list[Event]) -> None:
+        end = self._end_of_bytes()
+        self._keep_in_order(held, end)
+        if end == self.prefix.size:
+            self.prefix.size = self._recall(Stretch(self.prefix, end), end, events)
+
+    def _finish_record(self, sequence: int, *, more: bool, is_last: bool) -> None:
+        self._callback = sequence if more else None
+        if not more:
+            self._finish_callback(self._end_of_bytes(), is_last=is_last)
+
+    def _finish_callback(self, end: int, *, is_last: bool) -> None:
+        self.chunks += 1
+        if is_last:
+            self._known_end = max(self._known_end, end)
+            self._reach = max(self._reach, end)
+        if is_last or self._text is not None:
+            self.closed = is_last
+
+    def _place(self, offset: int, data: Chunk | memoryview, events: list[Event]) -> bool:
+        """Put *data*, which is not empty, at *offset*; return whether the same was put there before."""
+        length = len(data)
+        digest = (offset, length, xxh3_64_intdigest(data))
+        if digest in self._digests:
+            self.dropped_bytes += length
+            return True
+        if len(self._digests) < self._max_digests:
+            self._digests.add(digest)
+        behind = self.prefix.size - offset
+        if behind < 0:
+            self._hold(offset, data, events)
+        elif behind == 0:
+            self._extend_prefix(data, events)
+        else:
+            self.overlapped = True
+            self.dropped_bytes += min(behind, length)
+            if behind < length:
+                self._extend_prefix(memoryview(data)[behind:], events)
+        return False
+
+    def _end_of_bytes(self) -> int:
+        return max(self.prefix.size, self._reach)
+
+    def _hold(self, offset: int, data: _Bytes, events: list[Event]) -> None:
+        held = Held(self, len(data))
+        self._keep_in_order(held, offset)
+        events.append(Hold(held, data))
+
+    def _keep_in_order(self, held: Held, offset: int) -> None:
+        held.offset = offset
+        held.order = self._orders = self._orders + 1
+        insort(self._held, held, key=attrgetter("offset"))
+        self._reach = max(self._reach, offset + held.length)
+
+    def _extend_prefix(self, data: _Bytes, events: list[Event]) -> None:
+        start = self.prefix.size
+        end = start + len(data)
+        if not self._held or self._held[0].offset > end:
+            self.pass_on(self.prefix, start, data, events)
+            self.prefix.size = end
+            return
+        stretch = Stretch(self.prefix, start)
+        self._orders += 1
+        events += stretch.add(start, data, order=self._orders, until=self._held[0].offset)
+        self.prefix.size = self._recall(stretch, end, events)
+
+    def _recall(self, stretch: Stretch, end: int, events: list[Event]) -> int:
+        """Recall the held pieces that continue *stretch*, which reaches to *end*; return how far they do."""
+        count = 0
+        for held in self._held:
+            if held.offset > end:
+                break
+            end = max(end, held.offset + held.length)
+            count += 1
+        recalled = self._held[:count]
+        del self._held[:count]
+        recalled[-1].until = end
+        for held, following in pairwise(recalled):
+            held.until = following.offset
+        for held in recalled:
+            held.stretch = stretch
+            events.append(Recall(held))
+        return end

@@ -1,0 +1,238 @@
+"""Ledger: every file that ends gets its line in the journal, and is counted."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from dumpstream._errors import FileRefusedError, SinkError
+from dumpstream.archive.rows import StoredPart, file_row
+from dumpstream.custody import Stage
+from dumpstream.format.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dumpstream.archive.journal import Lines
+    from dumpstream.chunk import Chunk
+    from dumpstream.custody import Custody
+    from dumpstream.sinks import Stored
+    from dumpstream.source import Loss
+    from dumpstream.stages.assembly import File
+    from dumpstream.stages.events import Whole
+    from dumpstream.stages.plan import Writer
+
+#: What files are lost to when a sink could not store them.
+SINK_FAILED = "sink_failed"
+
+
+class Ledger:
+    """Writes into *journal* what became of the files in the sinks, which it calls by *labels*.
+
+    A file that a sink has taken but not stored yet gets its line, and is counted, when its bytes are safe.
+    """
+
+    def __init__(self, journal: Lines, labels: Sequence[str]) -> None:
+        self._journal = journal
+        self._labels = labels
+        self._unsafe: set[_Unsafe] = set()
+        self.verdicts: Counter[Verdict] = Counter()
+        self.stored_bytes = 0
+        #: By cause, the chunks and bytes of files that the capture gave up, not of those the ring refused.
+        self.losses: dict[str, tuple[int, int]] = {}
+
+    def record_wholes(
+        self, wholes: Iterable[Whole], results: Iterable[Sequence[Stored | SinkError]], cause: str
+    ) -> None:
+        """Record files that came in one chunk.
+
+        *results* has for each what the sinks say; *cause* is why one failed, if one did.
+        """
+        add, labels, verdicts = self._journal.add, self._labels, self.verdicts
+        unsafe: defaultdict[tuple[Custody, ...], list[_Ended]] = defaultdict(list)
+        for (chunk, verdict), of_sinks in zip(wholes, results, strict=True):
+            size = len(chunk)
+            parts = []
+            custodies = []
+            failure: SinkError | None = None
+            for label, result in zip(labels, of_sinks, strict=True):
+                if isinstance(result, SinkError):
+                    failure = result
+                elif result.path is not None:
+                    _, occupied, xxh3, start, etag, custody = result
+                    parts.append(StoredPart(label, result.path, 0, size, occupied, xxh3, start, etag))
+                    if custody is not None:
+                        custodies.append(custody)
+            if failure is not None:
+                lost_to = failure.cause if isinstance(failure, FileRefusedError) else cause
+                self.record_lost(chunk.name, 1, size, lost_to, parts)
+                continue
+            line = file_row(chunk.name, size, 1, verdict, parts)
+            occupied = sum([part.stored_bytes for part in parts])
+            if custodies:
+                unsafe[tuple(custodies)].append(_Ended(chunk.name, size, 1, verdict, occupied, line))
+            else:
+                self.stored_bytes += occupied
+                verdicts[verdict] += 1
+                add(line)
+        for shared, files in unsafe.items():
+            self._await(_Unsafe(shared, files))
+
+    def record_ended(self, ended: Iterable[tuple[File, Sequence[Writer]]], cause: str) -> None:
+        """Record files that came in several chunks; *cause* is why a sink failed, if one did."""
+        for file, writers in ended:
+            parts = [part for writer in writers for part in self._parts_of(writer)]
+            if any(writer.failed for writer in writers):
+                refused = next((writer.cause for writer in writers if writer.cause), None)
+                self.record_lost(
+                    file.name, file.chunks, file.bytes, refused or cause, parts, first_cause=file.cause
+                )
+                continue
+            line = file_row(
+                file.name,
+                file.bytes,
+                file.chunks,
+                file.verdict,
+                parts,
+                cause=file.cause,
+                lost_bytes=file.lost_bytes,
+                missing=file.missing,
+                duplicates=file.duplicates,
+            )
+            custodies = tuple(
+                [
+                    stored.custody
+                    for writer in writers
+                    for stored in writer.stored.values()
+                    if stored.custody is not None
+                ]
+            )
+            occupied = sum([part.stored_bytes for part in parts])
+            ended_file = _Ended(file.name, file.bytes, file.chunks, file.verdict, occupied, line)
+            self._await(_Unsafe(custodies, [ended_file]))
+
+    def record_lost(
+        self,
+        name: str,
+        chunks: int,
+        size: int,
+        cause: str,
+        parts: Sequence[StoredPart] = (),
+        *,
+        first_cause: str | None = None,
+    ) -> None:
+        """Record a file that the capture gave up, with what some sink may have of it.
+
+        *first_cause* is what it had lost bytes to before.
+        """
+        self.verdicts[Verdict.LOST] += 1
+        lost_chunks, lost_bytes = self.losses.get(cause, (0, 0))
+        self.losses[cause] = lost_chunks + chunks, lost_bytes + size
+        self.stored_bytes += sum(part.stored_bytes for part in parts)
+        kept = sum({part.offset: part.bytes for part in parts}.values())
+        self._journal.add(
+            file_row(name, kept, chunks, Verdict.LOST, parts, cause=first_cause or cause, lost_bytes=size)
+        )
+
+    def record_refused(self, loss: Loss) -> None:
+        """Record a file of which the ring refused bytes, when nothing else is known of it."""
+        self.verdicts[Verdict.LOST] += 1
+        self._journal.add(
+            file_row(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes)
+        )
+
+    def give_up_unsafe(self, cause: str) -> None:
+        """Record as lost to *cause* what no sink has made safe. All sinks are closed."""
+        for files in list(self._unsafe):
+            self._settle(files, cause)
+
+    def _parts_of(self, writer: Writer) -> list[StoredPart]:
+        part = writer.part
+        return [
+            StoredPart(
+                self._labels[index],
+                stored.path,
+                part.offset,
+                part.size,
+                stored.bytes,
+                stored.xxh3,
+                stored.start,
+                stored.etag,
+            )
+            for index, stored in sorted(writer.stored.items())
+            if stored.path is not None
+        ]
+
+    def _await(self, files: _Unsafe) -> None:
+        """Record *files* as soon as all of their bytes are safe or some are lost."""
+        if files.safe:
+            self._settle(files)
+            return
+        self._unsafe.add(files)
+        for custody in files.custodies:
+            custody.when(Stage.KEPT, lambda: self._settle(files) if files.safe else None)
+
+    def _settle(self, files: _Unsafe, cause: str | None = None) -> None:
+        self._unsafe.discard(files)
+        if files.settled:
+            return
+        files.settled = True
+        lost = next((custody for custody in files.custodies if custody.stage is Stage.LOST), None)
+        if lost is not None or cause is not None:
+            lost_to = (None if lost is None else lost.cause) or cause or SINK_FAILED
+            for file in files.files:
+                # Which of the parts are really there nobody can say here, so none is named.
+                self.record_lost(file.name, file.chunks, file.size, lost_to)
+            return
+        for file in files.files:
+            self.stored_bytes += file.stored_bytes
+            self.verdicts[file.verdict] += 1
+            self._journal.add(file.line, files.custodies)
+
+
+class _Ended(NamedTuple):
+    """A file that ended, and the line that it gets if its bytes are safe."""
+
+    name: str
+    size: int
+    chunks: int
+    verdict: Verdict
+    stored_bytes: int
+    line: str
+
+
+@dataclass(slots=True, eq=False)
+class _Unsafe:
+    """Files that ended together, and what their lines wait for."""
+
+    custodies: tuple[Custody, ...]
+    files: Sequence[_Ended]
+    settled: bool = False
+
+    @property
+    def safe(self) -> bool:
+        """Whether nothing is left that a kill would lose; also if something is lost already."""
+        return all(custody.stage is not Stage.TAKEN for custody in self.custodies)
+
+
+class Lost:
+    """What a capture gives up, by the names of the files."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[int, int]] = {}
+
+    def add(self, name: str, chunks: int, size: int) -> None:
+        """Add *size* bytes of *name*, which came in *chunks*."""
+        seen_chunks, seen_size = self._files.get(name, (0, 0))
+        self._files[name] = seen_chunks + chunks, seen_size + size
+
+    def add_chunks(self, chunks: Iterable[Chunk]) -> None:
+        """Add what nobody has looked at yet."""
+        for chunk in chunks:
+            self.add(chunk.name, 0 if chunk.more else 1, len(chunk))
+
+    def record(self, ledger: Ledger, cause: str) -> None:
+        """Give every file its line."""
+        for name, (chunks, size) in self._files.items():
+            ledger.record_lost(name, chunks, size, cause)

@@ -1,0 +1,212 @@
+"""Device statistics: the text that the runtime sends when it computes statistics itself.
+
+The text has habits of its own: lines that are one cell short, headers in the middle, and extremes of some
+types printed as if they were 32-bit integers. What cannot be put right is None, and the row has a problem.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dumpstream.format.dtypes import DTYPES
+from dumpstream.statistics.canncsv import COUNT, DEFAULT_SELECTION, DESCRIPTION, SELECTABLE, CannCsv
+from dumpstream.statistics.table import DEVICE, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dumpstream.statistics.table import Number
+
+#: More lines than this in one file are not read: CANN writes one for each tensor of an operator.
+MAX_LINES = 1 << 16
+_LONGEST_LINE = 1 << 16
+
+_COLUMNS = {cell.lower(): column for cell, column in [*DESCRIPTION.items(), *SELECTABLE.values()]}
+_COLUMNS[COUNT.lower()] = "count"
+_FIRST_CELL = next(iter(DESCRIPTION))
+_DEFAULT_HEADER = CannCsv(DEFAULT_SELECTION).header.strip().split(",")
+
+_SHORT_NAMES = {dtype.name: dtype.short for dtype in DTYPES.values()}
+_IO = {"Input": "input", "Output": "output"}
+_ABSENT = {"", "-", "NA", "UNKNOW"}
+# No integer of 64 bits has more digits.
+_NUMBER = re.compile(
+    r"(?P<whole>[-+]?\d{1,20})|[-+]?(\d*\.?\d+|\d+\.)(e[-+]?\d+)?|[-+]?(nan|inf)", re.ASCII | re.IGNORECASE
+)
+_UNSIGNED = 1 << 32
+_LARGEST = (1 << 63) - 1
+# The types whose extremes every producer prints as what they are.
+_TRUSTED = {
+    *("float32", "float16", "bfloat16", "hifloat8", "float8_e5m2", "float8_e4m3fn"),
+    *("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8", "bool"),
+}
+# Floats have six digits in the text, and an exponent if they need more.
+_ROUNDING = 1e-4
+_LARGEST_PLAIN = 10**6
+
+
+class DeviceText:
+    """Takes the text of one statistics file in pieces and gives its rows.
+
+    *origin* is what every row says of its file, and *source* who computed them.
+    """
+
+    def __init__(self, origin: Row, *, source: str = DEVICE) -> None:
+        self._origin = replace(origin, source=source)
+        self._rest = b""  #: the beginning of a line
+        self._header: Sequence[str] = ()
+        self._lines = 0
+        self._rows: list[Row] = []
+        self._problem: str | None = None  #: the first
+        self._stopped = False
+
+    def add(self, piece: memoryview) -> None:
+        """Take the next piece."""
+        for start in range(0, len(piece), _LONGEST_LINE):
+            if self._stopped:
+                return
+            *lines, self._rest = (self._rest + piece[start : start + _LONGEST_LINE]).split(b"\n")
+            for line in lines:
+                self._take(line)
+            if len(self._rest) > _LONGEST_LINE:
+                self._stop(f"is no statistics text: a line has more than {_LONGEST_LINE} bytes")
+
+    def finish(self) -> list[Row]:
+        """Return the rows, and one more for the file if not all of it could be read."""
+        self._take(self._rest)
+        if self._problem is None:
+            return self._rows
+        return [*self._rows, replace(self._origin, problem=self._problem)]
+
+    def _take(self, line: bytes) -> None:
+        text = line.replace(b"\0", b"").decode("utf-8", "replace").strip()
+        if not text or self._stopped:
+            return
+        self._lines += 1
+        if self._lines > MAX_LINES:
+            self._stop(f"has more than {MAX_LINES} lines; the rest is not read")
+            return
+        cells = [cell.strip() for cell in text.split(",")]
+        if cells[0] == _FIRST_CELL:
+            self._header = cells
+        elif cells[0] in _IO:
+            self._add_row(cells)
+        elif self._header or self._rows:
+            self._note("does not begin with Input or Output")
+        else:
+            self._stop(f"is no statistics text: it begins with {cells[0]!r:.40}")
+
+    def _add_row(self, cells: list[str]) -> None:
+        # A file that goes on after a pause has no header; CANN's default is the likely one.
+        header = self._header or _DEFAULT_HEADER
+        if len(cells) == len(header) - 1 and "NA" in cells and COUNT in header:
+            cells.insert(header.index(COUNT), "NA")
+        if len(cells) != len(header):
+            self._note(f"has {len(cells)} cells, and its header {len(header)}")
+            return
+        try:
+            values = _values(header, cells)
+        except ValueError as exc:
+            self._note(str(exc))
+            return
+        self._rows.append(_repaired(replace(self._origin, **values)))
+
+    def _note(self, problem: str) -> None:
+        self._problem = self._problem or f"is damaged: line {self._lines} {problem}; dump it again"
+
+    def _stop(self, problem: str) -> None:
+        self._problem = self._problem or problem
+        self._stopped, self._rest = True, b""
+
+
+def _values(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the columns in *header*; of one that is there twice, the first."""
+    values: dict[str, Any] = {}
+    for name, cell in zip(header, cells, strict=True):
+        column = _COLUMNS.get(name.lower())
+        if column is not None and values.get(column) is None:
+            values[column] = None if cell in _ABSENT else _READERS[column](cell)
+    return values
+
+
+def _count(cell: str) -> int:
+    count = _whole(cell)
+    return count if count >= 0 else count + _UNSIGNED  # printed as 32 bits, whatever they are
+
+
+def _shape(cell: str) -> tuple[int, ...]:
+    shape = tuple([_whole(part) for part in cell.split("x")])
+    if min(shape) < 0:
+        raise ValueError(f"has the shape {cell!r:.40}, which no tensor has")
+    return shape
+
+
+def _whole(cell: str) -> int:
+    number = _number(cell)
+    if not isinstance(number, int) or abs(number) > _LARGEST:
+        raise ValueError(f"has {cell!r:.40}, which is no integer of 64 bits")
+    return number
+
+
+def _number(cell: str) -> Number:
+    match = _NUMBER.fullmatch(cell)
+    if match is None:
+        raise ValueError(f"has {cell!r:.40}, which is no number")
+    return int(cell) if match["whole"] else float(cell)
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "io": _IO.__getitem__,
+    "index": _count,
+    "size": _count,
+    "dtype": lambda cell: _SHORT_NAMES.get(cell, cell),
+    "format": str,
+    "shape": _shape,
+    "max": _number,
+    "min": _number,
+    "mean": lambda cell: float(_number(cell)),
+    "l2norm": lambda cell: float(_number(cell)),
+    "count": _count,
+    "nan": _count,
+    "pos_inf": _count,
+    "neg_inf": _count,
+}
+
+
+def _repaired(row: Row) -> Row:
+    """Return *row* with the extremes that its type must have, or without them."""
+    if row.max is None and row.min is None:
+        return row
+    if row.dtype in {"uint32", "uint64"}:
+        row = replace(row, max=_unsigned(row.max), min=_unsigned(row.min))
+    if row.dtype not in _TRUSTED and not _credible(row):
+        problem = f"max and min are unknown: the runtime printed 32 bits of each {row.dtype or 'value'}"
+        return replace(row, max=None, min=None, problem=problem)
+    if row.dtype is not None and "float" in row.dtype:
+        return replace(row, max=_float(row.max), min=_float(row.min))  # the text of 1.0 is 1
+    return row
+
+
+def _float(value: Number | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _unsigned(value: Number | None) -> Number | None:
+    return value + _UNSIGNED if value is not None and value < 0 else value
+
+
+def _credible(row: Row) -> bool:
+    """Whether the extremes of *row* are those of the tensor and not what 32 bits of them look like."""
+    known = [value for value in (row.min, row.max) if value is not None]
+    if any(isinstance(value, float) for value in known):
+        return True
+    if "float" in (row.dtype or "") and max(map(abs, known)) >= _LARGEST_PLAIN:
+        return False
+    mean = row.mean
+    if mean is None or not math.isfinite(mean):
+        return False
+    slack = _ROUNDING * max(abs(mean), *map(abs, known))
+    return (row.min is None or row.min <= mean + slack) and (row.max is None or mean <= row.max + slack)

@@ -1,0 +1,230 @@
+"""File statistics: a dump file in, in any pieces, and a row for each of its tensors out."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from dumpstream._errors import DumpFormatError
+from dumpstream.format.header import HeaderCollector, parse_header, parse_version_1
+from dumpstream.format.opname import parse_name
+from dumpstream.format.text import TEXT_SUFFIX
+from dumpstream.statistics.devicestats import DeviceText
+from dumpstream.statistics.running import RunningStatistics
+from dumpstream.statistics.table import COLUMNS, HOST, Row, TensorStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dumpstream.format.header import DumpHeader, Tensor
+
+_TEXT_SUFFIXES = (TEXT_SUFFIX, f"{TEXT_SUFFIX}.zst")
+
+# What a row begins with, and what is computed, in the order of the columns.
+_ORIGIN = attrgetter(*list(COLUMNS)[: list(COLUMNS).index("io")])
+_NUMBERS = attrgetter(*(field.name for field in fields(TensorStatistics)))
+
+
+class FileStatistics(Protocol):
+    """The statistics of one file."""
+
+    def add(self, piece: memoryview) -> None:
+        """Take the next bytes of the file; never fails on what they are."""
+
+    def finish(self) -> list[Row]:
+        """Return the rows; a file that cannot be understood has one, with the problem and no `io`."""
+
+
+def begin_file(origin: Row, *, histogram: bool = False) -> FileStatistics:
+    """Return what computes the rows of the file *origin* tells of: statistics text by its name, or a dump."""
+    return DeviceText(origin) if is_text(origin.file) else DumpStatistics(origin, histogram=histogram)
+
+
+def whole_file(origin: Row, data: memoryview, *, histogram: bool = False) -> list[Row]:
+    """Return the rows of a file that is in memory, as `FileStatistics` does; also of one of version 1."""
+    if is_text(origin.file):
+        text = DeviceText(origin)
+        text.add(data)
+        return text.finish()
+    try:
+        header = parse_header(data, len(data))
+    except DumpFormatError as exc:
+        try:
+            header = parse_version_1(data)
+        except DumpFormatError:
+            return [replace(origin, problem=str(exc))]
+    measured = {}
+    for number, tensor in enumerate(header.tensors):
+        if tensor.stored:
+            running = RunningStatistics(tensor, histogram=histogram)
+            running.update(data[tensor.start : tensor.stop])
+            measured[number] = _Measured.of(running)
+    return _rows(origin, header, measured, surplus=max(len(data) - header.length, 0))
+
+
+def origin_of(name: str) -> Row:
+    """Return what the name of a file says, as the beginning of its rows."""
+    parsed = parse_name(name)
+    return Row(
+        name,
+        parsed.op_type,
+        parsed.op_name,
+        parsed.model,
+        parsed.iteration,
+        parsed.device,
+        parsed.task,
+        parsed.stream,
+        parsed.timestamp,
+        model_id=parsed.model_id,
+    )
+
+
+def is_text(name: str) -> bool:
+    """Whether a file of this name is taken for statistics text."""
+    return name.endswith(_TEXT_SUFFIXES)
+
+
+class DumpStatistics:
+    """Computes the rows of a dump file of version 2; keeps its header, and the sums of one tensor at a time.
+
+    If a tensor has no address, only the length of the file tells whether its bytes are there. Both are
+    computed then.
+    """
+
+    def __init__(self, origin: Row, *, histogram: bool = False) -> None:
+        self._origin = origin
+        self._histogram = histogram
+        self._collector: HeaderCollector | None = HeaderCollector()
+        self._header: DumpHeader | None = None
+        self._walks: list[_Walk] = []
+        self._bytes = 0
+        self._problem = "ends inside its header; dump it again"
+
+    def add(self, piece: memoryview) -> None:
+        self._bytes += len(piece)
+        if self._collector is not None:
+            piece = self._add_to_header(self._collector, piece)
+        for walk in self._walks:
+            walk.add(piece)
+
+    def finish(self) -> list[Row]:
+        if self._header is None:
+            return [replace(self._origin, problem=self._problem)]
+        walk = self._walks[0]
+        if len(self._walks) > 1 and self._bytes > self._header.length:
+            walk = self._walks[1]
+        return _rows(self._origin, self._header, walk.finish(), surplus=walk.surplus)
+
+    def _add_to_header(self, collector: HeaderCollector, piece: memoryview) -> memoryview:
+        """Return what of *piece* lies behind the header, for the walks that begin when all of it is there."""
+        try:
+            rest = collector.add(piece)
+        except DumpFormatError as exc:
+            self._problem, self._collector = str(exc), None
+            return piece
+        if collector.header is None or rest is None:
+            return piece
+        self._header, self._collector = collector.header, None
+        numbered = list(enumerate(self._header.tensors))
+        stored = [(number, tensor) for number, tensor in numbered if tensor.stored]
+        self._walks = [_Walk(stored, histogram=self._histogram)]
+        if self._header.ambiguous:
+            self._walks.append(_Walk(numbered, histogram=self._histogram))
+        return rest
+
+
+class _Walk:
+    """Hands the bytes behind a header to the tensors they belong to, which follow each other."""
+
+    def __init__(self, tensors: Iterable[tuple[int, Tensor]], *, histogram: bool) -> None:
+        self._tensors = iter(tensors)
+        self._histogram = histogram
+        self._number = 0
+        self._running: RunningStatistics | None = None
+        self._measured: dict[int, _Measured] = {}
+        self.surplus = 0  #: bytes behind the last tensor
+        self._begin_next()
+
+    def add(self, data: memoryview) -> None:
+        """Take the next bytes."""
+        while data and self._running is not None:
+            left = self._running.tensor.size - self._running.bytes
+            self._running.update(data[:left])
+            data = data[left:]
+            if self._running.bytes == self._running.tensor.size:
+                self._end()
+        self.surplus += len(data)
+
+    def finish(self) -> dict[int, _Measured]:
+        """Return what was found, by the numbers of the tensors; all of them are in it."""
+        while self._running is not None:
+            self._end()
+        return self._measured
+
+    def _end(self) -> None:
+        """Write down the tensor that is running, and begin the next."""
+        if self._running is not None:
+            self._measured[self._number] = _Measured.of(self._running)
+        self._running = None
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        for number, tensor in self._tensors:
+            running = RunningStatistics(tensor, histogram=self._histogram)
+            if tensor.size:
+                self._number, self._running = number, running
+                return
+            self._measured[number] = _Measured.of(running)
+
+
+class _Measured(NamedTuple):
+    """What is known of a tensor once no more of it will come."""
+
+    statistics: TensorStatistics
+    bytes: int
+    problem: str | None
+
+    @classmethod
+    def of(cls, running: RunningStatistics) -> _Measured:
+        size, came = running.tensor.size, running.bytes
+        if came == size:
+            return cls(running.result(), came, running.problem)
+        statistics = running.result() if came else _NOTHING
+        return cls(statistics, came, f"{running.tensor.label} has {came} of its {size} bytes")
+
+
+_NOTHING = TensorStatistics()
+_NOT_DUMPED = _Measured(_NOTHING, 0, None)
+
+
+def _rows(origin: Row, header: DumpHeader, measured: Mapping[int, _Measured], *, surplus: int) -> list[Row]:
+    """Return a row for each tensor of *header*; those that are not in *measured* were not dumped."""
+    if origin.op_name is None and header.op_name:
+        origin = replace(origin, op_name=header.op_name)
+    if surplus:
+        problem = f"has {surplus} bytes more than its header says; a slice may be in it twice"
+        origin = replace(origin, problem=problem)
+    return [
+        _row(origin, tensor, measured.get(number, _NOT_DUMPED))
+        for number, tensor in enumerate(header.tensors)
+    ]
+
+
+def _row(origin: Row, tensor: Tensor, measured: _Measured) -> Row:
+    values: tuple[Any, ...] = (
+        *_ORIGIN(origin),
+        tensor.io.value,
+        tensor.index,
+        tensor.dtype.short,
+        tensor.format.name,
+        tensor.shape,
+        *_NUMBERS(measured.statistics),
+        tensor.original_shape,
+        tensor.size,
+        measured.bytes,
+        origin.model_id,
+        HOST,
+        measured.problem or origin.problem,
+    )
+    return Row(*values)

@@ -1,0 +1,71 @@
+"""Kernels: how `_native.Statistics` is told to read the elements of a data type."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from dumpstream.format import hifloat8
+from dumpstream.format.dtypes import DTYPES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import Buffer
+
+_BYTE_BITS = 8
+_CODES = 1 << _BYTE_BITS
+
+# Of floats whose values come from a table in another type, the smallest that is not subnormal.
+_MIN_NORMAL = {"hifloat8": hifloat8.MIN_NORMAL, "float4_e1m2": 1.0}
+
+
+class Encoding(NamedTuple):
+    """What the kernels need to know of a data type."""
+
+    kind: str
+    table: Buffer | None  #: the value of each code, as a double
+    min_normal: float  #: values of the table below it are subnormal
+    components: int  #: numbers in an element: 2 of a complex one
+    is_integer: bool
+    is_float: bool
+    saturates: bool  #: whether the share of saturated elements says something: floats of 8 bits
+
+
+@cache
+def encoding_of(number: int, *, packed: bool) -> Encoding | None:
+    """Return the encoding of the data type *number*, or None if its elements are no numbers.
+
+    *packed* is whether elements of fewer than 8 bits share bytes.
+    """
+    dtype = DTYPES.get(number)
+    if dtype is None or dtype.kernel is None:
+        return None
+    kind, min_normal = dtype.kernel, 0.0
+    table: Buffer | None = None
+    is_integer = dtype.numpy.kind in "iub"
+    if kind == "byte":
+        values = (
+            dtype.table if dtype.table is not None else np.arange(_CODES, dtype=np.uint8).view(dtype.numpy)
+        )
+        if not is_integer:
+            min_normal = _min_normal(dtype.short, values)
+        if packed:
+            kind = f"bits{dtype.bits}"
+        table = values.astype(np.float64).data
+    return Encoding(
+        kind,
+        table,
+        min_normal,
+        components=2 if dtype.numpy.kind == "c" else 1,
+        is_integer=is_integer,
+        is_float=not is_integer,
+        saturates=dtype.kernel == "byte" and dtype.bits == _BYTE_BITS and not is_integer,
+    )
+
+
+def _min_normal(name: str, values: NDArray[Any]) -> float:
+    known = _MIN_NORMAL.get(name)
+    return float(ml_dtypes.finfo(values.dtype).smallest_normal) if known is None else known  # type: ignore[no-untyped-call]

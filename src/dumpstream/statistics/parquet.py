@@ -1,0 +1,99 @@
+"""Rows of the table in Parquet files: typed columns, integers exact.
+
+`max` and `min` are doubles there, for those who compute with them; the extremes of integers come again,
+exactly, in `max_integer` and `min_integer`.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import IO, TYPE_CHECKING, Any
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.statistics.table import COLUMNS, Kind, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dumpstream.statistics.columns import FileColumns
+
+#: The columns in which the extremes of integers come again, exactly.
+EXACT = {"max": "max_integer", "min": "min_integer"}
+
+_READ_ROWS = 4096
+# The columns whose values come again and again: only for them is a dictionary worth its time.
+_REPEATED = {name for name, kind in COLUMNS.items() if kind is Kind.TEXT} - {"file", "hash"}
+
+
+def require_pyarrow() -> None:
+    """Check that Parquet can be written, without importing what does it.
+
+    Raises:
+        DumpstreamError: it cannot; the message names the extra that is missing.
+    """
+    if find_spec("pyarrow") is None:
+        raise DumpstreamError(
+            "Parquet needs pyarrow; pip install 'dumpstream[parquet]', or use another format"
+        )
+
+
+class ParquetWriter:
+    """Writes rows to *file*, which the caller opens and closes; whole only after `close`."""
+
+    def __init__(self, file: IO[bytes], columns: Sequence[str] = tuple(COLUMNS)) -> None:
+        require_pyarrow()
+        import pyarrow.parquet  # noqa: PLC0415 - slow, and optional
+
+        from dumpstream.statistics.arrow import schema_of  # noqa: PLC0415 - likewise
+
+        self._schema = schema_of(tuple(columns))
+        repeated = [name for name in columns if name in _REPEATED]
+        self._writer = pyarrow.parquet.ParquetWriter(
+            file, self._schema, compression="zstd", use_dictionary=repeated
+        )
+
+    def write(self, rows: Sequence[Row], files: Sequence[FileColumns] = ()) -> None:
+        """Append the rows of *files*, and behind them *rows*, as a row group."""
+        from dumpstream.statistics.arrow import table_of  # noqa: PLC0415 - needs pyarrow
+
+        self._writer.write_table(table_of(rows, files, self._schema))
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+
+
+def read_rows(file: IO[bytes]) -> Iterator[Row]:
+    """Yield the rows in *file*, of which columns may be missing.
+
+    Raises:
+        DumpstreamError: it is no Parquet file with such rows, or a damaged one.
+    """
+    require_pyarrow()
+    import pyarrow as pa  # noqa: PLC0415 - slow, and optional
+    import pyarrow.parquet  # noqa: PLC0415 - likewise
+
+    try:
+        for batch in pyarrow.parquet.ParquetFile(file).iter_batches(_READ_ROWS):
+            values = batch.to_pydict()
+            if not COLUMNS.keys() >= values.keys() - set(EXACT.values()):
+                raise DumpstreamError("is no table of statistics: it has other columns")
+            yield from _rows(values)
+    except (pa.ArrowInvalid, OSError) as exc:
+        raise DumpstreamError(f"cannot be read as Parquet: {exc}".splitlines()[0]) from exc
+
+
+def _rows(values: dict[str, list[Any]]) -> Iterator[Row]:
+    exact = {name: values.pop(column, None) for name, column in EXACT.items()}
+    for number, cells in enumerate(zip(*values.values(), strict=True)):
+        fields = {"file": ""} | dict(zip(values, cells, strict=True))
+        for name in ("shape", "original_shape", "histogram"):
+            if fields.get(name) is not None:
+                fields[name] = tuple(fields[name])
+        for name, column in exact.items():
+            if column is None or column[number] is None:
+                continue
+            fields[name] = int(column[number])
+            if fields.get(f"finite_{name}") is not None:  # the same, as integers are finite
+                fields[f"finite_{name}"] = fields[name]
+        yield Row(**fields)

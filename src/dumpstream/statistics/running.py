@@ -1,0 +1,109 @@
+"""Statistics of tensors, in one pass over bytes that come in any pieces."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from xxhash import xxh3_64
+
+from dumpstream._native import CACHED_BYTES, Statistics
+from dumpstream.format.dtypes import element_shape, needed_bytes
+from dumpstream.statistics.kernels import encoding_of
+from dumpstream.statistics.table import TensorStatistics
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from dumpstream.format.header import Tensor
+
+_LARGEST = (1 << 63) - 1
+# A thread that gives up the GIL may wait for milliseconds until it has it again. So what is soon done is done
+# in blocks for which the kernels and the hash keep it.
+_SMALL_BYTES = 256 << 10
+_SMALL_BLOCK_BYTES = 8 << 10
+
+
+def tensor_statistics(tensor: Tensor, data: Buffer, *, histogram: bool = False) -> TensorStatistics:
+    """Return the statistics of *tensor*, whose bytes are *data*, as far as its shape needs them.
+
+    With *histogram*, the exponents of floats are counted too.
+    """
+    running = RunningStatistics(tensor, histogram=histogram)
+    running.update(memoryview(data).cast("B"))
+    return running.result()
+
+
+class RunningStatistics:
+    """The statistics of one tensor whose bytes come in pieces; keeps sums, and no bytes."""
+
+    __slots__ = ("_encoding", "_hash", "_kernel", "_left", "bytes", "problem", "tensor")
+
+    def __init__(self, tensor: Tensor, *, histogram: bool = False) -> None:
+        self.tensor = tensor
+        self.bytes = 0  #: that came, padding included
+        self.problem: str | None = None  #: why they are not the elements that the shape promises
+        dtype, shape, size = tensor.dtype, tensor.shape, tensor.size
+        elements: int | None = None
+        try:
+            self._left = needed_bytes(dtype, shape, size)
+            elements = min(math.prod(element_shape(dtype, shape, size)), _LARGEST)
+        except ValueError as exc:
+            self.problem, self._left = str(exc), size
+        packed = elements is not None and dtype.is_packed(elements, size)
+        self._encoding = encoding = encoding_of(dtype.number, packed=packed)
+        self._kernel: Statistics | None = None
+        if encoding is not None:
+            self._kernel = Statistics(
+                encoding.kind,
+                table=encoding.table,
+                min_normal=encoding.min_normal,
+                elements=None if elements is None else elements * encoding.components,
+                histogram=histogram and encoding.is_float,
+            )
+        self._hash = xxh3_64()
+
+    def update(self, data: memoryview) -> None:
+        """Take the next bytes of the tensor."""
+        self.bytes += len(data)
+        data = data[: self._left]
+        self._left -= len(data)
+        step = _SMALL_BLOCK_BYTES if len(data) <= _SMALL_BYTES else CACHED_BYTES
+        for start in range(0, len(data), step):
+            block = data[start : start + step]  # summed up first, it is hashed from the cache
+            if self._kernel is not None:
+                self._kernel.update(block)
+            self._hash.update(block)
+
+    def result(self) -> TensorStatistics:
+        """Return the statistics of what has come."""
+        digest, encoding = self._hash.hexdigest(), self._encoding
+        if self._kernel is None or encoding is None:
+            return TensorStatistics(hash=digest)
+        found = self._kernel.result()
+        extremes = [found.max, found.min, found.finite_max, found.finite_min]
+        if encoding.is_integer:  # those from a table are doubles
+            extremes = [None if value is None else int(value) for value in extremes]
+        saturated = None
+        if encoding.saturates and found.saturated is not None and found.count:
+            saturated = found.saturated / found.count
+        return TensorStatistics(
+            found.count,
+            extremes[0],
+            extremes[1],
+            found.mean,
+            found.l2norm,
+            found.std,
+            found.nan,
+            found.pos_inf,
+            found.neg_inf,
+            found.zero,
+            found.negative,
+            found.subnormal,
+            extremes[2],
+            extremes[3],
+            found.finite_mean,
+            digest,
+            saturated,
+            None if found.histogram is None else tuple(found.histogram),
+        )

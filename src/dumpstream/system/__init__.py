@@ -1,0 +1,1 @@
+"""Safe files, locks, threads and locations. Knows nothing of dumps."""

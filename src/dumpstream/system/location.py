@@ -1,0 +1,138 @@
+"""Prefix: a place in an object store, as a URL names it. Connects to nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from dumpstream._errors import StoreError
+
+if TYPE_CHECKING:
+    import os
+
+#: What may stand behind the ``?`` of a URL; none of it is secret.
+_OPTIONS = {
+    "s3": {"endpoint", "region", "addressing"},
+    "gs": {"endpoint"},
+    "az": {"account", "endpoint"},
+}
+SCHEMES = tuple(_OPTIONS)
+#: The scheme of a store that was given as an object.
+GIVEN = "object"
+
+_URL = re.compile(rf"({'|'.join(SCHEMES)}):(?=//)")
+_NOT_HERE = "credentials do not belong in a URL: give them by environment variables or a profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Everything in an object store whose key begins with *key*. ``prefix / "name"`` is a place below it."""
+
+    scheme: str
+    bucket: str
+    key: str = ""  #: without a slash at its ends
+    options: tuple[tuple[str, str], ...] = ()
+    store: Any = field(
+        default=None, repr=False, hash=False
+    )  #: an obstore object that was given, instead of a URL
+
+    @classmethod
+    def parse(cls, url: str) -> Prefix:
+        """Return the place that *url* names.
+
+        Raises:
+            StoreError: it names none; the message does not repeat what may be secret.
+        """
+        split = urlsplit(url, allow_fragments=False)
+        if split.scheme not in _OPTIONS or not split.netloc:
+            raise StoreError(f"a place in an object store is written {_examples()}")
+        if "@" in split.netloc or ":" in split.netloc:
+            raise StoreError(f"{split.scheme}://...: {_NOT_HERE}")
+        options = dict(parse_qsl(split.query, keep_blank_values=True))
+        if unknown := sorted(options.keys() - _OPTIONS[split.scheme]):
+            known = ", ".join(sorted(_OPTIONS[split.scheme]))
+            raise StoreError(
+                f"{split.scheme}://{split.netloc} has no option {unknown[0]!r} (known: {known}); {_NOT_HERE}"
+            )
+        if options.get("addressing", "path") not in {"path", "virtual"}:
+            raise StoreError(f"{split.scheme}://{split.netloc}: addressing is path or virtual")
+        if any(mark in options.get("endpoint", "") for mark in "@?#"):
+            raise StoreError(f"{split.scheme}://{split.netloc}: {_NOT_HERE}")
+        return cls(split.scheme, split.netloc, _clean(split.path), tuple(sorted(options.items())))
+
+    @classmethod
+    def of_object(cls, url: str) -> Prefix:
+        """Return the place of the object at *url*, as a journal has it: the key as it is, and no options."""
+        scheme, _, rest = url.partition("://")
+        bucket, _, key = rest.partition("/")
+        return cls(scheme, bucket, key.strip("/"))
+
+    @classmethod
+    def of(cls, store: Any, key: str = "") -> Prefix:
+        """Return the place *key* in *store*, an object of obstore."""
+        return cls(GIVEN, type(store).__name__, _clean(key), store=store)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}/{self.key}".rstrip("/")
+
+    def __truediv__(self, name: str) -> Prefix:
+        return replace(self, key=_clean(f"{self.key}/{name}"))
+
+    @property
+    def url(self) -> str:
+        """The URL that `parse` turns back, with its options."""
+        query = urlencode(self.options, safe="/:")
+        return f"{self}?{query}" if query else str(self)
+
+    @property
+    def parent(self) -> Prefix:
+        """The place that this is directly below."""
+        return replace(self, key=self.key.rpartition("/")[0])
+
+    @property
+    def name(self) -> str:
+        """The last component, as of a path."""
+        return self.key.rpartition("/")[2] or self.bucket
+
+
+def as_location(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Prefix:
+    """Return the directory, or the place in an object store, that *destination* stands for.
+
+    Raises:
+        StoreError: it looks like a URL and is none that is known.
+    """
+    if isinstance(destination, Prefix):
+        return destination
+    if isinstance(destination, str) and is_url(destination):
+        return Prefix.parse(destination)
+    if isinstance(destination, str) or hasattr(destination, "__fspath__"):
+        return Path(destination)
+    if is_store(destination):
+        return Prefix.of(destination)
+    raise TypeError(f"a destination is a path, a URL ({_examples()}) or a store of obstore")
+
+
+def is_store(thing: Any) -> bool:
+    """Whether *thing* is a store of obstore."""
+    return any(kind.__module__.partition(".")[0] == "obstore" for kind in type(thing).__mro__)
+
+
+def is_remote(sink: Any) -> bool:
+    """Whether *sink*, as `open_capture` takes it, leads to an object store."""
+    return is_url(sink) if isinstance(sink, str) else is_store(sink)
+
+
+def is_url(text: str) -> bool:
+    """Whether *text* is meant to name a place in an object store."""
+    return _URL.match(text) is not None
+
+
+def _clean(path: str) -> str:
+    return "/".join(part for part in path.split("/") if part and part not in {".", ".."})
+
+
+def _examples() -> str:
+    return ", ".join(f"{scheme}://bucket/prefix" for scheme in SCHEMES)

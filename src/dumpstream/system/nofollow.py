@@ -1,0 +1,54 @@
+"""Files and directories, opened without following a symbolic link somebody planted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dumpstream.system.durable import force_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_regular(path: str | Path, flags: int, *, dir_fd: int | None = None) -> int:
+    """Open the regular file *path* and return its descriptor; a file made by this call has mode 0600.
+
+    Raises:
+        OSError: also if *path* is a symbolic link (ELOOP) or no regular file (EINVAL).
+    """
+    # O_NONBLOCK: opening a FIFO that lies where a file should be must not wait for its other end.
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return fd
+
+
+def open_directory(
+    root: int, components: Iterable[str], *, create: bool = False, durable: bool = False
+) -> int:
+    """Return a new descriptor of the directory *components* lead to from the descriptor *root*.
+
+    With *create*, missing directories are made with mode 0700; with *durable*, whoever made them, their names
+    are on the disk.
+    """
+    fd = os.dup(root)
+    for component in components:
+        try:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(component, 0o700, dir_fd=fd)
+            below = os.open(component, _DIRECTORY, dir_fd=fd)
+            if durable:
+                force_names(fd)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd

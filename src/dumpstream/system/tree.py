@@ -1,0 +1,228 @@
+"""A tree of files, each made under a temporary name and published without replacing anything."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections import OrderedDict
+from contextlib import suppress
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from dumpstream._native import rename_noreplace, sync_filesystem
+from dumpstream.names import clean_name, hashed_name
+from dumpstream.system.durable import force_names, force_path
+from dumpstream.system.nofollow import open_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Descriptors one thread may have open besides that of the directory it has leased.
+TRANSIENT_DESCRIPTORS = 2
+
+_TEMPORARY_SUFFIX = ".dumpstream-part"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MORE = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+# Something in the way is no directory (another's file, a planted link), or the file system is stricter
+# about names than most.
+_UNUSABLE_PATH = {errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether the file called *name* is what an unfinished write left."""
+    return name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX)
+
+
+def write_all(fd: int, data: memoryview) -> None:
+    """Write all of *data* to *fd*."""
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+class Draft(NamedTuple):
+    """A file that is not published yet."""
+
+    directory: tuple[str, ...]
+    stem: str  #: its published name, less number and suffix
+    temporary: str  #: its name until then
+
+
+class _Directory:
+    """A cached descriptor, open as long as it has users; leaving its context ends one use."""
+
+    __slots__ = ("_lock", "fd", "users")
+
+    def __init__(self, fd: int, lock: Lock) -> None:
+        self.fd, self.users, self._lock = fd, 0, lock
+
+    def __enter__(self) -> int:
+        return self.fd
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.users -= 1
+
+
+class Tree:
+    """Files below *root*, named for the runtime's names; never outside it, and through no symbolic link.
+
+    Every method blocks, raises `OSError` and may be called from several threads, though not for one draft
+    at once. The root is made and opened by the first that needs it.
+
+    Args:
+        root: where the tree begins; may itself be a symbolic link.
+        below: directories under *root* that come before every name.
+        suffix: ends every published name.
+        base: published paths are relative to it if the root is inside, else absolute.
+        directories: how many descriptors to keep; at least as many as threads use the tree at once.
+        durable: whether a file is on the disk before it is published, and its path before `publish` returns.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        below: tuple[str, ...],
+        suffix: str,
+        base: Path,
+        directories: int,
+        durable: bool,
+    ) -> None:
+        self._root, self._below, self._suffix, self._base = root, below, suffix, base
+        self._capacity, self._durable = directories, durable
+        self._lock = Lock()
+        self._root_fd: int | None = None
+        self._from_base = ""
+        self._cache: OrderedDict[tuple[str, ...], _Directory] = OrderedDict()
+        self._serial, self._token = count(), secrets.token_hex(6)
+
+    def create(self, name: str) -> tuple[Draft, int]:
+        """Begin the file *name*; return it with a descriptor to write to, which the caller closes."""
+        *directory, stem = clean_name(name)
+        try:
+            return self._create((*self._below, *directory), stem)
+        except OSError as exc:
+            if exc.errno not in _UNUSABLE_PATH:
+                raise
+        return self._create(self._below, hashed_name(name))
+
+    def append(self, draft: Draft) -> int:
+        """Return a descriptor that appends to *draft*, which the caller closes."""
+        with self._lease(draft.directory) as dir_fd:
+            return os.open(draft.temporary, _MORE, dir_fd=dir_fd)
+
+    def path(self, draft: Draft, *, number: int = 1) -> str:
+        """Return the path that *draft* gets if its name is free."""
+        return self._from_base + "/".join((*draft.directory, self._numbered(draft.stem, number)))
+
+    def publish(self, draft: Draft, *, number: int = 1) -> str:
+        """Give *draft* the first free name from *number* on; return its path."""
+        with self._lease(draft.directory) as dir_fd:
+            if self._durable:
+                _sync(draft.temporary, dir_fd)
+            while True:
+                try:
+                    rename_noreplace(dir_fd, draft.temporary, dir_fd, self._numbered(draft.stem, number))
+                    break
+                except FileExistsError:
+                    number = self._free_number(draft.stem, number, dir_fd)
+            if self._durable:
+                force_names(dir_fd)
+        return self.path(draft, number=number)
+
+    def discard(self, draft: Draft) -> None:
+        """Remove *draft*."""
+        with self._lease(draft.directory) as dir_fd, suppress(FileNotFoundError):
+            os.unlink(draft.temporary, dir_fd=dir_fd)
+
+    def sync(self) -> None:
+        """Force everything in the tree to the disk, and whatever else its file system has to write."""
+        if self._root_fd is not None:
+            sync_filesystem(self._root_fd)
+
+    def close(self) -> None:
+        """Close every descriptor. No other call is under way or follows."""
+        for directory in self._cache.values():
+            os.close(directory.fd)
+        self._cache.clear()
+        if self._root_fd is not None:
+            os.close(self._root_fd)
+            self._root_fd = None
+
+    def _create(self, directory: tuple[str, ...], stem: str) -> tuple[Draft, int]:
+        draft = Draft(directory, stem, f".{self._token}-{next(self._serial):x}{_TEMPORARY_SUFFIX}")
+        with self._lease(directory) as dir_fd:
+            return draft, os.open(draft.temporary, _NEW, 0o600, dir_fd=dir_fd)
+
+    def _numbered(self, stem: str, number: int) -> str:
+        return f"{stem}{self._suffix}" if number == 1 else f"{stem}.{number}{self._suffix}"
+
+    def _free_number(self, stem: str, taken: int, dir_fd: int) -> int:
+        """Return a free number above *taken*, after a few looks however many are taken.
+
+        The numbers in use are gapless unless somebody removed files, so doubling the step until one is
+        free and halving it again finds the first.
+        """
+        step = 1
+        while _exists(self._numbered(stem, taken + step), dir_fd):
+            taken += step
+            step *= 2
+        while step > 1:
+            step //= 2
+            if _exists(self._numbered(stem, taken + step), dir_fd):
+                taken += step
+        return taken + 1
+
+    def _lease(self, path: tuple[str, ...]) -> _Directory:
+        """Return the directory *path*, made if missing, with a use that the caller must end."""
+        with self._lock:
+            if (directory := self._cache.get(path)) is not None:
+                directory.users += 1
+                self._cache.move_to_end(path)
+                return directory
+        fd = open_directory(self._opened_root(), path, create=True, durable=self._durable)
+        with self._lock:
+            if (directory := self._cache.get(path)) is None:
+                self._evict()
+                directory = self._cache[path] = _Directory(fd, self._lock)
+            else:  # another thread was faster
+                os.close(fd)
+            directory.users += 1
+            return directory
+
+    def _evict(self) -> None:
+        """Make room for one more directory; there are never more users than room."""
+        if len(self._cache) >= self._capacity:
+            idle = next(path for path, directory in self._cache.items() if not directory.users)
+            os.close(self._cache.pop(idle).fd)
+
+    def _opened_root(self) -> int:
+        with self._lock:
+            if self._root_fd is None:
+                self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                root, base = self._root.resolve(), self._base.resolve()
+                inside = root.is_relative_to(base)
+                self._from_base = "" if root == base else f"{root.relative_to(base) if inside else root}/"
+                if self._durable:
+                    force_path(root)
+                self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return self._root_fd
+
+
+def _exists(name: str, dir_fd: int) -> bool:
+    try:
+        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _sync(name: str, dir_fd: int) -> None:
+    fd = os.open(name, _MORE, dir_fd=dir_fd)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
