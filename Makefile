@@ -17,9 +17,16 @@ $(BIN)/uv:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
 # The development install: Python files are used in place, the native part is built again when it changed.
-$(VENV)/installed: $(BIN)/uv pyproject.toml CMakeLists.txt $(NATIVE)
+$(VENV)/installed: $(BIN)/uv pyproject.toml CMakeLists.txt $(NATIVE) $(VENV)/modules
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -C cmake.define.DUMPSTREAM_WERROR=ON --editable '.[all]' --group dev
 	@touch $@
+
+# That install finds modules by a list, so it is made again when a module is added, moved or deleted.
+$(VENV)/modules: $(BIN)/uv FORCE
+	@find src -name '*.py' | sort | cmp -s - $@ || find src -name '*.py' | sort > $@
+
+.PHONY: FORCE
+FORCE:
 
 demo: $(VENV)/installed ## capture a simulated job of four processes, list it and verify it
 	rm -rf $(DEMO)
