@@ -30,7 +30,7 @@ from dumpstream.archive.rows import (
     read_journal,
 )
 from dumpstream.format.verdict import Verdict
-from dumpstream.sinks import Fsync
+from dumpstream.system.durable import Fsync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,8 @@ import zstandard
 from dumpstream._errors import SinkError
 from dumpstream.options import StageOptions
 from dumpstream.reassemble import ReassemblyOptions
-from dumpstream.sinks import Fsync, SinkSettings, load_sink
+from dumpstream.sinks import SinkSettings, load_sink
+from dumpstream.system.durable import Fsync
 
 if TYPE_CHECKING:
     from dumpstream.options import CaptureOptions

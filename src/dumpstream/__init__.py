@@ -54,10 +54,11 @@ if TYPE_CHECKING:
     from dumpstream.reading.dumpfile import DumpFile
     from dumpstream.reading.stored import StoredCapture
     from dumpstream.report import LossCount, Report
-    from dumpstream.sinks import Fsync, Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
+    from dumpstream.sinks import Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
     from dumpstream.source import Batch, Loss, OnFull, RingOptions, RingSource, Source
     from dumpstream.statistics.running import tensor_statistics
     from dumpstream.statistics.table import TensorStatistics
+    from dumpstream.system.durable import Fsync
     from dumpstream.system.location import Prefix
 
 __all__ = [
@@ -157,7 +158,7 @@ _MODULES = {
     "DumpFormatError": "dumpstream._errors",
     "DumpstreamError": "dumpstream._errors",
     "FileRefusedError": "dumpstream._errors",
-    "Fsync": "dumpstream.sinks",
+    "Fsync": "dumpstream.system.durable",
     "LibraryNotFoundError": "dumpstream._errors",
     "Lifecycle": "dumpstream.acl.lifecycle",
     "Loss": "dumpstream.source",

@@ -24,16 +24,13 @@ DumpstreamError
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dumpstream.codes import describe_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from dumpstream.config import Problem
-    from dumpstream.system.location import Prefix
 
 
 class DumpstreamError(Exception):
@@ -75,9 +72,13 @@ class CollectorError(DumpstreamError):
 
 
 class ConfigError(DumpstreamError):
-    """A dump configuration is one that CANN refuses; nothing was called with it."""
+    """A dump configuration is one that CANN refuses; nothing was called with it.
 
-    def __init__(self, path: Path, problems: Sequence[Problem]) -> None:
+    Attributes:
+        problems: a `config.Problem` for each of its mistakes.
+    """
+
+    def __init__(self, path: Path, problems: Sequence[Any]) -> None:
         found = "; ".join(f"{problem.path}: {problem.text}" for problem in problems)
         super().__init__(f"CANN would refuse {path}: {found}")
         self.path, self.problems = path, tuple(problems)
@@ -86,7 +87,7 @@ class ConfigError(DumpstreamError):
 class DestinationError(DumpstreamError):
     """The destination cannot take a capture."""
 
-    def __init__(self, path: Path | Prefix, problem: str) -> None:
+    def __init__(self, path: object, problem: str) -> None:
         super().__init__(f"{path} {problem}")
         self.path = path
 
@@ -94,7 +95,7 @@ class DestinationError(DumpstreamError):
 class DestinationInUseError(DestinationError):
     """Another capture is writing there."""
 
-    def __init__(self, path: Path | Prefix, pid: int, host: str | None = None) -> None:
+    def __init__(self, path: object, pid: int, host: str | None = None) -> None:
         # In a store, which has no processes, a capture that was killed leaves its lock behind.
         where = "" if host is None else f" on {host}"
         wait = "" if host is None else ", or wait two minutes if that was killed"
@@ -119,7 +120,7 @@ class DumpFormatError(DumpstreamError):
 class NotACaptureError(DumpstreamError):
     """The directory holds no capture, or one that this version cannot read."""
 
-    def __init__(self, path: Path | Prefix, problem: str) -> None:
+    def __init__(self, path: object, problem: str) -> None:
         super().__init__(f"{path} {problem}")
         self.path = path
 

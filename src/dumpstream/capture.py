@@ -32,7 +32,7 @@ from dumpstream.request import (
     refuse_without_directory,
 )
 from dumpstream.session import Session
-from dumpstream.sinks import Fsync, Sink, SinkSettings, find_factory, make_sink, prepare
+from dumpstream.sinks import Sink, SinkSettings, find_factory, make_sink, prepare
 from dumpstream.sinks.objectstore import ObjectStoreSink
 from dumpstream.source import RingSource, Source
 from dumpstream.stages.plan import Outlet
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.remote.lock import Lock
     from dumpstream.report import Report
+    from dumpstream.system.durable import Fsync
 
     StrPath = str | os.PathLike[str]
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, TypeVar
 
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
-from dumpstream.sinks import Fsync, SinkSettings
+from dumpstream.sinks import SinkSettings
 from dumpstream.source import OnFull, RingOptions
 
 if TYPE_CHECKING:
     import os
     from pathlib import Path
+
+    from dumpstream.system.durable import Fsync
 
 _Options = TypeVar("_Options", RingOptions, ReassemblyOptions, PipelineOptions, SinkSettings)
 

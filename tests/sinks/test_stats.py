@@ -17,13 +17,14 @@ from dumpstream import SinkError, StoredCapture, open_capture
 from dumpstream.archive.destination import Destination
 from dumpstream.reading.verification import verify
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
-from dumpstream.sinks import Fsync, SinkSettings, Stored, WholeFile, load_sink
+from dumpstream.sinks import SinkSettings, Stored, WholeFile, load_sink
 from dumpstream.sinks._parts import ParquetParts
 from dumpstream.sinks.stats import StatsSink
 from dumpstream.statistics.columns import measure_columns
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.parquet import read_rows
 from dumpstream.statistics.table import Row
+from dumpstream.system.durable import Fsync
 from dumpstream.system.tree import Tree, is_temporary
 
 if TYPE_CHECKING:

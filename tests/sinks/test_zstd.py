@@ -20,9 +20,10 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream import SinkError
 from dumpstream._native import sync_filesystem
-from dumpstream.sinks import Fsync, SinkSettings, Stored, WholeFile, _frames
+from dumpstream.sinks import SinkSettings, Stored, WholeFile, _frames
 from dumpstream.sinks.zstd import ZstdSink, is_temporary
 from dumpstream.system import tree
+from dumpstream.system.durable import Fsync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

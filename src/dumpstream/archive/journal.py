@@ -12,8 +12,7 @@ import aiofiles
 import anyio
 import anyio.to_thread
 
-from dumpstream.sinks import Fsync
-from dumpstream.system.durable import force_path
+from dumpstream.system.durable import Fsync, force_path
 from dumpstream.system.nofollow import open_regular
 
 if TYPE_CHECKING:

@@ -6,12 +6,11 @@ import os
 import re
 from io import BufferedReader, RawIOBase
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 from dumpstream._errors import NotACaptureError, PartError
 from dumpstream.archive.manifest import MANIFEST, TEMPORARY, read_manifest
 from dumpstream.archive.rows import JOURNAL, read_journal
-from dumpstream.system.location import Prefix, as_location
 from dumpstream.system.lock import LOCK, lock_holder
 from dumpstream.system.nofollow import open_directory, open_regular
 from dumpstream.system.tree import is_temporary
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.manifest import Manifest
     from dumpstream.archive.rows import Row
+    from dumpstream.system.location import Prefix
 
 #: What somebody can do about a part that is not what was stored.
 RESTORE = "restore it from a copy or capture again"
@@ -90,20 +90,6 @@ class Place(Protocol):
 
     def member(self, directory: str) -> Place:
         """Return the place of one of several captures; raises `NotACaptureError` if it is elsewhere."""
-
-
-def open_place(path: str | os.PathLike[str] | Prefix | Any) -> Place:
-    """Return the place that a path, a URL or a store of obstore stands for; looks at nothing yet.
-
-    Raises:
-        StoreError: the store cannot be used.
-    """
-    place = as_location(path)
-    if isinstance(place, Path):
-        return DirectoryPlace(place)
-    from dumpstream.remote.place import StorePlace  # noqa: PLC0415 - who has no URL need not wait for it
-
-    return StorePlace(place)
 
 
 def is_inside(path: str) -> bool:

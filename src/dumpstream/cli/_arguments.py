@@ -13,8 +13,9 @@ from dumpstream._errors import DumpstreamError
 from dumpstream.options import CaptureOptions
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
-from dumpstream.sinks import Fsync, SinkSettings
+from dumpstream.sinks import SinkSettings
 from dumpstream.source import OnFull, RingOptions
+from dumpstream.system.durable import Fsync
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

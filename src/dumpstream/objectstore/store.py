@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
@@ -18,11 +18,11 @@ from dumpstream.objectstore.patience import GRACE_S, Silence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from typing_extensions import Buffer
 
-    from dumpstream.remote.lock import Lock
     from dumpstream.system.location import Prefix
 
 _Result = TypeVar("_Result")
@@ -50,6 +50,22 @@ class Entry(NamedTuple):
     version: str | None = None  #: of a store that counts them
 
 
+class WriteLock(Protocol):
+    """What must be held when something is written; `remote.lock.Lock` is one."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Let a thread write something in the block; raises `StoreError` if the lock is not held."""
+
+    async def confirm(self) -> None:
+        """Return when the lock is surely held; raises `StoreError` if it is not."""
+
+    def check_lost(self) -> None:
+        """Raise `StoreError` if another capture has taken the lock."""
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than *seconds* for a store that does not answer."""
+
+
 class Store:
     """The objects below *prefix*; keys are relative to it.
 
@@ -65,7 +81,9 @@ class Store:
     Every method raises `StoreError`, whose `away` tells whether a later try may succeed.
     """
 
-    def __init__(self, prefix: Prefix, *, patience_s: float = PATIENCE_S, lock: Lock | None = None) -> None:
+    def __init__(
+        self, prefix: Prefix, *, patience_s: float = PATIENCE_S, lock: WriteLock | None = None
+    ) -> None:
         self.prefix = prefix
         self._lock = lock
         self._client = make_client(prefix, patience_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
-from dumpstream.archive.place import open_place
+from dumpstream.reading.opening import open_place
 from dumpstream.reading.stored import State, StoredCapture
 
 if TYPE_CHECKING:

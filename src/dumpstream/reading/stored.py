@@ -12,9 +12,10 @@ import xxhash
 import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
-from dumpstream.archive.place import RESTORE, open_file, open_place
+from dumpstream.archive.place import RESTORE, open_file
 from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, UnreadableRow
 from dumpstream.format.verdict import Verdict
+from dumpstream.reading.opening import open_place
 from dumpstream.system.location import SCHEMES, is_url
 
 if TYPE_CHECKING:

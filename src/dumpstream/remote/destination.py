@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dumpstream.archive.rows import Outcome
     from dumpstream.remote.outbox import Outbox
     from dumpstream.remote.writeahead import WriteAheadJournal
-    from dumpstream.sinks import Fsync
+    from dumpstream.system.durable import Fsync
     from dumpstream.system.location import Prefix
 
 _OURS = (MANIFEST, LOCK, JOURNAL)

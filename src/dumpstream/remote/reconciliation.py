@@ -22,8 +22,8 @@ from dumpstream.objectstore.patience import ask
 from dumpstream.remote.carrier import Carrier
 from dumpstream.remote.lock import Lock
 from dumpstream.remote.segments import last_segment, merge_segments, read_journal, segment_key
-from dumpstream.sinks import Fsync
 from dumpstream.system.cancellation import finish_in_thread
+from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:

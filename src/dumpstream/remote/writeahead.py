@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dumpstream.custody import Custody
     from dumpstream.remote.outbox import Outbox
     from dumpstream.remote.segments import SegmentJournal
-    from dumpstream.sinks import Fsync
+    from dumpstream.system.durable import Fsync
     from dumpstream.system.location import Prefix
 
 

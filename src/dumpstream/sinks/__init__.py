@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from dumpstream._errors import SinkError
+from dumpstream.system.durable import Fsync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,14 +28,6 @@ _GROUP = "dumpstream.sinks"
 _LEVELS = (-(1 << 17), 22)
 #: A root, a directory below it, and two files on their way.
 _MIN_DESCRIPTORS = 4
-
-
-class Fsync(StrEnum):
-    """When stored bytes are forced to the disk."""
-
-    NONE = "none"  #: the kernel decides; survives a kill of the process, not a power cut
-    FILE = "file"  #: every file before it appears under its name
-    CAPTURE = "capture"  #: once, when the capture ends
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

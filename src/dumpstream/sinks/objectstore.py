@@ -17,11 +17,12 @@ from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.courier import IN_FLIGHT, Courier, patience_of
 from dumpstream.remote.keys import Keys
 from dumpstream.remote.lock import Lock
-from dumpstream.sinks import Fsync, Stored
+from dumpstream.sinks import Stored
 from dumpstream.sinks._frames import Frames, Writer, cut, view_bytes
 from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
+from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:

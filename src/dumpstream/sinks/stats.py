@@ -11,13 +11,14 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.archive.manifest import STATS
-from dumpstream.sinks import Fsync, Stored
+from dumpstream.sinks import Stored
 from dumpstream.sinks._frames import sink_error, view_bytes
 from dumpstream.sinks._parts import CsvFiles, ParquetParts
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv
 from dumpstream.statistics.columns import measure_columns
 from dumpstream.statistics.files import begin_file, origin_of, whole_file
 from dumpstream.statistics.parquet import require_pyarrow
+from dumpstream.system.durable import Fsync
 from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError
 from dumpstream.archive.manifest import FILES, PACKS
-from dumpstream.sinks import Fsync, Stored
+from dumpstream.sinks import Stored
 from dumpstream.sinks._frames import Writer, cut, sink_error, view_bytes
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
+from dumpstream.system.durable import Fsync
 from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree, is_temporary, write_all
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-    from dumpstream.sinks import WholeFile
 
 # Files beyond this are better read in blocks, each hashed while it is in the cache.
 _MAX_BYTES = 256 << 10
@@ -51,20 +50,20 @@ class FileColumns(NamedTuple):
         return len(self.tensors)
 
 
-def measure_columns(files: Sequence[WholeFile]) -> tuple[FileColumns, list[int]]:
-    """Return the rows of small dump files among *files*, and the numbers of those that have rows.
+def measure_columns(files: Sequence[tuple[str, Buffer]]) -> tuple[FileColumns, list[int]]:
+    """Return the rows of small dump files among *files*, and the numbers of the files that have rows.
 
-    The others are large, no dump files, not exactly what their headers promise, or have elements of a rarer
-    type: for them there is `filestats.whole_file`.
+    The others are large, not dump files, not exactly what their headers promise, or have elements of a rarer
+    type: `statistics.files.whole_file` measures those.
     """
-    data = [_measurable(file) for file in files]
+    data = [_measurable(name, data) for name, data in files]
     records, shapes, original_shapes = measure_files(data, _READINGS)
     tensors = np.frombuffer(records, _RECORD).copy()
     numbers, first, place = np.unique(tensors["file"], return_index=True, return_inverse=True)
     measured: list[int] = numbers.tolist()
     hashes = _hashes(tensors, data)
     tensors["file"] = place
-    names = [files[number].name for number in measured]
+    names = [files[number][0] for number in measured]
     said = _said(names)
     for number, op_name in enumerate(said["op_name"]):
         if op_name is None:
@@ -91,8 +90,8 @@ def join_columns(parts: Sequence[FileColumns]) -> FileColumns:
     )
 
 
-def _measurable(file: WholeFile) -> Buffer:
-    return file.data if memoryview(file.data).nbytes <= _MAX_BYTES and not is_text(file.name) else b""
+def _measurable(name: str, data: Buffer) -> Buffer:
+    return data if memoryview(data).nbytes <= _MAX_BYTES and not is_text(name) else b""
 
 
 # What follows keeps no tuple or view for a file: thousands of them would have the garbage collector come by.

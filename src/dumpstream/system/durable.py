@@ -1,9 +1,10 @@
-"""Durable: names that outlive a power cut. A file on the disk is lost if no directory there leads to it."""
+"""Durable: what outlives a power cut. A file on the disk is lost if no directory there leads to it."""
 
 from __future__ import annotations
 
 import errno
 import os
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,14 @@ if TYPE_CHECKING:
 
 # What file systems answer that have nothing to force, or cannot: a network's, or one that is read-only.
 _NOTHING_TO_FORCE = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}
+
+
+class Fsync(StrEnum):
+    """When stored bytes are forced to the disk."""
+
+    NONE = "none"  #: the kernel decides; survives a kill of the process, not a power cut
+    FILE = "file"  #: every file before it appears under its name
+    CAPTURE = "capture"  #: once, when the capture ends
 
 
 def force_names(dir_fd: int) -> None:
