@@ -23,7 +23,7 @@ from dumpstream.simulation.library import simulated_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_TESTS = Path(__file__).parents[1]
+_TESTS = Path(__file__).parents[2]
 _NATIVE = _TESTS.parent / "src" / "dumpstream" / "native"
 _LIMIT_S = 40.0
 _AGENT = Path(_native.__file__).parent / "libdumpstream_agent.so"

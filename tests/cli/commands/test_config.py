@@ -350,7 +350,7 @@ def test_every_flag_of_every_action_is_documented() -> None:
     parser = argparse.ArgumentParser()
     config.add_arguments(parser)
     actions = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    page = Path(__file__).parents[2] / "docs/cli.md"
+    page = Path(__file__).parents[3] / "docs/cli.md"
 
     found = re.search(r"^## config\n(.*?)(?=^## |\Z)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 

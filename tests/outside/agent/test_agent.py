@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.agent.conftest import Collector, Targets
+    from tests.outside.agent.conftest import Collector, Targets
 
 FILES = 16  #: of two steps
 CONFIGURED = [

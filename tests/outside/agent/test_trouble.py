@@ -12,7 +12,7 @@ from dumpstream import _native
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.agent.conftest import Collector, Targets
+    from tests.outside.agent.conftest import Collector, Targets
 
 FILES = 16  #: of two steps
 

@@ -13,7 +13,7 @@ from dumpstream.simulation import dump_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.agent.conftest import Collector, Targets
+    from tests.outside.agent.conftest import Collector, Targets
 
 
 def told(by: str, call: str, path: Path, lost: int = 0) -> dict[str, str]:
