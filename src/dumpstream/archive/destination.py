@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in
-from dumpstream.archive.history import Chronicle, refuse_both, refuse_earlier, refuse_mixture
+from dumpstream.archive.history import History, refuse_both, refuse_earlier, refuse_mixture
 from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, Manifest, read_manifest, write_manifest
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.lock import LOCK, holds_lock, release_lock, take_lock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that a start which was cut off can leave
 
 
-class Destination(Chronicle):
+class Destination(History):
     """A capture directory held by this process.
 
     Links inside the directory are never followed; the directory itself may be one.

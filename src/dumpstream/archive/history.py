@@ -1,4 +1,4 @@
-"""Chronicle: what becomes of a capture, kept in its manifest wherever that lies."""
+"""History: what becomes of a capture, kept in its manifest wherever that lies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dumpstream.system.location import Prefix
 
 
-class Chronicle(ABC):
+class History(ABC):
     """The runs of a capture, or the processes with a capture each, as its manifest tells of them.
 
     Everything in it blocks: call it from a worker thread. Until a run or processes begin, nothing is changed

@@ -32,7 +32,7 @@ _ELSEWHERE = re.compile(r"/|\w+://")
 _OURS = {MANIFEST, JOURNAL, LOCK}
 
 
-class Writer(NamedTuple):
+class WritingProcess(NamedTuple):
     """Who is writing a capture."""
 
     pid: int  #: 0 if it has not said which
@@ -68,7 +68,7 @@ class Place(Protocol):
     def read_manifest(self) -> Manifest:
         """Return the manifest; raises `NotACaptureError` if there is none that this version can read."""
 
-    def find_writer(self) -> Writer | None:
+    def find_writer(self) -> WritingProcess | None:
         """Return who is writing there now."""
 
     def read_rows(self) -> Iterable[Row]:
@@ -106,9 +106,9 @@ class DirectoryPlace:
     def read_manifest(self) -> Manifest:
         return read_manifest(self.path)
 
-    def find_writer(self) -> Writer | None:
+    def find_writer(self) -> WritingProcess | None:
         pid = lock_holder(self.path)
-        return None if pid is None else Writer(pid)
+        return None if pid is None else WritingProcess(pid)
 
     def read_rows(self) -> Iterator[Row]:
         try:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from obstore.store import ObjectStore
 
-    from dumpstream.archive.history import Chronicle
+    from dumpstream.archive.history import History
     from dumpstream.config import AclConfig
     from dumpstream.outside.connection import Connection
     from dumpstream.outside.liveness import WatchedProcess
@@ -178,7 +178,7 @@ class Collector:
         request: CollectorRequest,
         *,
         asked: AclConfig | None,
-        place: Chronicle,
+        place: History,
         shares: Shares,
         socket_path: Path,
         listener: socket.socket,

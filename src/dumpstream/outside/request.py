@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import anyio
 
-    from dumpstream.archive.history import Chronicle
+    from dumpstream.archive.history import History
     from dumpstream.config import AclConfig
     from dumpstream.options import StageOptions
     from dumpstream.outside.sharedsource import SharedSource
@@ -81,7 +81,7 @@ class CollectorRequest(NamedTuple):
 
     async def open_destination(
         self, asked: AclConfig | None, outbox: Outbox | None, lock: Lock | None
-    ) -> Chronicle:
+    ) -> History:
         """Prepare the place for processes that are *asked* to dump."""
         return await self._whole.open_destination(dump_path_of(asked), outbox, lock)
 

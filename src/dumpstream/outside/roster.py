@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dumpstream.archive.history import Chronicle
+    from dumpstream.archive.history import History
     from dumpstream.outside.process import CapturedProcess
 
 #: Refused processes that are written down; what comes after so many is no job any more.
@@ -27,7 +27,7 @@ _Result = TypeVar("_Result")
 class ProcessList:
     """What `place` says of processes; the manifest is written anew for every change, one at a time."""
 
-    def __init__(self, place: Chronicle) -> None:
+    def __init__(self, place: History) -> None:
         self.processes: list[CapturedProcess] = []  #: in the order in which they came
         self.refused = 0
         self.error: DumpstreamError | None = None  #: why the manifest could not be written

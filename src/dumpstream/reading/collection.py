@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.archive.manifest import Manifest, Process
-    from dumpstream.archive.place import Place, Writer
+    from dumpstream.archive.place import Place, WritingProcess
     from dumpstream.system.location import Prefix
 
 _REFUSED = "was refused, and ran without being captured"
@@ -46,7 +46,7 @@ class Collection:
         place: Place,
         manifest: Manifest,
         *,
-        writer: Writer | None,
+        writer: WritingProcess | None,
         processes: Sequence[Process] | None,
     ) -> None:
         self.place = place

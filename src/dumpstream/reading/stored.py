@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dumpstream.archive.manifest import Manifest
-    from dumpstream.archive.place import Opened, Place, Writer
+    from dumpstream.archive.place import Opened, Place, WritingProcess
     from dumpstream.archive.rows import Outcome, Row, StoredPart
     from dumpstream.remote.place import Buckets
     from dumpstream.system.location import Prefix
@@ -42,7 +42,7 @@ class State(StrEnum):
     FINISHED = "finished"
 
 
-class Loss(NamedTuple):
+class LossTotal(NamedTuple):
     """All that was lost to one cause."""
 
     cause: str
@@ -109,7 +109,7 @@ class StoredCapture:
     """What the place of a capture says, as of when it was opened."""
 
     def __init__(
-        self, place: Place, manifest: Manifest, *, writer: Writer | None, rows: Iterable[Row]
+        self, place: Place, manifest: Manifest, *, writer: WritingProcess | None, rows: Iterable[Row]
     ) -> None:
         self.place = place
         self.manifest = manifest
@@ -117,7 +117,7 @@ class StoredCapture:
         self.unreadable_lines: list[int] = []  #: journal lines that say nothing
         self.torn = False  #: whether a writer was stopped in the middle of a line
         self.outcomes: dict[int, Outcome | None] = dict.fromkeys(run.run for run in manifest.runs)
-        self._losses: dict[str, Loss] = {}
+        self._losses: dict[str, LossTotal] = {}
         files: dict[str, list[FileRow]] = {}
         for row in rows:
             if isinstance(row, FileRow):
@@ -194,7 +194,7 @@ class StoredCapture:
         return State.INTERRUPTED if self.interrupted else State.FINISHED
 
     @property
-    def losses(self) -> tuple[Loss, ...]:
+    def losses(self) -> tuple[LossTotal, ...]:
         """What was lost, by cause, whether the files' names are known or not."""
         return tuple(self._losses.values())
 
@@ -269,8 +269,8 @@ class StoredCapture:
         elif isinstance(row, EndRow):
             self.outcomes[row.run] = row.outcome
         elif isinstance(row, LossRow):
-            _, chunks, size = self._losses.get(row.cause, Loss(row.cause, 0, 0))
-            self._losses[row.cause] = Loss(row.cause, chunks + row.chunks, size + row.bytes)
+            _, chunks, size = self._losses.get(row.cause, LossTotal(row.cause, 0, 0))
+            self._losses[row.cause] = LossTotal(row.cause, chunks + row.chunks, size + row.bytes)
         elif isinstance(row, MergedRow):
             return
         elif row.torn:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
-from dumpstream.archive.history import Chronicle, refuse_both, refuse_earlier, refuse_mixture
+from dumpstream.archive.history import History, refuse_both, refuse_earlier, refuse_mixture
 from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.objectstore.patience import ask
@@ -34,7 +34,7 @@ _BELOW = (FILES, PACKS, STATS, SEGMENTS)
 _PROBE_S = 10.0
 
 
-class RemoteDestination(Chronicle):
+class RemoteDestination(History):
     """A capture in a store, written by this process; its manifest is in *outbox* before it is there.
 
     With *fresh* the place belongs to one that this process holds, and nothing is in it: the store need not

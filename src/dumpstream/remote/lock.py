@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from dumpstream._errors import DestinationInUseError, ObjectMissingError, StoreError
-from dumpstream.archive.place import Writer
+from dumpstream.archive.place import WritingProcess
 from dumpstream.archive.rows import timestamp
 from dumpstream.objectstore.failure import CHECK_NETWORK
 from dumpstream.objectstore.patience import GRACE_S, ask
@@ -200,13 +200,13 @@ def lock_text() -> str:
     return json.dumps({**fields, "id": secrets.token_hex(8)})
 
 
-def find_lock(store: Store) -> Writer | None:
+def find_lock(store: Store) -> WritingProcess | None:
     """Return who has the lock in *store*, as far as the lock says; None if nobody has."""
     found = _read(store)
     return None if found is None or _is_stale(found[0], datetime.now(UTC)) else _writer(found[1])
 
 
-def take_lock(store: Store, text: bytes, *, left: str | None = None) -> Writer | None:
+def take_lock(store: Store, text: bytes, *, left: str | None = None) -> WritingProcess | None:
     """Write the lock *text* in *store*, and return None, or who has the lock already.
 
     A stale lock is replaced, and so is one that says *left*: who wrote that is known to be gone.
@@ -224,7 +224,7 @@ def take_lock(store: Store, text: bytes, *, left: str | None = None) -> Writer |
     found = _read(store)
     if found is not None and found[1] == text:  # written by a request whose answer was lost
         return None
-    return _writer(found[1]) if found else Writer(0)
+    return _writer(found[1]) if found else WritingProcess(0)
 
 
 def _read(store: Store) -> tuple[Entry, bytes] | None:
@@ -250,13 +250,13 @@ def _is_left(store: Store, entry: Entry) -> bool:
             store.delete(PROBE)
 
 
-def _writer(data: bytes) -> Writer:
+def _writer(data: bytes) -> WritingProcess:
     try:
         fields = json.loads(data)
         host = fields.get("host")
-        return Writer(int(fields["pid"]), None if host is None else str(host))
+        return WritingProcess(int(fields["pid"]), None if host is None else str(host))
     except (ValueError, LookupError, TypeError, AttributeError):
-        return Writer(0)
+        return WritingProcess(0)
 
 
 def _taken_over(prefix: Prefix, found: bytes | None) -> StoreError:

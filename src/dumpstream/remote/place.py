@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dumpstream._errors import NotACaptureError, ObjectMissingError, PartError
 from dumpstream.archive.manifest import LARGEST_BYTES, MANIFEST, parse_manifest
-from dumpstream.archive.place import RESTORE, Listed, Opened, Writer
+from dumpstream.archive.place import RESTORE, Listed, Opened, WritingProcess
 from dumpstream.archive.rows import JOURNAL, read_rows
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.objectstore.store import PROBE, Store
@@ -45,7 +45,7 @@ class StorePlace:
             raise NotACaptureError(self.path, problem) from None
         return parse_manifest(self.path, data)
 
-    def find_writer(self) -> Writer | None:
+    def find_writer(self) -> WritingProcess | None:
         return find_lock(self._store)
 
     def read_rows(self) -> list[Row]:

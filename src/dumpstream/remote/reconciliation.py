@@ -16,7 +16,7 @@ from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMi
 from dumpstream.archive.destination import Destination, explained
 from dumpstream.archive.journal import Journal
 from dumpstream.archive.manifest import MANIFEST, manifest_text, parse_manifest
-from dumpstream.archive.place import Writer
+from dumpstream.archive.place import WritingProcess
 from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, UnreadableRow, file_row, read_rows
 from dumpstream.objectstore.patience import ask
 from dumpstream.remote.carrier import Carrier
@@ -291,7 +291,7 @@ def _open_directory(path: Path, outbox: Outbox) -> Destination:
 
 
 def _in_use(exc: DestinationInUseError) -> DestinationError:
-    holder = Writer(exc.pid, exc.host)
+    holder = WritingProcess(exc.pid, exc.host)
     # In a store, which has no processes, a capture that was killed leaves its lock behind.
     wait = "" if exc.host is None else ", or in two minutes if it was killed"
     return DestinationError(exc.path, f"is being written by {holder}; upload again when that has ended{wait}")

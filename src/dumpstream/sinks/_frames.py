@@ -137,10 +137,10 @@ class Job:
         work: what it costs, as the number of bytes that are compressed in the same time.
     """
 
-    __slots__ = ("data", "finish", "frame", "work", "writer")
+    __slots__ = ("data", "file", "finish", "frame", "work")
 
-    def __init__(self, writer: Writer, block: Block, *, finish: bool) -> None:
-        self.writer, self.finish = writer, finish
+    def __init__(self, file: CompressedFile, block: Block, *, finish: bool) -> None:
+        self.file, self.finish = file, finish
         self.data = block[0] if len(block) == 1 else memoryview(b"".join(block))
         self.frame = _NO_BYTES
         self.work = len(self.data) + _STORING_WORK
@@ -149,15 +149,15 @@ class Job:
         self.frame = frame
 
     def fail(self, exc: MemoryError | ZstdError) -> None:
-        self.writer.fail(exc)
+        self.file.fail(exc)
 
     def store(self) -> None:
         """Append the frame to the file, and if it is the last, publish the file."""
         if self.frame:
-            self.writer.append(self.data, self.frame)
+            self.file.append(self.data, self.frame)
             self.frame = _NO_BYTES
         if self.finish:
-            self.writer.finish()
+            self.file.finish()
 
 
 def compress(jobs: Iterable[Compressible], compressor: ZstdCompressor) -> None:
@@ -180,7 +180,7 @@ def _frames(blocks: list[bytes | bytearray | memoryview], compressor: ZstdCompre
     return [compressor.compress(block) for block in blocks]
 
 
-class Output(Protocol):
+class FrameTarget(Protocol):
     """Where the frames of one file go. Every method may raise `OSError` or `MemoryError`."""
 
     @property
@@ -226,7 +226,7 @@ class Frames:
         return frames
 
 
-class Writer:
+class CompressedFile:
     """One file on its way into its output.
 
     Holds no compressor between calls. Failures do not raise: they are the `outcome`, and everything after
@@ -235,7 +235,7 @@ class Writer:
 
     __slots__ = ("_hash", "_name", "_output", "outcome")
 
-    def __init__(self, name: str, output: Output) -> None:
+    def __init__(self, name: str, output: FrameTarget) -> None:
         self._name, self._output = name, output
         self._hash: xxh3_64 | None = None
         self.outcome: Stored | SinkError | None = None

@@ -10,7 +10,7 @@ import anyio
 from dumpstream._errors import SinkError
 from dumpstream.objectstore.store import PART_BYTES
 from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import Frames, Writer, sink_error, view_bytes
+from dumpstream.sinks._frames import CompressedFile, Frames, sink_error, view_bytes
 from dumpstream.system.heldbytes import HeldBytes
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class ObjectFile:
     """A file of an `ObjectStoreSink`; it begins to be sent when a part of it is there."""
 
     __slots__ = (
+        "_compressed",
         "_courier",
         "_delivery",
         "_first",
@@ -66,13 +67,12 @@ class ObjectFile:
         "_key",
         "_name",
         "_sink",
-        "_writer",
     )
 
     def __init__(self, sink: ObjectStoreSink, courier: Courier, name: str, *, first: int) -> None:
         self._sink, self._courier, self._name, self._first = sink, courier, name, first
         self._frames = Frames()
-        self._writer = Writer(name, self._frames)
+        self._compressed = CompressedFile(name, self._frames)
         self._kept = 0  # how many beginnings are kept for it
         self._kept_bytes = 0
         self._key: str | None = None
@@ -80,7 +80,7 @@ class ObjectFile:
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
         self._check_open()
-        await self._sink.compress(self._writer, [view_bytes(piece) for piece in pieces], finish=False)
+        await self._sink.compress(self._compressed, [view_bytes(piece) for piece in pieces], finish=False)
         frames = self._frames.take()
         size = sum(map(len, frames))
         if self._delivery is not None or self._kept_bytes + size >= PART_BYTES:
@@ -92,9 +92,9 @@ class ObjectFile:
 
     async def commit(self) -> Stored:
         self._check_open()
-        await self._sink.compress(self._writer, [], finish=True)
+        await self._sink.compress(self._compressed, [], finish=True)
         frames = self._frames.take()
-        outcome = self._writer.outcome
+        outcome = self._compressed.outcome
         assert isinstance(outcome, Stored)
         if self._delivery is not None:
             await self._send(frames)
@@ -107,7 +107,7 @@ class ObjectFile:
         return self._sink.stored(self._key, outcome.bytes, outcome.xxh3, brought)
 
     async def abort(self) -> None:
-        self._writer.cancel()
+        self._compressed.cancel()
         await self._recall()
         delivery, self._delivery = self._delivery, None
         if delivery is not None:
@@ -127,9 +127,9 @@ class ObjectFile:
         return [await self._sink.beginnings.take((self, number)) for number in range(kept)]
 
     def _check_open(self) -> None:
-        if isinstance(self._writer.outcome, SinkError):
-            raise self._writer.outcome
-        if self._writer.outcome is not None:
+        if isinstance(self._compressed.outcome, SinkError):
+            raise self._compressed.outcome
+        if self._compressed.outcome is not None:
             raise anyio.ClosedResourceError
 
 

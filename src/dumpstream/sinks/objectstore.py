@@ -18,7 +18,7 @@ from dumpstream.remote.courier import IN_FLIGHT, Courier, patience_of
 from dumpstream.remote.keys import Keys
 from dumpstream.remote.lock import Lock
 from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import Frames, Writer, cut, view_bytes
+from dumpstream.sinks._frames import CompressedFile, Frames, cut, view_bytes
 from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
@@ -160,20 +160,22 @@ class ObjectStoreSink:
         """Return where an object is."""
         return Stored(f"{self._base}{key}", size, xxh3, None, *brought)
 
-    async def compress(self, writer: Writer, pieces: Sequence[memoryview], *, finish: bool) -> None:
-        """Let *writer* take *pieces*.
+    async def compress(
+        self, compressed: CompressedFile, pieces: Sequence[memoryview], *, finish: bool
+    ) -> None:
+        """Let *compressed* take *pieces*.
 
         Raises:
             SinkError: it could not.
         """
         self._check_open()
         try:
-            await self._workers.run(writer.jobs(cut(pieces), finish=finish))
+            await self._workers.run(compressed.jobs(cut(pieces), finish=finish))
         except anyio.get_cancelled_exc_class():
-            writer.cancel()
+            compressed.cancel()
             raise
-        if isinstance(writer.outcome, SinkError):
-            raise writer.outcome
+        if isinstance(compressed.outcome, SinkError):
+            raise compressed.outcome
 
     async def _ready(self) -> Courier:
         """Return the courier, after having found out what is at the place."""
@@ -226,20 +228,20 @@ class ObjectStoreSink:
 
     async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         outputs: list[Frames] = []
-        writers: list[Writer] = []
+        all_compressed: list[CompressedFile] = []
         jobs: list[Job] = []
         views = [view_bytes(file.data) for file in files]
         for file, view in zip(files, views, strict=True):
             outputs.append(Frames())
-            writers.append(Writer(file.name, outputs[-1]))
+            all_compressed.append(CompressedFile(file.name, outputs[-1]))
             if len(view) <= PART_BYTES:
-                jobs += writers[-1].jobs(cut([view]), finish=True)
+                jobs += all_compressed[-1].jobs(cut([view]), finish=True)
         with anyio.CancelScope(shield=True):
             await self._workers.run(jobs)
         return await _finish(
             [
-                self._put_one(file.name, view, writer.outcome or _NOT_YET, output)
-                for file, view, writer, output in zip(files, views, writers, outputs, strict=True)
+                self._put_one(file.name, view, compressed.outcome or _NOT_YET, output)
+                for file, view, compressed, output in zip(files, views, all_compressed, outputs, strict=True)
             ]
         )
 

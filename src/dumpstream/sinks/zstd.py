@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import SinkError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import Writer, cut, sink_error, view_bytes
+from dumpstream.sinks._frames import CompressedFile, cut, sink_error, view_bytes
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
 from dumpstream.system.durable import Fsync
@@ -60,8 +60,8 @@ class ZstdSink:
 
     async def open(self, name: str, *, offset: int = 0) -> _ZstdFile:
         self._check_open()
-        writer = Writer(name, _TreeFile(self._tree, name, number=2 if offset else 1))
-        return _ZstdFile(name, writer, self._workers)
+        file = CompressedFile(name, _TreeFile(self._tree, name, number=2 if offset else 1))
+        return _ZstdFile(name, file, self._workers)
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
@@ -83,13 +83,13 @@ class ZstdSink:
                 await self._workers.finish(self._close)
 
     async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
-        writers: list[Writer] = []
+        compressed: list[CompressedFile] = []
         jobs: list[Job] = []
         for file in files:
-            writers.append(Writer(file.name, _TreeFile(self._tree, file.name)))
-            jobs += writers[-1].jobs(cut([view_bytes(file.data)]), finish=True)
+            compressed.append(CompressedFile(file.name, _TreeFile(self._tree, file.name)))
+            jobs += compressed[-1].jobs(cut([view_bytes(file.data)]), finish=True)
         await self._workers.run(jobs)
-        return [writer.outcome for writer in writers if writer.outcome is not None]
+        return [it.outcome for it in compressed if it.outcome is not None]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -182,10 +182,10 @@ class _PackFile:
 class _ZstdFile:
     """A file of a `ZstdSink`; each write ends in a frame, so that nothing is held between them."""
 
-    __slots__ = ("_name", "_workers", "_writer")
+    __slots__ = ("_compressed", "_name", "_workers")
 
-    def __init__(self, name: str, writer: Writer, workers: Workers) -> None:
-        self._name, self._writer, self._workers = name, writer, workers
+    def __init__(self, name: str, file: CompressedFile, workers: Workers) -> None:
+        self._name, self._compressed, self._workers = name, file, workers
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
         self._check_open()
@@ -195,32 +195,32 @@ class _ZstdFile:
         self._check_open()
         with anyio.CancelScope(shield=True):  # what is visible must be reported
             await self._append([], finish=True)
-        assert isinstance(self._writer.outcome, Stored)
-        return self._writer.outcome
+        assert isinstance(self._compressed.outcome, Stored)
+        return self._compressed.outcome
 
     async def abort(self) -> None:
-        if self._writer.begun:
+        if self._compressed.begun:
             await self._workers.finish(self._discard)
 
     async def _append(self, views: list[memoryview], *, finish: bool) -> None:
         try:
-            await self._workers.run(self._writer.jobs(cut(views), finish=finish))
+            await self._workers.run(self._compressed.jobs(cut(views), finish=finish))
         except anyio.get_cancelled_exc_class():
-            self._writer.cancel()
+            self._compressed.cancel()
             raise
         finally:
             views.clear()  # the traceback of an error must not hold the caller's buffers
-        if isinstance(self._writer.outcome, SinkError):
-            raise self._writer.outcome
+        if isinstance(self._compressed.outcome, SinkError):
+            raise self._compressed.outcome
 
     def _check_open(self) -> None:
-        if isinstance(self._writer.outcome, SinkError):
-            raise self._writer.outcome
-        if self._writer.outcome is not None:
+        if isinstance(self._compressed.outcome, SinkError):
+            raise self._compressed.outcome
+        if self._compressed.outcome is not None:
             raise anyio.ClosedResourceError
 
     def _discard(self) -> None:
         try:
-            self._writer.discard()
+            self._compressed.discard()
         except OSError as exc:
             raise sink_error(f"remove what there is of {self._name!r}", exc) from exc
