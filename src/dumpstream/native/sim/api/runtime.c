@@ -1,12 +1,12 @@
 #include "api/runtime.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "api/args.h"
 #include "api/sim.h"
 #include "device/device.h"
 #include "device/record.h"
+#include "device/thread.h"
 #include "prof/prof.h"
 
 /* Held by the dump functions throughout, also while they wait for the
@@ -58,10 +58,8 @@ static void end_dump(void) {
 static aclError init_with(const char *config_path) {
     struct config_file file;
     aclError code = config_read(config_path, &file);
-    if (code != ACL_SUCCESS)
+    if (code != ACL_SUCCESS || file.dump == NULL)
         return code;
-    if (file.dump == NULL)
-        return ACL_SUCCESS;
     if (state.configured && state.content_hash != file.content_hash)
         code = ACL_ERROR_INVALID_PARAM;
     else if (record_start() != 0)
@@ -79,67 +77,61 @@ static aclError init_with(const char *config_path) {
 }
 
 aclError aclInit(const char *config_path) {
-    aclError code = ACL_SUCCESS;
-    pthread_mutex_lock(&lock);
-    if (state.references > 0)
-        code = ACL_ERROR_REPEAT_INITIALIZE;
-    else if (config_path != NULL && *config_path)
-        code = init_with(config_path);
-    if (code == ACL_SUCCESS)
-        switch_exception_on(exception_scene_of_environment(), "");
-    if (code == ACL_SUCCESS || code == ACL_ERROR_REPEAT_INITIALIZE)
+    HOLD(&lock);
+    if (state.references > 0) {
         state.references++;
-    pthread_mutex_unlock(&lock);
+        return ACL_ERROR_REPEAT_INITIALIZE;
+    }
+    aclError code = config_path != NULL && *config_path ? init_with(config_path) : ACL_SUCCESS;
+    if (code == ACL_SUCCESS) {
+        switch_exception_on(exception_scene_of_environment(), "");
+        state.references = 1;
+    }
     return code;
+}
+
+/* Ends the dump and the record thread that `started` says was started. */
+static void stop(bool *started) {
+    end_dump();
+    record_stop(atomic_load(&finalize_joins));
+    *started = false;
 }
 
 static void finalize(void) {
     state.references = 0;
     prof_set_command(false);
-    if (state.init_started) {
-        end_dump();
-        record_stop(atomic_load(&finalize_joins));
-        state.init_started = false;
-    }
+    if (state.init_started)
+        stop(&state.init_started);
 }
 
 aclError aclFinalize(void) {
-    aclError code = ACL_SUCCESS;
-    pthread_mutex_lock(&lock);
-    if (state.references > 0)
-        finalize();
-    else
-        code = ACL_ERROR_REPEAT_FINALIZE;
-    pthread_mutex_unlock(&lock);
-    return code;
+    HOLD(&lock);
+    if (state.references == 0)
+        return ACL_ERROR_REPEAT_FINALIZE;
+    finalize();
+    return ACL_SUCCESS;
 }
 
 aclError aclFinalizeReference(uint64_t *references) {
-    aclError code = ACL_SUCCESS;
-    pthread_mutex_lock(&lock);
-    if (state.references == 0)
-        code = ACL_ERROR_REPEAT_FINALIZE;
-    else if (--state.references == 0)
+    HOLD(&lock);
+    aclError code = state.references == 0 ? ACL_ERROR_REPEAT_FINALIZE : ACL_SUCCESS;
+    if (code == ACL_SUCCESS && --state.references == 0)
         finalize();
     if (references != NULL)
         *references = state.references;
-    pthread_mutex_unlock(&lock);
     return code;
 }
 
 aclError aclmdlInitDump(void) {
-    aclError code = ACL_SUCCESS;
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     if (state.references == 0)
-        code = ACL_ERROR_UNINITIALIZE;
-    else if (state.dump_started)
-        code = ACL_ERROR_REPEAT_INITIALIZE;
-    else if (record_start() != 0)
-        code = ACL_ERROR_INTERNAL_ERROR;
-    else
-        state.dump_started = true;
-    pthread_mutex_unlock(&lock);
-    return code;
+        return ACL_ERROR_UNINITIALIZE;
+    if (state.dump_started)
+        return ACL_ERROR_REPEAT_INITIALIZE;
+    if (record_start() != 0)
+        return ACL_ERROR_INTERNAL_ERROR;
+    state.dump_started = true;
+    return ACL_SUCCESS;
 }
 
 /* Whether the dump may be configured or finalised. */
@@ -151,27 +143,20 @@ static aclError check_started(void) {
 
 aclError aclmdlSetDump(const char *config_path) {
     struct config_file file;
-    aclError code;
-    pthread_mutex_lock(&lock);
-    code = check_started();
+    HOLD(&lock);
+    aclError code = check_started();
     if (code == ACL_SUCCESS)
         code = config_path != NULL ? config_read(config_path, &file) : ACL_ERROR_INVALID_PARAM;
     if (code == ACL_SUCCESS && file.dump != NULL)
         set_config(file.dump);
-    pthread_mutex_unlock(&lock);
     return code;
 }
 
 aclError aclmdlFinalizeDump(void) {
-    aclError code;
-    pthread_mutex_lock(&lock);
-    code = check_started();
-    if (code == ACL_SUCCESS) {
-        end_dump();
-        record_stop(atomic_load(&finalize_joins));
-        state.dump_started = false;
-    }
-    pthread_mutex_unlock(&lock);
+    HOLD(&lock);
+    aclError code = check_started();
+    if (code == ACL_SUCCESS)
+        stop(&state.dump_started);
     return code;
 }
 
@@ -236,12 +221,9 @@ aclError aclrtSynchronizeDevice(void) {
 }
 
 struct dump_order runtime_dump_order(void) {
-    struct dump_order order;
-    pthread_mutex_lock(&lock);
-    order = (struct dump_order){
+    HOLD(&lock);
+    return (struct dump_order){
         .config = config_hold(state.config), .dump = state.dump, .exception = state.exception};
-    pthread_mutex_unlock(&lock);
-    return order;
 }
 
 void runtime_set_joining(bool joining) {
@@ -253,14 +235,13 @@ static void stop_everything(void) {
     device_stop();
     record_refuse();
     device_wait();
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     end_dump();
     if (state.init_started)
         record_stop(true);
     if (state.dump_started)
         record_stop(true);
     state.init_started = state.dump_started = false;
-    pthread_mutex_unlock(&lock);
 }
 
 void runtime_reset(void) {
@@ -268,12 +249,11 @@ void runtime_reset(void) {
     args_reset();
     record_unregister();
     prof_reset();
-    pthread_mutex_lock(&lock);
+    thread_context = NULL;
+    HOLD(&lock);
     state.references = 0;
     state.configured = false;
     state.exception = (struct exception_dump){.scene = SCENE_NONE};
-    pthread_mutex_unlock(&lock);
-    thread_context = NULL;
 }
 
 /* As in CANN the dump ends with its process: a forked child must init it again. */

@@ -1,8 +1,6 @@
 #include "device/device.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -62,14 +60,13 @@ static void pace(struct run *run, uint64_t bytes) {
     if (run->workload.rate == 0)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     if (is_before(&due, &now))
         due = now;
     add_ns(&due, (uint64_t)((double)bytes * 1e9 / (double)run->workload.rate));
     turn = due;
     while (!atomic_load(&run->stopping) && pthread_cond_timedwait(&hurry, &lock, &turn) == 0)
         ;
-    pthread_mutex_unlock(&lock);
 }
 
 static bool send_chunk(struct run *run, const struct dump_file *file, const struct delivery *delivery,
@@ -165,10 +162,9 @@ static void *device_main(void *argument) {
         if (count >= run->ops || !run_op(run, count))
             break;
     }
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     if (--working == 0)
         pthread_cond_broadcast(&idle);
-    pthread_mutex_unlock(&lock);
     return NULL;
 }
 
@@ -200,31 +196,28 @@ static void wait_until_idle(void) {
 }
 
 void device_load(const struct dssim_workload *wanted) {
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     wait_until_idle();
     forget_models();
     workload = *wanted;
     next_step = 0;
     stopped = false;
     record_set_limit(wanted->queue_bytes);
-    pthread_mutex_unlock(&lock);
 }
 
 void device_load_models(void) {
     struct dump_order order = runtime_dump_order();
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     wait_until_idle();
     forget_models();
     load_order = order;
     loaded = true;
-    pthread_mutex_unlock(&lock);
 }
 
 void device_unload_models(void) {
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     wait_until_idle();
     forget_models();
-    pthread_mutex_unlock(&lock);
 }
 
 /* Returns what loaded models still have to dump, or what freshly loaded ones have; held. */
@@ -274,37 +267,29 @@ static int launch(struct run *run) {
 }
 
 int device_start(uint64_t steps) {
-    struct run *run;
     int error = 0;
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     wait_until_idle();
     last_files = 0;
-    if (!stopped) {
-        run = plan_run(steps, &error);
-        next_step += steps;
-        if (run != NULL)
-            error = launch(run);
-    }
-    pthread_mutex_unlock(&lock);
-    return error;
+    if (stopped)
+        return 0;
+    struct run *run = plan_run(steps, &error);
+    next_step += steps;
+    return run != NULL ? launch(run) : error;
 }
 
 uint64_t device_wait(void) {
-    uint64_t files;
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     wait_until_idle();
-    files = last_files;
-    pthread_mutex_unlock(&lock);
-    return files;
+    return last_files;
 }
 
 void device_stop(void) {
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     stopped = true;
     if (current != NULL)
         atomic_store(&current->stopping, true);
     pthread_cond_broadcast(&hurry);
-    pthread_mutex_unlock(&lock);
 }
 
 /* Pacing follows the monotonic clock, which a static initialiser cannot choose. */

@@ -1,7 +1,6 @@
 #include "device/record.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -106,27 +105,23 @@ static void deliver_stats(struct record *record, const acldumpChunk *rows, uint3
 
 /* Returns the oldest message, or NULL when the thread shall end. */
 static struct message *take(struct record *record) {
-    struct message *message;
-    pthread_mutex_lock(&record->lock);
+    HOLD(&record->lock);
     while (record->first == NULL && !record->ending)
         pthread_cond_wait(&record->filled, &record->lock);
-    message = record->first;
-    if (message != NULL) {
+    struct message *message = record->first;
+    if (message != NULL)
         record->first = message->next;
-        if (record->first == NULL)
-            record->last = NULL;
-    }
-    pthread_mutex_unlock(&record->lock);
+    if (record->first == NULL)
+        record->last = NULL;
     return message;
 }
 
 static void discard(struct record *record, struct message *message) {
     uint64_t bytes = message->bytes;
     free(message);
-    pthread_mutex_lock(&record->lock);
+    HOLD(&record->lock);
     record->bytes -= bytes;
     pthread_cond_broadcast(&record->drained);
-    pthread_mutex_unlock(&record->lock);
 }
 
 static void *record_main(void *argument) {
@@ -155,36 +150,30 @@ void record_release(struct record *record) {
 }
 
 struct record *record_acquire(void) {
-    struct record *record;
-    pthread_mutex_lock(&current_lock);
-    record = current;
-    if (record != NULL)
-        atomic_fetch_add(&record->references, 1);
-    pthread_mutex_unlock(&current_lock);
-    return record;
+    HOLD(&current_lock);
+    if (current != NULL)
+        atomic_fetch_add(&current->references, 1);
+    return current;
 }
 
 static void set_current(struct record *record) {
-    pthread_mutex_lock(&current_lock);
+    HOLD(&current_lock);
     current = record;
-    pthread_mutex_unlock(&current_lock);
 }
 
 int record_start(void) {
-    struct record *record;
-    int error;
     if (users > 0) {
         users++;
         return 0;
     }
-    record = calloc(1, sizeof *record);
+    struct record *record = calloc(1, sizeof *record);
     if (record == NULL)
         return -ENOMEM;
     pthread_mutex_init(&record->lock, NULL);
     pthread_cond_init(&record->filled, NULL);
     pthread_cond_init(&record->drained, NULL);
     atomic_store(&record->references, 2); /* the thread's, and that of `current` */
-    error = thread_start(&record->thread, "dssim-record", record_main, record);
+    int error = thread_start(&record->thread, "dssim-record", record_main, record);
     if (error != 0) {
         atomic_store(&record->references, 1);
         record_release(record);
@@ -196,10 +185,9 @@ int record_start(void) {
 }
 
 static void refuse(struct record *record) {
-    pthread_mutex_lock(&record->lock);
+    HOLD(&record->lock);
     record->refusing = true;
     pthread_cond_broadcast(&record->drained);
-    pthread_mutex_unlock(&record->lock);
 }
 
 void record_refuse(void) {
@@ -210,17 +198,22 @@ void record_refuse(void) {
     record_release(record);
 }
 
+static bool is_empty(struct record *record) {
+    HOLD(&record->lock);
+    return record->first == NULL;
+}
+
 /* CANN 8.5 polls until nothing is queued; what is in delivery is not waited for. */
 static void wait_until_taken(struct record *record) {
     const struct timespec pause = {.tv_nsec = 5000000};
-    bool empty = false;
-    while (!empty) {
-        pthread_mutex_lock(&record->lock);
-        empty = record->first == NULL;
-        pthread_mutex_unlock(&record->lock);
-        if (!empty)
-            nanosleep(&pause, NULL);
-    }
+    while (!is_empty(record))
+        nanosleep(&pause, NULL);
+}
+
+static void end(struct record *record) {
+    HOLD(&record->lock);
+    record->ending = true;
+    pthread_cond_signal(&record->filled);
 }
 
 void record_stop(bool join) {
@@ -230,10 +223,7 @@ void record_stop(bool join) {
     refuse(record);
     if (!join)
         wait_until_taken(record);
-    pthread_mutex_lock(&record->lock);
-    record->ending = true;
-    pthread_cond_signal(&record->filled);
-    pthread_mutex_unlock(&record->lock);
+    end(record);
     if (join)
         pthread_join(record->thread, NULL);
     else
@@ -244,27 +234,23 @@ void record_stop(bool join) {
 
 bool record_push(struct record *record, struct message *message) {
     uint64_t most = atomic_load(&limit);
-    bool taken;
-    pthread_mutex_lock(&record->lock);
+    HOLD(&record->lock);
     while (!record->refusing && most > 0 && record->bytes > 0 && record->bytes + message->bytes > most)
         pthread_cond_wait(&record->drained, &record->lock);
-    taken = !record->refusing;
-    if (taken) {
-        message->next = NULL;
-        if (record->last != NULL)
-            record->last->next = message;
-        else
-            record->first = message;
-        record->last = message;
-        record->bytes += message->bytes;
-        pthread_cond_signal(&record->filled);
-    }
-    pthread_mutex_unlock(&record->lock);
-    if (!taken) {
+    if (record->refusing) {
         atomic_fetch_add(&record_counters.lost, 1);
         free(message);
+        return false;
     }
-    return taken;
+    message->next = NULL;
+    if (record->last != NULL)
+        record->last->next = message;
+    else
+        record->first = message;
+    record->last = message;
+    record->bytes += message->bytes;
+    pthread_cond_signal(&record->filled);
+    return true;
 }
 
 void record_set_limit(uint64_t bytes) {

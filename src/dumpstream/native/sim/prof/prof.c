@@ -1,11 +1,11 @@
 #include "prof/prof.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/codes.h"
 #include "config/json.h"
+#include "device/thread.h"
 #include "prof/output.h"
 #include "workload/workload.h"
 
@@ -83,23 +83,16 @@ static aclError begin_at(const char *path) {
     return ACL_SUCCESS;
 }
 
-static aclError init(const char *path) {
+aclError aclprofInit(const char *path, size_t length) {
     const char *mode = getenv("PROFILING_MODE");
+    if (path == NULL || length == 0 || length >= MAX_PROF_PATH || strlen(path) != length)
+        return ACL_ERROR_INVALID_PARAM;
+    HOLD(&lock);
     if (mode != NULL && strcmp(mode, "dynamic") == 0)
         return ACL_ERROR_FEATURE_UNSUPPORTED;
     if (state.mode == MODE_API)
         return ACL_ERROR_REPEAT_INITIALIZE;
     return state.mode == MODE_OFF ? begin_at(path) : check_api_mode();
-}
-
-aclError aclprofInit(const char *path, size_t length) {
-    aclError code;
-    if (path == NULL || length == 0 || length >= MAX_PROF_PATH || strlen(path) != length)
-        return ACL_ERROR_INVALID_PARAM;
-    pthread_mutex_lock(&lock);
-    code = init(path);
-    pthread_mutex_unlock(&lock);
-    return code;
 }
 
 /* Returns whether the disk took everything. */
@@ -120,34 +113,28 @@ static aclError finish_all(void) {
 }
 
 aclError aclprofFinalize(void) {
-    aclError code;
-    pthread_mutex_lock(&lock);
-    code = check_api_mode();
-    if (code == ACL_ERROR_PROF_NOT_RUN && state.lenient)
-        code = ACL_SUCCESS;
-    else if (code == ACL_SUCCESS) {
-        code = finish_all();
-        state.mode = MODE_OFF;
-        state.settings = (struct prof_settings){0};
-        if (!state.lenient)
-            state.in_force = false;
-    }
-    pthread_mutex_unlock(&lock);
+    HOLD(&lock);
+    aclError code = check_api_mode();
+    if (code != ACL_SUCCESS)
+        return code == ACL_ERROR_PROF_NOT_RUN && state.lenient ? ACL_SUCCESS : code;
+    code = finish_all();
+    state.mode = MODE_OFF;
+    state.settings = (struct prof_settings){0};
+    if (!state.lenient)
+        state.in_force = false;
     return code;
 }
 
 aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t length) {
-    aclError code = ACL_SUCCESS;
     if (type <= ACL_PROF_ARGS_MIN || type >= ACL_PROF_ARGS_MAX || value == NULL || length > MAX_SETTING ||
         strlen(value) != length)
         return ACL_ERROR_INVALID_PARAM;
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     if (state.mode == MODE_OFF && !state.lenient)
-        code = ACL_ERROR_UNINITIALIZE;
-    else if (!prof_settings_apply(&state.settings, type, value))
-        code = type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
-    pthread_mutex_unlock(&lock);
-    return code;
+        return ACL_ERROR_UNINITIALIZE;
+    if (prof_settings_apply(&state.settings, type, value))
+        return ACL_SUCCESS;
+    return type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
 }
 
 static bool are_valid(const uint32_t *devices, uint32_t count) {
@@ -163,14 +150,13 @@ static bool are_valid(const uint32_t *devices, uint32_t count) {
 
 aclprofConfig *aclprofCreateConfig(uint32_t *devices, uint32_t device_count, aclprofAicoreMetrics metrics,
                                    const aclprofAicoreEvents *events, uint64_t data_types) {
-    aclprofConfig *config;
     if (events != NULL || device_count > MAX_PROF_DEVICES || (devices == NULL && device_count > 0))
         return NULL;
     if (device_count == 0 && !(data_types & ACL_PROF_MSPROFTX))
         return NULL;
     if (!are_valid(devices, device_count))
         return NULL;
-    config = calloc(1, sizeof *config);
+    aclprofConfig *config = calloc(1, sizeof *config);
     if (config == NULL)
         return NULL;
     for (uint32_t i = 0; i < device_count; i++)
@@ -238,12 +224,9 @@ aclError aclprofStart(const aclprofConfig *config) {
     aclprofConfig standard = {.device_count = 1,
                               .metrics = ACL_AICORE_PIPE_UTILIZATION,
                               .data_types = ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS};
-    aclError code;
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     standard.devices[0] = state.device;
-    code = start(config == NULL && state.lenient ? &standard : config);
-    pthread_mutex_unlock(&lock);
-    return code;
+    return start(config == NULL && state.lenient ? &standard : config);
 }
 
 static aclError stop_strictly(const aclprofConfig *config) {
@@ -263,10 +246,9 @@ static aclError stop_strictly(const aclprofConfig *config) {
 
 /* Stops every device, whichever are named. */
 static aclError stop_leniently(const aclprofConfig *config) {
-    aclError code;
     if (state.mode == MODE_OFF)
         return ACL_SUCCESS;
-    code = config == NULL ? ACL_SUCCESS : check_config(config);
+    aclError code = config == NULL ? ACL_SUCCESS : check_config(config);
     if (code == ACL_SUCCESS)
         code = check_api_mode();
     if (code == ACL_SUCCESS && config != NULL)
@@ -278,11 +260,8 @@ static aclError stop_leniently(const aclprofConfig *config) {
 }
 
 aclError aclprofStop(const aclprofConfig *config) {
-    aclError code;
-    pthread_mutex_lock(&lock);
-    code = state.lenient ? stop_leniently(config) : stop_strictly(config);
-    pthread_mutex_unlock(&lock);
-    return code;
+    HOLD(&lock);
+    return state.lenient ? stop_leniently(config) : stop_strictly(config);
 }
 
 aclprofSubscribeConfig *aclprofCreateSubscribeConfig(int8_t with_times, aclprofAicoreMetrics metrics,
@@ -308,7 +287,10 @@ static uint32_t find_subscription(uint32_t model) {
     return i;
 }
 
-static aclError subscribe(uint32_t model, const aclprofSubscribeConfig *config) {
+aclError aclprofModelSubscribe(uint32_t model, const aclprofSubscribeConfig *config) {
+    if (config == NULL)
+        return ACL_ERROR_INVALID_PARAM;
+    HOLD(&lock);
     aclError code = check_subscribe_mode();
     if (model >= state.models)
         return ACL_ERROR_INVALID_MODEL_ID;
@@ -325,31 +307,18 @@ static aclError subscribe(uint32_t model, const aclprofSubscribeConfig *config) 
     return ACL_SUCCESS;
 }
 
-aclError aclprofModelSubscribe(uint32_t model, const aclprofSubscribeConfig *config) {
-    aclError code;
-    if (config == NULL)
-        return ACL_ERROR_INVALID_PARAM;
-    pthread_mutex_lock(&lock);
-    code = subscribe(model, config);
-    pthread_mutex_unlock(&lock);
-    return code;
-}
-
 aclError aclprofModelUnSubscribe(uint32_t model) {
-    aclError code;
-    uint32_t place;
-    pthread_mutex_lock(&lock);
-    code = model < state.models ? check_subscribe_mode() : ACL_ERROR_INVALID_MODEL_ID;
-    place = find_subscription(model);
-    if (code == ACL_SUCCESS && place == state.subscriptions)
-        code = ACL_ERROR_INVALID_MODEL_ID;
-    if (code == ACL_SUCCESS) {
-        state.subscribed[place] = state.subscribed[--state.subscriptions];
-        if (state.subscriptions == 0)
-            state.mode = MODE_OFF;
-    }
-    pthread_mutex_unlock(&lock);
-    return code;
+    HOLD(&lock);
+    aclError code = model < state.models ? check_subscribe_mode() : ACL_ERROR_INVALID_MODEL_ID;
+    uint32_t place = find_subscription(model);
+    if (code != ACL_SUCCESS)
+        return code;
+    if (place == state.subscriptions)
+        return ACL_ERROR_INVALID_MODEL_ID;
+    state.subscribed[place] = state.subscribed[--state.subscriptions];
+    if (state.subscriptions == 0)
+        state.mode = MODE_OFF;
+    return ACL_SUCCESS;
 }
 
 /* As in CANN these two ask nobody in which mode profiling is. */
@@ -368,42 +337,38 @@ aclError aclprofGetOpNum(const void *data, size_t length, uint32_t *count) {
 }
 
 void prof_load(const struct dssim_workload *workload) {
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     state.lenient = workload->lenient_profiling;
     state.models = workload->models;
     state.device = (uint32_t)workload->device_id % MAX_PROF_DEVICES;
-    pthread_mutex_unlock(&lock);
 }
 
 bool prof_is_configured(const char *content, size_t length) {
     struct json *root = json_parse(content, length);
     const struct json *profiler = NULL, *on = NULL;
-    bool configured;
     if (root != NULL && root->kind == JSON_OBJECT)
         profiler = json_member(root, "profiler");
     if (profiler != NULL && profiler->kind == JSON_OBJECT)
         on = json_member(profiler, "switch");
-    configured = on != NULL && on->kind == JSON_STRING && strcmp(on->text, "on") == 0;
+    bool configured = on != NULL && on->kind == JSON_STRING && strcmp(on->text, "on") == 0;
     json_free(root);
     return configured;
 }
 
 void prof_set_command(bool on) {
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     if (on && state.mode == MODE_OFF)
         state.mode = MODE_COMMAND;
     else if (!on && state.mode == MODE_COMMAND)
         state.mode = MODE_OFF;
-    pthread_mutex_unlock(&lock);
 }
 
 void prof_reset(void) {
-    pthread_mutex_lock(&lock);
+    HOLD(&lock);
     finish_all();
     state.mode = MODE_OFF;
     state.in_force = false;
     state.starts = 0;
     state.subscriptions = 0;
     state.settings = (struct prof_settings){0};
-    pthread_mutex_unlock(&lock);
 }
