@@ -121,35 +121,19 @@ void dssim_load(const struct dssim_workload *workload) {
     prof_load(workload);
 }
 
-void dssim_load_models(void) {
-    device_load_models();
-}
-
-void dssim_unload_models(void) {
-    device_unload_models();
-}
-
-int dssim_start(uint64_t steps) {
-    return device_start(steps);
-}
-
 uint64_t dssim_run(uint64_t steps) {
-    return device_start(steps) == 0 ? device_wait() : 0;
+    return dssim_start(steps) == 0 ? device_wait() : 0;
 }
 
-void dssim_stop(void) {
-    device_stop();
-}
-
-void dssim_read_counters(struct dssim_counters *counters) {
-    *counters = (struct dssim_counters){
-        .files = device_counters.files,
-        .delivered = record_counters.delivered,
-        .refused = record_counters.refused,
-        .disk = record_counters.disk,
-        .lost = record_counters.lost,
-        .ignored = record_counters.ignored,
-        .exceptions = device_counters.exceptions,
+void dssim_read_counters(struct dssim_counters *out) {
+    *out = (struct dssim_counters){
+        .files = counters.files,
+        .delivered = counters.delivered,
+        .refused = counters.refused,
+        .disk = counters.disk,
+        .lost = counters.lost,
+        .ignored = counters.ignored,
+        .exceptions = counters.exceptions,
     };
 }
 
@@ -158,7 +142,7 @@ void dssim_reset(void) {
     runtime_reset();
     workload_set_defaults(&defaults);
     dssim_load(&defaults);
-    device_counters.files = device_counters.exceptions = 0;
-    record_counters.delivered = record_counters.refused = record_counters.disk = 0;
-    record_counters.lost = record_counters.ignored = 0;
+    counters.files = counters.exceptions = 0;
+    counters.delivered = counters.refused = counters.disk = 0;
+    counters.lost = counters.ignored = 0;
 }

@@ -2,9 +2,9 @@
 
 #include <stdatomic.h>
 
-#include "api/args.h"
 #include "api/sim.h"
 #include "device/device.h"
+#include "device/disk.h"
 #include "device/record.h"
 #include "device/thread.h"
 #include "prof/prof.h"
@@ -25,6 +25,7 @@ static struct {
 } state;
 
 static atomic_bool finalize_joins = true;
+static atomic_bool args_started; /* by aclopStartDumpArgs */
 
 /* Each device has one context, known by its address. */
 static char contexts[MAX_DEVICES];
@@ -160,16 +161,18 @@ aclError aclmdlFinalizeDump(void) {
     return code;
 }
 
-/* A second registration succeeds without effect. */
-aclError acldumpRegCallback(acldumpCallback callback, int32_t flag) {
-    if (callback == NULL || flag != 0)
+/* Dumps of the arguments of single operators go to disk only: here nothing but their codes is CANN's. */
+aclError aclopStartDumpArgs(uint32_t dump_type, const char *path) {
+    if (path == NULL || !*path || !(dump_type & ACL_OP_DUMP_OP_AICORE_ARGS) || disk_make_directory(path) != 0)
         return ACL_ERROR_FAILURE;
-    record_register(callback);
-    return ACL_SUCCESS;
+    return atomic_exchange(&args_started, true) ? ACL_ERROR_FAILURE : ACL_SUCCESS;
 }
 
-void acldumpUnregCallback(void) {
-    record_unregister();
+/* Also succeeds if nothing was started. */
+aclError aclopStopDumpArgs(uint32_t dump_type) {
+    if (dump_type & ACL_OP_DUMP_OP_AICORE_ARGS)
+        atomic_store(&args_started, false);
+    return ACL_SUCCESS;
 }
 
 aclError aclrtSetDevice(int32_t device) {
@@ -232,7 +235,7 @@ void runtime_set_joining(bool joining) {
 
 /* The device stops first; its threads may be waiting for room in the queue. */
 static void stop_everything(void) {
-    device_stop();
+    dssim_stop();
     record_refuse();
     device_wait();
     HOLD(&lock);
@@ -246,8 +249,8 @@ static void stop_everything(void) {
 
 void runtime_reset(void) {
     stop_everything();
-    args_reset();
-    record_unregister();
+    atomic_store(&args_started, false);
+    acldumpUnregCallback();
     prof_reset();
     thread_context = NULL;
     HOLD(&lock);

@@ -42,8 +42,6 @@ static struct dssim_workload workload;
 static bool loaded;                  /* the models are, ... */
 static struct dump_order load_order; /* ... with this to dump */
 
-struct device_counters device_counters;
-
 static void add_ns(struct timespec *when, uint64_t ns) {
     ns += (uint64_t)when->tv_nsec;
     when->tv_sec += (time_t)(ns / 1000000000);
@@ -124,7 +122,7 @@ static bool send_file(struct run *run, const char *dump_path, const struct plann
     if (!(file.text.selection ? send_stats(run, &file) : send_tensors(run, &file)))
         return false;
     atomic_fetch_add(&run->sent_files, 1);
-    atomic_fetch_add(&device_counters.files, 1);
+    atomic_fetch_add(&counters.files, 1);
     return true;
 }
 
@@ -134,9 +132,9 @@ static void write_exception(const struct run *run, const struct op *op, uint64_t
     if (run->exception.scene == SCENE_NONE || !(faults & 1u << FAULT_FAILS))
         return;
     if (exception_write(&run->exception, &run->workload, op, step) == 0)
-        atomic_fetch_add(&device_counters.exceptions, 1);
+        atomic_fetch_add(&counters.exceptions, 1);
     else
-        atomic_fetch_add(&record_counters.lost, 1);
+        atomic_fetch_add(&counters.lost, 1);
 }
 
 /* Sends what comes after the operator with this number, counted from the run's first step on. */
@@ -205,7 +203,7 @@ void device_load(const struct dssim_workload *wanted) {
     record_set_limit(wanted->queue_bytes);
 }
 
-void device_load_models(void) {
+void dssim_load_models(void) {
     struct dump_order order = runtime_dump_order();
     HOLD(&lock);
     wait_until_idle();
@@ -214,7 +212,7 @@ void device_load_models(void) {
     loaded = true;
 }
 
-void device_unload_models(void) {
+void dssim_unload_models(void) {
     HOLD(&lock);
     wait_until_idle();
     forget_models();
@@ -266,7 +264,7 @@ static int launch(struct run *run) {
     return run->started > 0 ? 0 : error;
 }
 
-int device_start(uint64_t steps) {
+int dssim_start(uint64_t steps) {
     int error = 0;
     HOLD(&lock);
     wait_until_idle();
@@ -284,7 +282,7 @@ uint64_t device_wait(void) {
     return last_files;
 }
 
-void device_stop(void) {
+void dssim_stop(void) {
     HOLD(&lock);
     stopped = true;
     if (current != NULL)

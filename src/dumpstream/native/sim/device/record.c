@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/codes.h"
+#include "api/sim.h"
 #include "device/disk.h"
 #include "device/stats.h"
 #include "device/thread.h"
@@ -29,7 +31,7 @@ struct record {
     unsigned next_name;
 };
 
-struct record_counters record_counters;
+struct counters counters;
 
 static _Atomic(acldumpCallback) registered;
 static _Atomic uint64_t limit;
@@ -41,7 +43,7 @@ static unsigned users;
 struct message *message_new(const char *name, uint32_t bytes) {
     struct message *message = malloc(sizeof *message + bytes);
     if (message == NULL) {
-        atomic_fetch_add(&record_counters.lost, 1);
+        atomic_fetch_add(&counters.lost, 1);
         return NULL;
     }
     memset(message, 0, sizeof *message);
@@ -58,14 +60,14 @@ static bool deliver(const acldumpChunk *chunk) {
     acldumpCallback callback = atomic_load(&registered);
     if (callback != NULL) {
         bool taken = callback(chunk, (int32_t)(sizeof *chunk + chunk->bufLen)) == 0;
-        atomic_fetch_add(taken ? &record_counters.delivered : &record_counters.refused, 1);
+        atomic_fetch_add(taken ? &counters.delivered : &counters.refused, 1);
         return taken;
     }
     if (disk_write(chunk) != 0) {
-        atomic_fetch_add(&record_counters.lost, 1);
+        atomic_fetch_add(&counters.lost, 1);
         return false;
     }
-    atomic_fetch_add(&record_counters.disk, 1);
+    atomic_fetch_add(&counters.disk, 1);
     return true;
 }
 
@@ -90,7 +92,7 @@ static void deliver_stats(struct record *record, const acldumpChunk *rows, uint3
     size_t header = known ? 0 : stats_header(statistics, line);
     acldumpChunk *text = malloc(sizeof *text + header + rows->bufLen + 1);
     if (text == NULL) {
-        atomic_fetch_add(&record_counters.lost, 1);
+        atomic_fetch_add(&counters.lost, 1);
         return;
     }
     memcpy(text, rows, offsetof(acldumpChunk, dataBuf));
@@ -238,7 +240,7 @@ bool record_push(struct record *record, struct message *message) {
     while (!record->refusing && most > 0 && record->bytes > 0 && record->bytes + message->bytes > most)
         pthread_cond_wait(&record->drained, &record->lock);
     if (record->refusing) {
-        atomic_fetch_add(&record_counters.lost, 1);
+        atomic_fetch_add(&counters.lost, 1);
         free(message);
         return false;
     }
@@ -257,15 +259,17 @@ void record_set_limit(uint64_t bytes) {
     atomic_store(&limit, bytes);
 }
 
-bool record_register(acldumpCallback callback) {
+/* A second registration succeeds without effect. */
+aclError acldumpRegCallback(acldumpCallback callback, int32_t flag) {
     acldumpCallback none = NULL;
-    if (atomic_compare_exchange_strong(&registered, &none, callback))
-        return true;
-    atomic_fetch_add(&record_counters.ignored, 1);
-    return false;
+    if (callback == NULL || flag != 0)
+        return ACL_ERROR_FAILURE;
+    if (!atomic_compare_exchange_strong(&registered, &none, callback))
+        atomic_fetch_add(&counters.ignored, 1);
+    return ACL_SUCCESS;
 }
 
-void record_unregister(void) {
+void acldumpUnregCallback(void) {
     atomic_store(&registered, NULL);
 }
 

@@ -22,15 +22,12 @@ struct message {
 
 _Static_assert(offsetof(struct message, chunk) == 24, "chunk");
 
-struct record_counters {
-    _Atomic uint64_t delivered;
-    _Atomic uint64_t refused;
-    _Atomic uint64_t disk;
-    _Atomic uint64_t lost;
-    _Atomic uint64_t ignored;
+/* As sim.h explains them. */
+struct counters {
+    _Atomic uint64_t files, delivered, refused, disk, lost, ignored, exceptions;
 };
 
-extern struct record_counters record_counters;
+extern struct counters counters;
 
 /* An appended chunk with no marks and room for `bytes` of payload; NULL, with
  * one chunk counted as lost, without memory. `name` is shorter than 4096. */
@@ -60,9 +57,5 @@ void record_refuse(void);
 
 /* 0 is no limit. */
 void record_set_limit(uint64_t bytes);
-
-/* Returns false if another callback is in place. */
-bool record_register(acldumpCallback callback);
-void record_unregister(void);
 
 #endif
