@@ -105,7 +105,6 @@ static int save(const char *name, const char *user_tag, const acldumpTensorInfo 
     char directory[PATH_MAX], when[32];
     struct timespec now;
     struct tm calendar;
-    int length;
     memset(&file, 0, offsetof(struct dump_file, record));
     clock_gettime(CLOCK_REALTIME, &now);
     strftime(when, sizeof when, "%Y%m%d%H%M%S", localtime_r(&now.tv_sec, &calendar));
@@ -117,8 +116,8 @@ static int save(const char *name, const char *user_tag, const acldumpTensorInfo 
         file.data.tensor[file.data.tensors++] = describe(&tensors[i], (uint32_t)i);
     if (current_directory(directory) != 0)
         return -ENAMETOOLONG;
-    length = snprintf(file.name, sizeof file.name, "%s/%s.custom.%s%03ld", directory, name, when,
-                      now.tv_nsec / 1000000);
+    int length = snprintf(file.name, sizeof file.name, "%s/%s.custom.%s%03ld", directory, name, when,
+                          now.tv_nsec / 1000000);
     if (length < 0 || (size_t)length >= sizeof file.name)
         return -ENAMETOOLONG;
     return exception_store(&file);
@@ -126,13 +125,12 @@ static int save(const char *name, const char *user_tag, const acldumpTensorInfo 
 
 aclError acldumpSaveExceptionInfo(const char *name, const char *user_tag, const acldumpTensorInfo *tensors,
                                   size_t count) {
-    struct dump_order order;
     if (name == NULL || !*name || strstr(name, "..") != NULL || tensors == NULL || count == 0)
         return ACL_ERROR_INVALID_PARAM;
     for (size_t i = 0; i < count; i++)
         if (!is_tensor(&tensors[i]))
             return ACL_ERROR_INVALID_PARAM;
-    order = runtime_dump_order();
+    struct dump_order order = runtime_dump_order();
     config_release(order.config);
     if (order.exception.scene == SCENE_NONE)
         return ACL_ERROR_FAILURE;

@@ -86,7 +86,6 @@ static uint64_t render_chunks(const struct dump_file *file, const struct deliver
 static int foresee(const struct dump_file *file, const struct dssim_workload *workload,
                    struct dssim_file *about, uint8_t *out) {
     struct delivery delivery;
-    int error;
     strcpy(about->name, file->name);
     name_faults(file, about->fault, sizeof about->fault);
     if (file->text.selection) {
@@ -94,7 +93,7 @@ static int foresee(const struct dump_file *file, const struct dssim_workload *wo
         about->bytes = render_stats(file, out);
         return 0;
     }
-    error = delivery_plan(&delivery, file, workload->slice_bytes);
+    int error = delivery_plan(&delivery, file, workload->slice_bytes);
     if (error == 0) {
         about->chunks = delivery.chunks;
         about->bytes = render_chunks(file, &delivery, out);
@@ -108,10 +107,9 @@ int dssim_file_describe(const struct dssim_workload *workload, const struct dump
                         uint8_t *out) {
     struct planned planned;
     struct dump_file file;
-    int error;
     if (!plan_file(config, workload, step, number, place, &planned))
         return -ENOENT;
-    error = dump_file_plan(&file, workload, config->dump_path, &planned);
+    int error = dump_file_plan(&file, workload, config->dump_path, &planned);
     return error != 0 ? error : foresee(&file, workload, about, out);
 }
 

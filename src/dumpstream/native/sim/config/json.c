@@ -145,11 +145,10 @@ static char *read_unicode(struct reader *reader, char *out) {
 static char *read_escape(struct reader *reader, char *out) {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     char letter = peek(reader);
-    const char *known;
     reader->at++;
     if (letter == 'u')
         return read_unicode(reader, out);
-    known = letter ? strchr(letters, letter) : NULL;
+    const char *known = letter ? strchr(letters, letter) : NULL;
     if (known == NULL)
         return NULL;
     *out++ = meanings[known - letters];
@@ -238,15 +237,13 @@ static bool read_into(struct reader *reader, struct json *json) {
 }
 
 static struct json *read_value(struct reader *reader) {
-    struct json *json;
-    bool read;
     if (reader->depth == MAX_DEPTH)
         return NULL;
-    json = calloc(1, sizeof *json);
+    struct json *json = calloc(1, sizeof *json);
     if (json == NULL)
         return NULL;
     reader->depth++;
-    read = read_into(reader, json);
+    bool read = read_into(reader, json);
     reader->depth--;
     if (read)
         return json;
@@ -256,9 +253,8 @@ static struct json *read_value(struct reader *reader) {
 
 struct json *json_parse(const char *text, size_t length) {
     struct reader reader = {.at = text, .end = text + length};
-    struct json *json;
     accept_word(&reader, "\xef\xbb\xbf");
-    json = read_value(&reader);
+    struct json *json = read_value(&reader);
     skip_space(&reader);
     if (json != NULL && reader.at != reader.end) {
         json_free(json);

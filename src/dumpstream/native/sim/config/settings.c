@@ -31,10 +31,9 @@ static int find_word(const char *text, size_t length, const char *const words[])
 static bool read_word(const struct json *dump, const char *key, const char *const words[], uint32_t base,
                       uint32_t *value) {
     const struct json *member = json_member(dump, key);
-    int found;
     if (member == NULL)
         return true;
-    found = member->kind == JSON_STRING ? find_word(member->text, strlen(member->text), words) : -1;
+    int found = member->kind == JSON_STRING ? find_word(member->text, strlen(member->text), words) : -1;
     *value = base + (uint32_t)found;
     return found >= 0;
 }

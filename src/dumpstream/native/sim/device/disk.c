@@ -48,11 +48,10 @@ int disk_make_directory(const char *path) {
 
 int disk_create(const char *path) {
     int result = make_parents(path);
-    int descriptor;
     if (result != 0)
         return result;
     unlink(path);
-    descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
     return descriptor >= 0 ? descriptor : -errno;
 }
 
@@ -78,10 +77,9 @@ int disk_write(const acldumpChunk *chunk) {
     int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (chunk->offset < 0 ? O_APPEND : 0);
     const char *path = chunk->fileName + remote_prefix(chunk->fileName);
     int result = make_parents(path);
-    int descriptor;
     if (result != 0)
         return result;
-    descriptor = open(path, flags, 0600);
+    int descriptor = open(path, flags, 0600);
     if (descriptor < 0)
         return -errno;
     result = write_at(descriptor, chunk->dataBuf, chunk->bufLen, chunk->offset);

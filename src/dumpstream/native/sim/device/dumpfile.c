@@ -86,16 +86,15 @@ static int set_name(struct dump_file *file, const struct dssim_workload *workloa
     time_t began = (time_t)dump_file_began_s(workload);
     char began_text[24], directory[96] = "", model[MAX_MODEL_NAME], last[256];
     struct tm calendar;
-    int length;
     strftime(began_text, sizeof began_text, "%Y%m%d%H%M%S", gmtime_r(&began, &calendar));
     graph_model_name(planned->op.model, model);
     if (!planned->op.is_call)
         snprintf(directory, sizeof directory, "/%s/%llu/%llu/", model,
                  (unsigned long long)(planned->op.model + 1), (unsigned long long)planned->step);
     name_op(file, workload, planned, last, sizeof last);
-    length = snprintf(file->name, sizeof file->name, "%s/%s/%llu/%s%s%s", dump_path, began_text,
-                      (unsigned long long)workload->device_id, directory, last,
-                      file->text.selection ? ".csv" : "");
+    int length = snprintf(file->name, sizeof file->name, "%s/%s/%llu/%s%s%s", dump_path, began_text,
+                          (unsigned long long)workload->device_id, directory, last,
+                          file->text.selection ? ".csv" : "");
     return length < 0 || (size_t)length >= sizeof file->name ? -ENAMETOOLONG : 0;
 }
 
@@ -222,10 +221,9 @@ void dump_file_read(const struct dump_file *file, uint64_t offset, size_t bytes,
     for (uint32_t i = 0; i < file->data.tensors && taken < bytes; i++) {
         const struct tensor *tensor = &file->data.tensor[i];
         uint64_t at = offset + taken;
-        size_t part;
         if (tensor->address == 0)
             continue;
-        part = overlap(begin, begin + tensor->bytes, at, bytes - taken);
+        size_t part = overlap(begin, begin + tensor->bytes, at, bytes - taken);
         if (part > 0)
             tensor_read(tensor, at - begin, part, out + taken);
         taken += part;

@@ -162,7 +162,6 @@ int exception_write(const struct exception_dump *dump, const struct dssim_worklo
     struct dump_file file;
     char directory[PATH_MAX], last[256];
     int error = dump_file_plan(&file, workload, "", &planned);
-    int length;
     if (error == 0)
         error = exception_directory(dump->root, workload->device_id, directory, sizeof directory);
     if (error != 0)
@@ -170,6 +169,6 @@ int exception_write(const struct exception_dump *dump, const struct dssim_worklo
     file.faults = 0;
     describe(&file, dump->scene);
     name_file(&file, workload, &planned, dump->scene, last, sizeof last);
-    length = snprintf(file.name, sizeof file.name, "%s/%s", directory, last);
+    int length = snprintf(file.name, sizeof file.name, "%s/%s", directory, last);
     return length < 0 || (size_t)length >= sizeof file.name ? -ENAMETOOLONG : exception_store(&file);
 }

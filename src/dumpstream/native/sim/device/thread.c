@@ -4,10 +4,9 @@
 
 int thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *argument) {
     sigset_t all, before;
-    int error;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(thread, NULL, main, argument);
+    int error = pthread_create(thread, NULL, main, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0)
         pthread_setname_np(*thread, name);

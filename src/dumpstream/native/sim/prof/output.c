@@ -30,14 +30,12 @@ void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]) {
     struct timespec now;
     struct tm local;
     char day[16];
-    uint64_t random;
-    int used;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
     strftime(day, sizeof day, "%Y%m%d%H%M%S", &local);
-    random = mix((uint64_t)now.tv_nsec + (uint64_t)now.tv_sec, (uint64_t)getpid() + number);
-    used = snprintf(name, MAX_PROF_NAME - 8, "PROF_%06" PRIu64 "_%s%03ld_", number % 1000000, day,
-                    now.tv_nsec / 1000000);
+    uint64_t random = mix((uint64_t)now.tv_nsec + (uint64_t)now.tv_sec, (uint64_t)getpid() + number);
+    int used = snprintf(name, MAX_PROF_NAME - 8, "PROF_%06" PRIu64 "_%s%03ld_", number % 1000000, day,
+                        now.tv_nsec / 1000000);
     for (int i = 0; i < 8; i++, random /= 18)
         name[used++] = (char)('A' + random % 18);
     name[used] = '\0';
@@ -58,10 +56,9 @@ static bool make_directory(int top, const char *name) {
 
 static bool write_file(int top, const char *name, const void *data, size_t bytes) {
     int descriptor = openat(top, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
-    bool written;
     if (descriptor < 0)
         return false;
-    written = write(descriptor, data, bytes) == (ssize_t)bytes;
+    bool written = write(descriptor, data, bytes) == (ssize_t)bytes;
     return close(descriptor) == 0 && written;
 }
 
@@ -76,15 +73,14 @@ static bool write_time(int top, const char *name) {
 bool prof_output_begin(const struct prof_output *output) {
     char device[MAX_PROF_NAME], data[MAX_PROF_NAME], started[MAX_PROF_NAME];
     int top = open_top(output);
-    bool made;
     if (top < 0)
         return false;
     snprintf(device, sizeof device, "device_%" PRIu32, output->device);
     snprintf(data, sizeof data, "device_%" PRIu32 "/data", output->device);
     snprintf(started, sizeof started, "device_%" PRIu32 "/start_info.%" PRIu32, output->device,
              output->device);
-    made = make_directory(top, "host") && make_directory(top, "host/data") && make_directory(top, device) &&
-           make_directory(top, data) && write_time(top, started);
+    bool made = make_directory(top, "host") && make_directory(top, "host/data") &&
+                make_directory(top, device) && make_directory(top, data) && write_time(top, started);
     close(top);
     return made;
 }
@@ -117,12 +113,12 @@ bool prof_output_end(const struct prof_output *output, uint64_t data_types, int 
                      const struct prof_settings *settings) {
     char ended[MAX_PROF_NAME];
     int top = open_top(output);
-    bool written;
     if (top < 0)
         return false;
     snprintf(ended, sizeof ended, "device_%" PRIu32 "/end_info.%" PRIu32, output->device, output->device);
-    written = write_sample(top, output, data_types, metrics, settings) && write_track(top, output->device) &&
-              write_time(top, "host/end_info") && write_time(top, ended);
+    bool written = write_sample(top, output, data_types, metrics, settings) &&
+                   write_track(top, output->device) && write_time(top, "host/end_info") &&
+                   write_time(top, ended);
     close(top);
     return written;
 }

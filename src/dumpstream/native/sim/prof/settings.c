@@ -89,11 +89,10 @@ size_t prof_settings_render(const struct prof_settings *settings, char *out, siz
     char escaped[6 * MAX_SETTING + 1], member[sizeof escaped + 64];
     size_t used = 0;
     for (int type = 0; type < ACL_PROF_ARGS_MAX; type++) {
-        size_t length;
         if (!settings->value[type][0])
             continue;
         escape(settings->value[type], escaped);
-        length = (size_t)sprintf(member, ", \"%s\": \"%s\"", rules[type].name, escaped);
+        size_t length = (size_t)sprintf(member, ", \"%s\": \"%s\"", rules[type].name, escaped);
         if (used + length >= out_bytes)
             continue;
         memcpy(out + used, member, length);

@@ -38,10 +38,9 @@ struct op graph_op(const struct dssim_workload *workload, uint64_t number) {
 
 bool graph_find(const struct dssim_workload *workload, uint64_t model, const char *name, struct op *found) {
     static const char prefix[] = "layer_";
-    unsigned long long place;
     if (strncmp(name, prefix, strlen(prefix)) != 0)
         return false;
-    place = strtoull(name + strlen(prefix), NULL, 10);
+    unsigned long long place = strtoull(name + strlen(prefix), NULL, 10);
     if (place >= workload->ops)
         return false;
     *found = graph_op(workload, model * workload->ops + place);

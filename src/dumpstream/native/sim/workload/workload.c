@@ -279,7 +279,6 @@ bool workload_apply(struct dssim_workload *workload, const char *text, char *err
     while (*text) {
         size_t length = strcspn(text, "\n");
         char line[MAX_LINE];
-        char *value;
         if (length >= sizeof line) {
             snprintf(error, error_bytes, "a line is longer than %d characters", MAX_LINE - 1);
             return false;
@@ -289,7 +288,7 @@ bool workload_apply(struct dssim_workload *workload, const char *text, char *err
         text += length + (text[length] == '\n');
         if (length == 0)
             continue;
-        value = strchr(line, '=');
+        char *value = strchr(line, '=');
         if (value == NULL) {
             snprintf(error, error_bytes, "'%s' is not key=value", line);
             return false;
