@@ -6,29 +6,11 @@
 #include "api/codes.h"
 #include "config/json.h"
 #include "device/thread.h"
+#include "prof/config.h"
 #include "prof/output.h"
 #include "workload/workload.h"
 
-enum { MAX_PROF_DEVICES = 64, MAX_SUBSCRIPTIONS = 1024, OPERATOR_BYTES = 128 };
-
-#define SUPPORTED_TYPES                                                                                      \
-    (ACL_PROF_ACL_API | ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS | ACL_PROF_AICPU | ACL_PROF_L2CACHE |   \
-     ACL_PROF_HCCL_TRACE | ACL_PROF_TRAINING_TRACE | ACL_PROF_MSPROFTX | ACL_PROF_RUNTIME_API |              \
-     ACL_PROF_GE_API_L0 | ACL_PROF_TASK_TIME_L0 | ACL_PROF_TASK_MEMORY | ACL_PROF_TASK_TIME_L2 |             \
-     ACL_PROF_OP_ATTR | ACL_PROF_TASK_TIME_L3 | ACL_PROF_GE_API_L1 | ACL_PROF_API_STATS)
-
-struct aclprofConfig {
-    uint32_t devices[MAX_PROF_DEVICES];
-    uint32_t device_count;
-    aclprofAicoreMetrics metrics;
-    uint64_t data_types;
-};
-
-struct aclprofSubscribeConfig {
-    bool with_times;
-    aclprofAicoreMetrics metrics;
-    const void *descriptor;
-};
+enum { MAX_SUBSCRIPTIONS = 1024, OPERATOR_BYTES = 128 };
 
 enum mode { MODE_OFF, MODE_COMMAND, MODE_API, MODE_SUBSCRIBE };
 
@@ -137,49 +119,6 @@ aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t leng
     return type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
 }
 
-static bool are_valid(const uint32_t *devices, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) {
-        if (devices[i] >= MAX_PROF_DEVICES)
-            return false;
-        for (uint32_t j = 0; j < i; j++)
-            if (devices[j] == devices[i])
-                return false;
-    }
-    return true;
-}
-
-aclprofConfig *aclprofCreateConfig(uint32_t *devices, uint32_t device_count, aclprofAicoreMetrics metrics,
-                                   const aclprofAicoreEvents *events, uint64_t data_types) {
-    if (events != NULL || device_count > MAX_PROF_DEVICES || (devices == NULL && device_count > 0))
-        return NULL;
-    if (device_count == 0 && !(data_types & ACL_PROF_MSPROFTX))
-        return NULL;
-    if (!are_valid(devices, device_count))
-        return NULL;
-    aclprofConfig *config = calloc(1, sizeof *config);
-    if (config == NULL)
-        return NULL;
-    for (uint32_t i = 0; i < device_count; i++)
-        config->devices[i] = devices[i];
-    config->device_count = device_count;
-    config->metrics = metrics;
-    config->data_types = data_types;
-    return config;
-}
-
-aclError aclprofDestroyConfig(const aclprofConfig *config) {
-    if (config == NULL)
-        return ACL_ERROR_INVALID_PARAM;
-    free((void *)config);
-    return ACL_SUCCESS;
-}
-
-static aclError check_config(const aclprofConfig *config) {
-    if (config == NULL || config->data_types == 0)
-        return ACL_ERROR_INVALID_PARAM;
-    return config->data_types & ~SUPPORTED_TYPES ? ACL_ERROR_PROF_MODULES_UNSUPPORTED : ACL_SUCCESS;
-}
-
 /* Devices that do not run are passed over. */
 static aclError compare_types(const aclprofConfig *config) {
     for (uint32_t i = 0; i < config->device_count; i++)
@@ -210,7 +149,7 @@ static aclError begin_devices(const aclprofConfig *config) {
 
 static aclError start(const aclprofConfig *config) {
     const char *path = state.settings.value[ACL_PROF_PATH];
-    aclError code = check_config(config);
+    aclError code = prof_config_check(config);
     if (code == ACL_SUCCESS)
         code = check_api_mode();
     if (code == ACL_ERROR_PROF_NOT_RUN && state.lenient)
@@ -230,7 +169,7 @@ aclError aclprofStart(const aclprofConfig *config) {
 }
 
 static aclError stop_strictly(const aclprofConfig *config) {
-    aclError code = check_config(config);
+    aclError code = prof_config_check(config);
     if (code == ACL_SUCCESS)
         code = check_api_mode();
     if (code != ACL_SUCCESS)
@@ -248,7 +187,7 @@ static aclError stop_strictly(const aclprofConfig *config) {
 static aclError stop_leniently(const aclprofConfig *config) {
     if (state.mode == MODE_OFF)
         return ACL_SUCCESS;
-    aclError code = config == NULL ? ACL_SUCCESS : check_config(config);
+    aclError code = config == NULL ? ACL_SUCCESS : prof_config_check(config);
     if (code == ACL_SUCCESS)
         code = check_api_mode();
     if (code == ACL_SUCCESS && config != NULL)
@@ -262,21 +201,6 @@ static aclError stop_leniently(const aclprofConfig *config) {
 aclError aclprofStop(const aclprofConfig *config) {
     HOLD(&lock);
     return state.lenient ? stop_leniently(config) : stop_strictly(config);
-}
-
-aclprofSubscribeConfig *aclprofCreateSubscribeConfig(int8_t with_times, aclprofAicoreMetrics metrics,
-                                                     void *descriptor) {
-    aclprofSubscribeConfig *config = malloc(sizeof *config);
-    if (config != NULL)
-        *config = (aclprofSubscribeConfig){with_times != 0, metrics, descriptor};
-    return config;
-}
-
-aclError aclprofDestroySubscribeConfig(const aclprofSubscribeConfig *config) {
-    if (config == NULL)
-        return ACL_ERROR_INVALID_PARAM;
-    free((void *)config);
-    return ACL_SUCCESS;
 }
 
 /* The position among the subscriptions; their number if it has none. */
