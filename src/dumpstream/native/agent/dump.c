@@ -1,6 +1,7 @@
 #include "dump.h"
 
 #include "libraries.h"
+#include "report.h"
 
 #define DUMP_LIBRARY "libascend_dump.so"
 
@@ -19,7 +20,7 @@ static void *find(const char *name, const void *library) {
     return found.count ? found.address[0] : NULL;
 }
 
-bool dump_register(const void *library, acldumpCallback callback, dump_report report) {
+bool dump_register(const void *library, acldumpCallback callback) {
     static const char name[] = "acldumpRegCallback";
     struct definitions found;
     bool registered = false;
@@ -27,47 +28,47 @@ bool dump_register(const void *library, acldumpCallback callback, dump_report re
     if (!found.count && load_library(DUMP_LIBRARY, library))
         all_definitions(name, library, &found);
     if (!found.count)
-        report(name, NULL, ACL_FAILURE);
+        report_call(name, NULL, ACL_FAILURE);
     for (unsigned i = 0; i < found.count; i++) {
         aclError code = ((register_call)found.address[i])(callback, 0);
-        report(name, found.address[i], code);
+        report_call(name, found.address[i], code);
         registered = registered || code == ACL_SUCCESS;
     }
     return registered;
 }
 
-void dump_unregister(const void *library, dump_report report) {
+void dump_unregister(const void *library) {
     static const char name[] = "acldumpUnregCallback";
     struct definitions found;
     all_definitions(name, library, &found);
     for (unsigned i = 0; i < found.count; i++) {
         ((unregister_call)found.address[i])();
-        report(name, found.address[i], ACL_SUCCESS);
+        report_call(name, found.address[i], ACL_SUCCESS);
     }
 }
 
-static aclError call_plain(const char *name, const void *library, dump_report report) {
+static aclError call_plain(const char *name, const void *library) {
     plain_call function = (plain_call)find(name, library);
     aclError code = function ? function() : ACL_FAILURE;
-    report(name, (const void *)function, code);
+    report_call(name, (const void *)function, code);
     return code;
 }
 
-aclError dump_start(const void *library, const char *path, dump_report report) {
+aclError dump_start(const void *library, const char *path) {
     static const char name[] = "aclmdlSetDump";
-    aclError code = call_plain("aclmdlInitDump", library, report);
+    aclError code = call_plain("aclmdlInitDump", library);
     if (code != ACL_SUCCESS)
         return code;
     path_call set = (path_call)find(name, library);
     code = set ? set(path) : ACL_FAILURE;
-    report(name, (const void *)set, code);
+    report_call(name, (const void *)set, code);
     if (code != ACL_SUCCESS)
-        dump_stop(library, report);
+        dump_stop(library);
     return code;
 }
 
-void dump_stop(const void *library, dump_report report) {
-    call_plain("aclmdlFinalizeDump", library, report);
+void dump_stop(const void *library) {
+    call_plain("aclmdlFinalizeDump", library);
 }
 
 void dump_synchronize(const void *library) {

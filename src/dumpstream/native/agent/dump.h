@@ -1,6 +1,6 @@
 /* CANN's dump functions, as the agent calls them: registering the callback in
  * every image that has the dump library, and driving the dump by a
- * configuration. Undoes what it did and nothing else. */
+ * configuration. Undoes what it did and nothing else. Reports every call. */
 #ifndef DUMPSTREAM_AGENT_DUMP_H
 #define DUMPSTREAM_AGENT_DUMP_H
 
@@ -13,19 +13,16 @@
 #define ACL_DUMP_ALREADY_RUN 100044
 #define ACL_FAILURE 500001
 
-/* Told of the outcome of every call. */
-typedef void (*dump_report)(const char *call, const void *function, aclError code);
-
 /* Registers `callback` wherever acldumpRegCallback is defined: near `library`
  * first, in every loaded library, and if there is none in libascend_dump.so.
  * Returns whether any took it. */
-bool dump_register(const void *library, acldumpCallback callback, dump_report report);
-void dump_unregister(const void *library, dump_report report);
+bool dump_register(const void *library, acldumpCallback callback);
+void dump_unregister(const void *library);
 
 /* Starts dumping by the configuration `path`. Returns the first code that is not
  * success; nothing is left started then. */
-aclError dump_start(const void *library, const char *path, dump_report report);
-void dump_stop(const void *library, dump_report report);
+aclError dump_start(const void *library, const char *path);
+void dump_stop(const void *library);
 
 /* Waits until the device of the calling thread has done what it was given. */
 void dump_synchronize(const void *library);

@@ -9,14 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "configuration.h"
-#include "connection.h"
 #include "dump.h"
 #include "dumpstream/agent.h"
-#include "libraries.h"
+#include "report.h"
 
 #define SOCKET_VARIABLE "DUMPSTREAM_SOCKET"
-#define SEND_LIMIT_NS 1000000000u
 #define DETACH_LIMIT_NS 10000000000u
 #define LOCK_PAUSE_NS 1000000
 #define QUIET_NS 50000000
@@ -25,11 +22,8 @@
 static struct {
     bool joined;
     bool started;  /* the dump, by us: ours to stop */
-    bool driven;   /* the dump, by the program: the collector knows */
     bool stuck;    /* a callback never left: the ring stays mapped, and the only one */
-    bool deaf;     /* the collector did not take the latest message */
     pid_t refused; /* the process that was told that it is not captured */
-    uint64_t lost_configurations;
     const void *library;
     struct connection connection;
     struct ds_ring ring;
@@ -102,89 +96,6 @@ bool session_unshare(void) {
     return !joined;
 }
 
-/* Messages */
-
-/* The one at hand, under the lock: a program's thread may have no stack for it. */
-static struct packet packet;
-
-/* A collector that does not read is waited for once, and no more until it does. */
-static uint64_t send_deadline(void) {
-    return session.deaf ? 0 : ds_clock_ns() + SEND_LIMIT_NS;
-}
-
-static void send_packet(void) {
-    session.deaf = !connection_send(&session.connection, &packet, send_deadline());
-}
-
-static void report(const char *call, const void *function, aclError code) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", code);
-    packet_begin(&packet, "acl");
-    packet_add(&packet, "call", call);
-    packet_add(&packet, "library", library_of(function));
-    packet_add(&packet, "code", text);
-    send_packet();
-}
-
-static void report_driven(const char *call) {
-    if (session.driven)
-        return;
-    session.driven = true;
-    packet_begin(&packet, "driven");
-    packet_add(&packet, "call", call);
-    send_packet();
-}
-
-static void report_configuration(const struct configuration *configuration, const char *by, const char *call,
-                                 const char *path) {
-    struct circumstances circumstances = {by, call, path, session.lost_configurations};
-    session.deaf = !configuration_send(configuration, &circumstances, &session.connection, send_deadline());
-    session.lost_configurations += session.deaf;
-}
-
-/* Reads the file, and tells what it holds. */
-static void report_configuration_file(const char *by, const char *call, const char *path) {
-    struct configuration configuration;
-    configuration_read(&configuration, path);
-    report_configuration(&configuration, by, call, path);
-    configuration_free(&configuration);
-}
-
-/* What was refused in all, and what lies in the ring unread. */
-static void say_what_is_lost(const struct ds_counters *counters, uint64_t lost, uint64_t lost_bytes) {
-    if (connection_is_gone(&session.connection) && (lost || counters->fill))
-        complain(
-            "the collector is gone; of %llu chunks of process %d, %llu (%llu bytes) were refused and %llu "
-            "bytes were left unread",
-            (unsigned long long)counters->callbacks, (int)getpid(), (unsigned long long)lost,
-            (unsigned long long)lost_bytes, (unsigned long long)counters->fill);
-    else if (session.deaf && session.lost_configurations)
-        complain("the collector does not read; %llu configurations of process %d are not in its manifest",
-                 (unsigned long long)session.lost_configurations, (int)getpid());
-}
-
-static void count(struct ds_counters *counters, uint64_t *lost, uint64_t *lost_bytes) {
-    ds_ring_count(&session.ring, counters);
-    *lost = *lost_bytes = 0;
-    for (unsigned cause = 0; cause < DS_CAUSE_COUNT; cause++) {
-        *lost += counters->lost_chunks[cause];
-        *lost_bytes += counters->lost_bytes[cause];
-    }
-}
-
-static void say_bye(void) {
-    struct ds_counters counters;
-    uint64_t lost, lost_bytes;
-    count(&counters, &lost, &lost_bytes);
-    packet_begin(&packet, "bye");
-    packet_add_number(&packet, "callbacks", counters.callbacks);
-    packet_add_number(&packet, "lost", lost);
-    packet_add_number(&packet, "lost_bytes", lost_bytes);
-    packet_add_number(&packet, "lost_configurations", session.lost_configurations);
-    send_packet();
-    say_what_is_lost(&counters, lost, lost_bytes);
-}
-
 /* Joining and leaving */
 
 /* Notes the files that were still refused: nobody else knows their names. */
@@ -207,7 +118,7 @@ static void leave(void) {
     session.stuck = ds_detach(&session.ring, DETACH_LIMIT_NS) != 0;
     if (!session.stuck)
         note_refused();
-    say_bye();
+    report_bye(&session.ring);
     if (session.stuck)
         return; /* the call inside may still want to wake the collector */
     connection_close(&session.connection);
@@ -256,8 +167,7 @@ static int join(const char *socket, struct offer *offer) {
         connection_close(&session.connection);
     }
     session.joined = !error;
-    session.driven = session.deaf = false;
-    session.lost_configurations = 0;
+    report_begin(&session.connection);
     if (error && session.refused != getpid()) {
         session.refused = getpid();
         complain("%s; this process is not captured", reason);
@@ -271,7 +181,7 @@ static int begin(const char *socket, const void *library, bool driven) {
     if (error)
         return error;
     session.library = library;
-    if (!dump_register(library, on_chunk, report)) {
+    if (!dump_register(library, on_chunk)) {
         complain("no library here lets a dump callback register; this process is not captured");
         leave();
         return -ENOSYS;
@@ -280,7 +190,7 @@ static int begin(const char *socket, const void *library, bool driven) {
         report_driven("aclInit");
     if (driven || !*offer.config)
         return 0;
-    aclError code = dump_start(library, offer.config, report);
+    aclError code = dump_start(library, offer.config);
     session.started = code == ACL_SUCCESS;
     if (code == ACL_REPEAT_INITIALIZE || code == ACL_DUMP_ALREADY_RUN) {
         report_driven("aclmdlInitDump"); /* somebody had started it before us */
@@ -319,7 +229,7 @@ void session_acl_initialized(const void *init, const char *config_path, bool fir
 static void stop(void) {
     dump_synchronize(session.library);
     if (session.started)
-        dump_stop(session.library, report);
+        dump_stop(session.library);
     session.started = false;
 }
 
@@ -327,7 +237,7 @@ static void stop(void) {
 static void unregister_and_leave(void) {
     /* The program's own callback is registered under our name. */
     if (!atomic_load(&shared))
-        dump_unregister(session.library, report);
+        dump_unregister(session.library);
     leave();
 }
 
@@ -400,10 +310,6 @@ int ds_agent_leave(void) {
 /* Chunks may still come while the process ends, and the ring outlives it: there
  * is nothing to end but what nobody will read. */
 __attribute__((destructor)) static void end(void) {
-    struct ds_counters counters;
-    uint64_t lost, lost_bytes;
-    if (!session.joined || ds_forked())
-        return;
-    count(&counters, &lost, &lost_bytes);
-    say_what_is_lost(&counters, lost, lost_bytes);
+    if (session.joined && !ds_forked())
+        report_losses(&session.ring);
 }

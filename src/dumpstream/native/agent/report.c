@@ -1,0 +1,100 @@
+#include "report.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "libraries.h"
+
+#define SEND_LIMIT_NS 1000000000u
+
+static struct {
+    const struct connection *connection;
+    bool driven; /* the collector knows that the program drives the dump */
+    bool deaf;   /* the collector did not take the latest report */
+    uint64_t lost_configurations;
+} collector;
+
+/* The packet at hand. Not on the stack: a thread of the program may have too little of it. */
+static struct packet packet;
+
+void report_begin(const struct connection *connection) {
+    collector.connection = connection;
+    collector.driven = collector.deaf = false;
+    collector.lost_configurations = 0;
+}
+
+static uint64_t send_deadline(void) {
+    return collector.deaf ? 0 : ds_clock_ns() + SEND_LIMIT_NS;
+}
+
+static void send_packet(void) {
+    collector.deaf = !connection_send(collector.connection, &packet, send_deadline());
+}
+
+void report_call(const char *call, const void *function, aclError code) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", code);
+    packet_begin(&packet, "acl");
+    packet_add(&packet, "call", call);
+    packet_add(&packet, "library", library_of(function));
+    packet_add(&packet, "code", text);
+    send_packet();
+}
+
+void report_driven(const char *call) {
+    if (collector.driven)
+        return;
+    collector.driven = true;
+    packet_begin(&packet, "driven");
+    packet_add(&packet, "call", call);
+    send_packet();
+}
+
+void report_configuration(const struct configuration *configuration, const char *by, const char *call,
+                          const char *path) {
+    struct circumstances circumstances = {by, call, path, collector.lost_configurations};
+    collector.deaf =
+        !configuration_send(configuration, &circumstances, collector.connection, send_deadline());
+    collector.lost_configurations += collector.deaf;
+}
+
+void report_configuration_file(const char *by, const char *call, const char *path) {
+    struct configuration configuration;
+    configuration_read(&configuration, path);
+    report_configuration(&configuration, by, call, path);
+    configuration_free(&configuration);
+}
+
+static uint64_t sum_of(const uint64_t by_cause[DS_CAUSE_COUNT]) {
+    uint64_t sum = 0;
+    for (unsigned cause = 0; cause < DS_CAUSE_COUNT; cause++)
+        sum += by_cause[cause];
+    return sum;
+}
+
+void report_losses(const struct ds_ring *ring) {
+    struct ds_counters counters;
+    ds_ring_count(ring, &counters);
+    uint64_t lost = sum_of(counters.lost_chunks);
+    if (connection_is_gone(collector.connection) && (lost || counters.fill))
+        complain(
+            "the collector is gone; of %llu chunks of process %d, %llu (%llu bytes) were refused and %llu "
+            "bytes were left unread",
+            (unsigned long long)counters.callbacks, (int)getpid(), (unsigned long long)lost,
+            (unsigned long long)sum_of(counters.lost_bytes), (unsigned long long)counters.fill);
+    else if (collector.deaf && collector.lost_configurations)
+        complain("the collector does not read; %llu configurations of process %d are not in its manifest",
+                 (unsigned long long)collector.lost_configurations, (int)getpid());
+}
+
+void report_bye(const struct ds_ring *ring) {
+    struct ds_counters counters;
+    ds_ring_count(ring, &counters);
+    packet_begin(&packet, "bye");
+    packet_add_number(&packet, "callbacks", counters.callbacks);
+    packet_add_number(&packet, "lost", sum_of(counters.lost_chunks));
+    packet_add_number(&packet, "lost_bytes", sum_of(counters.lost_bytes));
+    packet_add_number(&packet, "lost_configurations", collector.lost_configurations);
+    send_packet();
+    report_losses(ring);
+}
