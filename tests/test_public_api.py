@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -37,6 +38,17 @@ def test_all_is_what_there_is() -> None:
     assert dumpstream.__all__ == sorted(set(dumpstream.__all__))
     assert present <= reachable.keys()
     assert not [name for name, value in reachable.items() if isinstance(value, ModuleType)]
+
+
+def test_type_checkers_see_the_names_that_there_are() -> None:
+    tree = ast.parse(inspect.getsource(dumpstream))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+
+    seen = {alias.asname: node.module for node in imports for alias in node.names}
+
+    assert len(imports) == len(block.body)
+    assert seen == dumpstream._MODULES
 
 
 def test_everything_public_is_documented() -> None:

@@ -5,214 +5,148 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dumpstream._errors import (
-        AclError,
-        CaptureInUseError,
-        CollectorError,
-        ConfigError,
-        DestinationError,
-        DestinationInUseError,
-        DumpFormatError,
-        DumpstreamError,
-        FileRefusedError,
-        LibraryNotFoundError,
-        NotACaptureError,
-        ObjectMissingError,
-        OrderError,
-        PartError,
-        ProfilingError,
-        ProfilingInUseError,
-        RingError,
-        SinkError,
-        StoreError,
+        AclError as AclError,
+        CaptureInUseError as CaptureInUseError,
+        CollectorError as CollectorError,
+        ConfigError as ConfigError,
+        DestinationError as DestinationError,
+        DestinationInUseError as DestinationInUseError,
+        DumpFormatError as DumpFormatError,
+        DumpstreamError as DumpstreamError,
+        FileRefusedError as FileRefusedError,
+        LibraryNotFoundError as LibraryNotFoundError,
+        NotACaptureError as NotACaptureError,
+        ObjectMissingError as ObjectMissingError,
+        OrderError as OrderError,
+        PartError as PartError,
+        ProfilingError as ProfilingError,
+        ProfilingInUseError as ProfilingInUseError,
+        RingError as RingError,
+        SinkError as SinkError,
+        StoreError as StoreError,
     )
-    from dumpstream.acl.driver import Driver
-    from dumpstream.acl.library import load_acl
-    from dumpstream.acl.lifecycle import Lifecycle, Owner
-    from dumpstream.acl.pyacl import PyAclSource, load_pyacl
-    from dumpstream.capture import Capture, open_capture
-    from dumpstream.chunk import Chunk
-    from dumpstream.codes import AclCode
-    from dumpstream.format.header import Tensor
-    from dumpstream.format.layouts import to_layout
-    from dumpstream.format.opname import OpName, parse_name
-    from dumpstream.format.verdict import Verdict
-    from dumpstream.options import CaptureOptions
-    from dumpstream.outside.agent import Attachment, agent_library, attach, target_environment
-    from dumpstream.outside.collector import Collector, open_collector
-    from dumpstream.outside.process import CapturedProcess
-    from dumpstream.outside.recovery import recover
+    from dumpstream.acl.driver import Driver as Driver
+    from dumpstream.acl.library import load_acl as load_acl
+    from dumpstream.acl.lifecycle import Lifecycle as Lifecycle, Owner as Owner
+    from dumpstream.acl.pyacl import PyAclSource as PyAclSource, load_pyacl as load_pyacl
+    from dumpstream.capture import Capture as Capture, open_capture as open_capture
+    from dumpstream.chunk import Chunk as Chunk
+    from dumpstream.codes import AclCode as AclCode
+    from dumpstream.format.header import Tensor as Tensor
+    from dumpstream.format.layouts import to_layout as to_layout
+    from dumpstream.format.opname import OpName as OpName, parse_name as parse_name
+    from dumpstream.format.verdict import Verdict as Verdict
+    from dumpstream.options import CaptureOptions as CaptureOptions
+    from dumpstream.outside.agent import (
+        Attachment as Attachment,
+        agent_library as agent_library,
+        attach as attach,
+        target_environment as target_environment,
+    )
+    from dumpstream.outside.collector import Collector as Collector, open_collector as open_collector
+    from dumpstream.outside.process import CapturedProcess as CapturedProcess
+    from dumpstream.outside.recovery import recover as recover
     from dumpstream.profiling import (
-        AicoreMetric,
-        Collect,
-        Profile,
-        Profiler,
-        ProfileSettings,
-        ProfilingWarning,
-        Subscriber,
-        open_profile,
+        AicoreMetric as AicoreMetric,
+        Collect as Collect,
+        Profile as Profile,
+        Profiler as Profiler,
+        ProfileSettings as ProfileSettings,
+        ProfilingWarning as ProfilingWarning,
+        Subscriber as Subscriber,
+        open_profile as open_profile,
     )
-    from dumpstream.reading.dumpfile import DumpFile
-    from dumpstream.reading.stored import StoredCapture
-    from dumpstream.report import LossCount, Report
-    from dumpstream.sinks import Sink, SinkFile, SinkSettings, Stored, WholeFile, load_sink
-    from dumpstream.source import Batch, Loss, OnFull, RingOptions, RingSource, Source
-    from dumpstream.statistics.running import tensor_statistics
-    from dumpstream.statistics.table import TensorStatistics
-    from dumpstream.system.durable import Fsync
-    from dumpstream.system.location import Prefix
+    from dumpstream.reading.dumpfile import DumpFile as DumpFile
+    from dumpstream.reading.stored import StoredCapture as StoredCapture
+    from dumpstream.report import LossCount as LossCount, Report as Report
+    from dumpstream.sinks import (
+        Sink as Sink,
+        SinkFile as SinkFile,
+        SinkSettings as SinkSettings,
+        Stored as Stored,
+        WholeFile as WholeFile,
+        load_sink as load_sink,
+    )
+    from dumpstream.source import (
+        Batch as Batch,
+        Loss as Loss,
+        OnFull as OnFull,
+        RingOptions as RingOptions,
+        RingSource as RingSource,
+        Source as Source,
+    )
+    from dumpstream.statistics.running import tensor_statistics as tensor_statistics
+    from dumpstream.statistics.table import TensorStatistics as TensorStatistics
+    from dumpstream.system.durable import Fsync as Fsync
+    from dumpstream.system.location import Prefix as Prefix
 
-__all__ = [
-    "AclCode",
-    "AclError",
-    "AicoreMetric",
-    "Attachment",
-    "Batch",
-    "Capture",
-    "CaptureInUseError",
-    "CaptureOptions",
-    "CapturedProcess",
-    "Chunk",
-    "Collect",
-    "Collector",
-    "CollectorError",
-    "ConfigError",
-    "DestinationError",
-    "DestinationInUseError",
-    "Driver",
-    "DumpFile",
-    "DumpFormatError",
-    "DumpstreamError",
-    "FileRefusedError",
-    "Fsync",
-    "LibraryNotFoundError",
-    "Lifecycle",
-    "Loss",
-    "LossCount",
-    "NotACaptureError",
-    "ObjectMissingError",
-    "OnFull",
-    "OpName",
-    "OrderError",
-    "Owner",
-    "PartError",
-    "Prefix",
-    "Profile",
-    "ProfileSettings",
-    "Profiler",
-    "ProfilingError",
-    "ProfilingInUseError",
-    "ProfilingWarning",
-    "PyAclSource",
-    "Report",
-    "RingError",
-    "RingOptions",
-    "RingSource",
-    "Sink",
-    "SinkError",
-    "SinkFile",
-    "SinkSettings",
-    "Source",
-    "StoreError",
-    "Stored",
-    "StoredCapture",
-    "Subscriber",
-    "Tensor",
-    "TensorStatistics",
-    "Verdict",
-    "WholeFile",
-    "agent_library",
-    "attach",
-    "load_acl",
-    "load_pyacl",
-    "load_sink",
-    "open_capture",
-    "open_collector",
-    "open_profile",
-    "parse_name",
-    "recover",
-    "target_environment",
-    "tensor_statistics",
-    "to_layout",
-]
-
-# Where each is. They are loaded when first asked for: the command line, and who needs few, need not wait.
-_MODULES = {
-    "AclCode": "dumpstream.codes",
-    "AclError": "dumpstream._errors",
-    "AicoreMetric": "dumpstream.profiling",
-    "Attachment": "dumpstream.outside.agent",
-    "Batch": "dumpstream.source",
-    "Capture": "dumpstream.capture",
-    "CaptureInUseError": "dumpstream._errors",
-    "CaptureOptions": "dumpstream.options",
-    "CapturedProcess": "dumpstream.outside.process",
-    "Chunk": "dumpstream.chunk",
-    "Collect": "dumpstream.profiling",
-    "Collector": "dumpstream.outside.collector",
-    "CollectorError": "dumpstream._errors",
-    "ConfigError": "dumpstream._errors",
-    "DestinationError": "dumpstream._errors",
-    "DestinationInUseError": "dumpstream._errors",
-    "Driver": "dumpstream.acl.driver",
-    "DumpFile": "dumpstream.reading.dumpfile",
-    "DumpFormatError": "dumpstream._errors",
-    "DumpstreamError": "dumpstream._errors",
-    "FileRefusedError": "dumpstream._errors",
-    "Fsync": "dumpstream.system.durable",
-    "LibraryNotFoundError": "dumpstream._errors",
-    "Lifecycle": "dumpstream.acl.lifecycle",
-    "Loss": "dumpstream.source",
-    "LossCount": "dumpstream.report",
-    "NotACaptureError": "dumpstream._errors",
-    "ObjectMissingError": "dumpstream._errors",
-    "OnFull": "dumpstream.source",
-    "OpName": "dumpstream.format.opname",
-    "OrderError": "dumpstream._errors",
-    "Owner": "dumpstream.acl.lifecycle",
-    "PartError": "dumpstream._errors",
-    "Prefix": "dumpstream.system.location",
-    "Profile": "dumpstream.profiling",
-    "ProfileSettings": "dumpstream.profiling",
-    "Profiler": "dumpstream.profiling",
-    "ProfilingError": "dumpstream._errors",
-    "ProfilingInUseError": "dumpstream._errors",
-    "ProfilingWarning": "dumpstream.profiling",
-    "PyAclSource": "dumpstream.acl.pyacl",
-    "Report": "dumpstream.report",
-    "RingError": "dumpstream._errors",
-    "RingOptions": "dumpstream.source",
-    "RingSource": "dumpstream.source",
-    "Sink": "dumpstream.sinks",
-    "SinkError": "dumpstream._errors",
-    "SinkFile": "dumpstream.sinks",
-    "SinkSettings": "dumpstream.sinks",
-    "Source": "dumpstream.source",
-    "StoreError": "dumpstream._errors",
-    "Stored": "dumpstream.sinks",
-    "StoredCapture": "dumpstream.reading.stored",
-    "Subscriber": "dumpstream.profiling",
-    "Tensor": "dumpstream.format.header",
-    "TensorStatistics": "dumpstream.statistics.table",
-    "Verdict": "dumpstream.format.verdict",
-    "WholeFile": "dumpstream.sinks",
-    "agent_library": "dumpstream.outside.agent",
-    "attach": "dumpstream.outside.agent",
-    "load_acl": "dumpstream.acl.library",
-    "load_pyacl": "dumpstream.acl.pyacl",
-    "load_sink": "dumpstream.sinks",
-    "open_capture": "dumpstream.capture",
-    "open_collector": "dumpstream.outside.collector",
-    "open_profile": "dumpstream.profiling",
-    "parse_name": "dumpstream.format.opname",
-    "recover": "dumpstream.outside.recovery",
-    "target_environment": "dumpstream.outside.agent",
-    "tensor_statistics": "dumpstream.statistics",
-    "to_layout": "dumpstream.format.layouts",
+#: The public names, by the module that has them. Each module is loaded when one of its names is first used.
+_NAMES = {
+    "_errors": (
+        "AclError",
+        "CaptureInUseError",
+        "CollectorError",
+        "ConfigError",
+        "DestinationError",
+        "DestinationInUseError",
+        "DumpFormatError",
+        "DumpstreamError",
+        "FileRefusedError",
+        "LibraryNotFoundError",
+        "NotACaptureError",
+        "ObjectMissingError",
+        "OrderError",
+        "PartError",
+        "ProfilingError",
+        "ProfilingInUseError",
+        "RingError",
+        "SinkError",
+        "StoreError",
+    ),
+    "acl.driver": ("Driver",),
+    "acl.library": ("load_acl",),
+    "acl.lifecycle": ("Lifecycle", "Owner"),
+    "acl.pyacl": ("PyAclSource", "load_pyacl"),
+    "capture": ("Capture", "open_capture"),
+    "chunk": ("Chunk",),
+    "codes": ("AclCode",),
+    "format.header": ("Tensor",),
+    "format.layouts": ("to_layout",),
+    "format.opname": ("OpName", "parse_name"),
+    "format.verdict": ("Verdict",),
+    "options": ("CaptureOptions",),
+    "outside.agent": ("Attachment", "agent_library", "attach", "target_environment"),
+    "outside.collector": ("Collector", "open_collector"),
+    "outside.process": ("CapturedProcess",),
+    "outside.recovery": ("recover",),
+    "profiling": (
+        "AicoreMetric",
+        "Collect",
+        "Profile",
+        "Profiler",
+        "ProfileSettings",
+        "ProfilingWarning",
+        "Subscriber",
+        "open_profile",
+    ),
+    "reading.dumpfile": ("DumpFile",),
+    "reading.stored": ("StoredCapture",),
+    "report": ("LossCount", "Report"),
+    "sinks": ("Sink", "SinkFile", "SinkSettings", "Stored", "WholeFile", "load_sink"),
+    "source": ("Batch", "Loss", "OnFull", "RingOptions", "RingSource", "Source"),
+    "statistics.running": ("tensor_statistics",),
+    "statistics.table": ("TensorStatistics",),
+    "system.durable": ("Fsync",),
+    "system.location": ("Prefix",),
 }
+
+_MODULES = dict(sorted((name, f"dumpstream.{module}") for module, names in _NAMES.items() for name in names))
+
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> object:
-    """Return what is loaded now that somebody asks for it."""
+    """Return the public *name*, from its module."""
     if name not in _MODULES:
         raise AttributeError(f"module 'dumpstream' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)
@@ -220,5 +154,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return also what is not loaded yet."""
+    """Return also the public names that are not loaded yet."""
     return sorted({*globals(), *__all__})
