@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: The longest component: NAME_MAX (255) less room for ``.<number>.zst``.
 MAX_COMPONENT_BYTES = 240
@@ -34,6 +38,23 @@ def clean_name(name: str) -> tuple[str, ...]:
 def hashed_name(name: str) -> str:
     """Return the one component that stands for *name* where the path from `clean_name` cannot be used."""
     return _hashed(name.rstrip("/").rpartition("/")[2], name)
+
+
+def free_number(is_taken: Callable[[int], bool], taken: int) -> int:
+    """Return a free number above *taken*, after a few looks however many are taken.
+
+    The numbers in use have no gaps unless files were removed, so doubling the step until a number is free
+    and halving it again finds the first.
+    """
+    step = 1
+    while is_taken(taken + step):
+        taken += step
+        step *= 2
+    while step > 1:
+        step //= 2
+        if is_taken(taken + step):
+            taken += step
+    return taken + 1
 
 
 def _usable(component: str) -> bool:

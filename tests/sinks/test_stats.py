@@ -25,7 +25,8 @@ from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.parquet import read_rows
 from dumpstream.statistics.table import Row
 from dumpstream.system.durable import Fsync
-from dumpstream.system.tree import Tree, is_temporary
+from dumpstream.system.publishing import is_temporary
+from dumpstream.system.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,9 +21,10 @@ from xxhash import xxh3_64_hexdigest
 from dumpstream import SinkError
 from dumpstream._native import sync_filesystem
 from dumpstream.sinks import SinkSettings, Stored, WholeFile, _frames
-from dumpstream.sinks.zstd import ZstdSink, is_temporary
+from dumpstream.sinks.zstd import ZstdSink
 from dumpstream.system import tree
 from dumpstream.system.durable import Fsync
+from dumpstream.system.publishing import is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

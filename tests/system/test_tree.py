@@ -12,8 +12,10 @@ from blockbuster import BlockingError
 
 from dumpstream._native import rename_noreplace
 from dumpstream.names import hashed_name
+from dumpstream.system import publishing
 from dumpstream.system import tree as tree_module
-from dumpstream.system.tree import Tree, is_temporary
+from dumpstream.system.publishing import is_temporary
+from dumpstream.system.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,7 +243,7 @@ def test_a_durable_file_is_on_the_disk_before_it_has_its_name(
         rename_noreplace(src_dir_fd, src, dst_dir_fd, dst)
 
     monkeypatch.setattr(os, "fsync", record_fsync)
-    monkeypatch.setattr(tree_module, "rename_noreplace", record_rename)
+    monkeypatch.setattr(publishing, "rename_noreplace", record_rename)
 
     with tree_below(tmp_path, durable=True) as tree:
         store(tree, "a/name")

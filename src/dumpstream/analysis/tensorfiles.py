@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from dumpstream.system.publishing import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,14 +53,9 @@ def write_elements(
 ) -> int:
     """Write an array of *dtype* and *shape*, whose elements come in *blocks*, as `write_array` does."""
     if file_format is FileFormat.CSV:
-        return sum(_write_all(fd, text.encode("ascii")) for text in _lines(blocks, dtype, shape))
-    head = npy_header(plain_dtype(dtype), shape) if file_format is FileFormat.NPY else b""
-    size = 0
-    for block in blocks:
-        for data in _pieces(block):
-            size += _write_all(fd, data, head)
-            head = b""
-    return size + (_write_all(fd, head) if head else 0)
+        return sum(write_all(fd, text.encode("ascii")) for text in _lines(blocks, dtype, shape))
+    size = write_all(fd, npy_header(plain_dtype(dtype), shape)) if file_format is FileFormat.NPY else 0
+    return size + sum(write_all(fd, data) for block in blocks for data in _pieces(block))
 
 
 @lru_cache(maxsize=1024)
@@ -96,14 +92,3 @@ def _lines(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any], shape: tuple[in
             if at == length:
                 yield "\n"
                 at = 0
-
-
-def _write_all(fd: int, data: memoryview | bytes, head: bytes = b"") -> int:
-    """Write *head* and *data*, at one go if the system takes them so."""
-    size = len(head) + len(data)
-    written = os.writev(fd, (head, data)) if head else os.write(fd, data)
-    view = memoryview(data)
-    while written < size:
-        rest = head[written:] or view[written - len(head) :]
-        written += os.write(fd, rest)
-    return size

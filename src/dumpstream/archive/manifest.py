@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import NotACaptureError
-from dumpstream.system.durable import force_names
 from dumpstream.system.nofollow import open_regular
+from dumpstream.system.publishing import replace_file, replacement_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-TEMPORARY = ".manifest.json.new"
+TEMPORARY = replacement_of(MANIFEST)
 #: The directories of what the sinks store, unless they have a place of their own, and of profiles.
 FILES, PACKS, STATS, PROFILE = "files", "packs", "stats", "profile"
 
@@ -133,19 +132,7 @@ def manifest_text(manifest: Manifest) -> str:
 
 def write_manifest(manifest: Manifest, dir_fd: int) -> None:
     """Replace the manifest in the directory *dir_fd*; a reader sees the old one or the new one, whole."""
-    with suppress(FileNotFoundError):
-        os.unlink(TEMPORARY, dir_fd=dir_fd)
-    fd = open_regular(TEMPORARY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=dir_fd)
-    try:
-        with os.fdopen(fd, "w", encoding="ascii") as file:
-            file.write(manifest_text(manifest))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(TEMPORARY, MANIFEST, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-    except OSError:
-        os.unlink(TEMPORARY, dir_fd=dir_fd)
-        raise
-    force_names(dir_fd)
+    replace_file(MANIFEST, [manifest_text(manifest).encode("ascii")], dir_fd)
 
 
 def _absence(path: Path) -> str:

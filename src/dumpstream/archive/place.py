@@ -13,7 +13,7 @@ from dumpstream.archive.manifest import MANIFEST, TEMPORARY, read_manifest
 from dumpstream.archive.rows import JOURNAL, read_journal
 from dumpstream.system.lock import LOCK, lock_holder
 from dumpstream.system.nofollow import open_directory, open_regular
-from dumpstream.system.tree import is_temporary
+from dumpstream.system.publishing import is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator

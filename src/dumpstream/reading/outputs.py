@@ -5,26 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import os
-import secrets
 from collections import deque
-from contextlib import contextmanager, suppress
-from itertools import count
+from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from dumpstream._errors import DestinationError
-from dumpstream._native import rename_noreplace
 from dumpstream.archive.destination import explained, make_directory
 from dumpstream.names import clean_name, hashed_name
 from dumpstream.reading.inputs import MAPPING
 from dumpstream.system.nofollow import open_directory, open_regular
+from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _EXISTS = "already exists; replace it with --force, or choose another --out"
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MORE = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _LONGEST_NAME = 255  #: bytes
 
@@ -32,25 +29,27 @@ _LONGEST_NAME = 255  #: bytes
 Target = tuple[str, ...]
 
 
-def refuse_existing(path: Path) -> None:
-    """Raise `DestinationError` if there is something at *path*."""
-    if os.path.lexists(path):
-        raise DestinationError(path, _EXISTS)
-
-
-def publish(dir_fd: int, temporary: str, path: Path, *, replace: bool) -> None:
-    """Give the file *temporary* of a directory the name that *path*, which lies there too, ends with.
+@contextmanager
+def open_output(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
+    """Open a file that appears at *path* if the block succeeds.
 
     Raises:
-        DestinationError: there is one of that name, and it may not be replaced.
+        DestinationError: it cannot be written, or there is a file and it may not be replaced.
     """
-    if replace:
-        os.replace(temporary, path.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-        return
-    try:
-        rename_noreplace(dir_fd, temporary, dir_fd, path.name)
-    except FileExistsError:
-        raise DestinationError(path, _EXISTS) from None
+    if not replace:
+        _refuse_existing(path)
+    with explained(path):
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            temporary, fd = create_draft(directory)
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    yield file
+                _publish(temporary, path, directory, replace=replace)
+            finally:
+                discard_draft(temporary, directory)
+        finally:
+            os.close(directory)
 
 
 class Outputs:
@@ -72,7 +71,6 @@ class Outputs:
         self._taken: set[Target] = set()
         self._noted: dict[Target, set[bytes]] = {}
         self._lock = Lock()
-        self._serial, self._token = count(), secrets.token_hex(6)
         with explained(out):
             self._root = make_directory(out)
 
@@ -81,6 +79,12 @@ class Outputs:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._root)
+
+    def refuse_existing(self, targets: Iterable[Target]) -> None:
+        """Raise `DestinationError` if one of *targets* is there already and may not be replaced."""
+        if not self.replace:
+            for target in targets:
+                _refuse_existing(self.path.joinpath(*target))
 
     def choose(self, name: str, label: str) -> Target:
         """Return where the files made from the input *name* go; call it from one thread.
@@ -101,10 +105,6 @@ class Outputs:
             yield folder
         finally:
             folder.leave()
-
-    def temporary(self) -> str:
-        """Return the name of a file that is not finished."""
-        return f".{self._token}-{next(self._serial):x}.converting"
 
     def note(self, dir_fd: int, directory: Target, name: str, original: str) -> None:
         """Write down that the file *name* of a directory should be called *original*."""
@@ -128,8 +128,10 @@ class Folder:
         self._directory: Target | None = None
         self._fd = -1
 
-    def drafts(self, target: Target, base: str) -> Drafts:
-        """Return what makes the files of one input, whose name is *base*; use it in a ``with`` block.
+    def drafts(self, target: Target, base: str | None = None) -> Drafts:
+        """Return what makes the files of one input; use it in a ``with`` block.
+
+        Their names should begin with *base*, by default with what *target* ends with.
 
         Raises:
             DestinationError: the directory cannot be made.
@@ -137,7 +139,7 @@ class Folder:
         *directory, stem = target
         if tuple(directory) != self._directory:
             self._enter(tuple(directory))
-        return Drafts(self._outputs, self._fd, tuple(directory), stem, base)
+        return Drafts(self._outputs, self._fd, target, stem if base is None else base)
 
     def leave(self) -> None:
         """Close the directory."""
@@ -159,9 +161,8 @@ class Drafts:
     `DestinationError`.
     """
 
-    def __init__(self, outputs: Outputs, dir_fd: int, directory: Target, stem: str, base: str) -> None:
-        self._outputs, self._fd, self._directory = outputs, dir_fd, directory
-        self._stem, self._base = stem, base
+    def __init__(self, outputs: Outputs, dir_fd: int, target: Target, base: str) -> None:
+        self._outputs, self._fd, self._target, self._base = outputs, dir_fd, target, base
         self._files: deque[tuple[str, str]] = deque()  # temporary name, suffix
 
     def __enter__(self) -> Self:
@@ -169,10 +170,9 @@ class Drafts:
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         for temporary, _ in self._files:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=self._fd)
+            discard_draft(temporary, self._fd)
         if isinstance(error, OSError):
-            with explained(self._outputs.path.joinpath(*self._directory, self._stem)):
+            with explained(self._outputs.path.joinpath(*self._target)):
                 raise error
 
     def write(self, suffix: str, writer: Callable[[int], int]) -> int:
@@ -180,12 +180,11 @@ class Drafts:
 
         If *writer* fails, there is no such file.
         """
-        temporary = self._outputs.temporary()
-        fd = os.open(temporary, _NEW, 0o600, dir_fd=self._fd)
+        temporary, fd = create_draft(self._fd)
         try:
             written = writer(fd)
         except BaseException:
-            os.unlink(temporary, dir_fd=self._fd)
+            discard_draft(temporary, self._fd)
             raise
         finally:
             os.close(fd)
@@ -198,13 +197,26 @@ class Drafts:
         Raises:
             DestinationError: there is one of that name, and it may not be replaced.
         """
+        *directory, stem = self._target
         while self._files:
             temporary, suffix = self._files[0]
-            name, original = f"{self._stem}{suffix}", f"{self._base}{suffix}"
+            name, original = f"{stem}{suffix}", f"{self._base}{suffix}"
             if len(name.encode()) > _LONGEST_NAME:
-                name = f"{hashed_name(self._stem)}{suffix}"
+                name = f"{hashed_name(stem)}{suffix}"
             if name != original:
-                self._outputs.note(self._fd, self._directory, name, original)
-            path = self._outputs.path.joinpath(*self._directory, name)
-            publish(self._fd, temporary, path, replace=self._outputs.replace)
+                self._outputs.note(self._fd, tuple(directory), name, original)
+            path = self._outputs.path.joinpath(*directory, name)
+            _publish(temporary, path, self._fd, replace=self._outputs.replace)
             self._files.popleft()
+
+
+def _refuse_existing(path: Path) -> None:
+    if os.path.lexists(path):
+        raise DestinationError(path, _EXISTS)
+
+
+def _publish(temporary: str, path: Path, dir_fd: int, *, replace: bool) -> None:
+    try:
+        publish_draft(temporary, path.name, dir_fd, replace=replace)
+    except FileExistsError:
+        raise DestinationError(path, _EXISTS) from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xxhash import xxh3_128_intdigest
 
-from dumpstream.names import clean_name, hashed_name
+from dumpstream.names import clean_name, free_number, hashed_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,27 +47,16 @@ class Keys:
         # Some stores take a backslash for a slash, and two keys for one.
         if "\\" in stem or len(stem.encode()) > self._room:
             stem = hashed_name(name).replace("\\", "_")
-        number = self._free_number(stem, first)
-        key = self._numbered(stem, number)
+        key = self._numbered(stem, first)
+        if self._is_taken(key):
+            key = self._numbered(
+                stem, free_number(lambda number: self._is_taken(self._numbered(stem, number)), first)
+            )
         self.add(key)
         return key
 
-    def _free_number(self, stem: str, first: int) -> int:
-        """Return a number that is free, after a few looks however many are taken."""
-        if not self._is_taken(stem, first):
-            return first
-        taken, step = first, 1
-        while self._is_taken(stem, taken + step):
-            taken += step
-            step *= 2
-        while step > 1:
-            step //= 2
-            if self._is_taken(stem, taken + step):
-                taken += step
-        return taken + 1
-
-    def _is_taken(self, stem: str, number: int) -> bool:
-        return all(self._bits[byte] & mask for byte, mask in self._places(self._numbered(stem, number)))
+    def _is_taken(self, key: str) -> bool:
+        return all(self._bits[byte] & mask for byte, mask in self._places(key))
 
     def _numbered(self, stem: str, number: int) -> str:
         return f"{self._root}/{stem}.zst" if number == 1 else f"{self._root}/{stem}.{number}.zst"

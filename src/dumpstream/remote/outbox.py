@@ -25,7 +25,7 @@ from dumpstream.source import OnFull
 from dumpstream.system.durable import force_directory
 from dumpstream.system.lock import release_lock, take_lock
 from dumpstream.system.nofollow import open_regular
-from dumpstream.system.tree import write_all
+from dumpstream.system.publishing import replace_file, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -119,10 +119,7 @@ class Outbox:
         """Write down *more* of what `dumpstream upload` has to know."""
         self.description |= more
         with explained(self.path):
-            temporary = self.path / f".{_DESCRIPTION}.new"
-            temporary.write_text(json.dumps(self.description), encoding="ascii")
-            temporary.chmod(0o600)
-            temporary.replace(self.path / _DESCRIPTION)
+            replace_file(_DESCRIPTION, [json.dumps(self.description).encode("ascii")], self._dir_fd)
 
     def add_store(self, prefix: Prefix) -> None:
         """Write down that objects for *prefix* may wait here."""
@@ -244,14 +241,7 @@ class Outbox:
         for old, new in urls.items():
             self.discard(new)
             self._object_path(new, whole=True).hardlink_to(self._object_path(old, whole=True))
-        temporary = self.path / f".{JOURNAL}.new"
-        with temporary.open("wb") as file:
-            temporary.chmod(0o600)
-            for line in lines:
-                file.write(line + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.journal_path)
+        replace_file(JOURNAL, (line + b"\n" for line in lines), self._dir_fd)
         for old in urls:
             self.discard(old)
 

@@ -18,7 +18,8 @@ from dumpstream.sinks._frames import CompressedFile, cut, sink_error, view_bytes
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
 from dumpstream.system.durable import Fsync
-from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree, is_temporary, write_all
+from dumpstream.system.publishing import write_all
+from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
     from dumpstream.system.tree import Draft
-
-__all__ = ["ZstdSink", "is_temporary"]
 
 
 class ZstdSink:

@@ -9,6 +9,8 @@ from typing import IO, TYPE_CHECKING
 
 from anyio import CancelScope, to_thread
 
+from dumpstream.system.publishing import write_all
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
     from pathlib import Path
@@ -80,10 +82,8 @@ class HeldBytes:
         if self._file is None:
             self._file = TemporaryFile(dir=self._directory, buffering=0)  # noqa: SIM115  # aclose() closes it
         descriptor = self._file.fileno()
-        while view:
-            written = os.pwrite(descriptor, view, offset)
-            offset += written
-            view = view[written:]
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        write_all(descriptor, view)
 
     def _read(self, offset: int, length: int) -> bytearray:
         assert self._file is not None

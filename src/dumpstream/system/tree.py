@@ -1,20 +1,18 @@
-"""A tree of files, each made under a temporary name and published without replacing anything."""
+"""Tree: files below a directory, each a draft until it is published without replacing anything."""
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections import OrderedDict
-from contextlib import suppress
-from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from dumpstream._native import rename_noreplace, sync_filesystem
-from dumpstream.names import clean_name, hashed_name
+from dumpstream._native import sync_filesystem
+from dumpstream.names import clean_name, free_number, hashed_name
 from dumpstream.system.durable import force_names, force_path
 from dumpstream.system.nofollow import open_directory
+from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,24 +20,11 @@ if TYPE_CHECKING:
 #: Descriptors one thread may have open besides that of the directory it has leased.
 TRANSIENT_DESCRIPTORS = 2
 
-_TEMPORARY_SUFFIX = ".dumpstream-part"
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MORE = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
-# Something in the way is no directory (another's file, a planted link), or the file system is stricter
-# about names than most.
+# Something in the way is not a directory (a file, a planted link), or the file system is stricter about names
+# than most.
 _UNUSABLE_PATH = {errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
-
-
-def is_temporary(name: str) -> bool:
-    """Tell whether the file called *name* is what an unfinished write left."""
-    return name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX)
-
-
-def write_all(fd: int, data: memoryview) -> None:
-    """Write all of *data* to *fd*."""
-    while data:
-        data = data[os.write(fd, data) :]
 
 
 class Draft(NamedTuple):
@@ -97,7 +82,6 @@ class Tree:
         self._root_fd: int | None = None
         self._from_base = ""
         self._cache: OrderedDict[tuple[str, ...], _Directory] = OrderedDict()
-        self._serial, self._token = count(), secrets.token_hex(6)
 
     def create(self, name: str) -> tuple[Draft, int]:
         """Begin the file *name*; return it with a descriptor to write to, which the caller closes."""
@@ -125,7 +109,7 @@ class Tree:
                 _sync(draft.temporary, dir_fd)
             while True:
                 try:
-                    rename_noreplace(dir_fd, draft.temporary, dir_fd, self._numbered(draft.stem, number))
+                    publish_draft(draft.temporary, self._numbered(draft.stem, number), dir_fd)
                     break
                 except FileExistsError:
                     number = self._free_number(draft.stem, number, dir_fd)
@@ -135,8 +119,8 @@ class Tree:
 
     def discard(self, draft: Draft) -> None:
         """Remove *draft*."""
-        with self._lease(draft.directory) as dir_fd, suppress(FileNotFoundError):
-            os.unlink(draft.temporary, dir_fd=dir_fd)
+        with self._lease(draft.directory) as dir_fd:
+            discard_draft(draft.temporary, dir_fd)
 
     def sync(self) -> None:
         """Force everything in the tree to the disk, and whatever else its file system has to write."""
@@ -153,28 +137,15 @@ class Tree:
             self._root_fd = None
 
     def _create(self, directory: tuple[str, ...], stem: str) -> tuple[Draft, int]:
-        draft = Draft(directory, stem, f".{self._token}-{next(self._serial):x}{_TEMPORARY_SUFFIX}")
         with self._lease(directory) as dir_fd:
-            return draft, os.open(draft.temporary, _NEW, 0o600, dir_fd=dir_fd)
+            temporary, fd = create_draft(dir_fd)
+        return Draft(directory, stem, temporary), fd
 
     def _numbered(self, stem: str, number: int) -> str:
         return f"{stem}{self._suffix}" if number == 1 else f"{stem}.{number}{self._suffix}"
 
     def _free_number(self, stem: str, taken: int, dir_fd: int) -> int:
-        """Return a free number above *taken*, after a few looks however many are taken.
-
-        The numbers in use are gapless unless somebody removed files, so doubling the step until one is
-        free and halving it again finds the first.
-        """
-        step = 1
-        while _exists(self._numbered(stem, taken + step), dir_fd):
-            taken += step
-            step *= 2
-        while step > 1:
-            step //= 2
-            if _exists(self._numbered(stem, taken + step), dir_fd):
-                taken += step
-        return taken + 1
+        return free_number(lambda number: _exists(self._numbered(stem, number), dir_fd), taken)
 
     def _lease(self, path: tuple[str, ...]) -> _Directory:
         """Return the directory *path*, made if missing, with a use that the caller must end."""

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dumpstream.reading.collection import Member
-    from dumpstream.reading.extraction import Extractor
-    from dumpstream.reading.outputs import Target
+    from dumpstream.reading.outputs import Outputs, Target
     from dumpstream.reading.stored import StoredCapture, StoredFile
 
 _EPILOG = """\
@@ -64,16 +63,16 @@ def run(args: Namespace) -> int:
     """Write the files."""
     from dumpstream.archive.destination import refuse_inside  # noqa: PLC0415 - likewise
     from dumpstream.reading.collection import Collection  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.reading.extraction import Extractor  # noqa: PLC0415 - likewise
+    from dumpstream.reading.outputs import Outputs  # noqa: PLC0415 - likewise
 
     collection = Collection.open(args.capture, args.rank)
     refuse_inside(args.out, [collection.path])
     found = _select([it for member in collection.members() for it in _find(member)], args.names)
     written = size = 0
     line = ProgressLine()
-    with Extractor(args.out, sparse=args.sparse, replace=args.force) as extractor:
-        extractor.refuse_existing(it.target for it in found)
-        for it, extracted in zip(found, _extract(found, extractor), strict=True):
+    with Outputs(args.out, replace=args.force) as outputs:
+        outputs.refuse_existing(it.target for it in found)
+        for it, extracted in zip(found, _extract(found, outputs, sparse=args.sparse), strict=True):
             if isinstance(extracted, PartError):
                 line.clear()
                 print(f"dumpstream: {printable(f'{it.name}: {extracted}')}", file=sys.stderr)
@@ -99,21 +98,23 @@ def _find(member: Member) -> Iterator[_Found]:
         yield _Found(member.prefix + file.name, file, member.capture, (*below, *targets[file.name]))
 
 
-def _extract(found: Sequence[_Found], extractor: Extractor) -> Iterator[int | PartError]:
+def _extract(found: Sequence[_Found], outputs: Outputs, *, sparse: bool) -> Iterator[int | PartError]:
     """Yield how many bytes each of *found* has where it was written, or why it was not."""
+    from dumpstream.reading.extraction import extract  # noqa: PLC0415 - --help need not wait for it
     from dumpstream.system.batches import run_batches  # noqa: PLC0415 - --help need not wait for it
 
-    def extract(batch: Sequence[_Found]) -> list[int | PartError]:
+    def extract_batch(batch: Sequence[_Found]) -> list[int | PartError]:
         results: list[int | PartError] = []
-        for it in batch:
-            try:
-                results.append(extractor.extract(it.capture, it.file, it.target))
-            except PartError as exc:
-                results.append(exc)
+        with outputs.folder() as folder:
+            for it in batch:
+                try:
+                    results.append(extract(it.capture, it.file, folder.drafts(it.target), sparse=sparse))
+                except PartError as exc:
+                    results.append(exc)
         return results
 
     return run_batches(
-        extract, found, bytes_of=lambda it: it.file.bytes, is_remote=lambda it: it.capture.remote
+        extract_batch, found, bytes_of=lambda it: it.file.bytes, is_remote=lambda it: it.capture.remote
     )
 
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import secrets
 import sys
-from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -134,7 +131,9 @@ def run(args: Namespace) -> int:
     if args.out is None:
         _WRITERS[args.format](rows, request, sys.stdout)
     else:
-        with _new_file(args.out, replace=args.force) as binary:
+        from dumpstream.reading.outputs import open_output  # noqa: PLC0415 - only --out needs it
+
+        with open_output(args.out, replace=args.force) as binary:
             if args.format == "parquet":
                 _write_parquet(rows, request, binary)
             else:
@@ -190,28 +189,6 @@ class _Found:
             self._line.clear()
         for problem in problems:
             print(f"dumpstream: {printable(problem)}", file=sys.stderr)
-
-
-@contextmanager
-def _new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """Open a file that appears at *path* if the block succeeds."""
-    from dumpstream.archive.destination import explained  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.reading.outputs import publish, refuse_existing  # noqa: PLC0415 - likewise
-
-    if not replace:
-        refuse_existing(path)
-    temporary = f".{secrets.token_hex(8)}.stats"
-    with explained(path):
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory)
-            with os.fdopen(fd, "wb") as file:
-                yield file
-            publish(directory, temporary, path, replace=replace)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=directory)
-            os.close(directory)
 
 
 def _write_table(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
