@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path(dumpstream.__file__).parent
+_PROJECT = Path(__file__).parent.parent
 
 #: Lowest first. A room is a folder or a module directly below the package.
 LAYERS = (
@@ -110,3 +112,35 @@ def test_no_folder_is_crowded() -> None:
     folders = Counter(path.parent for path in _modules().values())
 
     assert [f"{path.name}: {count}" for path, count in folders.items() if count > _MOST_MODULES] == []
+
+
+def test_the_architecture_page_has_the_same_layers() -> None:
+    page = (_PROJECT / "docs/architecture.md").read_text("utf-8")
+    table = page.partition("<!-- layers -->")[2].partition("<!-- /layers -->")[0]
+
+    layers = [tuple(re.findall(r"`(\w+)`", row)) for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)]
+
+    assert tuple(reversed(layers)) == LAYERS
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    page = (_PROJECT / "docs/architecture.md").read_text("utf-8")
+    named = re.findall(r"`([\w/.]+(?:\.py|\.c|\.h|/))`", page)
+
+    assert named
+    roots = (_ROOT, _PROJECT / "src/dumpstream", _PROJECT)
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
+def test_contributing_lists_the_folders_that_exist() -> None:
+    tree = (
+        (_PROJECT / "CONTRIBUTING.md")
+        .read_text("utf-8")
+        .partition("src/dumpstream/\n")[2]
+        .partition("```")[0]
+    )
+    listed = set(re.findall(r"^  ([a-z_/]+)/ ", tree, re.MULTILINE))
+
+    folders = {str(path.parent.relative_to(_ROOT)) for path in _modules().values()} - {"."}
+
+    assert listed == folders | {"native"}
