@@ -40,6 +40,7 @@ class Targets:
     looked_up: Path
     front: Path
     next: Path
+    waits: Path
     library: Path = field(default_factory=simulated_library)
     called: Path = _TESTS / "targets" / "called.py"
 
@@ -69,6 +70,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Targets:
         looked_up=build("looked_up.so", ["linked.c", "job.c"], "-DLOOKED_UP", *shared, *link),
         front=build("front.so", ["front.c"], *shared, f'-DBEHIND="{library}"', *link, "-Wl,--no-as-needed"),
         next=build("next.so", ["next.c"], *shared),
+        waits=build("waits.so", ["waits.c"], *shared),
     )
 
 
