@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard $(addprefix src/dumpstream/native/,*.[ch] */*.[ch] */*/*.[ch]))
 C_FILES := $(NATIVE) $(wildcard tests/*/*.[ch] benchmarks/*.c)
 DEMO := build/demo
+# How many processes run Python tests at once. Many tests wait for processes and timers, so two cores carry four.
+WORKERS ?= 4
+PARALLEL := --numprocesses $(WORKERS) --dist worksteal
 # The Azure server of the tests, from npm; without npm the tests leave Azure out, and say so.
 AZURITE := build/azurite/node_modules/.bin/azurite-blob
 
@@ -37,7 +40,7 @@ demo: $(VENV)/installed ## capture a simulated job of four processes, list it an
 test: lint native-test pytest ## lint, types, native tests, Python tests; minutes
 
 pytest: $(VENV)/installed ## the Python tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 $(AZURITE):
 	npm install --prefix build/azurite --no-audit --no-fund --loglevel=error 'azurite@^3' || \

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +42,16 @@ _NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is n
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     backend: tuple[str, dict[str, Any]] = request.param
     return backend
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give every worker a temporary directory: processes that profile exclude each other by a file in it."""
+    directory = str(tmp_path_factory.mktemp("temporary"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", directory)
+        patch.setenv("TMPDIR", directory)
+        yield
 
 
 @pytest.fixture(autouse=True)
