@@ -33,14 +33,26 @@ _ND = 2
 _NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
-        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=_NO_UVLOOP),
-    ]
-)
+_ASYNCIO = ("asyncio", {"use_uvloop": False})
+_LOOPS = [
+    pytest.param(_ASYNCIO, id="asyncio"),
+    pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=_NO_UVLOOP),
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that is marked `both_loops` on asyncio's own loop and on uvloop.
+
+    The loop matters to code that waits for descriptors, processes or threads, that sets timers, or that is
+    cancelled in the middle of its work. All other code sees only what asyncio promises of either loop.
+    """
+    if "anyio_backend" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_loops"):
+        metafunc.parametrize("anyio_backend", _LOOPS, indirect=True)
+
+
+@pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    backend: tuple[str, dict[str, Any]] = request.param
+    backend: tuple[str, dict[str, Any]] = getattr(request, "param", _ASYNCIO)
     return backend
 
 

@@ -14,7 +14,7 @@ from dumpstream.source import OnFull, RingOptions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 OPTIONS = RingOptions(buffer_bytes=64 << 10, on_full=OnFull.DROP)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.capture.conftest import Rig
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _RING_BYTES = 1 << 16
 _MOMENTS = range(1, 120, 7)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dumpstream import Capture, SinkFile, Stored, WholeFile
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _PIECE = bytes(700_000)
 _BROKEN = r"faulty sink failed: OSError\('no more'\)"

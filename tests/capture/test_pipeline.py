@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.capture.conftest import Rig
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _STEP = 1 << 14  # chunks per hop to the pushing thread
 

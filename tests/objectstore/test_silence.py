@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream.objectstore.patience import Silence, ask
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _LIMIT_S = 0.01
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.outside.conftest import Outside
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _TOTAL = 16 << 20
 _SLOW_JOB = [sys.executable, "-m", "dumpstream", "simulate", "--steps", "100000", "--rate", "4M"]

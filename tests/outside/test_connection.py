@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dumpstream.outside.wire import Message
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dumpstream import Chunk
     from dumpstream._native import Lease
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _SIZE = 1 << 20
 

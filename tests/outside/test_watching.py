@@ -17,7 +17,7 @@ from dumpstream.outside.liveness import (
     signal_name,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _PARENT = """
 import subprocess, sys

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dumpstream.sinks import Stored
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 def read_parts(root: Path, name: str) -> list[bytes]:

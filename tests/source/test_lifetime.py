@@ -21,7 +21,7 @@ from .conftest import BLOCK, DROP, RING_BYTES, fill_ring, receive_chunks, send
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 #: Where the data lane begins in a ring's file, and the name's length in a record.
 DATA_LANE, NAME_LENGTH = 4096 + (112 << 10), 32

@@ -11,7 +11,7 @@ from dumpstream.source import Loss, RingOptions, RingSource
 
 from .conftest import RING_BYTES, fill_ring, send
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_loss_comes_after_older_and_before_newer_chunks(dropping: RingSource) -> None:

@@ -15,7 +15,7 @@ from dumpstream.source import Batch, RingSource
 
 from .conftest import BLOCK, DROP, RING_BYTES, fill_ring, receive_chunks, send
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class TestReceiving:

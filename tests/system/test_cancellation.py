@@ -12,7 +12,7 @@ from dumpstream.system.cancellation import isolated
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class Recorded:
