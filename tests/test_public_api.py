@@ -75,7 +75,7 @@ def test_the_errors_derive_from_one_another_as_their_module_says() -> None:
 
 def test_the_options_of_a_capture_are_those_of_its_stages() -> None:
     stages = (RingOptions, ReassemblyOptions, PipelineOptions, SinkSettings)
-    told = {"directory", "threads", "room", "outbox", "locks", "among"}  # by the capture itself
+    told = {"directory", "threads", "room", "outbox", "locks", "patience", "among"}  # by the capture itself
     names = [field.name for stage in stages for field in fields(stage) if field.name not in told]
 
     assert list(CaptureOptions.__annotations__) == names

@@ -15,6 +15,7 @@ from dumpstream.archive.destination import Destination, absolute, explained
 from dumpstream.archive.journal import Journal
 from dumpstream.archive.manifest import PROFILE
 from dumpstream.archive.rows import Outcome
+from dumpstream.objectstore.patience import Patience
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
 from dumpstream.profiling.profile import profiling
@@ -90,7 +91,7 @@ class Capture:
         One that has not answered for *seconds* (by default 15, without a spill 30) is given up: what it has
         not got waits in the spill, as it does after a capture that was killed, and without a spill is lost.
         """
-        self._session.hurry(seconds)
+        self._session.patience.limit(seconds)
 
     async def wait(self) -> None:
         """Return when the capture has ended: in the block that is only if it failed."""
@@ -176,12 +177,15 @@ async def open_capture(
         append=append,
         force=force,
     )
-    async with isolated(open_request(request, as_json(options))) as capture:
+    patience = Patience(spills=request.stages.sinks.spill is not None)
+    async with isolated(open_request(request, as_json(options), patience)) as capture:
         yield capture
 
 
 @asynccontextmanager
-async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterator[Capture]:
+async def open_request(
+    request: Request, options: dict[str, Any], patience: Patience
+) -> AsyncIterator[Capture]:
     """Make the stages, begin, and run: what lasts is not touched before all that may be refused has been."""
     stages = request.stages
     async with AsyncExitStack() as stack:
@@ -191,16 +195,19 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             stack.push_async_callback(outbox.aclose)
         lock = None
         if isinstance(request.path, Prefix) and outbox is not None:
-            lock = await stack.enter_async_context(held_place(request.path, outbox, fresh=request.fresh))
+            lock = await stack.enter_async_context(
+                held_place(request.path, outbox, patience, fresh=request.fresh)
+            )
+        settings = replace(stages.sinks, outbox=outbox, patience=patience)
         outlets = []
         unused_sinks = await stack.enter_async_context(AsyncExitStack())  # the session closes those it used
         for sink in request.sinks:
-            outlets.append(await _make_outlet(sink, request, replace(stages.sinks, outbox=outbox), lock))
+            outlets.append(await _make_outlet(sink, request, settings, lock))
             unused_sinks.push_async_callback(_give_up_sink, outlets[-1].sink)
             await prepare(outlets[-1].sink)
         dump = await run_sync(request.load_dump)
         profiler = await run_sync(request.load_profiler)
-        place = await request.open_destination(dump_path_of(asked), outbox, lock)
+        place = await request.open_destination(dump_path_of(asked), outbox, lock, patience)
         stack.push_async_callback(finish_in_thread, place.close)
         unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
         held = HeldBytes(place.work_directory, memory_bytes=stages.pipeline.held_bytes)
@@ -239,9 +246,9 @@ async def open_request(request: Request, options: dict[str, Any]) -> AsyncIterat
             outlets=outlets,
             journal=journal,
             dump=dump,
+            patience=patience,
             modes=None if asked is None else asked.dump.modes,
             profile=None if profiler is None else PROFILE,
-            spills=outbox is not None and outbox.capacity > 0,
         )
         unused_sinks.pop_all()
         async with session.running():

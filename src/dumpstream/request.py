@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from dumpstream.acl.driver import Driver
     from dumpstream.config import AclConfig
+    from dumpstream.objectstore.patience import Patience
     from dumpstream.options import CaptureOptions, StageOptions
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.remote.lock import Lock
@@ -78,14 +79,19 @@ class Request(NamedTuple):
         return self.stages.on_full or of_ring
 
     async def open_destination(
-        self, dump_path: Path | None, outbox: Outbox | None = None, lock: Lock | None = None
+        self,
+        dump_path: Path | None,
+        outbox: Outbox | None,
+        lock: Lock | None,
+        patience: Patience,
     ) -> Destination | RemoteDestination:
         options = {"append": self.append, "force": self.force, "of_processes": self.of_processes}
         if isinstance(self.path, Prefix):
             assert outbox is not None
             assert lock is not None
+            options["fresh"] = self.fresh
             return await ask(
-                partial(RemoteDestination.open, self.path, outbox, lock, fresh=self.fresh, **options)
+                partial(RemoteDestination.open, self.path, outbox, lock, patience=patience, **options)
             )
         return await run_sync(partial(Destination.open, self.path, dump_path=dump_path, **options))
 

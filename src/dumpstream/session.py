@@ -13,7 +13,6 @@ from dumpstream import _native
 from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.archive.destination import explained
 from dumpstream.archive.rows import Outcome, begin_row, end_row, loss_row, timestamp
-from dumpstream.objectstore.patience import HURRY_S, HURRY_WITHOUT_SPILL_S
 from dumpstream.report import LossCount, Report
 from dumpstream.stages.ledger import SINK_FAILED
 from dumpstream.stages.plan import as_sink_error
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from dumpstream.archive.destination import Destination
     from dumpstream.archive.journal import Lines
     from dumpstream.archive.manifest import Configured
+    from dumpstream.objectstore.patience import Patience
     from dumpstream.pipeline import Pipeline
     from dumpstream.remote.destination import RemoteDestination
     from dumpstream.stages.plan import Outlet
@@ -47,11 +47,12 @@ class Session:
         outlets: Sequence[Outlet],
         journal: Lines,
         dump: Dump | None,
+        patience: Patience,
         modes: tuple[str, ...] | None = None,
         profile: str | None = None,
-        spills: bool = False,
     ) -> None:
         self.place = place
+        self.patience = patience
         self.pipeline = pipeline
         self._number = number
         self._outlets = outlets
@@ -59,7 +60,6 @@ class Session:
         self._dump = dump
         self._modes = modes
         self._profile = profile
-        self._hurry_s = HURRY_S if spills else HURRY_WITHOUT_SPILL_S
         self._drained = anyio.Event()
         self._started = monotonic()
         self._ended: float | None = None
@@ -98,15 +98,6 @@ class Session:
         self._modes = await run_sync(_modes_of, configured)
         with suppress(DestinationError):
             await run_sync(self.place.configure_run, configured)
-
-    def hurry(self, seconds: float | None = None) -> None:
-        """From now on wait no longer than so many seconds for stores that say nothing."""
-        seconds = self._hurry_s if seconds is None else seconds
-        for outlet in self._outlets:
-            hurry = getattr(outlet.sink, "hurry", None)
-            if hurry is not None:
-                hurry(seconds)
-        self._journal.hurry(seconds)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -147,7 +138,7 @@ class Session:
             await self._drained.wait()
         except anyio.get_cancelled_exc_class():
             self.pipeline.cancel()
-            self.hurry(_CLOSE_S)
+            self.patience.limit(_CLOSE_S)
             raise
 
     async def _end(self) -> None:

@@ -14,6 +14,7 @@ from anyio.to_thread import run_sync
 from obstore.store import MemoryStore
 
 from dumpstream._errors import StoreError
+from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.carrier import Carrier
 from dumpstream.remote.courier import Courier, bring_from
@@ -135,7 +136,7 @@ async def test_objects_of_one_place_that_are_brought_at_once_have_one_store(
             outbox.complete(url)
 
     await run_sync(fill)
-    carrier = await run_sync(Carrier, outbox, outbox.path)
+    carrier = await run_sync(Carrier, outbox, outbox.path, (), Patience())
 
     await asyncio.gather(*map(carrier.bring, urls))
     await carrier.aclose()

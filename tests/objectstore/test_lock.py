@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
 
 from dumpstream import DestinationInUseError, SinkError, StoreError
+from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.lock import LOCK, Lock, find_lock, lock_text, take_lock
 from dumpstream.sinks import SinkSettings, WholeFile
@@ -138,17 +139,18 @@ async def test_one_place_is_for_the_sink_of_one_capture(tmp_path: Path) -> None:
     assert not (tmp_path / "place" / LOCK).exists()
 
 
-async def test_silent_store_is_not_asked_for_the_lock_of_a_sink_in_a_hurry(
+async def test_silent_store_is_not_asked_for_the_lock_of_a_sink_without_patience(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never_put(store: Store, key: str, data: bytes) -> None:
         await store._finish("write", key, anyio.sleep_forever)
 
-    sink = ObjectStoreSink(store.prefix, SinkSettings(directory=tmp_path))
+    patience = Patience()
+    sink = ObjectStoreSink(store.prefix, SinkSettings(directory=tmp_path, patience=patience))
     await sink.prepare()
     monkeypatch.setattr(Store, "put", never_put)
 
-    sink.hurry(0.01)
+    patience.limit(0.01)
     (refusal,) = await sink.put([WholeFile("name", b"data")])
     await sink.aclose()
 

@@ -12,7 +12,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from anyio.to_thread import run_sync
 
-from dumpstream.objectstore.patience import Silence, ask
+from dumpstream.objectstore.patience import Patience, Silence, ask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -41,30 +41,32 @@ async def reaching(silence: Silence) -> None:
         await silence.wait_for([asyncio.get_running_loop().create_future()])
 
 
-async def test_store_that_owes_an_answer_is_given_up_when_somebody_is_in_a_hurry() -> None:
-    silence, calls = Silence(), []
+async def test_store_that_owes_an_answer_is_given_up_when_patience_is_limited() -> None:
+    patience, calls = Patience(), []
+    silence = Silence(patience)
     silence.when_reached(lambda: calls.append("early"))
     silence.begin()
     await pass_time(2 * _LIMIT_S)
-    patient = not silence.reached
+    waited = not silence.reached
 
-    silence.limit(_LIMIT_S)
+    patience.limit(_LIMIT_S)
     await reaching(silence)
     silence.when_reached(lambda: calls.append("late"))
 
-    assert patient
+    assert waited
     assert silence.reached
     assert calls == ["early", "late"]
 
 
 @pytest.mark.parametrize("asked", [False, True])
 async def test_store_that_owes_nothing_is_not_given_up(*, asked: bool) -> None:
-    silence = Silence()
+    patience = Patience()
+    silence = Silence(patience)
     if asked:
         silence.begin()
         silence.interrupt(pending=False)
 
-    silence.limit(_LIMIT_S)
+    patience.limit(_LIMIT_S)
     await pass_time(5 * _LIMIT_S)
     idle = silence.reached
     silence.begin()
@@ -73,16 +75,40 @@ async def test_store_that_owes_nothing_is_not_given_up(*, asked: bool) -> None:
     assert not idle
 
 
-async def test_hurry_that_is_over_leaves_nothing_in_the_loop() -> None:
-    silence = Silence()
+async def test_limit_that_was_not_reached_leaves_nothing_in_the_loop() -> None:
+    patience = Patience()
+    silence = Silence(patience)
     silence.begin()
-    silence.limit(_LIMIT_S)
+    patience.limit(_LIMIT_S)
     silence.interrupt(pending=False)
     reference = ref(silence)
 
     del silence
 
     await until_gone(reference)
+
+
+@pytest.mark.parametrize("first", ["limit", "part"])
+async def test_limit_holds_for_the_parts_of_the_work_but_not_the_reverse(first: str) -> None:
+    whole = Patience()
+    if first == "limit":
+        whole.limit(7.0)
+    one, other = whole.part(), whole.part()
+    if first == "part":
+        whole.limit(7.0)
+    one.limit(2.0)
+
+    assert (one.seconds, other.seconds, whole.seconds) == (2.0, 7.0, 7.0)
+
+
+@pytest.mark.parametrize(("spills", "seconds"), [(True, 15.0), (False, 30.0)])
+async def test_usual_limit_is_shorter_if_what_is_missing_is_spilled(seconds: float, *, spills: bool) -> None:
+    patience = Patience(spills=spills)
+
+    patience.limit()
+    patience.limit(100.0)
+
+    assert patience.seconds == seconds
 
 
 async def test_answer_of_a_thread_is_returned_or_raised() -> None:

@@ -130,9 +130,6 @@ class Destination(History):
         """Take back what has come into the directory of profiles since `open`, and itself, if it is empty."""
         delete_profiles(names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
 
-    def hurry(self, seconds: float) -> None:
-        """Do nothing: it waits for no store."""
-
     def end_processes(self) -> None:
         """Do nothing: the manifest is where it belongs."""
 

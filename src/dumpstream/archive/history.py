@@ -43,10 +43,6 @@ class History(ABC):
         """Whether the manifest is not yet where readers look for it."""
         return False
 
-    @abstractmethod
-    def hurry(self, seconds: float) -> None:
-        """Wait no longer than so many seconds for a store that says nothing; for any thread."""
-
     def begin_run(
         self,
         options: Mapping[str, Any],

@@ -50,9 +50,6 @@ class Lines(Protocol):
         It says that something is stored that is only in *custodies* yet.
         """
 
-    def hurry(self, seconds: float) -> None:
-        """From now on wait no longer than so many seconds for a store that says nothing."""
-
     async def drain(self) -> None:
         """Wait until every line added so far is on the local disk.
 
@@ -85,7 +82,7 @@ class Journal:
         self._written = 0
         # Not a task group's: nobody's cancellation may leave half a line, or hold up `add`.
         self._flush: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._urgent = asyncio.Event()
         self._error: OSError | None = None
         self._closed = False
 
@@ -131,10 +128,7 @@ class Journal:
         if self._flush is None and self._error is None:
             self._start_flush()
         elif self._added - self._written >= _GATHER_BYTES:
-            self._hurry.set()
-
-    def hurry(self, seconds: float) -> None:
-        """Do nothing: it waits for no store."""
+            self._urgent.set()
 
     async def drain(self) -> None:
         """Wait until every line added so far is written.
@@ -145,7 +139,7 @@ class Journal:
         goal = self._added
         while self._written < goal and self._error is None:
             flush = self._flush or self._start_flush()
-            self._hurry.set()
+            self._urgent.set()
             await asyncio.wait([flush])
             flush.result()
         if self._error is not None:
@@ -174,14 +168,14 @@ class Journal:
     def _start_flush(self) -> asyncio.Task[None]:
         if self._closed:
             raise ValueError("the journal is closed")
-        self._hurry.clear()
+        self._urgent.clear()
         self._flush = asyncio.get_running_loop().create_task(self._flush_once())
         return self._flush
 
     async def _flush_once(self) -> None:
         try:
             with anyio.move_on_after(_GATHER_S):
-                await self._hurry.wait()
+                await self._urgent.wait()
             await self._write_pending()
         except OSError as exc:
             self._error = exc

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import PATIENCE_S, make_client
 from dumpstream.objectstore.failure import CHECK_NETWORK, explain_failure, is_beyond_the_end, is_unsupported
-from dumpstream.objectstore.patience import GRACE_S, Silence
+from dumpstream.objectstore.patience import GRACE_S, Patience, Silence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -62,9 +62,6 @@ class WriteLock(Protocol):
     def check_lost(self) -> None:
         """Raise `StoreError` if another capture has taken the lock."""
 
-    def hurry(self, seconds: float) -> None:
-        """Wait no longer than *seconds* for a store that does not answer."""
-
 
 class Store:
     """The objects below *prefix*; keys are relative to it.
@@ -77,19 +74,26 @@ class Store:
         prefix: the place.
         patience_s: how long a request is tried again before the store counts as away.
         lock: what must be held when something is written.
+        patience: how long the async methods wait for a store that does not answer.
 
     Every method raises `StoreError`, whose `away` tells whether a later try may succeed.
     """
 
     def __init__(
-        self, prefix: Prefix, *, patience_s: float = PATIENCE_S, lock: WriteLock | None = None
+        self,
+        prefix: Prefix,
+        *,
+        patience_s: float = PATIENCE_S,
+        lock: WriteLock | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.prefix = prefix
+        self.patience = Patience() if patience is None else patience
+        self.silence = Silence(self.patience)  #: reached when the store has been given up
         self._lock = lock
         self._client = make_client(prefix, patience_s)
         self._obstore: Any = import_module("obstore")
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._silence = Silence()
         self._abandoned = False
 
     def get(self, key: str) -> bytes:
@@ -256,29 +260,15 @@ class Store:
 
         return await self._finish("write", key, put)
 
-    def hurry(self, seconds: float) -> None:
-        """From now on, take the store for away for ever when it has said nothing for so many seconds.
-
-        For the event loop's thread. What it has begun then goes on, and nobody waits for it.
-        """
-        self._silence.limit(seconds)
-        if self._lock is not None:
-            self._lock.hurry(seconds)
-
     def abandon(self) -> None:
         """Take uploads back that still need pieces, and wait no more than seconds for a silent store."""
         self._abandoned = True
-        self.hurry(GRACE_S)
-
-    @property
-    def silence(self) -> Silence:
-        """Whether the store has been given up because of `hurry` or `abandon`."""
-        return self._silence
+        self.patience.limit(GRACE_S)
 
     async def aclose(self) -> None:
         """Wait for everything that has begun."""
-        while self._tasks and not self._silence.reached:
-            await self._silence.wait_for(self._tasks)
+        while self._tasks and not self.silence.reached:
+            await self.silence.wait_for(self._tasks)
 
     async def _finish(self, what: str, key: str, do: Callable[[], Awaitable[_Result]]) -> _Result:
         async def run() -> _Result:
@@ -286,12 +276,12 @@ class Store:
                 return await do()
 
         _linger_at_exit()
-        if not self._silence.reached:
-            self._silence.begin()
+        if not self.silence.reached:
+            self.silence.begin()
             task = asyncio.get_running_loop().create_task(run())
             self._tasks.add(task)
             task.add_done_callback(self._forget)
-            await self._silence.wait_for([task])
+            await self.silence.wait_for([task])
             if task.done():
                 return task.result()
         raise StoreError(
@@ -303,7 +293,7 @@ class Store:
         if not task.cancelled():
             error = task.exception()  # the caller may be gone, and asyncio would complain
             if error is None or not getattr(error, "away", False):
-                self._silence.interrupt(pending=bool(self._tasks))
+                self.silence.interrupt(pending=bool(self._tasks))
 
     def _put_if(self, mode: str | dict[str, str], key: str, data: bytes) -> None:
         """Store a small object on a condition, as obstore puts it.
@@ -336,7 +326,7 @@ class Store:
     async def _confirmed(self, pieces: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
         """Yield *pieces* as long as the lock is held, and end only if it is."""
         async for piece in pieces:
-            self._silence.interrupt(pending=True)  # more is wanted when something has arrived
+            self.silence.interrupt(pending=True)  # more is wanted when something has arrived
             if self._abandoned:
                 raise StoreError(f"an upload to {self.prefix} was given up; upload again", away=True)
             await self._confirm_lock()

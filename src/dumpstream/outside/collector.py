@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.archive.destination import absolute
 from dumpstream.capture import open_request
-from dumpstream.objectstore.patience import HURRY_S, ask
+from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.outside.connection import listen, make_private_directory
 from dumpstream.outside.liveness import watch_process
@@ -133,7 +133,8 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
         listener = await run_sync(listen, socket_path)
         stack.callback(listener.close)
         stack.push_async_callback(finish_in_thread, partial(socket_path.unlink, missing_ok=True))
-        locks = await ask(request.check_sinks)
+        patience = Patience(spills=request.stages.sinks.spill is not None)
+        locks = await ask(partial(request.check_sinks, patience))
         for lock in locks:
             await stack.enter_async_context(lock.held())
             await ask(lock.take)
@@ -142,9 +143,11 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
         lock_of_place = None
         if outbox is not None and isinstance(request.path, Prefix):
             stack.push_async_callback(outbox.aclose)
-            lock_of_place = await stack.enter_async_context(held_place(request.path, outbox, fresh=False))
+            lock_of_place = await stack.enter_async_context(
+                held_place(request.path, outbox, patience, fresh=False)
+            )
         asked = await run_sync(load_asked, request.config)
-        place = await request.open_destination(asked, outbox, lock_of_place)
+        place = await request.open_destination(asked, outbox, lock_of_place, patience)
         stack.push_async_callback(finish_in_thread, place.close)
         await run_sync(place.begin_processes)
         stack.push_async_callback(finish_in_thread, place.end_processes)
@@ -159,6 +162,7 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
                 socket_path=socket_path,
                 listener=listener,
                 tasks=tasks,
+                patience=patience,
             )
             try:
                 yield collector
@@ -183,11 +187,12 @@ class Collector:
         socket_path: Path,
         listener: socket.socket,
         tasks: TaskGroup,
+        patience: Patience,
     ) -> None:
         self.path = place.path  #: where the captures are
         self.socket_path = socket_path  #: where it listens
         self._request, self._shares, self._tasks = request, shares, tasks
-        self._asked = asked
+        self._asked, self._patience = asked, patience
         self._place = place
         self._list = ProcessList(place)
         self._reception: Reception | None = Reception(listener, self._hear, self._hang_up)
@@ -253,10 +258,7 @@ class Collector:
 
     def hurry(self, seconds: float | None = None) -> None:
         """End soon once the block is left, also if an object store is away; see `Capture.hurry`."""
-        for process in self._list.processes:
-            if process.capture is not None:
-                process.capture.hurry(seconds)
-        self._place.hurry(HURRY_S if seconds is None else seconds)
+        self._patience.limit(seconds)
 
     # What peers say
 
@@ -354,7 +356,7 @@ class Collector:
             async with AsyncExitStack() as stack:
                 async with self._beginning:
                     process.capture = await stack.enter_async_context(
-                        open_request(request, self._request.options)
+                        open_request(request, self._request.options, self._patience.part())
                     )
                 await follower.attend(process.capture)
         except Exception as exc:  # noqa: BLE001 - what fails for one process must not end the others

@@ -18,6 +18,7 @@ from dumpstream.archive.manifest import PACKS, read_manifest
 from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
 from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND
+from dumpstream.objectstore.patience import Patience
 from dumpstream.options import StageOptions
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.request import sink_below
@@ -115,7 +116,7 @@ async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequen
             append=True,
         )
         before = await run_sync(_configured_before, path)
-        async with open_request(request, {}) as process.capture:
+        async with open_request(request, {}, Patience()) as process.capture:
             await process.capture.configure(before)
     finally:
         await run_sync(ring.close)

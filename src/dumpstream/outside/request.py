@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.history import History
     from dumpstream.config import AclConfig
+    from dumpstream.objectstore.patience import Patience
     from dumpstream.options import StageOptions
     from dumpstream.outside.sharedsource import SharedSource
     from dumpstream.remote.outbox import Outbox
@@ -50,7 +51,7 @@ class CollectorRequest(NamedTuple):
     threads: anyio.CapacityLimiter  #: of all sinks together
     room: Room  #: of what may wait for a store, together
 
-    def check_sinks(self) -> list[Lock]:
+    def check_sinks(self, patience: Patience) -> list[Lock]:
         """Find out whether each process can have its sinks, and whether their stores answer; blocks.
 
         Returns:
@@ -65,7 +66,7 @@ class CollectorRequest(NamedTuple):
             if is_remote(sink):
                 probe_store(Prefix.parse(sink))
                 patience_s = PATIENCE_S if self.stages.sinks.spill is None else SHORT_PATIENCE_S
-                locks.append(Lock(Prefix.parse(sink), patience_s=patience_s))
+                locks.append(Lock(Prefix.parse(sink), patience_s=patience_s, patience=patience))
             else:
                 refuse_without_directory(kind, location, self.path)
                 find_factory(kind)
@@ -80,10 +81,10 @@ class CollectorRequest(NamedTuple):
         return self._whole.make_outbox() if isinstance(self.path, Prefix) else None
 
     async def open_destination(
-        self, asked: AclConfig | None, outbox: Outbox | None, lock: Lock | None
+        self, asked: AclConfig | None, outbox: Outbox | None, lock: Lock | None, patience: Patience
     ) -> History:
         """Prepare the place for processes that are *asked* to dump."""
-        return await self._whole.open_destination(dump_path_of(asked), outbox, lock)
+        return await self._whole.open_destination(dump_path_of(asked), outbox, lock, patience)
 
     def part(self, directory: str, source: SharedSource, local_size: int | None) -> Request:
         """Return the capture of one of *local_size* processes, with its part of what they have together."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.archive.rows import StoredPart
+    from dumpstream.objectstore.patience import Patience
     from dumpstream.remote.lock import Lock
     from dumpstream.remote.outbox import Outbox
 
@@ -32,8 +33,10 @@ class Carrier:
     Making one blocks.
     """
 
-    def __init__(self, outbox: Outbox, place: Path | Prefix, locks: Sequence[Lock] = ()) -> None:
-        self._outbox, self._locks = outbox, locks
+    def __init__(
+        self, outbox: Outbox, place: Path | Prefix, locks: Sequence[Lock], patience: Patience
+    ) -> None:
+        self._outbox, self._locks, self._patience = outbox, locks, patience
         places = [place] if isinstance(place, Prefix) else []
         self._prefixes = [Prefix.parse(url) for url in _urls(outbox)]
         self._base = f"{place}/" if isinstance(place, Prefix) else ""
@@ -133,7 +136,7 @@ class Carrier:
     def _open(self, prefix: Prefix) -> Store:
         """Return a store for somebody who waits in front of a terminal."""
         lock = next((lock for lock in self._locks if lock.covers(prefix)), None)
-        return Store(prefix, patience_s=SHORT_PATIENCE_S, lock=lock)
+        return Store(prefix, patience_s=SHORT_PATIENCE_S, lock=lock, patience=self._patience)
 
     def _waits(self, path: str) -> bool:
         return self._outbox.size(self.url(path)) is not None

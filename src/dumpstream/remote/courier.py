@@ -71,6 +71,7 @@ class Courier:
         self._closing = asyncio.Event()
         self._abandoned = False
         self._error: StoreError | None = None
+        store.silence.when_reached(self._give_up)
 
     @property
     def waiting(self) -> int:
@@ -103,11 +104,6 @@ class Courier:
     def deliver(self, key: str) -> Delivery:
         """Begin to bring an object of any size."""
         return Delivery(self, key)
-
-    def hurry(self, seconds: float) -> None:
-        """From now on wait no longer than so many seconds for a store that says nothing."""
-        self.store.hurry(seconds)
-        self.store.silence.when_reached(self._give_up)
 
     async def aclose(self) -> None:
         """Bring what waits, if the store takes it within a short time, and stop.
@@ -211,7 +207,7 @@ class Courier:
         """Bring nothing more, and wait for what is on its way."""
         self._abandoned = True
         self._closing.set()
-        self.hurry(GRACE_S)
+        self.store.patience.limit(GRACE_S)
         if self._drain is not None:
             await asyncio.wait([self._drain])
         await self.store.aclose()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.archive.rows import Outcome
+    from dumpstream.objectstore.patience import Patience
     from dumpstream.remote.outbox import Outbox
     from dumpstream.remote.writeahead import WriteAheadJournal
     from dumpstream.system.durable import Fsync
@@ -43,13 +44,15 @@ class RemoteDestination(History):
 
     path: Prefix
 
-    def __init__(self, path: Prefix, outbox: Outbox, lock: Lock, *, fresh: bool = False) -> None:
+    def __init__(
+        self, path: Prefix, outbox: Outbox, lock: Lock, *, patience: Patience, fresh: bool = False
+    ) -> None:
         super().__init__()
         self.path = path
         self._outbox = outbox
         self._fresh = fresh
         self._lock = lock
-        self._store = Store(path, patience_s=_PROBE_S, lock=lock)
+        self._store = Store(path, patience_s=_PROBE_S, lock=lock, patience=patience)
         self._replaced: Manifest | None = None
         self._folders: set[str] = set()
         self._publisher: Publisher | None = None
@@ -61,6 +64,7 @@ class RemoteDestination(History):
         outbox: Outbox,
         lock: Lock,
         *,
+        patience: Patience,
         append: bool = False,
         force: bool = False,
         of_processes: bool = False,
@@ -74,7 +78,7 @@ class RemoteDestination(History):
         """
         refuse_both(append=append, force=force)
         with _explained(path):
-            place = cls(path, outbox, lock, fresh=fresh)
+            place = cls(path, outbox, lock, patience=patience, fresh=fresh)
             if not fresh:
                 place._prepare(append=append, force=force, of_processes=of_processes)
         return place
@@ -86,10 +90,6 @@ class RemoteDestination(History):
     @property
     def waiting(self) -> bool:
         return self._publisher is not None and self._publisher.waiting
-
-    def hurry(self, seconds: float) -> None:
-        if self._publisher is not None:
-            self._publisher.hurry(seconds)
 
     def end_run(self, outcome: Outcome) -> None:
         """Write down how the run that began last ended; if the store is away, `dumpstream upload` will."""
@@ -119,8 +119,7 @@ class RemoteDestination(History):
         """Open the journal of the run; the rest of it is in the store when the block is left."""
         with _explained(self.path):
             last = 0 if self._fresh else await run_sync(lambda: last_segment(self._store))
-            store = await run_sync(lambda: Store(self.path, patience_s=_PROBE_S, lock=self._lock))
-        segments = SegmentJournal(store, last=last)
+        segments = SegmentJournal(self._store, last=last)
         async with open_remote_journal(self._outbox, self.path, segments, fsync) as journal:
             yield journal
 
@@ -187,7 +186,7 @@ class RemoteDestination(History):
 
 
 @asynccontextmanager
-async def held_place(path: Prefix, outbox: Outbox, *, fresh: bool) -> AsyncIterator[Lock]:
+async def held_place(path: Prefix, outbox: Outbox, patience: Patience, *, fresh: bool) -> AsyncIterator[Lock]:
     """Have the lock of *path* while the block runs; with *fresh* it is made, and not taken yet.
 
     Raises:
@@ -195,7 +194,7 @@ async def held_place(path: Prefix, outbox: Outbox, *, fresh: bool) -> AsyncItera
         DestinationError: the place cannot be used.
     """
     with _explained(path):
-        lock = await run_sync(lambda: Lock(path, patience_s=patience_of(outbox)))
+        lock = await run_sync(lambda: Lock(path, patience_s=patience_of(outbox), patience=patience))
     await run_sync(outbox.add_lock, lock)
     async with lock.held():
         if not fresh:

@@ -27,6 +27,7 @@ from dumpstream.objectstore.store import PROBE, Store
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from dumpstream.objectstore.patience import Patience
     from dumpstream.objectstore.store import Entry
     from dumpstream.system.location import Prefix
 
@@ -54,16 +55,24 @@ class Lock:
         prefix: the place; what is below it is locked as well.
         patience_s: how long a store that is away is asked again before nobody can be sure any more.
         text: what the lock says; another than every other lock.
+        patience: how long to wait for a store that does not answer.
 
     Attributes:
         left_behind: whether it is to grow old by itself instead of being given up.
     """
 
-    def __init__(self, prefix: Prefix, *, patience_s: float = _PROBE_S, text: str | None = None) -> None:
+    def __init__(
+        self,
+        prefix: Prefix,
+        *,
+        patience_s: float = _PROBE_S,
+        text: str | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.prefix = prefix
         self.text = lock_text() if text is None else text
         self.left_behind = False
-        self._store = Store(prefix, patience_s=patience_s)
+        self._store = Store(prefix, patience_s=patience_s, patience=patience)
         self._written = False
         self._sure_until = -inf
         self._lost: StoreError | None = None
@@ -101,7 +110,7 @@ class Lock:
         try:
             yield
         except asyncio.CancelledError:
-            self.hurry(GRACE_S)
+            self._store.patience.limit(GRACE_S)
             raise
         finally:
             renewing.cancel()
@@ -110,10 +119,6 @@ class Lock:
                 await self._store.aclose()
             if self._end() and not (self.left_behind or self._store.silence.reached):
                 await ask(self._give_up)
-
-    def hurry(self, seconds: float) -> None:
-        """Wait no longer than so many seconds for a store that says nothing; see `Store.hurry`."""
-        self._store.hurry(seconds)
 
     def covers(self, prefix: Prefix) -> bool:
         """Whether *prefix* is the place, or below it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -18,14 +17,16 @@ _LOOK_S = 0.1
 
 
 class Publisher:
-    """Writes the latest of what is published as the object *key* in *store*, from a thread of its own."""
+    """Writes the latest of what is published as the object *key* in *store*, from a thread of its own.
+
+    `stop` waits no longer than the patience of *store*.
+    """
 
     def __init__(self, store: Store, key: str) -> None:
         self._store, self._key = store, key
         self._changed = threading.Condition()
         self._data: bytes | None = None  # what the store has not confirmed
         self._closing = False
-        self._deadline = inf
         self._error: StoreError | None = None
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
@@ -41,10 +42,6 @@ class Publisher:
             self._data = data
             self._changed.notify()
 
-    def hurry(self, seconds: float) -> None:
-        """Let `stop` wait no longer than so many seconds from now on."""
-        self._deadline = min(self._deadline, monotonic() + seconds)
-
     def stop(self) -> bool:
         """Write what is left, once, and return whether everything is there.
 
@@ -54,7 +51,7 @@ class Publisher:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        while self._thread.is_alive() and monotonic() < self._deadline:
+        while self._thread.is_alive() and monotonic() < self._store.patience.deadline:
             self._thread.join(_LOOK_S)
         if self._error is not None:
             raise self._error

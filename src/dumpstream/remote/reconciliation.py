@@ -18,7 +18,7 @@ from dumpstream.archive.journal import Journal
 from dumpstream.archive.manifest import MANIFEST, manifest_text, parse_manifest
 from dumpstream.archive.place import WritingProcess
 from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, UnreadableRow, file_row, read_rows
-from dumpstream.objectstore.patience import ask
+from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.remote.carrier import Carrier
 from dumpstream.remote.lock import Lock
 from dumpstream.remote.segments import last_segment, merge_segments, read_journal, segment_key
@@ -106,10 +106,10 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
     Raises:
         DestinationError: somebody else has one of them.
     """
-    locks = []
+    locks, patience = [], Patience()
     for url, left in _find_locks(outbox, place).items():
         prefix = Prefix.parse(url)
-        lock = await run_sync(partial(Lock, prefix, text=left))
+        lock = await run_sync(partial(Lock, prefix, text=left, patience=patience))
         if left is None:
             with suppress(DestinationError):  # the disk is full: whoever goes on if this is killed must wait
                 await run_sync(outbox.add_lock, lock)
@@ -119,7 +119,7 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
         except DestinationInUseError as exc:
             raise _in_use(exc) from None
         locks.append(lock)
-    carrier = await run_sync(Carrier, outbox, place, locks)
+    carrier = await run_sync(Carrier, outbox, place, locks, patience)
     stack.push_async_callback(carrier.aclose)
     return carrier
 

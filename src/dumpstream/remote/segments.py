@@ -177,7 +177,7 @@ class SegmentJournal:
         self._lines: list[str] = []
         self._sending = 0
         self.waiting_files = 0  #: finished files in the lines that the store has not confirmed
-        self._hurry = asyncio.Event()
+        self._many = asyncio.Event()
         self._closing = asyncio.Event()
         self.error: StoreError | None = None  #: why nothing more is written
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -192,11 +192,7 @@ class SegmentJournal:
         self._lines.append(line)
         self.waiting_files += is_finished_file(line)
         if len(self._lines) >= _SEGMENT_LINES:
-            self._hurry.set()
-
-    def hurry(self, seconds: float) -> None:
-        """From now on wait no longer than so many seconds for a store that says nothing."""
-        self._store.hurry(seconds)
+            self._many.set()
 
     async def stop(self) -> bool:
         """Write what is left, once, and return whether everything is there."""
@@ -253,10 +249,10 @@ class SegmentJournal:
 
     async def _gather(self) -> None:
         """Wait until a segment is worth its request."""
-        self._hurry.clear()
+        self._many.clear()
         if len(self._lines) < _SEGMENT_LINES:
             with anyio.move_on_after(_SEGMENT_S):
-                await _first_of(self._hurry, self._closing)
+                await _first_of(self._many, self._closing)
 
     async def _pause(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):

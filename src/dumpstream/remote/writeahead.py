@@ -50,9 +50,6 @@ class Final(Protocol):
     def add(self, line: str) -> None:
         """Append *line*."""
 
-    def hurry(self, seconds: float) -> None:
-        """Wait no longer than so many seconds for a store that says nothing."""
-
 
 class WriteAheadJournal:
     """Lines go to *ahead* at once, and to *final* in the same order, each when it is true.
@@ -86,9 +83,6 @@ class WriteAheadJournal:
         for custody in custodies:
             custody.when(Stage.STORED, self._pass_on)
         self._pass_on()
-
-    def hurry(self, seconds: float) -> None:
-        self._final.hurry(seconds)
 
     async def drain(self) -> None:
         await self._ahead.drain()

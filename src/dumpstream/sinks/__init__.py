@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
+    from dumpstream.objectstore.patience import Patience
     from dumpstream.remote.lock import Lock
     from dumpstream.remote.outbox import Outbox
     from dumpstream.remote.room import Room
@@ -45,6 +46,7 @@ class SinkSettings:
     room: Room | None = None  #: what the captures that share *spill* may have waiting together
     outbox: Outbox | None = None  #: made by the capture in *spill*
     locks: Sequence[Lock] = ()  #: of places in stores that captures share, held for all of them
+    patience: Patience | None = None  #: the capture's, with stores that do not answer
     among: int = 1  #: captures that share what the sinks of one may take of memory and connections
     #: The threads that do a sink's work, if it shares them with the sinks of other captures.
     threads: CapacityLimiter | None = None

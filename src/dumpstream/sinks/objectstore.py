@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.archive.manifest import FILES, PACKS
-from dumpstream.objectstore.patience import GRACE_S, ask
+from dumpstream.objectstore.patience import GRACE_S, Patience, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.courier import IN_FLIGHT, Courier, patience_of
 from dumpstream.remote.keys import Keys
@@ -92,6 +92,7 @@ class ObjectStoreSink:
         probed: bool = False,
     ) -> None:
         self._prefix, self._settings = prefix, settings
+        self._patience = settings.patience or Patience()
         self._fresh, self._probed = fresh, probed
         self._inside = inside
         self._base = f"{prefix}/" if inside is None else ""
@@ -128,11 +129,6 @@ class ObjectStoreSink:
         if self._packer is not None:
             return await self._packer.put(files, self._put_each)
         return await self._put_each(files)
-
-    def hurry(self, seconds: float) -> None:
-        """From now on wait no longer than so many seconds for a store that says nothing."""
-        if self._courier is not None:
-            self._courier.hurry(seconds)
 
     async def aclose(self) -> None:
         if self._closed:
@@ -200,7 +196,9 @@ class ObjectStoreSink:
         lock = next((lock for lock in self._settings.locks if lock.covers(self._prefix)), None)
         shared = lock is not None
         if lock is None:
-            lock = await run_sync(lambda: Lock(self._prefix, patience_s=patience_of(outbox)))
+            lock = await run_sync(
+                lambda: Lock(self._prefix, patience_s=patience_of(outbox), patience=self._patience)
+            )
             await self._held.enter_async_context(lock.held())
             await ask(lock.take)
             self._own_lock = lock
@@ -210,7 +208,9 @@ class ObjectStoreSink:
 
     async def _connect(self, lock: Lock) -> Store:
         outbox = self._settings.outbox
-        store = await run_sync(lambda: Store(self._prefix, patience_s=patience_of(outbox), lock=lock))
+        store = await run_sync(
+            lambda: Store(self._prefix, patience_s=patience_of(outbox), lock=lock, patience=self._patience)
+        )
         if not self._fresh:
             await ask(lambda: self._learn_keys(store))
         if outbox is not None:
