@@ -12,7 +12,7 @@ from dumpstream.analysis.overflow import BadRecord, Overflow, OverflowRecord, ma
 from dumpstream.format.opname import OpName, Scheme
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.inputs import find_inputs
-from dumpstream.statistics.table import Row
+from dumpstream.statistics.table import TensorRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,8 +118,8 @@ def row(
     directory: str = "/d/0",
     iteration: int | None = None,
     device: int | None = None,
-) -> Row:
-    return Row(
+) -> TensorRow:
+    return TensorRow(
         f"{directory}/Relu.r{task}.{task}.1.{time}",
         "Relu",
         f"r{task}",
@@ -141,7 +141,7 @@ def pairs(overflows: list[Overflow]) -> list[tuple[int | None, list[int | None]]
     ]
 
 
-def matched(records: Iterable[OverflowRecord], rows: Iterable[Row]) -> list[Overflow]:
+def matched(records: Iterable[OverflowRecord], rows: Iterable[TensorRow]) -> list[Overflow]:
     """Match what one process left."""
     return match_overflows(records, {"": rows})
 
@@ -202,7 +202,7 @@ class TestMatching:
         assert pairs(found) == [(None, [10, 11]), (None, [12])]
 
     def test_tensors_of_the_records_themselves_are_left_out(self) -> None:
-        own = Row("/d/0/Opdebug.Node_OpDebug.9.9.9", "Opdebug", "Node_OpDebug", io="output", index=0)
+        own = TensorRow("/d/0/Opdebug.Node_OpDebug.9.9.9", "Opdebug", "Node_OpDebug", io="output", index=0)
 
         assert matched([], [own]) == []
 

@@ -22,8 +22,8 @@ from dumpstream.sinks._parts import ParquetParts
 from dumpstream.sinks.stats import StatsSink
 from dumpstream.statistics.columns import measure_columns
 from dumpstream.statistics.files import origin_of, whole_file
-from dumpstream.statistics.parquet import read_rows
-from dumpstream.statistics.table import Row
+from dumpstream.statistics.parquet import read_tensors
+from dumpstream.statistics.table import TensorRow
 from dumpstream.system.durable import Fsync
 from dumpstream.system.publishing import is_temporary
 from dumpstream.system.tree import Tree
@@ -54,7 +54,7 @@ def read_parts(directory: Path) -> list[str]:
     found = []
     for path in directory.glob("*.parquet"):
         with path.open("rb") as file:
-            found += [repr(row) for row in read_rows(file)]
+            found += [repr(row) for row in read_tensors(file)]
     return sorted(found)
 
 
@@ -112,7 +112,7 @@ def test_a_batch_of_files_may_make_a_part_longer(tmp_path: Path) -> None:
     columns, measured = measure_columns(FILES)
 
     first = parts.add_columns(columns)
-    (second,) = parts.add([("a", [Row("a")])])
+    (second,) = parts.add([("a", [TensorRow("a")])])
     parts.close()
 
     assert len(measured) > 3
@@ -271,16 +271,16 @@ def test_without_pyarrow_the_extra_and_the_other_format_are_named(
 def test_a_part_ends_with_its_rows_and_is_whole_when_it_appears(tmp_path: Path) -> None:
     parts = parts_below(tmp_path, rows=3)
 
-    (first,) = parts.add([("a", [Row("a"), Row("a")])])
+    (first,) = parts.add([("a", [TensorRow("a"), TensorRow("a")])])
     before = [path.name for path in (tmp_path / "stats").iterdir()]
-    (second,) = parts.add([("b", [Row("b")])])
+    (second,) = parts.add([("b", [TensorRow("b")])])
     appeared = read_parts(tmp_path / "stats")
-    (third,) = parts.add([("c", [Row("c")])])
+    (third,) = parts.add([("c", [TensorRow("c")])])
     parts.close()
 
     assert [is_temporary(name) for name in before] == [True]
     assert first.path == second.path != third.path
-    assert appeared == sorted(map(repr, [Row("a"), Row("a"), Row("b")]))
+    assert appeared == sorted(map(repr, [TensorRow("a"), TensorRow("a"), TensorRow("b")]))
     assert len(read_parts(tmp_path / "stats")) == 4
 
 
@@ -297,11 +297,11 @@ def test_a_part_ends_in_time_even_if_nothing_more_comes(
     monkeypatch.setattr(Tree, "publish", publish_and_tell)
     parts = parts_below(tmp_path, seconds=0.01)
 
-    (stored,) = parts.add([("a", [Row("a")])])
+    (stored,) = parts.add([("a", [TensorRow("a")])])
 
     assert published.wait(10)
     assert stored.path is not None
-    assert read_parts((tmp_path / stored.path).parent) == [repr(Row("a"))]
+    assert read_parts((tmp_path / stored.path).parent) == [repr(TensorRow("a"))]
     parts.close()
     assert len([*(tmp_path / "stats").iterdir()]) == 1
 
@@ -398,13 +398,13 @@ import os, signal, sys
 from pathlib import Path
 from dumpstream.sinks._parts import ParquetParts
 from dumpstream.system.tree import Tree
-from dumpstream.statistics.table import Row
+from dumpstream.statistics.table import TensorRow
 
 root = Path(sys.argv[1])
 tree = Tree(root, below=("stats",), suffix=".parquet", base=root, directories=2, durable=False)
 parts = ParquetParts(tree, rows=10)
 for number in range(25):
-    parts.add([("file", [Row(str(number))])])
+    parts.add([("file", [TensorRow(str(number))])])
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -8,10 +8,10 @@ import pytest
 from dumpstream.simulation import Workload
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
 from dumpstream.statistics.devicestats import DeviceText
-from dumpstream.statistics.table import Row
+from dumpstream.statistics.table import TensorRow
 
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
-ROW = Row(
+ROW = TensorRow(
     "dir/a,b",
     io="output",
     index=1,
@@ -69,7 +69,9 @@ def test_a_selection_that_cann_does_not_know_is_refused() -> None:
 
 
 def test_integers_are_written_in_full_and_unknowns_as_cann_spells_them() -> None:
-    row = Row("a", io="input", index=0, size=8, dtype="int64", shape=(), max=2**63 - 1, min=-(2**63), count=1)
+    row = TensorRow(
+        "a", io="input", index=0, size=8, dtype="int64", shape=(), max=2**63 - 1, min=-(2**63), count=1
+    )
 
     (line,) = CannCsv().lines([row]).splitlines()
 
@@ -78,19 +80,21 @@ def test_integers_are_written_in_full_and_unknowns_as_cann_spells_them() -> None
 
 def test_a_format_without_a_name_is_unknown() -> None:
     assert ",DT_FLOAT,UNKNOW,-," in CannCsv().lines(
-        [Row("a", io="input", dtype="float32", format="UNKNOWN_99")]
+        [TensorRow("a", io="input", dtype="float32", format="UNKNOWN_99")]
     )
 
 
 def test_what_is_not_finite_is_written_as_c_writes_it() -> None:
-    row = Row("a", io="input", index=0, size=8, dtype="float16", max=math.inf, min=-math.inf, mean=math.nan)
+    row = TensorRow(
+        "a", io="input", index=0, size=8, dtype="float16", max=math.inf, min=-math.inf, mean=math.nan
+    )
 
     assert ",inf,-inf,nan,NA," in CannCsv().lines([row])
 
 
 @pytest.mark.parametrize("io", ["buffer", "space", None])
 def test_cann_has_no_lines_for_buffers_and_spaces(io: str | None) -> None:
-    assert CannCsv().lines([Row("a", io=io)]) == ""
+    assert CannCsv().lines([TensorRow("a", io=io)]) == ""
 
 
 def test_columns_in_front_are_quoted_where_needed() -> None:
@@ -107,7 +111,7 @@ def test_the_runtimes_own_text_comes_out_as_it_went_in() -> None:
     texts = [file.data.decode() for file in workload.expected_files("/dump") if file.fault]
 
     for text in texts:
-        device = DeviceText(Row("a.csv"))
+        device = DeviceText(TensorRow("a.csv"))
         device.add(memoryview(text.encode()))
         written = CannCsv()
         assert written.header + written.lines(device.finish()) == text

@@ -12,15 +12,15 @@ from dumpstream.simulation import Workload
 from dumpstream.statistics.canncsv import CannCsv
 from dumpstream.statistics.devicestats import MAX_LINES, DeviceText
 from dumpstream.statistics.parquet import ParquetWriter
-from dumpstream.statistics.table import Row, json_object
+from dumpstream.statistics.table import TensorRow, json_object
 
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 DEFAULT = f"{BASE},Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count\n"
 
 
-def parse(text: str | bytes, pieces: int = 1 << 20) -> list[Row]:
+def parse(text: str | bytes, pieces: int = 1 << 20) -> list[TensorRow]:
     data = memoryview(text.encode() if isinstance(text, str) else text)
-    device = DeviceText(Row("op.csv", op_type="Add"))
+    device = DeviceText(TensorRow("op.csv", op_type="Add"))
     for start in range(0, len(data), pieces):
         device.add(data[start : start + pieces])
     return device.finish()

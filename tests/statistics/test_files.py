@@ -18,7 +18,7 @@ from dumpstream.statistics.files import begin_file, origin_of, whole_file
 from dumpstream.statistics.parquet import ParquetWriter
 
 if TYPE_CHECKING:
-    from dumpstream.statistics.table import Row
+    from dumpstream.statistics.table import TensorRow
 
 NAME = "/dump/20260530164725/3//resnet/7/12/Conv2D.conv1.4.65535.1780159660546556"
 FLOATS = np.array([1, 2, 3, 4], "<f4").tobytes()
@@ -43,7 +43,7 @@ def dump(*segments: bytes, data: bytes = b"", op_name: str = "") -> bytes:
 TWO = (segment("input", FLOAT, 16), segment("output", INT64, 16))
 
 
-def rows_of(data: bytes, name: str = NAME, pieces: int = 0) -> list[Row]:
+def rows_of(data: bytes, name: str = NAME, pieces: int = 0) -> list[TensorRow]:
     """Return the rows of a whole file, or of one that comes in pieces of so many bytes."""
     if not pieces:
         return whole_file(origin_of(name), memoryview(data))

@@ -7,10 +7,10 @@ import pyarrow.parquet
 import pytest
 
 from dumpstream import DumpstreamError
-from dumpstream.statistics.parquet import ParquetWriter, read_rows, require_pyarrow
-from dumpstream.statistics.table import COLUMNS, Row
+from dumpstream.statistics.parquet import ParquetWriter, read_tensors, require_pyarrow
+from dumpstream.statistics.table import COLUMNS, TensorRow
 
-FULL = Row(
+FULL = TensorRow(
     "/dump/0//a",
     "Add",
     "add",
@@ -33,7 +33,7 @@ FULL = Row(
 )
 
 
-def written(*groups: list[Row], columns: tuple[str, ...] = tuple(COLUMNS)) -> BytesIO:
+def written(*groups: list[TensorRow], columns: tuple[str, ...] = tuple(COLUMNS)) -> BytesIO:
     file = BytesIO()
     writer = ParquetWriter(file, columns)
     for group in groups:
@@ -44,13 +44,13 @@ def written(*groups: list[Row], columns: tuple[str, ...] = tuple(COLUMNS)) -> By
 
 
 def test_rows_come_back_as_they_were() -> None:
-    rows = [FULL, Row("b", problem="is no dump file"), Row("c", max=3, min=-3, source="device")]
+    rows = [FULL, TensorRow("b", problem="is no dump file"), TensorRow("c", max=3, min=-3, source="device")]
 
-    assert [*read_rows(written(rows[:1], rows[1:]))] == rows
+    assert [*read_tensors(written(rows[:1], rows[1:]))] == rows
 
 
 def test_not_a_number_is_told_from_unknown() -> None:
-    (row,) = read_rows(written([Row("a", max=math.nan, mean=math.inf)]))
+    (row,) = read_tensors(written([TensorRow("a", max=math.nan, mean=math.inf)]))
 
     assert math.isnan(row.max or 0)
     assert (row.mean, row.min) == (math.inf, None)
@@ -74,17 +74,17 @@ def test_a_selection_of_columns_is_a_table_too() -> None:
     file = written([FULL], columns=("op_name", "max"))
 
     assert pyarrow.parquet.read_schema(file).names == ["op_name", "max", "max_integer"]
-    assert [(row.op_name, row.max, row.count) for row in read_rows(file)] == [("add", 2**64 - 1, None)]
+    assert [(row.op_name, row.max, row.count) for row in read_tensors(file)] == [("add", 2**64 - 1, None)]
 
 
 def test_names_that_are_not_utf8_are_written_as_the_journal_shows_them() -> None:
-    (row,) = read_rows(written([Row("a\udcff\u00e9")]))
+    (row,) = read_tensors(written([TensorRow("a\udcff\u00e9")]))
 
     assert row.file == "a\\udcff\u00e9"
 
 
 def test_numbers_of_more_than_64_bits_are_unknown() -> None:
-    (row,) = read_rows(written([Row("a", task=10**20, size=2**64, stream=5)]))
+    (row,) = read_tensors(written([TensorRow("a", task=10**20, size=2**64, stream=5)]))
 
     assert (row.task, row.size, row.stream) == (None, None, 5)
 
@@ -94,9 +94,9 @@ def test_what_is_no_table_is_refused() -> None:
     pyarrow.parquet.write_table(pyarrow.table({"loss": [1.0]}), other)
 
     with pytest.raises(DumpstreamError, match="is no table of statistics"):
-        [*read_rows(other)]
+        [*read_tensors(other)]
     with pytest.raises(DumpstreamError, match="cannot be read as Parquet"):
-        [*read_rows(BytesIO(b"PAR1 or so"))]
+        [*read_tensors(BytesIO(b"PAR1 or so"))]
 
 
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

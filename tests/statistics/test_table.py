@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dumpstream.statistics.table import COLUMNS, Condition, Row, SortKey, json_object, sort_rows
+from dumpstream.statistics.table import COLUMNS, Condition, SortKey, TensorRow, json_object, sort_tensors
 
 #: As the documents promise them; what follows may grow.
 PROMISED = (
@@ -39,7 +39,7 @@ def test_the_columns_come_in_the_promised_order() -> None:
     ],
 )
 def test_a_condition_compares_a_column_with_a_number(text: str, holds: bool) -> None:  # noqa: FBT001 - a parameter
-    row = Row("a", nan=2, max=math.nan, min=-0.5, count=2**63 - 1)
+    row = TensorRow("a", nan=2, max=math.nan, min=-0.5, count=2**63 - 1)
 
     assert Condition.parse(text).holds(row) is holds
 
@@ -62,18 +62,23 @@ def test_a_condition_that_is_none_is_refused_with_the_remedy(text: str, problem:
 
 
 def test_rows_are_sorted_by_one_column_and_then_the_next() -> None:
-    rows = [Row(name, nan=nan) for name, nan in [("b", 1), ("a", 1), ("c", 2)]]
+    rows = [TensorRow(name, nan=nan) for name, nan in [("b", 1), ("a", 1), ("c", 2)]]
 
-    found = sort_rows(rows, [SortKey.parse("nan:desc"), SortKey.parse("file")])
+    found = sort_tensors(rows, [SortKey.parse("nan:desc"), SortKey.parse("file")])
 
     assert [row.file for row in found] == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize("order", ["", ":desc"])
 def test_what_has_no_order_comes_last_in_either(order: str) -> None:
-    rows = [Row("none"), Row("nan", max=math.nan), Row("one", max=1), Row("big", max=2**64 - 1)]
+    rows = [
+        TensorRow("none"),
+        TensorRow("nan", max=math.nan),
+        TensorRow("one", max=1),
+        TensorRow("big", max=2**64 - 1),
+    ]
 
-    found = sort_rows(rows, [SortKey.parse(f"max{order}")])
+    found = sort_tensors(rows, [SortKey.parse(f"max{order}")])
 
     numbers = ["big", "one"] if order else ["one", "big"]
     assert [row.file for row in found] == [*numbers, "nan", "none"]
@@ -86,7 +91,7 @@ def test_a_sort_key_that_is_none_is_refused(text: str) -> None:
 
 
 def test_json_has_numbers_that_are_not_finite_as_words() -> None:
-    row = Row("a", shape=(2, 3), max=math.inf, min=-math.inf, mean=math.nan, l2norm=1.5, count=2**63)
+    row = TensorRow("a", shape=(2, 3), max=math.inf, min=-math.inf, mean=math.nan, l2norm=1.5, count=2**63)
 
     found = json.loads(json.dumps(json_object(row), allow_nan=False))
 
@@ -96,4 +101,4 @@ def test_json_has_numbers_that_are_not_finite_as_words() -> None:
 
 
 def test_json_has_the_columns_asked_for_in_their_order() -> None:
-    assert [*json_object(Row("a"), ["nan", "file"]).items()] == [("nan", None), ("file", "a")]
+    assert [*json_object(TensorRow("a"), ["nan", "file"]).items()] == [("nan", None), ("file", "a")]

@@ -15,8 +15,8 @@ from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.stored import StoredFile, is_readable
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.files import begin_file, origin_of, whole_file
-from dumpstream.statistics.parquet import read_rows
-from dumpstream.statistics.table import HOST, Row
+from dumpstream.statistics.parquet import read_tensors
+from dumpstream.statistics.table import HOST, TensorRow
 from dumpstream.system.batches import run_batches
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Measured(NamedTuple):
 
     label: str
     bytes: int = 0  #: that were read
-    rows: Sequence[Row] = ()
+    rows: Sequence[TensorRow] = ()
     problems: Sequence[str] = ()  #: why not all of it could be read; each with the name of a file
     skipped: bool = False  #: whether it is no dump file, and nobody said it was
     process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
@@ -129,12 +129,12 @@ def _measure_path(item: Input, *, histogram: bool) -> Measured:
 def _read_table(label: str, size: int, open_file: Callable[[], IO[bytes]]) -> Measured:
     try:
         with open_file() as file:
-            return _sorted_out(label, size, read_rows(file))
+            return _sorted_out(label, size, read_tensors(file))
     except (DumpstreamError, OSError) as exc:
         return Measured(label, size, problems=[f"{label}: {exc}"])
 
 
-def _measure(origin: Row, content: Content, *, histogram: bool) -> Measured:
+def _measure(origin: TensorRow, content: Content, *, histogram: bool) -> Measured:
     if not content.copies:
         size = content.length()
         rows = whole_file(origin, content.read(0, size), histogram=histogram)
@@ -150,9 +150,9 @@ def _measure(origin: Row, content: Content, *, histogram: bool) -> Measured:
     return _sorted_out(origin.file, size, rows)
 
 
-def _sorted_out(label: str, size: int, rows: Iterable[Row]) -> Measured:
+def _sorted_out(label: str, size: int, rows: Iterable[TensorRow]) -> Measured:
     """Return those of *rows* that are tensors, and a line for each file with a problem."""
-    tensors: list[Row] = []
+    tensors: list[TensorRow] = []
     problems: dict[str, str] = {}
     for row in rows:
         if row.problem is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dumpstream.format.opname import OpName
     from dumpstream.reading.inputs import Input
-    from dumpstream.statistics.table import Row
+    from dumpstream.statistics.table import TensorRow
 
 _EMPTY = (0, "0x0")
 _IO_ORDER = {str(io): order for order, io in enumerate(IO)}
@@ -57,7 +57,7 @@ class Overflow:
     """An operator that overflowed; either the record or the tensors may be missing."""
 
     record: OverflowRecord | None
-    rows: tuple[Row, ...]  #: its tensors with their statistics, inputs first
+    rows: tuple[TensorRow, ...]  #: its tensors with their statistics, inputs first
 
     @property
     def timestamp(self) -> int:
@@ -126,7 +126,9 @@ def _units(decoded: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {entry["accelerator"]: numbers} if entry["valid"] else {}
 
 
-def match_overflows(records: Iterable[OverflowRecord], rows: Mapping[str, Iterable[Row]]) -> list[Overflow]:
+def match_overflows(
+    records: Iterable[OverflowRecord], rows: Mapping[str, Iterable[TensorRow]]
+) -> list[Overflow]:
     """Return the operators that overflowed, in the order of time.
 
     *rows* are the statistics of all tensors of the run, by process. A record belongs to the files of its
@@ -145,7 +147,7 @@ def match_overflows(records: Iterable[OverflowRecord], rows: Mapping[str, Iterab
     return sorted(found, key=lambda overflow: overflow.timestamp)
 
 
-def _matched(records: Iterable[OverflowRecord], rows: Iterable[Row]) -> Iterator[Overflow]:
+def _matched(records: Iterable[OverflowRecord], rows: Iterable[TensorRow]) -> Iterator[Overflow]:
     matching = _Matching(records, _operator_files(rows))
     for key in (_by_directory, _by_iteration, _by_task):
         matching.match(key)
@@ -168,7 +170,7 @@ class _Place(NamedTuple):
         return cls(directory, name.device, name.iteration, record.task, record.stream, name.timestamp or 0)
 
     @classmethod
-    def of_file(cls, row: Row) -> _Place:
+    def of_file(cls, row: TensorRow) -> _Place:
         directory = row.file.rpartition("/")[0]
         return cls(directory, row.device, row.iteration, row.task, row.stream, row.timestamp or 0)
 
@@ -194,18 +196,18 @@ class _OperatorFile(NamedTuple):
     place: _Place
     op: tuple[str | None, str | None]
     slots: frozenset[Hashable]  #: which tensors of the operator it has
-    rows: tuple[Row, ...]
+    rows: tuple[TensorRow, ...]
 
 
-def _operator_files(rows: Iterable[Row]) -> list[_OperatorFile]:
-    files: dict[str, list[Row]] = defaultdict(list)
+def _operator_files(rows: Iterable[TensorRow]) -> list[_OperatorFile]:
+    files: dict[str, list[TensorRow]] = defaultdict(list)
     for row in rows:
         if (row.op_type, row.op_name) != OVERFLOW_OPERATOR:
             files[row.file].append(row)
     return [_operator_file(name, of_file) for name, of_file in files.items()]
 
 
-def _operator_file(file: str, rows: Sequence[Row]) -> _OperatorFile:
+def _operator_file(file: str, rows: Sequence[TensorRow]) -> _OperatorFile:
     first, name = rows[0], parse_name(file)
     slots = frozenset((name.context, name.thread, row.io, row.index) for row in rows)
     return _OperatorFile(_Place.of_file(first), (first.op_type, first.op_name), slots, tuple(rows))
@@ -217,7 +219,7 @@ class _Draft:
 
     place: _Place
     record: OverflowRecord | None = None
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TensorRow] = field(default_factory=list)
     slots: set[Hashable] = field(default_factory=set)
 
     def take(self, file: _OperatorFile) -> bool:
@@ -268,7 +270,7 @@ class _Matching:
             yield Overflow(record=draft.record, rows=tuple(sorted(draft.rows, key=_tensor_order)))
 
 
-def _tensor_order(row: Row) -> tuple[int, int, str]:
+def _tensor_order(row: TensorRow) -> tuple[int, int, str]:
     return _IO_ORDER.get(row.io or "", len(_IO_ORDER)), row.index or 0, row.file
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dumpstream.statistics.canncsv import CannCsv
     from dumpstream.statistics.columns import FileColumns
-    from dumpstream.statistics.table import Row
+    from dumpstream.statistics.table import TensorRow
     from dumpstream.system.tree import Tree
 
 _GROUP_ROWS = 8192
@@ -28,7 +28,7 @@ _NOTHING = Stored()
 class Output(Protocol):
     """Keeps rows. Called from several threads; every method blocks and raises `OSError`."""
 
-    def add(self, files: Sequence[tuple[str, list[Row]]]) -> list[Stored]:
+    def add(self, files: Sequence[tuple[str, list[TensorRow]]]) -> list[Stored]:
         """Take the rows of whole files, each with its name; return where each goes."""
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class ParquetParts:
         self._timer: Timer | None = None
         self._error: OSError | None = None
 
-    def add(self, files: Sequence[tuple[str, list[Row]]]) -> list[Stored]:
+    def add(self, files: Sequence[tuple[str, list[TensorRow]]]) -> list[Stored]:
         with self._adding():
             return [self._add(rows) if rows else _NOTHING for _, rows in files]
 
@@ -80,7 +80,7 @@ class ParquetParts:
                 self._fail(exc)
                 raise
 
-    def _add(self, rows: Sequence[Row], files: Sequence[FileColumns] = ()) -> Stored:
+    def _add(self, rows: Sequence[TensorRow], files: Sequence[FileColumns] = ()) -> Stored:
         if self._part is None:
             self._number += 1
             self._part = _Part(self._tree, f"{self._run}-{self._number:05}")
@@ -130,13 +130,13 @@ class _Part:
         self._draft, fd = tree.create(name)
         self._file = os.fdopen(fd, "wb")
         self._writer = ParquetWriter(self._file)
-        self._waiting: list[Row] = []  # for a row group, as are those of files
+        self._waiting: list[TensorRow] = []  # for a row group, as are those of files
         self._waiting_files: list[FileColumns] = []
         self._waiting_rows = 0
         self.path = tree.path(self._draft)  #: where it will be
         self.rows = 0
 
-    def add(self, rows: Sequence[Row], files: Sequence[FileColumns]) -> None:
+    def add(self, rows: Sequence[TensorRow], files: Sequence[FileColumns]) -> None:
         self._waiting += rows
         self._waiting_files += files
         added = len(rows) + sum(file.rows for file in files)
@@ -170,7 +170,7 @@ class CsvFiles:
     def __init__(self, tree: Tree, format_: CannCsv) -> None:
         self._tree, self._format = tree, format_
 
-    def add(self, files: Sequence[tuple[str, list[Row]]]) -> list[Stored]:
+    def add(self, files: Sequence[tuple[str, list[TensorRow]]]) -> list[Stored]:
         return [self._write(name, self._format.lines(rows)) for name, rows in files]
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._parts import Output
     from dumpstream.statistics.files import FileStatistics
-    from dumpstream.statistics.table import Row
+    from dumpstream.statistics.table import TensorRow
 
 # A thread is worth its wake-up for so many bytes.
 _THREAD_BYTES = 4 << 20
@@ -167,7 +167,7 @@ class StatsSink:
         others = iter(self._output.add(rest) if rest else [])
         return [next(others) if it is None else it for it in stored]
 
-    def _rows(self, file: WholeFile) -> list[Row]:
+    def _rows(self, file: WholeFile) -> list[TensorRow]:
         return whole_file(origin_of(file.name), view_bytes(file.data), histogram=self._histogram)
 
     def _keep(self, name: str, statistics: FileStatistics) -> Stored:

@@ -17,7 +17,7 @@ from dumpstream.format.formats import format_of
 from dumpstream.format.header import IO
 from dumpstream.statistics.columns import join_columns
 from dumpstream.statistics.parquet import EXACT
-from dumpstream.statistics.table import COLUMNS, HOST, Kind, Row
+from dumpstream.statistics.table import COLUMNS, HOST, Kind, TensorRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -48,7 +48,7 @@ def schema_of(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def table_of(rows: Sequence[Row], files: Sequence[FileColumns], schema: pa.Schema) -> pa.Table:
+def table_of(rows: Sequence[TensorRow], files: Sequence[FileColumns], schema: pa.Schema) -> pa.Table:
     """Return the rows of *files*, and behind them *rows*, as a table."""
     tables = [_table_of_files(join_columns(files), schema)] if files else []
     if rows or not files:
@@ -56,7 +56,7 @@ def table_of(rows: Sequence[Row], files: Sequence[FileColumns], schema: pa.Schem
     return pa.concat_tables(tables)
 
 
-def _table_of_rows(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+def _table_of_rows(rows: Sequence[TensorRow], schema: pa.Schema) -> pa.Table:
     arrays: dict[str, Any] = {}
     for name in schema.names:
         if name not in COLUMNS:

@@ -17,7 +17,7 @@ from dumpstream.format.header import IO
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dumpstream.statistics.table import Number, Row
+    from dumpstream.statistics.table import Number, TensorRow
 
 #: The cells that every line begins with, and the column each is.
 DESCRIPTION = {
@@ -68,7 +68,7 @@ class CannCsv:
         #: The first line.
         self.header = ",".join([*front, *DESCRIPTION, *(name for name, _ in cells)]) + "\n"
 
-    def lines(self, rows: Iterable[Row]) -> str:
+    def lines(self, rows: Iterable[TensorRow]) -> str:
         """Return the lines of those *rows* that are inputs or outputs."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -77,7 +77,7 @@ class CannCsv:
                 writer.writerow(self._cells(row))
         return text.getvalue()
 
-    def _cells(self, row: Row) -> list[str]:
+    def _cells(self, row: TensorRow) -> list[str]:
         front = [_text(getattr(row, name)) for name in self._front]
         described = [
             _LABELS[IO(row.io or "")],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dumpstream.format.dtypes import DTYPES
 from dumpstream.statistics.canncsv import COUNT, DEFAULT_SELECTION, DESCRIPTION, SELECTABLE, CannCsv
-from dumpstream.statistics.table import DEVICE, Row
+from dumpstream.statistics.table import DEVICE, TensorRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,12 +54,12 @@ class DeviceText:
     *origin* is what every row says of its file, and *source* who computed them.
     """
 
-    def __init__(self, origin: Row, *, source: str = DEVICE) -> None:
+    def __init__(self, origin: TensorRow, *, source: str = DEVICE) -> None:
         self._origin = replace(origin, source=source)
         self._rest = b""  #: the beginning of a line
         self._header: Sequence[str] = ()
         self._lines = 0
-        self._rows: list[Row] = []
+        self._rows: list[TensorRow] = []
         self._problem: str | None = None  #: the first
         self._stopped = False
 
@@ -74,7 +74,7 @@ class DeviceText:
             if len(self._rest) > _LONGEST_LINE:
                 self._stop(f"is no statistics text: a line has more than {_LONGEST_LINE} bytes")
 
-    def finish(self) -> list[Row]:
+    def finish(self) -> list[TensorRow]:
         """Return the rows, and one more for the file if not all of it could be read."""
         self._take(self._rest)
         if self._problem is None:
@@ -176,7 +176,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _repaired(row: Row) -> Row:
+def _repaired(row: TensorRow) -> TensorRow:
     """Return *row* with the extremes that its type must have, or without them."""
     if row.max is None and row.min is None:
         return row
@@ -198,7 +198,7 @@ def _unsigned(value: Number | None) -> Number | None:
     return value + _UNSIGNED if value is not None and value < 0 else value
 
 
-def _credible(row: Row) -> bool:
+def _credible(row: TensorRow) -> bool:
     """Whether the extremes of *row* are those of the tensor and not what 32 bits of them look like."""
     known = [value for value in (row.min, row.max) if value is not None]
     if any(isinstance(value, float) for value in known):

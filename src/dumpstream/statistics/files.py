@@ -12,7 +12,7 @@ from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.running import RunningStatistics
-from dumpstream.statistics.table import COLUMNS, HOST, Row, TensorStatistics
+from dumpstream.statistics.table import COLUMNS, HOST, TensorRow, TensorStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,16 +32,16 @@ class FileStatistics(Protocol):
     def add(self, piece: memoryview) -> None:
         """Take the next bytes of the file; never fails on what they are."""
 
-    def finish(self) -> list[Row]:
+    def finish(self) -> list[TensorRow]:
         """Return the rows; a file that cannot be understood has one, with the problem and no `io`."""
 
 
-def begin_file(origin: Row, *, histogram: bool = False) -> FileStatistics:
+def begin_file(origin: TensorRow, *, histogram: bool = False) -> FileStatistics:
     """Return what computes the rows of the file *origin* tells of: statistics text by its name, or a dump."""
     return DeviceText(origin) if is_text(origin.file) else DumpStatistics(origin, histogram=histogram)
 
 
-def whole_file(origin: Row, data: memoryview, *, histogram: bool = False) -> list[Row]:
+def whole_file(origin: TensorRow, data: memoryview, *, histogram: bool = False) -> list[TensorRow]:
     """Return the rows of a file that is in memory, as `FileStatistics` does; also of one of version 1."""
     if is_text(origin.file):
         text = DeviceText(origin)
@@ -63,10 +63,10 @@ def whole_file(origin: Row, data: memoryview, *, histogram: bool = False) -> lis
     return _rows(origin, header, measured, surplus=max(len(data) - header.length, 0))
 
 
-def origin_of(name: str) -> Row:
+def origin_of(name: str) -> TensorRow:
     """Return what the name of a file says, as the beginning of its rows."""
     parsed = parse_name(name)
-    return Row(
+    return TensorRow(
         name,
         parsed.op_type,
         parsed.op_name,
@@ -92,7 +92,7 @@ class DumpStatistics:
     computed then.
     """
 
-    def __init__(self, origin: Row, *, histogram: bool = False) -> None:
+    def __init__(self, origin: TensorRow, *, histogram: bool = False) -> None:
         self._origin = origin
         self._histogram = histogram
         self._collector: HeaderCollector | None = HeaderCollector()
@@ -108,7 +108,7 @@ class DumpStatistics:
         for walk in self._walks:
             walk.add(piece)
 
-    def finish(self) -> list[Row]:
+    def finish(self) -> list[TensorRow]:
         if self._header is None:
             return [replace(self._origin, problem=self._problem)]
         walk = self._walks[0]
@@ -198,7 +198,9 @@ _NOTHING = TensorStatistics()
 _NOT_DUMPED = _Measured(_NOTHING, 0, None)
 
 
-def _rows(origin: Row, header: DumpHeader, measured: Mapping[int, _Measured], *, surplus: int) -> list[Row]:
+def _rows(
+    origin: TensorRow, header: DumpHeader, measured: Mapping[int, _Measured], *, surplus: int
+) -> list[TensorRow]:
     """Return a row for each tensor of *header*; those that are not in *measured* were not dumped."""
     if origin.op_name is None and header.op_name:
         origin = replace(origin, op_name=header.op_name)
@@ -211,7 +213,7 @@ def _rows(origin: Row, header: DumpHeader, measured: Mapping[int, _Measured], *,
     ]
 
 
-def _row(origin: Row, tensor: Tensor, measured: _Measured) -> Row:
+def _row(origin: TensorRow, tensor: Tensor, measured: _Measured) -> TensorRow:
     values: tuple[Any, ...] = (
         *_ORIGIN(origin),
         tensor.io.value,
@@ -227,4 +229,4 @@ def _row(origin: Row, tensor: Tensor, measured: _Measured) -> Row:
         HOST,
         measured.problem or origin.problem,
     )
-    return Row(*values)
+    return TensorRow(*values)

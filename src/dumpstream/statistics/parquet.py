@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.statistics.table import COLUMNS, Kind, Row
+from dumpstream.statistics.table import COLUMNS, Kind, TensorRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class ParquetWriter:
             file, self._schema, compression="zstd", use_dictionary=repeated
         )
 
-    def write(self, rows: Sequence[Row], files: Sequence[FileColumns] = ()) -> None:
+    def write(self, rows: Sequence[TensorRow], files: Sequence[FileColumns] = ()) -> None:
         """Append the rows of *files*, and behind them *rows*, as a row group."""
         from dumpstream.statistics.arrow import table_of  # noqa: PLC0415 - needs pyarrow
 
@@ -63,7 +63,7 @@ class ParquetWriter:
         self._writer.close()
 
 
-def read_rows(file: IO[bytes]) -> Iterator[Row]:
+def read_tensors(file: IO[bytes]) -> Iterator[TensorRow]:
     """Yield the rows in *file*, of which columns may be missing.
 
     Raises:
@@ -83,7 +83,7 @@ def read_rows(file: IO[bytes]) -> Iterator[Row]:
         raise DumpstreamError(f"cannot be read as Parquet: {exc}".splitlines()[0]) from exc
 
 
-def _rows(values: dict[str, list[Any]]) -> Iterator[Row]:
+def _rows(values: dict[str, list[Any]]) -> Iterator[TensorRow]:
     exact = {name: values.pop(column, None) for name, column in EXACT.items()}
     for number, cells in enumerate(zip(*values.values(), strict=True)):
         fields = {"file": ""} | dict(zip(values, cells, strict=True))
@@ -96,4 +96,4 @@ def _rows(values: dict[str, list[Any]]) -> Iterator[Row]:
             fields[name] = int(column[number])
             if fields.get(f"finite_{name}") is not None:  # the same, as integers are finite
                 fields[f"finite_{name}"] = fields[name]
-        yield Row(**fields)
+        yield TensorRow(**fields)

@@ -23,7 +23,7 @@ HOST, DEVICE = "host", "device"
 class _Origin:
     """Where a tensor is from, and what it is."""
 
-    __slots__ = ()  # `Row` has them: of the bases of a class, only one may
+    __slots__ = ()  # `TensorRow` has them: of the bases of a class, only one may
 
     file: str
     op_type: str | None = None
@@ -70,7 +70,7 @@ class TensorStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Row(TensorStatistics, _Origin):
+class TensorRow(TensorStatistics, _Origin):
     """One tensor; None where nobody knows. The fields are the columns: origin, numbers, and the rest."""
 
     original_shape: tuple[int, ...] | None = None
@@ -107,7 +107,7 @@ _KINDS: dict[Any, Kind] = {
 }
 
 #: Every column, in order.
-COLUMNS: dict[str, Kind] = {name: _KINDS[hint] for name, hint in get_type_hints(Row).items()}
+COLUMNS: dict[str, Kind] = {name: _KINDS[hint] for name, hint in get_type_hints(TensorRow).items()}
 
 
 def find_column(name: str) -> str:
@@ -155,7 +155,7 @@ class Condition(NamedTuple):
             raise ValueError(f"{column} holds no numbers; conditions compare {', '.join(_numeric_columns())}")
         return cls(column, _OPERATORS[match[2]], _number(match[3]))
 
-    def holds(self, row: Row) -> bool:
+    def holds(self, row: TensorRow) -> bool:
         """Whether it is true of *row*."""
         value = getattr(row, self.column)
         return value is not None and self.compare(value, self.number)
@@ -195,7 +195,7 @@ class SortKey(NamedTuple):
         return cls(find_column(column), order == "desc")
 
 
-def sort_rows(rows: Iterable[Row], keys: Sequence[SortKey]) -> list[Row]:
+def sort_tensors(rows: Iterable[TensorRow], keys: Sequence[SortKey]) -> list[TensorRow]:
     """Return *rows* by the first of *keys*, then the next; in either order NaN and then None come last."""
     result = list(rows)
     for column, descending in reversed(keys):
@@ -211,7 +211,7 @@ def _is_unordered(value: object) -> bool:
     return value is None or value != value  # noqa: PLR0124 - only NaN differs from itself
 
 
-def json_object(row: Row, columns: Iterable[str] = COLUMNS) -> dict[str, Any]:
+def json_object(row: TensorRow, columns: Iterable[str] = COLUMNS) -> dict[str, Any]:
     """Return *columns* of *row* as JSON can hold them: what is not finite becomes a string."""
     return {name: json_value(getattr(row, name)) for name in columns}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dumpstream.sinks import WholeFile
     from dumpstream.statistics.columns import FileColumns
-    from dumpstream.statistics.table import Row
+    from dumpstream.statistics.table import TensorRow
 
 # Number in the header, name in the table, and how numpy reads an element.
 DTYPES: list[tuple[int, str, Any]] = [
@@ -73,7 +73,7 @@ def dump(tensors: Sequence[Tensor], *, op_name: str = "", skip: bool = False) ->
     return struct.pack("<Q", len(message)) + message + data
 
 
-def written(columns: Sequence[FileColumns] = (), rows: Sequence[Row] = ()) -> list[dict[str, Any]]:
+def written(columns: Sequence[FileColumns] = (), rows: Sequence[TensorRow] = ()) -> list[dict[str, Any]]:
     """Return what is written of *columns* and *rows*."""
     found: list[dict[str, Any]] = table_of(rows, columns, schema_of(tuple(COLUMNS))).to_pylist()
     return found

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dumpstream.analysis.overflow import Overflow, OverflowRecord
-    from dumpstream.statistics.table import Row
+    from dumpstream.statistics.table import TensorRow
 
 _EPILOG = """\
 examples:
@@ -74,11 +74,11 @@ def run(args: Namespace) -> int:
     return NOT_WHOLE if problems else 0
 
 
-def _rows(args: Namespace, problems: list[str]) -> dict[str, list[Row]]:
+def _rows(args: Namespace, problems: list[str]) -> dict[str, list[TensorRow]]:
     """Return the statistics of the run by process; why they are not complete is added to *problems*."""
     from dumpstream.analysis.measurement import measure  # noqa: PLC0415 - --help need not wait for it
 
-    rows: dict[str, list[Row]] = defaultdict(list)
+    rows: dict[str, list[TensorRow]] = defaultdict(list)
     line = ProgressLine()
     files = size = 0
     try:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines
 from dumpstream.cli._exit import NOT_WHOLE
-from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_object, sort_rows
+from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_object, sort_tensors
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator, Sequence
     from typing import IO
 
-    from dumpstream.statistics.table import Row
+    from dumpstream.statistics.table import TensorRow
 
 _TABLE_COLUMNS = (
     *("model", "iteration", "op_type", "op_name", "io", "index", "dtype", "shape"),
@@ -125,9 +125,9 @@ def run(args: Namespace) -> int:
         print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
         return _USAGE
     found = _Found(args)
-    rows: Iterable[Row] = (row for row in found if all(it.holds(row) for it in request.conditions))
+    rows: Iterable[TensorRow] = (row for row in found if all(it.holds(row) for it in request.conditions))
     if request.sort:
-        rows = sort_rows(rows, request.sort)
+        rows = sort_tensors(rows, request.sort)
     if args.out is None:
         _WRITERS[args.format](rows, request, sys.stdout)
     else:
@@ -154,7 +154,7 @@ class _Found:
         self._skipped = 0
         self.problems = 0
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[TensorRow]:
         from dumpstream.analysis.measurement import measure  # noqa: PLC0415 - --help need not wait for it
         from dumpstream.system.location import as_location  # noqa: PLC0415 - likewise
 
@@ -191,7 +191,7 @@ class _Found:
             print(f"dumpstream: {printable(problem)}", file=sys.stderr)
 
 
-def _write_table(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
+def _write_table(rows: Iterable[TensorRow], request: _Request, file: IO[str]) -> None:
     rows, columns = list(rows), [*request.columns]
     unselected = columns[: len(_TABLE_COLUMNS)] == [*_TABLE_COLUMNS]
     if unselected and any(row.rank is not None for row in rows):
@@ -203,7 +203,7 @@ def _write_table(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
     print(count_text(len(table), "tensor"), file=file)
 
 
-def _write_csv(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
+def _write_csv(rows: Iterable[TensorRow], request: _Request, file: IO[str]) -> None:
     from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv  # noqa: PLC0415 - needs numpy
 
     text = CannCsv(request.statistics or DEFAULT_SELECTION, request.columns)
@@ -212,7 +212,7 @@ def _write_csv(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
         file.write(text.lines([row]))
 
 
-def _write_json(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
+def _write_json(rows: Iterable[TensorRow], request: _Request, file: IO[str]) -> None:
     start = "["
     for row in rows:
         file.write(f"{start}\n{json.dumps(json_object(row, request.columns))}")
@@ -220,7 +220,7 @@ def _write_json(rows: Iterable[Row], request: _Request, file: IO[str]) -> None:
     file.write("[]\n" if start == "[" else "\n]\n")
 
 
-def _write_parquet(rows: Iterable[Row], request: _Request, file: IO[bytes]) -> None:
+def _write_parquet(rows: Iterable[TensorRow], request: _Request, file: IO[bytes]) -> None:
     from dumpstream.statistics.parquet import ParquetWriter  # noqa: PLC0415 - --help need not wait for it
 
     writer = ParquetWriter(file, request.columns)
