@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dumpstream.acl.lifecycle import Lifecycle as Lifecycle, Owner as Owner
     from dumpstream.acl.pyacl import PyAclSource as PyAclSource, load_pyacl as load_pyacl
     from dumpstream.capture import Capture as Capture, open_capture as open_capture
-    from dumpstream.chunk import Chunk as Chunk
+    from dumpstream.chunk import Batch as Batch, Chunk as Chunk, Loss as Loss
     from dumpstream.codes import AclCode as AclCode
     from dumpstream.format.header import Tensor as Tensor
     from dumpstream.format.layouts import to_layout as to_layout
@@ -68,8 +68,6 @@ if TYPE_CHECKING:
         load_sink as load_sink,
     )
     from dumpstream.source import (
-        Batch as Batch,
-        Loss as Loss,
         OnFull as OnFull,
         RingOptions as RingOptions,
         RingSource as RingSource,
@@ -108,7 +106,7 @@ _NAMES = {
     "acl.lifecycle": ("Lifecycle", "Owner"),
     "acl.pyacl": ("PyAclSource", "load_pyacl"),
     "capture": ("Capture", "open_capture"),
-    "chunk": ("Chunk",),
+    "chunk": ("Batch", "Chunk", "Loss"),
     "codes": ("AclCode",),
     "format.header": ("Tensor",),
     "format.layouts": ("to_layout",),
@@ -133,7 +131,7 @@ _NAMES = {
     "reading.stored": ("StoredCapture",),
     "report": ("LossCount", "Report"),
     "sinks": ("Sink", "SinkFile", "SinkSettings", "Stored", "WholeFile", "load_sink"),
-    "source": ("Batch", "Loss", "OnFull", "RingOptions", "RingSource", "Source"),
+    "source": ("OnFull", "RingOptions", "RingSource", "Source"),
     "statistics.running": ("tensor_statistics",),
     "statistics.table": ("TensorStatistics",),
     "system.durable": ("Fsync",),

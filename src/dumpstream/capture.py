@@ -36,7 +36,7 @@ from dumpstream.session import Session
 from dumpstream.sinks import Sink, SinkSettings, find_factory, make_sink, prepare
 from dumpstream.sinks.objectstore import ObjectStoreSink
 from dumpstream.source import RingSource, Source
-from dumpstream.stages.plan import Outlet
+from dumpstream.stages.outlet import Outlet
 from dumpstream.system.cancellation import finish_in_thread, isolated
 from dumpstream.system.heldbytes import HeldBytes
 from dumpstream.system.location import Prefix, as_location, is_store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -13,8 +12,9 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.reassemble import End, Hold, Piece, Reassembler, Recall, Whole
-from dumpstream.stages.ledger import SINK_FAILED, Ledger, Lost
-from dumpstream.stages.plan import Outlet, Plan, Writer
+from dumpstream.stages.ledger import SINK_FAILED, Ledger
+from dumpstream.stages.plan import PartWriter, Plan
+from dumpstream.stages.remains import Remains
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from dumpstream.archive.journal import Lines
-    from dumpstream.chunk import Chunk
-    from dumpstream.source import Batch, Source
+    from dumpstream.chunk import Batch, Chunk
+    from dumpstream.source import Source
     from dumpstream.stages.assembly import File
     from dumpstream.stages.events import Event, Part
+    from dumpstream.stages.outlet import Outlet
     from dumpstream.system.heldbytes import HeldBytes
 
-#: While the sinks are busy with one plan, the next is made ready and the one after that waits.
+#: While the sinks work on one plan, the next is made and the one after that waits.
 _PLANS_IN_FLIGHT = 2
 #: Held bytes that come back are passed on in portions of about this size.
 _RECALL_BYTES = 8 << 20
 _EXPIRE_S = 1.0
-#: When nothing is accepted any more, all that was has come by then.
+#: Once the source accepts nothing more, the reader has received everything after this time.
 _QUIET_S = 0.01
 
 
@@ -41,21 +42,21 @@ _QUIET_S = 0.01
 class PipelineOptions:
     """What the pipeline may keep in memory beside the ring."""
 
-    held_bytes: int = 16 << 20  #: pieces that wait for a gap in front of them; more goes to a temporary file
-    gathered_bytes: int = 16 << 20  #: beginnings of small files, gathered so that sinks get them whole
+    held_bytes: int = 16 << 20  #: pieces that wait behind a gap; more goes to a temporary file
+    gathered_bytes: int = 16 << 20  #: beginnings of small files, which sinks are to get whole
 
     def __post_init__(self) -> None:
         for name in ("held_bytes", "gathered_bytes"):
             if (value := getattr(self, name)) < 0:
-                raise ValueError(f"{name} must not be negative, and is {value}")
+                raise ValueError(f"{name} must be at least 0, not {value}")
 
 
 class Pipeline:
     """Moves batches from a source through the reassembler into sinks.
 
-    A batch becomes a plan: which whole files to put, what to write to which open ones, which of them end.
-    Plans that have no file in common may overlap; a file's plans never do, so its bytes and its parts keep
-    their order. The batch is released when its plan is done.
+    A batch becomes a plan: the whole files to put, the pieces to write to open files, and the files that end.
+    Plans without a common file may run at the same time. Plans of the same file never do, so its bytes and
+    its parts keep their order. The batch is released when its plan is done.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Pipeline:
         self._journal = journal
         self._held = held
         self._options = options
-        self._writers: dict[Part, Writer] = {}
+        self._writers: dict[Part, PartWriter] = {}
         self._gathered = 0
         self._in_flight: list[Plan] = []
         self._progress = anyio.Event()
@@ -83,23 +84,23 @@ class Pipeline:
         self._unhandled: list[Event] = []  # when the capture was abandoned
         self._unfed: Sequence[Chunk] = ()
         self.ledger = Ledger(journal, [outlet.label for outlet in outlets])
-        self.ended = anyio.Event()  #: set after the last line, or when the rest began to be discarded
+        self.ended = anyio.Event()  #: set after the last line, or when the capture begins to discard the rest
         self.error: DumpstreamError | None = None  #: why the capture failed
-        self.cause: str | None = None  #: what everything from then on is lost to
+        self.cause: str | None = None  #: the cause of all losses from then on
         self.chunks = 0
         self.bytes = 0
 
     @property
     def open_files(self) -> int:
-        """The number of files of which more may come."""
+        """The number of unfinished files."""
         return self._reassembler.open_files
 
     async def run(self) -> None:
         """Work until the source ends. Never raises: a failure is left in `error`.
 
-        After a failure or `cancel` that is only to discard what still comes.
+        After a failure or `cancel`, only discard what still comes.
         """
-        # Nobody's cancellation: only so does every file get its line.
+        # Shielded from the caller's cancellation, so that every file gets its line.
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
                 with self._consuming:
@@ -108,22 +109,27 @@ class Pipeline:
                     except (DumpstreamError, OSError) as exc:
                         self.fail(exc)
                         self._abandon(SINK_FAILED)
-            if self.cause is not None:
-                await self._give_up(self.cause)
+            if self.cause is None:
+                self.ended.set()
+                return
+            await self._give_up(self.cause)
             self.ended.set()
-            if self.cause is not None:
-                await self._discard_the_rest(self.cause)
+            rest = Remains(self.ledger)  # what was on its way into the ring, until the source is stopped
+            await rest.drain(self.source, patience=inf)
+            rest.record(self.cause)
 
     def cancel(self) -> None:
-        """Refuse and discard everything from now on, and wait for no sink; what is finished stays."""
+        """Refuse and discard everything from now on, without waiting for sinks; finished files stay."""
         self._abandon("cancelled")
         for plan in self._in_flight:
             plan.cancel()
 
     def fail(self, error: Exception) -> None:
-        """Keep *error* unless there is one already."""
-        if self.error is None:
-            self.error = error if isinstance(error, DumpstreamError) else _explain(error)
+        """Keep *error*, unless an earlier one is kept."""
+        if not isinstance(error, DumpstreamError):
+            remedy = "free some space or choose another destination"
+            error = SinkError(f"the capture cannot be written: {error}; {remedy}")
+        self.error = self.error or error
 
     def _abandon(self, cause: str) -> None:
         if self.cause is None:
@@ -182,7 +188,7 @@ class Pipeline:
                     writer = writers.get(event.part)
                     if writer is None:
                         plan = await self._plan_without(event.part.file.name, tasks)
-                        writer = writers[event.part] = Writer(event.part)
+                        writer = writers[event.part] = PartWriter(event.part)
                     if not writer.pending:
                         plan.touched.append(writer)
                     writer.pending.append(event.data)
@@ -205,8 +211,7 @@ class Pipeline:
     async def _end(self, file: File, tasks: TaskGroup) -> None:
         plan = await self._plan_without(file.name, tasks)
         plan.names.add(file.name)
-        writers = [self._writers.pop(part) if part in self._writers else Writer(part) for part in file.parts]
-        plan.ended.append((file, writers))
+        plan.ended.append((file, [self._writers.pop(part, PartWriter(part)) for part in file.parts]))
 
     async def _recall(self, event: Recall, tasks: TaskGroup) -> None:
         data = await self._held.take(event.held)
@@ -217,7 +222,7 @@ class Pipeline:
             await self._settle()
 
     async def _plan_without(self, name: str, tasks: TaskGroup) -> Plan:
-        """Return a plan in which no file of this name ends: what comes again must come later."""
+        """Return a plan in which no file *name* ends: a further file of the same name must come later."""
         return await self._split_plan(tasks) if name in self._plan.names else self._plan
 
     async def _split_plan(self, tasks: TaskGroup) -> Plan:
@@ -226,8 +231,7 @@ class Pipeline:
         try:
             await self._submit(tasks)
         finally:
-            self._plan.batch = batch
-            self._plan.continues = True
+            self._plan.batch, self._plan.continues = batch, True
         return self._plan
 
     async def _submit(self, tasks: TaskGroup) -> None:
@@ -248,7 +252,7 @@ class Pipeline:
             await self._progress.wait()
         if self._journal.full:
             await self._journal.drain()
-        # A plan that begins after cancel() would be one that nobody cancels.
+        # cancel() would not reach a plan that began after it.
         await checkpoint_if_cancelled()
         self._plan = Plan()
         self._in_flight.append(plan)
@@ -269,7 +273,7 @@ class Pipeline:
             if plan.error is not None:
                 self.fail(plan.error)
                 self._abandon(SINK_FAILED)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the capture must not end as if all were well
+        except Exception as exc:  # noqa: BLE001 - after any error, the capture must not end as if all were well
             self.fail(exc)
             self._abandon(SINK_FAILED)
         finally:
@@ -281,43 +285,18 @@ class Pipeline:
     # The end of an abandoned capture
 
     async def _give_up(self, cause: str) -> None:
-        """Give every file that is not finished its line, and the sinks nothing more of it."""
-        lost = Lost()
+        """Record every unfinished file as lost to *cause*, and abort it in the sinks."""
+        remains = Remains(self.ledger)
         writers = [*self._writers.values()]
         for file, ending in self._plan.ended:
             writers += ending
-            lost.add(file.name, file.chunks, file.bytes)
-        for event in [*self._plan.wholes, *self._unhandled, *self._reassembler.finish()]:
-            if isinstance(event, Whole):
-                lost.add(event.chunk.name, 1, len(event.chunk))
-            elif isinstance(event, End):
-                lost.add(event.file.name, event.file.chunks, event.file.bytes)
-        lost.add_chunks(self._unfed)
+            remains.add_file(file)
+        remains.add_events([*self._plan.wholes, *self._unhandled, *self._reassembler.finish()])
+        remains.add_chunks(self._unfed)
         self._unhandled, self._unfed = [], ()
         self._plan.release()
         for writer in writers:
             await writer.abort()
         await self._held.aclose()  # the journal may need the space
-        await self._discard_into(lost, patience=_QUIET_S)
-        lost.record(self.ledger, cause)
-
-    async def _discard_the_rest(self, cause: str) -> None:
-        """Do the same for what was on its way into the ring, until the source is stopped."""
-        lost = Lost()
-        await self._discard_into(lost, patience=inf)
-        lost.record(self.ledger, cause)
-
-    async def _discard_into(self, lost: Lost, *, patience: float) -> None:
-        """Read on until the source ends, or nothing has come for so many seconds."""
-        with suppress(anyio.EndOfStream, TimeoutError, DumpstreamError):
-            while True:
-                with anyio.fail_after(patience):
-                    batch = await self.source.receive()
-                with batch:
-                    lost.add_chunks(batch.chunks)
-                    for loss in batch.losses:
-                        self.ledger.record_refused(loss)
-
-
-def _explain(error: Exception) -> DumpstreamError:
-    return SinkError(f"the capture cannot be written: {error}; free some space or choose another destination")
+        await remains.drain(self.source, patience=_QUIET_S)
+        remains.record(cause)

@@ -1,4 +1,4 @@
-"""Chunks in, files in order out. Does no I/O, never waits, and is told the time."""
+"""Chunks in, files in order out. Does no I/O, never waits, and gets the time from its caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dumpstream.chunk import Chunk
 
-#: Names of ended statistics text whose header row is known again.
+#: Ended files of statistics text whose header rows are remembered.
 _MAX_HEADER_ROWS = 1024
 
 __all__ = [
@@ -40,17 +40,17 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReassemblyOptions:
-    """When a file is given up, and what may be remembered of an open one."""
+    """When a file is given up, and how much is remembered of an open one."""
 
-    idle_timeout: float | None = 660.0  #: seconds; longer than the runtime goes on trying to send a chunk
+    idle_timeout: float | None = 660.0  #: seconds; longer than the runtime tries to send a chunk
     text_idle_timeout: float | None = 10.0  #: seconds; for statistics text, which has no last chunk
-    max_digests: int = 1024  #: real-offset chunks of an open file that are known again when they are re-sent
+    max_digests: int = 1024  #: chunks with offsets, per open file, that are recognised if they come again
     max_header_bytes: int = 1 << 20  #: of a header that comes in several chunks; a larger one is not read
 
     def __post_init__(self) -> None:
         for name in ("idle_timeout", "text_idle_timeout"):
             timeout = getattr(self, name)
-            if timeout is not None and not timeout >= 0:  # nor NaN
+            if timeout is not None and not timeout >= 0:  # also refuses NaN
                 raise ValueError(f"{name} must be at least 0 seconds, or None for no limit, not {timeout}")
         for name in ("max_digests", "max_header_bytes"):
             if getattr(self, name) < 0:
@@ -60,8 +60,8 @@ class ReassemblyOptions:
 class Reassembler:
     """Puts the chunks of interleaved files in order.
 
-    Every method returns events, which are to be handled in order, and all of them before the next call;
-    the one exception is `restore`, the answer to a `Recall` among them.
+    Every method returns events. The caller handles them in order, and all of them before the next call; only
+    a `Recall` it answers at once, by `restore`.
     """
 
     def __init__(self, options: ReassemblyOptions | None = None) -> None:
@@ -72,7 +72,7 @@ class Reassembler:
 
     @property
     def open_files(self) -> int:
-        """The number of files of which more may come."""
+        """The number of unfinished files."""
         return len(self._files.by_name) + len(self._texts.by_name)
 
     def feed(self, chunks: Sequence[Chunk], now: float) -> list[Event]:
@@ -111,20 +111,20 @@ class Reassembler:
         return events
 
     def restore(self, held: Held, data: Buffer) -> list[Event]:
-        """Take back the bytes of a `Recall`; the events come before those that follow the `Recall`.
+        """Take back the bytes of a `Recall`; handle the events before those that follow the `Recall`.
 
         Raises:
             ValueError: *held* is not being recalled, or *data* has another length.
         """
-        stretch, held.stretch = held.stretch, None
-        if stretch is None:
+        merge, held.merge = held.merge, None
+        if merge is None:
             raise ValueError("these bytes are not being recalled; restore() answers a Recall, once")
         if memoryview(data).nbytes != held.length:
             raise ValueError(f"{memoryview(data).nbytes} bytes restored where {held.length} were held")
-        return stretch.add(held.offset, data, order=held.order, until=held.until)
+        return merge.add(held.offset, data, order=held.order, until=held.until)
 
     def lose(self, name: str, cause: str, size: int, *, ended: bool, now: float) -> list[Event]:
-        """Note that *size* bytes of *name* will never come; *ended* if the last chunk was among them."""
+        """Note that *size* bytes of *name* are lost; *ended* if the last chunk is among them."""
         events: list[Event] = []
         file = self._find(name, now)
         file.touched = now
@@ -135,21 +135,21 @@ class Reassembler:
         return events
 
     def expire(self, now: float) -> list[Event]:
-        """Close the files of which nothing has come for too long."""
+        """Close the files that have got nothing for too long."""
         events: list[Event] = []
         for file in self._files.find_idle(now) + self._texts.find_idle(now):
             self._settle(file, events, closing=True)
         return events
 
     def finish(self) -> list[Event]:
-        """Close every file, because nothing more will come at all."""
+        """Close every file, because nothing more will come."""
         events: list[Event] = []
         for file in [*self._files.by_name.values(), *self._texts.by_name.values()]:
             self._settle(file, events, closing=True)
         return events
 
     def _find(self, name: str, now: float) -> File:
-        """Return the open file *name*, opened *now* if there is none."""
+        """Return the open file *name*; open it if it is not."""
         files = self._files_like(name)
         file = files.by_name.get(name)
         if file is None:
@@ -167,7 +167,7 @@ class Reassembler:
         return self._texts if name.endswith(TEXT_SUFFIX) else self._files
 
     def _settle(self, file: File, events: list[Event], *, closing: bool = False) -> None:
-        """End *file* if it is complete or *closing*, and so on with what waited behind its last chunk."""
+        """End *file* if it is complete or *closing*; likewise the file that begins behind its last chunk."""
         while closing or file.complete:
             while closing and file.unfinished:
                 file.give_up_callback(events)
@@ -180,7 +180,7 @@ class Reassembler:
             file.take_over(waiting, events)
 
     def _keep_header_row(self, file: File) -> None:
-        """Remember the header row of *file*, so that a further part of the same name does not repeat it."""
+        """Remember the header row of *file*, so that a later file of the same name does not repeat it."""
         if file.header_row is not None:
             self._header_rows[file.name] = file.header_row
             if len(self._header_rows) > _MAX_HEADER_ROWS:
@@ -190,8 +190,8 @@ class Reassembler:
 class _OpenFiles:
     """The open files with the same time limit.
 
-    Finds the idle ones without looking at all at every call: the next look comes when the one idle longest
-    can be due, but not before a sixteenth of the limit has passed; so a file may be found that much later.
+    Does not look at all files at every call: it looks again when the file that is idle longest may be due,
+    but not before a sixteenth of the limit has passed. So a file may be found that much later.
     """
 
     __slots__ = ("_due", "_timeout", "by_name")
@@ -207,7 +207,7 @@ class _OpenFiles:
         self._due = min(self._due, file.touched + self._timeout)
 
     def find_idle(self, now: float) -> list[File]:
-        """Return the files of which nothing has come for too long."""
+        """Return the files that have got nothing for too long."""
         if now < self._due:
             return []
         timeout = self._timeout

@@ -15,7 +15,7 @@ from dumpstream.archive.destination import explained
 from dumpstream.archive.rows import Outcome, begin_row, end_row, loss_row, timestamp
 from dumpstream.report import LossCount, Report
 from dumpstream.stages.ledger import SINK_FAILED
-from dumpstream.stages.plan import as_sink_error
+from dumpstream.stages.outlet import as_sink_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dumpstream.objectstore.patience import Patience
     from dumpstream.pipeline import Pipeline
     from dumpstream.remote.destination import RemoteDestination
-    from dumpstream.stages.plan import Outlet
+    from dumpstream.stages.outlet import Outlet
 
 #: CANN before 9.1 may still be inside the last callback when it says that dumping has ended.
 _LAST_CALLBACK_S = 0.02

@@ -17,22 +17,21 @@ import anyio.to_thread
 
 from dumpstream import _native
 from dumpstream._errors import CaptureInUseError, RingError
+from dumpstream.chunk import Batch, Loss
 from dumpstream.system.memory import available_memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-    from dumpstream.chunk import Chunk
-
 _MIN_BUFFER_BYTES = 64 << 10
 _MAX_BLOCK_TIMEOUT_S = 1_000_000_000
 _BATCH_CHUNKS = 4096
-#: Just after work a wait is short and asks to be woken only when much has come: a wake-up costs the
-#: runtime's thread more than the copy of a small chunk does.
+#: Just after work, the reader waits for a short time and asks to be woken only for much data: a wake-up costs
+#: the runtime's thread more than copying a small chunk does.
 _SHORT_WAIT_S = 0.001
 _SHORT_WAITS = 4
-#: Wake-ups are not lost; this bounds the damage if one ever is, and picks up losses that came without chunks.
+#: Wake-ups are not lost; this bounds the damage if one ever is, and finds losses that came without chunks.
 _LONG_WAIT_S = 1.0
 _DETACH_LIMIT_NS = 10_000_000_000
 
@@ -41,7 +40,7 @@ class OnFull(StrEnum):
     """What the callback does when the ring is full."""
 
     BLOCK = "block"  #: waits for space, up to the time limit: loses nothing, may stall the accelerator
-    DROP = "drop"  #: drops what does not fit now: never stalls, loses files by name
+    DROP = "drop"  #: drops what does not fit now: never stalls, and each loss has the name of its file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,15 +75,6 @@ class RingOptions:
             )
 
 
-class Loss(NamedTuple):
-    """Bytes of a file that were refused."""
-
-    name: str
-    cause: str
-    bytes: int
-    ended: bool  #: the file's last chunk was among them
-
-
 class RingStatistics(NamedTuple):
     """What the ring has seen so far."""
 
@@ -96,41 +86,15 @@ class RingStatistics(NamedTuple):
     losses: dict[str, tuple[int, int]]  #: (chunks, bytes) by cause
 
 
-class Batch:
-    """Chunks that came together, and the losses that happened before them.
-
-    The bytes of the chunks stay valid until `release`; a view that somebody still holds then keeps the
-    ring space of the whole batch.
-    """
-
-    __slots__ = ("_lease", "chunks", "losses")
-
-    def __init__(self, chunks: list[Chunk], losses: list[Loss], lease: _native.Lease | None = None) -> None:
-        self.chunks = chunks
-        self.losses = losses
-        self._lease = lease
-
-    def release(self) -> None:
-        """Give the ring space back. Calling it again does nothing."""
-        if self._lease is not None:
-            self._lease.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
 class Source(Protocol):
-    """Anything a capture can read batches from."""
+    """What a capture reads batches from."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
     async def receive(self) -> Batch:
-        """Return the next batch; `anyio.EndOfStream` once the source is stopped and drained."""
+        """Return the next batch; raise `anyio.EndOfStream` once the source is stopped and drained."""
 
     async def stop(self) -> None:
         """Accept nothing more; what was accepted can still be received."""
@@ -141,23 +105,11 @@ class Source(Protocol):
     def statistics(self) -> RingStatistics: ...
 
 
-class ReadableRing(Protocol):
-    """What a `RingReader` needs of a ring."""
-
-    def lease(
-        self, max_records: int, max_bytes: int, /
-    ) -> tuple[list[Chunk], list[tuple[str, str, int, bool]], _native.Lease] | None: ...
-    def arm(self, distance: int, /) -> bool: ...
-    def disarm(self) -> None: ...
-    def discard(self) -> None: ...
-    def statistics(self) -> tuple[int, int, int, int, int, dict[str, tuple[int, int]]]: ...
-
-
-_Ring = TypeVar("_Ring", bound=ReadableRing)
+_Ring = TypeVar("_Ring", _native.Ring, _native.SharedRing)
 
 
 class RingReader(Generic[_Ring]):
-    """Batches from a ring of *size* bytes, waited for so that producers seldom have to wake the reader."""
+    """Reads batches from a ring of *size* bytes, and waits so that producers seldom have to wake it."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -168,15 +120,19 @@ class RingReader(Generic[_Ring]):
         self._long_wait_s = _LONG_WAIT_S
         self._statistics = RingStatistics(size, 0, 0, 0, 0, {})
 
-    def __aiter__(self) -> AsyncIterator[Batch]:
-        return self._batches()
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        while True:
+            try:
+                yield await self.receive()
+            except anyio.EndOfStream:
+                return
 
     async def receive(self) -> Batch:
-        """Return the next batch, waiting for one if there is none.
+        """Wait for the next batch and return it.
 
         Raises:
             anyio.EndOfStream: the source was stopped and everything has been received.
-            RingError: what lies in the ring is damaged.
+            RingError: the records in the ring are damaged.
         """
         await anyio.lowlevel.checkpoint()
         short_waits = 0
@@ -190,7 +146,7 @@ class RingReader(Generic[_Ring]):
             self._wake = anyio.Event()
             short = short_waits < _SHORT_WAITS
             if self._open_ring().arm(self._size // 8 if short else 0):
-                await anyio.lowlevel.checkpoint()  # a ring that is not ours may say so for ever
+                await anyio.lowlevel.checkpoint()  # the ring of another process may say so for ever
                 continue
             with anyio.move_on_after(_SHORT_WAIT_S if short else self._long_wait_s):
                 await self._wake.wait()
@@ -204,13 +160,6 @@ class RingReader(Generic[_Ring]):
     def statistics(self) -> RingStatistics:
         """Return the ring's counters; after the end, those at the end."""
         return self._statistics if self._ring is None else RingStatistics(*self._ring.statistics())
-
-    async def _batches(self) -> AsyncIterator[Batch]:
-        while True:
-            try:
-                yield await self.receive()
-            except anyio.EndOfStream:
-                return
 
     def _open_ring(self) -> _Ring:
         if self._ring is None:
@@ -228,7 +177,7 @@ class RingReader(Generic[_Ring]):
         return Batch(chunks, [Loss(*loss) for loss in losses], lease)
 
     async def _last_batch(self) -> Batch:
-        """Return what is to be told when the ring is stopped and empty; called again until it raises."""
+        """Return what the stopped and empty ring leaves to report; called until it raises `EndOfStream`."""
         raise anyio.EndOfStream
 
     def _on_wakeup(self) -> None:
@@ -240,8 +189,8 @@ class RingReader(Generic[_Ring]):
 class RingSource(RingReader[_native.Ring]):
     """The ring that `ds_on_chunk` fills, one per process at a time.
 
-    Entering makes the ring and attaches the callback to it; leaving detaches it. Registering the callback
-    with the runtime is the caller's: `callback_address` is what to register.
+    Entering makes the ring and attaches the callback to it; leaving detaches it. The caller registers the
+    callback, which is at `callback_address`, with the runtime.
     """
 
     def __init__(self, options: RingOptions | None = None) -> None:
@@ -274,7 +223,7 @@ class RingSource(RingReader[_native.Ring]):
                 raise CaptureInUseError from None
             raise RingError(f"the ring could not be attached: {exc.strerror}") from exc
         self._ring = ring
-        # At exit the runtime still delivers what it has queued, and nobody would read it.
+        # At exit the runtime still delivers what it has queued, when this process no longer reads.
         atexit.register(self._leave_process)
         asyncio.get_running_loop().add_reader(ring.fileno(), self._on_wakeup)
         return self
@@ -294,14 +243,14 @@ class RingSource(RingReader[_native.Ring]):
             await anyio.to_thread.run_sync(self._unmake_ring, ring)
 
     async def stop(self) -> None:
-        """Detach the callback, which then refuses at once; `receive` goes on until all is read."""
+        """Detach the callback, which then refuses every chunk; `receive` goes on until all is read."""
         if not self._stopped and self._ring is not None:
             await anyio.to_thread.run_sync(self._ring.detach, _DETACH_LIMIT_NS)
             self._stopped = True
             self._wake.set()
 
     async def _last_batch(self) -> Batch:
-        """Return the losses of files that were still refused at the end, once."""
+        """Return, once, the losses of files that the callback still refused at the end."""
         if not self._drained:
             self._drained = True
             if refused := self._open_ring().refused():

@@ -176,7 +176,7 @@ async def test_a_sink_that_tells_of_too_few_files_fails_the_capture(rig: Rig) ->
         async def put(self, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:
             return (await super().put(files))[1:]
 
-    async with rig.raising(SinkError, "told of 0 files", rig.pushed(sinks=[ForgetfulSink()])) as capture:
+    async with rig.raising(SinkError, "returned 0 results", rig.pushed(sinks=[ForgetfulSink()])) as capture:
         rig.push("file", b"data", last=True)
 
     assert capture.report.losses == {"sink_failed": (1, 4)}

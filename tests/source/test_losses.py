@@ -7,7 +7,8 @@ import anyio.to_thread
 import pytest
 
 from dumpstream import source
-from dumpstream.source import Loss, RingOptions, RingSource
+from dumpstream.chunk import Loss
+from dumpstream.source import RingOptions, RingSource
 
 from .conftest import RING_BYTES, fill_ring, send
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -11,9 +12,12 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from dumpstream import source
-from dumpstream.source import Batch, RingSource
+from dumpstream.source import RingSource
 
 from .conftest import BLOCK, DROP, RING_BYTES, fill_ring, receive_chunks, send
+
+if TYPE_CHECKING:
+    from dumpstream.chunk import Batch
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 

@@ -17,14 +17,13 @@ from dumpstream.archive.destination import Destination, absolute, below
 from dumpstream.archive.manifest import PACKS, read_manifest
 from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
 from dumpstream.capture import open_request
-from dumpstream.chunk import APPEND
+from dumpstream.chunk import APPEND, Loss
 from dumpstream.objectstore.patience import Patience
 from dumpstream.options import StageOptions
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.request import sink_below
 from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.request import DEFAULT_SINKS, Request
-from dumpstream.source import Batch, Loss
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.manifest import Configured, Process
     from dumpstream.archive.rows import Row
-    from dumpstream.chunk import Chunk
+    from dumpstream.chunk import Batch, Chunk
     from dumpstream.source import RingStatistics
 
 #: A file of which the dead collector may have had more than is left.

@@ -14,7 +14,8 @@ from dumpstream.source import RingReader
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dumpstream.source import Batch, RingStatistics
+    from dumpstream.chunk import Batch
+    from dumpstream.source import RingStatistics
 
 #: What a living producer has begun to write when the ring is taken from it has this long to be finished.
 _FINISH_S = 0.5

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
-from itertools import pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh3_64_intdigest
@@ -12,8 +9,8 @@ from xxhash import xxh3_64_intdigest
 from dumpstream.chunk import APPEND, Chunk
 from dumpstream.format.text import TEXT_SUFFIX, TextFilter, strip_nul
 from dumpstream.format.verdict import NO_HEADER, HeaderReader, Verdict, judge
-from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece, Recall
-from dumpstream.stages.overlap import Stretch
+from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece
+from dumpstream.stages.overlap import HeldPieces, Merge
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -22,7 +19,7 @@ _Bytes = Chunk | memoryview | bytes
 
 
 class _Record(NamedTuple):
-    """What is left of a record of an append callback while another callback is unfinished."""
+    """A record of an append callback that waits for another callback to be finished."""
 
     held: Held | None  #: None if it brought no bytes
     more: bool
@@ -44,8 +41,6 @@ class File:
         "_held",
         "_known_end",
         "_max_digests",
-        "_orders",
-        "_reach",
         "_reader",
         "_text",
         "_waiting",
@@ -80,22 +75,20 @@ class File:
         self.cause: str | None = None  #: of its first loss
         self.lost_bytes = 0
         self.duplicates = 0  #: chunks dropped because the same bytes had come before
-        self.dropped_bytes = 0  #: came, but are in no part: repeated bytes, and what text is rid of
-        self.missing: list[tuple[int, int]] = []  #: ranges that never came; filled in at the end
-        self.overlapped = False  #: whether a range came again, differently
-        self.closed = False  #: whether the last chunk has come; for text, whether the latest was one
+        self.dropped_bytes = 0  #: came, but are in no part: repeated bytes, and what `TextFilter` takes out
+        self.missing: list[tuple[int, int]] = []  #: ranges that never came; set by `close`
+        self.overlapped = False  #: whether a range came again with other bytes
+        self.closed = False  #: whether the last chunk has come; for text, whether the latest was marked last
         self.touched = now  #: when its latest chunk came
-        self.plain = False  #: whether a chunk in append mode that is not the last only needs passing on
+        self.plain = False  #: whether a chunk in append mode, unless it is the last, is just passed on
         self._text = TextFilter(header_row) if name.endswith(TEXT_SUFFIX) else None
         self._reader = None if self._text else HeaderReader(max_header_bytes)
         self._header = NO_HEADER
         self._max_digests = max_digests
         self._digests: set[tuple[int, int, int]] = set()
-        self._held: list[Held] = []  #: pieces behind a gap, by offset
-        self._orders = 0
+        self._held = HeldPieces()
         self._known_end = 0  #: where the last chunk said that the file ends
-        self._reach = 0  #: the end of the furthest byte behind a gap, or `_known_end` if that is further
-        self._callback: int | None = None  #: the append callback of which further records follow
+        self._callback: int | None = None  #: the append callback whose further records follow
         self._waiting: Waiting = {}
         self._cut = False  #: whether a callback was given up before its final record
 
@@ -131,7 +124,7 @@ class File:
 
     @property
     def verdict(self) -> Verdict:
-        """What can be said of the file; final when its `End` is reached."""
+        """The verdict so far; final when the `End` of the file is reached."""
         if self.cause is not None:
             return Verdict.LOST
         if self.missing:
@@ -145,7 +138,7 @@ class File:
         return judge(self.prefix.size, header, closed=closed)
 
     def add(self, chunk: Chunk, events: list[Event]) -> None:
-        """Take in *chunk*. The file is to be closed if it is `complete` then."""
+        """Take in *chunk*. The caller closes the file if it is `complete` then."""
         offset = chunk.offset
         if offset == APPEND:
             self._add_in_turn(chunk, events)
@@ -158,7 +151,7 @@ class File:
                 self.duplicates += repeated
                 self._finish_callback(offset + length, is_last=chunk.is_last)
         self.plain = not (
-            self._held
+            self._held.pieces
             or self.closed
             or self._callback is not None
             or self._reader is not None
@@ -166,7 +159,7 @@ class File:
         )
 
     def pass_on(self, part: Part, position: int, data: Buffer, events: list[Event]) -> None:
-        """Let *data*, the bytes at *position*, leave as the next piece of *part*."""
+        """Pass *data*, the bytes at *position*, on as the next piece of *part*."""
         if self._reader is not None:
             self._reader.add(position, data)
             if self._reader.settled:
@@ -175,7 +168,7 @@ class File:
         events.append(Piece(part, data))
 
     def give_up_callback(self, events: list[Event]) -> None:
-        """Expect no further record of the unfinished callback; append what waited for it."""
+        """Expect no further record of the unfinished callback; append the records that waited for it."""
         if self._callback is not None:
             self._callback = None
             self._cut = True
@@ -191,14 +184,14 @@ class File:
         self._append_waiting(events)
 
     def close(self, events: list[Event]) -> Waiting:
-        """End the file: what is behind a gap becomes parts of its own. Return the records still waiting."""
+        """End the file: what lies behind gaps becomes parts. Return the records that still wait."""
         end = self.prefix.size
-        while self._held:
-            start = self._held[0].offset
+        while self._held.pieces:
+            start = self._held.pieces[0].offset
             self.missing.append((end, start))
             part = Part(self, start)
             self.parts.append(part)
-            end = self._recall(Stretch(part, start), start, events)
+            end = self._held.recall(Merge(part, start), start, events)
             part.size = end - start
         if end < self._known_end:
             self.missing.append((end, self._known_end))
@@ -206,7 +199,7 @@ class File:
         return self._waiting
 
     def _add_in_turn(self, chunk: Chunk, events: list[Event]) -> None:
-        """Append *chunk*, or let it wait if another callback is only half appended."""
+        """Append *chunk*, or let it wait if another callback is unfinished."""
         data: _Bytes = chunk
         if self._text is not None:
             data = self._text.text_of(chunk)
@@ -230,7 +223,7 @@ class File:
             self._append_waiting(events)
 
     def _append_waiting(self, events: list[Event]) -> None:
-        """Append what waits, one callback after the other, until one of them is unfinished itself."""
+        """Append the records that wait, one callback after the other, until a callback is unfinished."""
         for sequence in list(self._waiting):
             if self._callback is not None or self.complete:
                 return
@@ -241,9 +234,9 @@ class File:
 
     def _append_held(self, held: Held, events: list[Event]) -> None:
         end = self._end_of_bytes()
-        self._keep_in_order(held, end)
+        self._held.add(held, end)
         if end == self.prefix.size:
-            self.prefix.size = self._recall(Stretch(self.prefix, end), end, events)
+            self.prefix.size = self._held.recall(Merge(self.prefix, end), end, events)
 
     def _finish_record(self, sequence: int, *, more: bool, is_last: bool) -> None:
         self._callback = sequence if more else None
@@ -254,7 +247,7 @@ class File:
         self.chunks += 1
         if is_last:
             self._known_end = max(self._known_end, end)
-            self._reach = max(self._reach, end)
+            self._held.reach = max(self._held.reach, end)
         if is_last or self._text is not None:
             self.closed = is_last
 
@@ -280,45 +273,21 @@ class File:
         return False
 
     def _end_of_bytes(self) -> int:
-        return max(self.prefix.size, self._reach)
+        return max(self.prefix.size, self._held.reach)
 
     def _hold(self, offset: int, data: _Bytes, events: list[Event]) -> None:
         held = Held(self, len(data))
-        self._keep_in_order(held, offset)
+        self._held.add(held, offset)
         events.append(Hold(held, data))
-
-    def _keep_in_order(self, held: Held, offset: int) -> None:
-        held.offset = offset
-        held.order = self._orders = self._orders + 1
-        insort(self._held, held, key=attrgetter("offset"))
-        self._reach = max(self._reach, offset + held.length)
 
     def _extend_prefix(self, data: _Bytes, events: list[Event]) -> None:
         start = self.prefix.size
         end = start + len(data)
-        if not self._held or self._held[0].offset > end:
+        held = self._held.pieces
+        if not held or held[0].offset > end:
             self.pass_on(self.prefix, start, data, events)
             self.prefix.size = end
             return
-        stretch = Stretch(self.prefix, start)
-        self._orders += 1
-        events += stretch.add(start, data, order=self._orders, until=self._held[0].offset)
-        self.prefix.size = self._recall(stretch, end, events)
-
-    def _recall(self, stretch: Stretch, end: int, events: list[Event]) -> int:
-        """Recall the held pieces that continue *stretch*, which reaches to *end*; return how far they do."""
-        count = 0
-        for held in self._held:
-            if held.offset > end:
-                break
-            end = max(end, held.offset + held.length)
-            count += 1
-        recalled = self._held[:count]
-        del self._held[:count]
-        recalled[-1].until = end
-        for held, following in pairwise(recalled):
-            held.until = following.offset
-        for held in recalled:
-            held.stretch = stretch
-            events.append(Recall(held))
-        return end
+        merge = Merge(self.prefix, start)
+        events += merge.add(start, data, order=self._held.next_order(), until=held[0].offset)
+        self.prefix.size = self._held.recall(merge, end, events)

@@ -1,4 +1,4 @@
-"""Events: what the reassembler asks of whoever runs it, to be done in the order of the list."""
+"""Events: what the reassembler asks its caller to do, in the order of the list."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ if TYPE_CHECKING:
     from dumpstream.chunk import Chunk
     from dumpstream.format.verdict import Verdict
     from dumpstream.stages.assembly import File
-    from dumpstream.stages.overlap import Stretch
+    from dumpstream.stages.overlap import Merge
 
 
 class Part:
-    """Bytes of a file without a hole: its beginning, or a stretch behind a gap."""
+    """Contiguous bytes of a file: its beginning, or what lies behind a gap."""
 
     __slots__ = ("file", "offset", "size")
 
     def __init__(self, file: File, offset: int) -> None:
         self.file = file
         self.offset = offset  #: 0 for the beginning, more behind a gap
-        self.size = 0  #: how many bytes it has, those still to be recalled included
+        self.size = 0  #: in bytes, with those that are still to be recalled
 
 
 class Held:
-    """The identity of bytes that wait; compares by identity, so it can be a key."""
+    """Stands for bytes that wait; compares by identity, so it can be a key."""
 
-    __slots__ = ("file", "length", "offset", "order", "stretch", "until")
+    __slots__ = ("file", "length", "merge", "offset", "order", "until")
 
     def __init__(self, file: File, length: int) -> None:
         self.file = file
         self.length = length
         self.offset = -1  #: where they go in the file; -1 until the callback they wait for is finished
         self.order = 0  #: which of two overlapping pieces came first: the lower
-        self.stretch: Stretch | None = None  #: what they go into, once recalled
-        self.until = 0  #: where the next piece of that stretch starts
+        self.merge: Merge | None = None  #: what takes them in, once recalled
+        self.until = 0  #: where the next piece of that merge starts
 
 
 class Whole(NamedTuple):
@@ -53,14 +53,14 @@ class Piece(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Bytes that must wait; to be copied before the batch is released."""
+    """Bytes that must wait; the caller copies them before it releases the batch."""
 
     held: Held
     data: Buffer
 
 
 class Recall(NamedTuple):
-    """Bytes that have waited long enough; to be given to `Reassembler.restore` before going on."""
+    """Bytes that need not wait any longer; the caller gives them to `Reassembler.restore` at once."""
 
     held: Held
 

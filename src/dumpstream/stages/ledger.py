@@ -1,4 +1,4 @@
-"""Ledger: every file that ends gets its line in the journal, and is counted."""
+"""Ledger: every file that ends gets its line in the journal and is counted."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dumpstream.archive.journal import Lines
-    from dumpstream.chunk import Chunk
+    from dumpstream.chunk import Loss
     from dumpstream.custody import Custody
     from dumpstream.sinks import Stored
-    from dumpstream.source import Loss
     from dumpstream.stages.assembly import File
     from dumpstream.stages.events import Whole
-    from dumpstream.stages.plan import Writer
+    from dumpstream.stages.plan import PartWriter
 
-#: What files are lost to when a sink could not store them.
+#: The cause of losses when a sink could not store files.
 SINK_FAILED = "sink_failed"
 
 
 class Ledger:
-    """Writes into *journal* what became of the files in the sinks, which it calls by *labels*.
+    """Writes into *journal* where files went in the sinks, which have *labels* there.
 
-    A file that a sink has taken but not stored yet gets its line, and is counted, when its bytes are safe.
+    A file that a sink has taken and not yet made safe gets its line, and is counted, when its bytes are safe.
     """
 
     def __init__(self, journal: Lines, labels: Sequence[str]) -> None:
@@ -39,7 +38,7 @@ class Ledger:
         self._unsafe: set[_Unsafe] = set()
         self.verdicts: Counter[Verdict] = Counter()
         self.stored_bytes = 0
-        #: By cause, the chunks and bytes of files that the capture gave up, not of those the ring refused.
+        #: By cause, the chunks and bytes that the capture gave up; what the ring refused is not among them.
         self.losses: dict[str, tuple[int, int]] = {}
 
     def record_wholes(
@@ -47,7 +46,7 @@ class Ledger:
     ) -> None:
         """Record files that came in one chunk.
 
-        *results* has for each what the sinks say; *cause* is why one failed, if one did.
+        *results* has the answers of all sinks for each; *cause* is what files are lost to if a sink failed.
         """
         add, labels, verdicts = self._journal.add, self._labels, self.verdicts
         unsafe: defaultdict[tuple[Custody, ...], list[_Ended]] = defaultdict(list)
@@ -79,8 +78,8 @@ class Ledger:
         for shared, files in unsafe.items():
             self._await(_Unsafe(shared, files))
 
-    def record_ended(self, ended: Iterable[tuple[File, Sequence[Writer]]], cause: str) -> None:
-        """Record files that came in several chunks; *cause* is why a sink failed, if one did."""
+    def record_ended(self, ended: Iterable[tuple[File, Sequence[PartWriter]]], cause: str) -> None:
+        """Record files that came in several chunks; *cause* is what they are lost to if a sink failed."""
         for file, writers in ended:
             parts = [part for writer in writers for part in self._parts_of(writer)]
             if any(writer.failed for writer in writers):
@@ -122,9 +121,9 @@ class Ledger:
         *,
         first_cause: str | None = None,
     ) -> None:
-        """Record a file that the capture gave up, with what some sink may have of it.
+        """Record a file that the capture gave up, with the *parts* that sinks have stored.
 
-        *first_cause* is what it had lost bytes to before.
+        *first_cause* is the cause of bytes that it had lost before.
         """
         self.verdicts[Verdict.LOST] += 1
         lost_chunks, lost_bytes = self.losses.get(cause, (0, 0))
@@ -136,18 +135,18 @@ class Ledger:
         )
 
     def record_refused(self, loss: Loss) -> None:
-        """Record a file of which the ring refused bytes, when nothing else is known of it."""
+        """Record a file that is known only by the bytes that the ring refused."""
         self.verdicts[Verdict.LOST] += 1
         self._journal.add(
             file_row(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes)
         )
 
     def give_up_unsafe(self, cause: str) -> None:
-        """Record as lost to *cause* what no sink has made safe. All sinks are closed."""
+        """Record as lost to *cause* the files that no sink has made safe. All sinks are closed by then."""
         for files in list(self._unsafe):
             self._settle(files, cause)
 
-    def _parts_of(self, writer: Writer) -> list[StoredPart]:
+    def _parts_of(self, writer: PartWriter) -> list[StoredPart]:
         part = writer.part
         return [
             StoredPart(
@@ -182,7 +181,7 @@ class Ledger:
         if lost is not None or cause is not None:
             lost_to = (None if lost is None else lost.cause) or cause or SINK_FAILED
             for file in files.files:
-                # Which of the parts are really there nobody can say here, so none is named.
+                # It is not known which of the parts are there, so none is named.
                 self.record_lost(file.name, file.chunks, file.size, lost_to)
             return
         for file in files.files:
@@ -192,7 +191,7 @@ class Ledger:
 
 
 class _Ended(NamedTuple):
-    """A file that ended, and the line that it gets if its bytes are safe."""
+    """A file that ended, and the line that it gets once its bytes are safe."""
 
     name: str
     size: int
@@ -204,7 +203,7 @@ class _Ended(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Unsafe:
-    """Files that ended together, and what their lines wait for."""
+    """Files that ended together, and the custodies that their lines wait for."""
 
     custodies: tuple[Custody, ...]
     files: Sequence[_Ended]
@@ -212,27 +211,5 @@ class _Unsafe:
 
     @property
     def safe(self) -> bool:
-        """Whether nothing is left that a kill would lose; also if something is lost already."""
+        """Whether a kill would lose nothing more; also true if something is lost already."""
         return all(custody.stage is not Stage.TAKEN for custody in self.custodies)
-
-
-class Lost:
-    """What a capture gives up, by the names of the files."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, tuple[int, int]] = {}
-
-    def add(self, name: str, chunks: int, size: int) -> None:
-        """Add *size* bytes of *name*, which came in *chunks*."""
-        seen_chunks, seen_size = self._files.get(name, (0, 0))
-        self._files[name] = seen_chunks + chunks, seen_size + size
-
-    def add_chunks(self, chunks: Iterable[Chunk]) -> None:
-        """Add what nobody has looked at yet."""
-        for chunk in chunks:
-            self.add(chunk.name, 0 if chunk.more else 1, len(chunk))
-
-    def record(self, ledger: Ledger, cause: str) -> None:
-        """Give every file its line."""
-        for name, (chunks, size) in self._files.items():
-            ledger.record_lost(name, chunks, size, cause)

@@ -1,4 +1,4 @@
-"""Plan: what one batch asks of the sinks, crossing to them once."""
+"""Plan: what the sinks are asked to do for one batch."""
 
 from __future__ import annotations
 
@@ -9,50 +9,44 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import anyio
 
 from dumpstream._errors import FileRefusedError, SinkError
-from dumpstream.sinks import Stored, WholeFile
+from dumpstream.sinks import WholeFile
+from dumpstream.stages.outlet import as_sink_error, write_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator, Sequence, Sized
 
     from typing_extensions import Buffer
 
-    from dumpstream.sinks import Sink, SinkFile
-    from dumpstream.source import Batch
+    from dumpstream.chunk import Batch
+    from dumpstream.sinks import SinkFile, Stored
     from dumpstream.stages.assembly import File
     from dumpstream.stages.events import Part, Whole
+    from dumpstream.stages.outlet import Outlet
 
-#: Up to this is gathered in memory: a file of no more is put whole, a larger one written in portions.
+#: So much of a file is gathered in memory; a file of at most this size is put whole, a larger one written.
 _SMALL_BYTES = 1 << 20
-#: Open files that are written to at the same time.
+#: Open files that are written at the same time.
 _WRITES_IN_FLIGHT = 16
-#: Seconds that a sink has for leaving no trace of a file.
+#: Seconds that a sink has to abort a file.
 _ABORT_S = 5.0
-_CANCELLED = SinkError("the sink was not waited for")
-
+_CANCELLED = SinkError("the capture did not wait for the sink")
 
 _Result = TypeVar("_Result")
 
 
-class Outlet(NamedTuple):
-    """A sink, and what the journal calls it."""
-
-    label: str
-    sink: Sink
-
-
-class Writer:
+class PartWriter:
     """The bytes of one part on their way into the sinks."""
 
     __slots__ = ("cause", "failed", "files", "gathered", "part", "pending", "stored")
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.pending: list[Buffer] = []  #: pieces of the plan being made
-        self.gathered = bytearray()  #: pieces of earlier plans, copied, because they are still few
-        self.files: list[SinkFile] = []  #: one per outlet once some of it was written
-        self.stored: dict[int, Stored] = {}  #: by outlet, where it is committed
+        self.pending: list[Buffer] = []  #: pieces of the plan that is being made
+        self.gathered = bytearray()  #: copies of pieces of earlier plans, while they are few
+        self.files: list[SinkFile] = []  #: one per outlet, once a piece was written
+        self.stored: dict[int, Stored] = {}  #: by the index of the outlet that has committed it
         self.failed = False
-        self.cause: str | None = None  #: what it is lost to, if a sink refused it and goes on
+        self.cause: str | None = None  #: what it is lost to, if a sink refused only this file
 
     @property
     def unsent(self) -> int:
@@ -60,7 +54,7 @@ class Writer:
         return len(self.gathered) + sum(map(len, cast("list[Sized]", self.pending)))
 
     def take(self) -> list[Buffer]:
-        """Return everything not yet given to the sinks, and forget it."""
+        """Return and forget everything not yet given to the sinks."""
         pieces, self.pending = self.pending, []
         if self.gathered:
             pieces.insert(0, self.gathered)
@@ -77,13 +71,13 @@ class Writer:
 
 
 class _Write(NamedTuple):
-    writer: Writer
+    writer: PartWriter
     pieces: list[Buffer]
     commit: bool
 
 
 class Plan:
-    """Whole files to put, pieces to write, files that end; and the batch their bytes lie in."""
+    """Whole files to put, pieces to write, files that end, and the batch that holds their bytes."""
 
     __slots__ = (
         "_calls",
@@ -103,12 +97,12 @@ class Plan:
         self.batch: Batch | None = None
         self.continues = False  #: whether earlier plans read from the same batch
         self.wholes: list[Whole] = []
-        self.touched: list[Writer] = []  #: with pending pieces
-        self.ended: list[tuple[File, list[Writer]]] = []
+        self.touched: list[PartWriter] = []  #: with pending pieces
+        self.ended: list[tuple[File, list[PartWriter]]] = []
         self.names: set[str] = set()  #: of files that end here; once arranged, of all files
         self.recalled = 0
         self.error: SinkError | None = None
-        self._puts: list[tuple[Writer, Buffer]] = []
+        self._puts: list[tuple[PartWriter, Buffer]] = []
         self._writes: list[list[_Write]] = []  #: those of one file together, in order
         self._calls = anyio.CancelScope()
 
@@ -138,7 +132,7 @@ class Plan:
             self._finish(writers)
         return grown
 
-    def _finish(self, writers: Sequence[Writer]) -> None:
+    def _finish(self, writers: Sequence[PartWriter]) -> None:
         writes = []
         for writer in writers:
             pieces = writer.take()
@@ -149,8 +143,8 @@ class Plan:
         if writes:
             self._writes.append(writes)
 
-    def flush(self, writers: Iterable[Writer], least: int) -> int:
-        """Write out gathered bytes, at least so many, and return how many."""
+    def flush(self, writers: Iterable[PartWriter], least: int) -> int:
+        """Plan to write gathered bytes, at least *least* of them; return how many."""
         freed = 0
         for writer in writers:
             if freed >= least:
@@ -170,13 +164,13 @@ class Plan:
             self.batch.release()
 
     def cancel(self) -> None:
-        """Wait for the sinks no longer; what they have not finished counts as failed."""
+        """Stop waiting for the sinks; what they have not finished counts as failed."""
         self._calls.cancel()
 
     async def run(self, outlets: Sequence[Outlet]) -> list[Sequence[Stored | SinkError]]:
-        """Give everything to every outlet; return what became of the wholes, a list per outlet.
+        """Give everything to every outlet; return for each outlet where the whole files went.
 
-        Never raises for a sink: the first failure is left in `error`, and in the writers it concerns.
+        Does not raise what a sink raises: the first failure is left in `error` and in the writers concerned.
         """
         unknown = [_CANCELLED] * (len(self.wholes) + len(self._puts))
         results: list[Sequence[Stored | SinkError]] = [unknown] * len(outlets)
@@ -205,7 +199,7 @@ class Plan:
     def _each_write(self) -> Iterable[_Write]:
         return chain.from_iterable(self._writes)
 
-    async def _open(self, writer: Writer, outlets: Sequence[Outlet]) -> None:
+    async def _open(self, writer: PartWriter, outlets: Sequence[Outlet]) -> None:
         if writer.files or writer.failed:
             return
         for outlet in outlets:
@@ -221,33 +215,34 @@ class Plan:
         files += [WholeFile(writer.part.file.name, data) for writer, data in self._puts]
         if not files:
             return ()
-        stored = await self._result_of(_checked_put(outlet.sink, files), outlet)
+        stored = await self._result_of(outlet.put(files), outlet)
         return [stored] * len(files) if isinstance(stored, SinkError) else stored
 
     async def _work_through(self, files: Iterator[list[_Write]], index: int, outlet: Outlet) -> None:
         for write in chain.from_iterable(files):
             writer = write.writer
             if not writer.failed:
-                stored = await self._result_of(_checked_write(writer.files[index], write), outlet)
+                writing = write_pieces(writer.files[index], write.pieces, commit=write.commit)
+                stored = await self._result_of(writing, outlet)
                 if isinstance(stored, SinkError):
                     self._fail(writer, stored)
                 elif stored is not None:
                     writer.stored[index] = stored
 
     async def _result_of(self, call: Awaitable[_Result], outlet: Outlet) -> _Result | SinkError:
-        """Return what *call*, into anybody's code, returns, or why it failed."""
+        """Return what *call*, which runs the sink's code, returns, or why it failed."""
         try:
             return await call
         except anyio.get_cancelled_exc_class() as exc:
             if self._calls.cancel_called:
                 raise
-            # Something inside the sink was cancelled; taken for a cancellation of ours, files would vanish.
+            # The sink cancelled itself. Taken for a cancellation of the capture, its files would vanish.
             return as_sink_error(outlet, exc)
-        except Exception as exc:  # noqa: BLE001 - anybody's code
+        except Exception as exc:  # noqa: BLE001 - a sink may raise anything
             return as_sink_error(outlet, exc)
 
     async def _conclude(self, results: Sequence[Sequence[Stored | SinkError]]) -> None:
-        """Hand the results of the puts to their writers, and abort what failed."""
+        """Give their results to the writers that were put, and abort what failed."""
         first = len(self.wholes)
         for index, result in enumerate(results):
             for (writer, _), stored in zip(self._puts, result[first:], strict=True):
@@ -264,49 +259,13 @@ class Plan:
             if write.writer.failed:
                 await write.writer.abort()
 
-    def _fail(self, writer: Writer, error: SinkError) -> None:
+    def _fail(self, writer: PartWriter, error: SinkError) -> None:
         writer.failed = True
         if isinstance(error, FileRefusedError):
             writer.cause = writer.cause or error.cause
         self._note(error)
 
     def _note(self, error: SinkError) -> None:
-        """Let *error* end the capture, unless it concerns one file alone."""
+        """Let *error* end the capture, unless it concerns only one file."""
         if not isinstance(error, FileRefusedError):
             self.error = self.error or error
-
-
-async def _checked_put(sink: Sink, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:
-    results = list(await sink.put(files))
-    if len(results) != len(files):
-        raise TypeError(f"put() told of {len(results)} files when it was given {len(files)}")
-    for result in results:
-        if not isinstance(result, SinkError):
-            _check_stored(result, "put")
-    return results
-
-
-async def _checked_write(file: SinkFile, write: _Write) -> Stored | None:
-    if write.pieces:
-        await file.write(write.pieces)
-    if not write.commit:
-        return None
-    stored = await file.commit()
-    _check_stored(stored, "commit")
-    return stored
-
-
-def _check_stored(stored: Stored, method: str) -> None:
-    if not isinstance(stored, Stored) or not isinstance(stored.path, str | None):
-        raise TypeError(f"{method}() returned {stored!r} for a file; it must be a Stored")
-
-
-def as_sink_error(outlet: Outlet, error: BaseException) -> SinkError:
-    """Return *error* as what a sink should have raised."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, SinkError):
-        return error
-    wrapped = SinkError(f"the {outlet.label} sink failed: {error!r}")
-    wrapped.__cause__ = error
-    return wrapped

@@ -1,0 +1,59 @@
+"""Outlet: a sink as the pipeline calls it, whose mistakes become errors of that sink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dumpstream._errors import SinkError
+from dumpstream.sinks import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from dumpstream.sinks import Sink, SinkFile, WholeFile
+
+
+class Outlet(NamedTuple):
+    """A sink, and what the journal calls it."""
+
+    label: str
+    sink: Sink
+
+    async def put(self, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:
+        """Put *files*, and check that the sink answers for each of them."""
+        results = list(await self.sink.put(files))
+        if len(results) != len(files):
+            raise TypeError(f"put() returned {len(results)} results for {len(files)} files")
+        for result in results:
+            if not isinstance(result, SinkError):
+                _check_stored(result, "put")
+        return results
+
+
+async def write_pieces(file: SinkFile, pieces: Sequence[Buffer], *, commit: bool) -> Stored | None:
+    """Write *pieces* to *file*; if asked to *commit*, return where the file went."""
+    if pieces:
+        await file.write(pieces)
+    if not commit:
+        return None
+    stored = await file.commit()
+    _check_stored(stored, "commit")
+    return stored
+
+
+def as_sink_error(outlet: Outlet, error: BaseException) -> SinkError:
+    """Return *error* as the `SinkError` that the sink should have raised."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, SinkError):
+        return error
+    wrapped = SinkError(f"the {outlet.label} sink failed: {error!r}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _check_stored(stored: Stored, method: str) -> None:
+    if not isinstance(stored, Stored) or not isinstance(stored.path, str | None):
+        raise TypeError(f"{method}() returned {stored!r} for a file; it must be a Stored")
