@@ -47,7 +47,7 @@ $(AZURITE):
 	    echo 'azurite cannot be installed; the tests leave Azure out' >&2
 
 test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; five minutes, not part of test
-	$(BIN)/python -m pytest -m stores tests/objectstore
+	$(BIN)/python -m pytest -m stores tests/remote
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
 	$(BIN)/python -m pytest -m scale tests/scale

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
-from tests.objectstore.conftest import Bucket
+from tests.remote.bucket import Bucket
 
 from dumpstream import (
     Collector,

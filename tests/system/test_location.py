@@ -6,7 +6,6 @@ import pytest
 from obstore.store import MemoryStore
 
 from dumpstream._errors import StoreError
-from dumpstream.outside.request import sink_below
 from dumpstream.system.location import Prefix, as_location
 
 
@@ -68,16 +67,3 @@ def test_destination_is_a_path_a_url_or_a_store() -> None:
     assert as_location(store) == Prefix.of(store)
     with pytest.raises(TypeError, match="s3://bucket/prefix"):
         as_location(7)
-
-
-@pytest.mark.parametrize(
-    ("sink", "of_process"),
-    [
-        ("s3://bucket/run?region=x", "s3://bucket/run/rank-0?region=x"),
-        ("stats:dir?format=csv", "stats:dir/rank-0?format=csv"),
-        ("stats:?format=csv", "stats:?format=csv"),
-        ("zstd:", "zstd:"),
-    ],
-)
-def test_each_process_of_a_collector_has_a_place_of_its_own(sink: str, of_process: str) -> None:
-    assert sink_below(sink, "rank-0") == of_process

@@ -6,7 +6,7 @@ import re
 
 from s3server import BUCKET, DOMAIN
 
-from .googleserver import sign
+from .google import sign
 from .relay import Answer, Relay, Request
 
 _UNKNOWN = b"<Error><Code>NotImplemented</Code><Message>If-None-Match</Message></Error>"

@@ -27,7 +27,7 @@ from dumpstream.options import StageOptions
 from dumpstream.request import Request
 from dumpstream.system.location import Prefix
 
-from .conftest import Bucket
+from .bucket import Bucket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

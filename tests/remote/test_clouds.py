@@ -17,21 +17,21 @@ from dumpstream.simulation import Workload
 from dumpstream.system.location import Prefix
 from s3server import BUCKET
 
-from .azureserver import ACCOUNT, KEY
 from .captures import capturing, found, push, run_dumpstream, until
 from .conftest import enter
-from .googleserver import GoogleServer, ServiceAccount
-from .obsserver import OldServer
+from .servers.azure import ACCOUNT, KEY
+from .servers.google import GoogleServer, ServiceAccount
+from .servers.obs import OldServer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from s3server import S3Server
 
-    from .azureserver import AzureServer
-    from .clouds import Cloud
-    from .conftest import Bucket
-    from .obsserver import ObsServer
+    from .bucket import Bucket
+    from .servers.azure import AzureServer
+    from .servers.cloud import Cloud
+    from .servers.obs import ObsServer
 
 pytestmark = pytest.mark.stores
 

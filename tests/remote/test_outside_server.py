@@ -17,8 +17,8 @@ from xxhash import xxh3_64_hexdigest
 
 from s3server import running_server
 
+from .bucket import bucket_of
 from .captures import finished_files, found, run_dumpstream, until
-from .conftest import bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from s3server import S3Server
 
-    from .conftest import Bucket
+    from .bucket import Bucket
 
 pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 

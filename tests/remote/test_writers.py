@@ -19,14 +19,14 @@ from dumpstream.remote.lock import LOCK, Lock
 from dumpstream.system.location import Prefix
 
 from .captures import capturing, found, push_all, run_dumpstream, small_files, until
-from .conftest import FaultProxy
+from .servers.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from s3server import S3Server
 
-    from .conftest import Bucket
+    from .bucket import Bucket
 
 pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from s3server import S3Server
 
-    from .conftest import Bucket
+    from .bucket import Bucket
 
 pytestmark = pytest.mark.stores
 

@@ -25,7 +25,7 @@ from .captures import (
     small_files,
     until,
 )
-from .conftest import FaultProxy
+from .servers.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from s3server import S3Server
 
-    from .conftest import Bucket
+    from .bucket import Bucket
 
 pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 

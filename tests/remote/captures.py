@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dumpstream import Capture
 
-    from .conftest import Bucket
+    from .bucket import Bucket
 
 _MIB = 1 << 20
 

@@ -16,8 +16,8 @@ from obstore.store import MemoryStore
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.reconciliation import reconcile
 
+from .bucket import Bucket
 from .captures import capturing, contents, found, leave_behind, push
-from .conftest import Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from .conftest import Bucket
+    from .bucket import Bucket
 
 pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 

@@ -24,15 +24,16 @@ from dumpstream import (
 from dumpstream.reading.verification import verify
 from s3server import SECRET, running_server
 
+from .bucket import bucket_of
 from .captures import capturing, finished_files, found, push, push_all, run_dumpstream, small_files, until
-from .conftest import FaultProxy, bucket_of
+from .servers.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from s3server import S3Server
 
-    from .conftest import Bucket
+    from .bucket import Bucket
 
 pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 

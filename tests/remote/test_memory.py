@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 if TYPE_CHECKING:
-    from .conftest import Bucket
+    from .bucket import Bucket
 
 pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 
