@@ -6,32 +6,20 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-if TYPE_CHECKING:
-    from signal import _HANDLER
+# Nothing is to be tidied up before a command begins: Ctrl-C ends this as it ends any other program. It stays
+# ignored if it is, as it is in the background of a script.
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-
-def _on_interrupt(handler: _HANDLER) -> None:
-    """Have Ctrl-C call *handler*, unless it is ignored, as it is in the background of a script."""
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, handler)
-
-
-# Nothing is to be tidied up before a command begins: Ctrl-C ends this as it ends any other program.
-_on_interrupt(signal.SIG_DFL)
-
-from dumpstream import cli  # noqa: E402 - takes long
-from dumpstream.cli._interrupt import INTERRUPTED  # noqa: E402 - likewise
+from dumpstream import cli
+from dumpstream.cli._interrupt import INTERRUPTED
 
 
 def main() -> int:
     """Run the command that the process's arguments name, and return the exit code."""
-    _on_interrupt(signal.default_int_handler)
-    try:
-        code = cli.main()
-    finally:
-        _on_interrupt(signal.SIG_DFL)
+    code = cli.main()
     if code == INTERRUPTED:
         _exit_at_once(code)
     return code

@@ -65,7 +65,7 @@ def interrupt_while_loading(
 
 
 @pytest.mark.parametrize("command", [_SCRIPT, _MODULE], ids=["script", "module"])
-@pytest.mark.parametrize("module", ["dumpstream.cli", "argparse", "dumpstream.cli.commands.watch"])
+@pytest.mark.parametrize("module", ["dumpstream.cli", "argparse", "dumpstream.cli._interrupt"])
 def test_interrupt_while_it_is_loaded_ends_it_as_any_program(
     tmp_path: Path, module: str, command: Sequence[str]
 ) -> None:

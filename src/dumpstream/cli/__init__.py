@@ -1,4 +1,4 @@
-"""The command line. A command is a module; its docstring is its help."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -7,59 +7,34 @@ import io
 import os
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._display import print_error
-from dumpstream.cli._interrupt import INTERRUPTED, ending_soon
-from dumpstream.cli.commands import (
-    capture,
-    collect,
-    config,
-    convert,
-    extract,
-    ls,
-    overflow,
-    recover,
-    show,
-    simulate,
-    stats,
-    upload,
-    verify,
-    watch,
-)
+from dumpstream.cli._interrupt import INTERRUPTED, ending_soon, raised_interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+    from types import ModuleType
 
-
-class Command(Protocol):
-    """What a module of this package offers. It imports what is slow to import only when it runs."""
-
-    __doc__: str | None
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's flags, and its examples as the epilog."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Do it and return the exit code."""
-
-
-_COMMANDS: dict[str, Command] = {
-    "capture": capture,
-    "collect": collect,
-    "upload": upload,
-    "ls": ls,
-    "verify": verify,
-    "extract": extract,
-    "stats": stats,
-    "convert": convert,
-    "show": show,
-    "overflow": overflow,
-    "watch": watch,
-    "config": config,
-    "recover": recover,
-    "simulate": simulate,
+#: The commands, with the first lines of their help. Only the modules of the chosen one are imported:
+#: `arguments.NAME` has its help and its flags, and `commands.NAME` does what it says.
+_COMMANDS = {
+    "capture": "Capture dump files into a directory.",
+    "collect": "Capture every process that joins, as a service.",
+    "upload": "Bring to an object store what captures had to leave behind.",
+    "ls": "List the files of a capture.",
+    "verify": "Read every file of a capture again and compare it with the journal.",
+    "extract": "Write the original files of a capture.",
+    "stats": "Print the statistics of every tensor in captures, dump files and directories of them.",
+    "convert": "Write the tensors of dump files as npy, bin or csv.",
+    "show": "Show what is in a dump file.",
+    "overflow": "List the operators that overflowed.",
+    "watch": "Say who tramples on the outputs of the watched operators.",
+    "config": "Check, explain and write dump configurations (acl.json).",
+    "recover": "Store what a collector that died had left in its rings.",
+    "simulate": "Run a training job on the simulated runtime.",
 }
 
 #: Those that only read captures, of which some are in stores.
@@ -88,17 +63,18 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that *argv* (the process's arguments) names, and return the exit code."""
     _tolerate_any_character()
+    args = _parse(sys.argv[1:] if argv is None else argv)
+    command = import_module(f"dumpstream.cli.commands.{args.command}")
     try:
-        args = _parse(argv)
-        with ending_soon() if args.command in _READERS else nullcontext():
-            return _run(args)
+        with raised_interrupts(), ending_soon() if args.command in _READERS else nullcontext():
+            return _run(command, args)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(command: ModuleType, args: argparse.Namespace) -> int:
     try:
-        code = _COMMANDS[args.command].run(args)
+        code: int = command.run(args)
         sys.stdout.flush()
     except DumpstreamError as exc:
         print_error(exc)
@@ -112,8 +88,8 @@ def _run(args: argparse.Namespace) -> int:
     return 1
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _parser()
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _parser([word for word in argv if word in _COMMANDS][:1])
     args, rest = parser.parse_known_args(argv)
     # argparse takes positional arguments in one stretch only; a list of names may go on behind a flag.
     if rest and (not hasattr(args, "names") or any(text.startswith("-") for text in rest)):
@@ -130,7 +106,8 @@ class _Version(argparse.Action):
         parser.exit(message=f"{parser.prog} {version('dumpstream')}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(complete: Collection[str] = _COMMANDS.keys()) -> argparse.ArgumentParser:
+    """Return the parser, with the flags of the commands in *complete*."""
     parser = argparse.ArgumentParser(
         prog="dumpstream",
         description="Stream Ascend operator dumps to whole, compressed, verifiable files; read them back.",
@@ -139,16 +116,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, command in _COMMANDS.items():
-        text = command.__doc__ or ""
-        command.add_arguments(
-            commands.add_parser(
-                name,
-                help=text.partition("\n")[0],
-                description=text,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
+    for name, help_line in _COMMANDS.items():
+        command = commands.add_parser(
+            name, help=help_line, formatter_class=argparse.RawDescriptionHelpFormatter
         )
+        if name in complete:
+            arguments = import_module(f"dumpstream.cli.arguments.{name}")
+            command.description = arguments.__doc__
+            arguments.add_arguments(command)
     return parser
 
 

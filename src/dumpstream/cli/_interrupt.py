@@ -35,6 +35,19 @@ def let_signals_end() -> None:
 
 
 @contextmanager
+def raised_interrupts() -> Iterator[None]:
+    """Have Ctrl-C raise `KeyboardInterrupt` inside the block if it would end the process."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
 def ending_soon() -> Iterator[None]:
     """Have Ctrl-C end the process within a few seconds, and a second one at once, whatever the block does.
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import anyio
 
 from dumpstream._errors import ConfigError
-from dumpstream.cli._arguments import capture_options
 from dumpstream.cli._display import count_text, printable
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._interrupt import heard
+from dumpstream.cli._options import capture_options
+from dumpstream.cli._problems import print_problems
 from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
-from dumpstream.cli.commands.config import report_problems
 from dumpstream.objectstore.patience import ABORT_S
 from dumpstream.outside.collector import open_collector
 from dumpstream.outside.command import FORWARDED
@@ -135,7 +135,7 @@ def run_outside(args: Namespace, capture: Callable[[Namespace], Awaitable[int]])
         print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
         return 2
     except ConfigError as exc:
-        report_problems(exc.problems, exc.path)
+        print_problems(exc.problems, exc.path)
         return 1
 
 

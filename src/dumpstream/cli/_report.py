@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
+import anyio
+
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.remote.outbox import waiting_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +25,6 @@ _PROGRESS_S = 0.25
 
 async def show_progress(capture: Capture | Collector, lead: Callable[[], str] = str) -> None:
     """Show on the terminal what has come, behind the text that *lead* returns, until cancelled."""
-    import anyio  # noqa: PLC0415 - --help need not wait for it
-
     line = ProgressLine()
     before = capture.report
     try:
@@ -94,6 +95,4 @@ def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | Non
 def print_waiting(report: Report, spill: Path | None, *, file: TextIO | None = None) -> None:
     """Print how much a store has not got, and how to bring it, if there is something."""
     if report.waiting:
-        from dumpstream.remote.outbox import waiting_text  # noqa: PLC0415 - --help need not wait for it
-
         print(waiting_text(report.waiting_files, spill), file=file)

@@ -14,8 +14,9 @@ import pytest
 
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import read_manifest
-from dumpstream.cli import _parser, capture, main
-from dumpstream.cli._arguments import capture_options
+from dumpstream.cli import _parser, main
+from dumpstream.cli._options import capture_options
+from dumpstream.cli.arguments import capture
 from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.reading.extraction import choose_targets
 from dumpstream.reading.stored import StoredCapture

@@ -7,7 +7,7 @@ import pytest
 
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.cli import main
-from dumpstream.cli.commands import convert as command
+from dumpstream.cli.arguments import convert as arguments
 from dumpstream.format.layouts import PLAIN, from_layout
 from dumpstream.format.verdict import Verdict
 
@@ -155,5 +155,5 @@ def test_value_that_means_nothing_is_wrong_usage(file: Path, out: Path, argument
 
 
 def test_choices_are_those_of_the_library() -> None:
-    assert set(command._LAYOUTS) == {"ND", *PLAIN}
-    assert list(command._FORMATS) == list(FileFormat)
+    assert set(arguments._LAYOUTS) == {"ND", *PLAIN}
+    assert list(arguments._FORMATS) == list(FileFormat)

@@ -1,1 +1,1 @@
-"""One module per command: `add_arguments`, `run`, and a docstring that is its help."""
+"""What the commands do: a module for each has `run`, which returns the exit code."""

@@ -1,10 +1,4 @@
-"""Capture dump files into a directory.
-
-Runs a command and captures every process of it that uses ACL, from outside; or, with --simulate, captures the
-simulated runtime in this process. Stores every file whole and compressed, and says for each whether anything
-is missing. Signals go to the command. With --simulate, Ctrl-C once stops and keeps everything that came;
-twice aborts.
-"""
+"""Captures of the simulated runtime, in this process; a command is captured by `_command`."""
 
 from __future__ import annotations
 
@@ -16,63 +10,28 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+from anyio.to_thread import run_sync
+
 from dumpstream._errors import ConfigError
-from dumpstream.cli._arguments import add_capture_arguments, capture_options, place
+from dumpstream.capture import open_capture
+from dumpstream.cli import _command
 from dumpstream.cli._display import printable
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._interrupt import heard
-from dumpstream.cli._profile import add_profile_arguments, profile_settings
+from dumpstream.cli._options import capture_options
+from dumpstream.cli._problems import print_problems
+from dumpstream.cli._profile import profile_settings
 from dumpstream.cli._report import print_report, print_waiting, show_progress
-from dumpstream.cli.commands.config import report_problems
+from dumpstream.objectstore.patience import ABORT_S
+from dumpstream.options import StageOptions
+from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    import anyio
+    from argparse import Namespace
 
     from dumpstream.capture import Capture
     from dumpstream.report import Report
-    from dumpstream.simulation import SimulatedRuntime
-
-_EPILOG = """\
-examples:
-  dumpstream capture --out run1 -- python train.py          a program, with the dump that it configures
-  dumpstream capture --out run1 --config acl.json -- torchrun --nproc-per-node 8 train.py
-  dumpstream capture --out run1 --simulate                  a small simulated training run
-  dumpstream capture --out run1 --simulate steps=20,ops=50  a longer one
-  dumpstream capture --out run1 --simulate --on-full drop   never stall the model, lose by name instead
-  dumpstream capture --out run1 --simulate --sink null:     measure without writing
-  dumpstream capture --out s3://bucket/run1 --pack --spill /var/tmp/spill -- python train.py
-                                                            to an object store
-
-exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole;
-a command's own, if it is not 0
-"""
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "--out", type=place, metavar="PLACE", required=True, help="the directory or URL for this capture"
-    )
-    parser.add_argument(
-        "--simulate",
-        nargs="?",
-        const="small",
-        metavar="WORKLOAD",
-        help="capture from the simulated runtime: a preset, a JSON file, or key=value,... (default: small)",
-    )
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) to apply"
-    )
-    parser.add_argument("--acl-lib", metavar="PATH", help="the library with the ACL functions")
-    parser.add_argument(
-        "words", nargs="*", metavar="COMMAND", help="behind --: the command to run and capture, from outside"
-    )
-    add_capture_arguments(parser)
-    add_profile_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
 
 
 def run(args: Namespace) -> int:
@@ -82,8 +41,6 @@ def run(args: Namespace) -> int:
         return 2
     if args.simulate is not None:
         return _simulate(args)
-    from dumpstream.cli import _command  # noqa: PLC0415 - --help need not wait for it
-
     return _command.run(args)
 
 
@@ -96,15 +53,6 @@ def _find_misuse(args: Namespace) -> str | None:
 
 
 def _simulate(args: Namespace) -> int:
-    import anyio  # noqa: PLC0415 - --help need not wait for it
-
-    from dumpstream.options import StageOptions  # noqa: PLC0415
-    from dumpstream.simulation import (  # noqa: PLC0415
-        SimulatedRuntime,
-        Workload,
-        simulated_library,
-    )
-
     try:
         workload = Workload.parse(args.simulate)
         StageOptions.divide(capture_options(args), directory=Path())
@@ -127,7 +75,7 @@ def _simulate(args: Namespace) -> int:
         try:
             report, aborted = anyio.run(_capture, args, runtime, backend_options=uvloop)
         except ConfigError as exc:
-            report_problems(exc.problems, exc.path)
+            print_problems(exc.problems, exc.path)
             return 1
         _print_exceptions(runtime, exceptions_before)
     if report is None or aborted:
@@ -152,11 +100,6 @@ def _print_exceptions(runtime: SimulatedRuntime, before: int) -> None:
 
 async def _capture(args: Namespace, runtime: SimulatedRuntime) -> tuple[Report | None, bool]:
     """Return the report, None if the capture had not begun, and whether it was aborted."""
-    import anyio  # noqa: PLC0415 - as above
-    from anyio.to_thread import run_sync  # noqa: PLC0415
-
-    from dumpstream.capture import open_capture  # noqa: PLC0415
-
     capture: Capture | None = None
     try:
         with anyio.CancelScope() as scope:
@@ -193,10 +136,6 @@ class _Signals:
 
     async def obey(self) -> None:
         """Do it until cancelled."""
-        import anyio  # noqa: PLC0415 - as above
-
-        from dumpstream.objectstore.patience import ABORT_S  # noqa: PLC0415
-
         with anyio.open_signal_receiver(*heard((signal.SIGINT, signal.SIGTERM))) as signals:
             stopping = False
             async for _ in signals:

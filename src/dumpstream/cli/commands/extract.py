@@ -1,53 +1,27 @@
-"""Write the original files of a capture.
-
-The parts of a file are joined, and each is checked against its checksum on the way; a damaged file is left
-out and the others are written. Names are cleaned, so that nothing is ever written outside the directory. Of
-a file with a gap, what is before the gap is written. Exits with 3 if a file is damaged or is not whole.
-"""
+"""Files of a capture, selected by name and written."""
 
 from __future__ import annotations
 
 import sys
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpstreamError, PartError
-from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+from dumpstream.archive.destination import refuse_inside
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.reading.collection import Collection
+from dumpstream.reading.extraction import choose_targets, extract
+from dumpstream.reading.outputs import Outputs
+from dumpstream.system.batches import run_batches
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Iterator, Sequence
 
     from dumpstream.reading.collection import Member
-    from dumpstream.reading.outputs import Outputs, Target
+    from dumpstream.reading.outputs import Target
     from dumpstream.reading.stored import StoredCapture, StoredFile
-
-_EPILOG = """\
-examples:
-  dumpstream extract run1 --out dumps                      every file
-  dumpstream extract run1 '*MatMul*' --out dumps           those that match
-  dumpstream extract run1 a.csv --out dumps --force        one, replacing an earlier extraction
-  dumpstream extract run1 --out dumps --sparse             with what is behind gaps, and holes for the gaps
-"""
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.epilog = _EPILOG
-    add_capture_argument(parser)
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="a name as `ls` shows it, or a pattern with * ? [ ] (all files)",
-    )
-    add_rank_argument(parser)
-    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
-    parser.add_argument("--sparse", action="store_true", help="place what is behind gaps, leaving holes")
-    parser.add_argument("--force", action="store_true", help="replace files that are already there")
 
 
 class _Found(NamedTuple):
@@ -61,10 +35,6 @@ class _Found(NamedTuple):
 
 def run(args: Namespace) -> int:
     """Write the files."""
-    from dumpstream.archive.destination import refuse_inside  # noqa: PLC0415 - likewise
-    from dumpstream.reading.collection import Collection  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.reading.outputs import Outputs  # noqa: PLC0415 - likewise
-
     collection = Collection.open(args.capture, args.rank)
     refuse_inside(args.out, [collection.path])
     found = _select([it for member in collection.members() for it in _find(member)], args.names)
@@ -87,8 +57,6 @@ def run(args: Namespace) -> int:
 
 
 def _find(member: Member) -> Iterator[_Found]:
-    from dumpstream.reading.extraction import choose_targets  # noqa: PLC0415 - --help need not wait for it
-
     if member.capture is None:
         return
     # Over all files, so that a file's path does not depend on which are asked for.
@@ -100,8 +68,6 @@ def _find(member: Member) -> Iterator[_Found]:
 
 def _extract(found: Sequence[_Found], outputs: Outputs, *, sparse: bool) -> Iterator[int | PartError]:
     """Yield how many bytes each of *found* has where it was written, or why it was not."""
-    from dumpstream.reading.extraction import extract  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.system.batches import run_batches  # noqa: PLC0415 - --help need not wait for it
 
     def extract_batch(batch: Sequence[_Found]) -> list[int | PartError]:
         results: list[int | PartError] = []

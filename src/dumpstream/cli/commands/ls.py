@@ -1,8 +1,4 @@
-"""List the files of a capture.
-
-Shows for each name its verdict, its original and its stored size, the chunks it came in and the parts it is
-stored in; then the processes, if the capture is of several, and how each ended. Works while it runs, too.
-"""
+"""A capture as tables, or as one JSON object."""
 
 from __future__ import annotations
 
@@ -11,40 +7,24 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+from dumpstream.archive.place import is_inside
 from dumpstream.cli._display import count_text, printable, size_text
+from dumpstream.reading.collection import Collection
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Iterable, Sequence
 
     from dumpstream.archive.manifest import Process
-    from dumpstream.reading.collection import Collection, Member
+    from dumpstream.reading.collection import Member
     from dumpstream.reading.stored import StoredCapture, StoredFile
 
-_EPILOG = """\
-examples:
-  dumpstream ls run1
-  dumpstream ls s3://bucket/run1
-  dumpstream ls run1 --rank 0                   of a capture of several processes, those of one rank
-  dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
-"""
 
 _LONGEST_COMMAND = 60
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.epilog = _EPILOG
-    add_capture_argument(parser)
-    add_rank_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
 def run(args: Namespace) -> int:
     """Print the list."""
-    from dumpstream.reading.collection import Collection  # noqa: PLC0415 - --help need not wait for it
-
     collection = Collection.open(args.capture, args.rank)
     if args.json:
         print(json.dumps(_object(collection), indent=2))
@@ -134,8 +114,6 @@ def _process(member: Member, sums: _Sums) -> dict[str, Any]:
 
 
 def _row(file: StoredFile, member: Member) -> dict[str, Any]:
-    from dumpstream.archive.place import is_inside  # noqa: PLC0415 - --help need not wait for it
-
     path = file.path
     inside = path is not None and is_inside(path)
     return {

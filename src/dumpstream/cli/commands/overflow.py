@@ -1,10 +1,4 @@
-"""List the operators that overflowed.
-
-Takes a run with dump_debug on: a capture, or a directory that CANN itself wrote. Prints each operator that
-overflowed, in the order of time, what the device recorded about it, and its inputs and outputs with their
-statistics. A record without tensors, and tensors without a record, are told, too. Exits with 3 if a file
-cannot be read, or not completely.
-"""
+"""Overflows as text, or as one JSON object."""
 
 from __future__ import annotations
 
@@ -13,46 +7,30 @@ import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from dumpstream.cli._arguments import add_rank_argument, place
+from dumpstream.analysis.measurement import measure
+from dumpstream.analysis.modes import need_mode
+from dumpstream.analysis.overflow import BadRecord, match_overflows, read_records
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines, time_text
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.config import Mode
+from dumpstream.reading.inputs import find_inputs
 from dumpstream.statistics.table import COLUMNS, json_object
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Sequence
 
     from dumpstream.analysis.overflow import Overflow, OverflowRecord
     from dumpstream.statistics.table import TensorRow
 
-_EPILOG = """\
-examples:
-  dumpstream overflow run1
-  dumpstream overflow run1 --json | jq -r '.overflows[0].op_name'
-"""
 
 _SHOWN = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_max", "finite_min")
 _PLACES = ("rank", "model", "model_id", "iteration", "device", "task", "stream")
 _ORIGIN = ("op_type", "op_name", *_PLACES, "timestamp")
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
-    )
-    add_rank_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
 def run(args: Namespace) -> int:
     """Print the operators that overflowed."""
-    from dumpstream.analysis.modes import need_mode  # noqa: PLC0415 - likewise
-    from dumpstream.analysis.overflow import BadRecord, match_overflows, read_records  # noqa: PLC0415 - likewise
-    from dumpstream.config import Mode  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.reading.inputs import find_inputs  # noqa: PLC0415 - likewise
-
     inputs = list(find_inputs([args.path], args.rank))
     need_mode(args.path, inputs, Mode.OVERFLOW)
     problems: list[str] = []
@@ -76,8 +54,6 @@ def run(args: Namespace) -> int:
 
 def _rows(args: Namespace, problems: list[str]) -> dict[str, list[TensorRow]]:
     """Return the statistics of the run by process; why they are not complete is added to *problems*."""
-    from dumpstream.analysis.measurement import measure  # noqa: PLC0415 - --help need not wait for it
-
     rows: dict[str, list[TensorRow]] = defaultdict(list)
     line = ProgressLine()
     files = size = 0

@@ -1,9 +1,4 @@
-"""Show what is in a dump file.
-
-Prints the operator, and for each tensor its type, format and shape, statistics, a histogram of the finite
-values and the first and last of them. Of an overflow record prints what it says, and of an exception dump
-what each segment is. Exits with 3 if the file is damaged or is not whole.
-"""
+"""A dump file as text, or as one JSON object."""
 
 from __future__ import annotations
 
@@ -14,21 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._arguments import add_rank_argument, place
+from dumpstream.analysis.description import describe
+from dumpstream.analysis.preview import Histogram
 from dumpstream.cli._display import count_text, number_text, printable, size_text, time_text
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.reading.inputs import find_inputs
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
     from dumpstream.reading.inputs import Input
 
-_EPILOG = """\
-examples:
-  dumpstream show MatMulV2.a.1.2.1780159660546556
-  dumpstream show run1 '*MatMulV2.a.*'                          a file of a capture, by name or pattern
-  dumpstream show run1 '*MatMulV2.a.*' --json | jq '.tensors[] | .statistics.nan'
-"""
 
 _USAGE = 2
 _SHOWN_MATCHES = 3
@@ -37,27 +28,8 @@ _ALWAYS = ("count", "max", "min", "mean", "std", "l2norm")
 _IF_ANY = ("nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "saturated")
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "path", type=place, metavar="PATH", help="a dump file (raw or .zst), or a capture (directory or URL)"
-    )
-    parser.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="of a capture: a name as `ls` shows it, or a pattern with * ? [ ] that one name matches",
-    )
-    add_rank_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
 def run(args: Namespace) -> int:
     """Print what is in the file."""
-    from dumpstream.analysis.description import describe  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.reading.inputs import find_inputs  # noqa: PLC0415 - likewise
-
     remote = not isinstance(args.path, Path)
     if args.name is None and (remote or args.path.is_dir()):
         what = "a place in an object store" if remote else "a directory"
@@ -165,8 +137,6 @@ def _print_tensor(tensor: dict[str, Any]) -> None:
 
 
 def _print_histogram(found: dict[str, Any]) -> None:
-    from dumpstream.analysis.preview import Histogram  # noqa: PLC0415 - --help need not wait for it
-
     histogram = Histogram(**found)
     bars = histogram.bars()
     try:

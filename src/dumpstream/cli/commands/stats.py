@@ -1,8 +1,4 @@
-"""Print the statistics of every tensor in captures, dump files and directories of them.
-
-A capture with the statistics sink has them already; of everything else they are computed. Prints a line for
-each file that cannot be read, or not completely, and then exits with 3.
-"""
+"""Rows of statistics, filtered, sorted and written in four formats."""
 
 from __future__ import annotations
 
@@ -10,16 +6,19 @@ import io
 import json
 import sys
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
+from dumpstream.analysis.measurement import measure
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.reading.outputs import open_output
+from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
+from dumpstream.statistics.parquet import ParquetWriter
 from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_object, sort_tensors
+from dumpstream.system.location import as_location
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Iterable, Iterator, Sequence
     from typing import IO
 
@@ -31,48 +30,6 @@ _TABLE_COLUMNS = (
 )
 _GROUP_ROWS = 8192
 _USAGE = 2
-
-_EPILOG = """\
-examples:
-  dumpstream stats run1                                          a table of all tensors
-  dumpstream stats run1 --where 'nan > 0' --sort timestamp       those with NaNs, the earliest first
-  dumpstream stats dumps --format csv --select Max,Min,L2norm    as CANN writes it
-  dumpstream stats run1 --format parquet --out run1.parquet      for pandas, polars or DuckDB
-  dumpstream stats run1.parquet --sort l2norm:desc               from a table written before
-"""
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.epilog = _EPILOG
-    add_inputs_argument(parser)
-    add_rank_argument(parser)
-    parser.add_argument(
-        "--select",
-        metavar="NAME,...",
-        help="these columns; for csv, these of CANN's statistics (Max, Min, Avg, Nan, Negative Inf, "
-        "Positive Inf, L2norm), and columns to put in front",
-    )
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="CONDITION",
-        help="only rows of which COLUMN OP NUMBER is true, such as 'nan > 0'; may be repeated: all must be",
-    )
-    parser.add_argument(
-        "--sort", metavar="COLUMN,...", help="by these columns; COLUMN:desc has the largest first"
-    )
-    parser.add_argument("--format", choices=["table", "csv", "json", "parquet"], default="table")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write there instead of printing")
-    parser.add_argument("--force", action="store_true", help="replace --out if it is there")
-    parser.add_argument("--histogram", action="store_true", help="count the exponents of floats, too")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="threads that compute (default: the cores, at most 8; 16 for an object store)",
-    )
 
 
 class _Request(NamedTuple):
@@ -93,8 +50,6 @@ class _Request(NamedTuple):
         names = _split(args.select)
         statistics: list[str] | None = None
         if args.format == "csv":
-            from dumpstream.statistics.canncsv import SELECTABLE  # noqa: PLC0415 - needs numpy
-
             statistics = [name for name in names if name in SELECTABLE] or None
             names = [name for name in names if name not in SELECTABLE]
         elif not names:
@@ -131,8 +86,6 @@ def run(args: Namespace) -> int:
     if args.out is None:
         _WRITERS[args.format](rows, request, sys.stdout)
     else:
-        from dumpstream.reading.outputs import open_output  # noqa: PLC0415 - only --out needs it
-
         with open_output(args.out, replace=args.force) as binary:
             if args.format == "parquet":
                 _write_parquet(rows, request, binary)
@@ -155,9 +108,6 @@ class _Found:
         self.problems = 0
 
     def __iter__(self) -> Iterator[TensorRow]:
-        from dumpstream.analysis.measurement import measure  # noqa: PLC0415 - --help need not wait for it
-        from dumpstream.system.location import as_location  # noqa: PLC0415 - likewise
-
         args = self._args
         files = size = 0
         try:
@@ -204,8 +154,6 @@ def _write_table(rows: Iterable[TensorRow], request: _Request, file: IO[str]) ->
 
 
 def _write_csv(rows: Iterable[TensorRow], request: _Request, file: IO[str]) -> None:
-    from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv  # noqa: PLC0415 - needs numpy
-
     text = CannCsv(request.statistics or DEFAULT_SELECTION, request.columns)
     file.write(text.header)
     for row in rows:
@@ -221,8 +169,6 @@ def _write_json(rows: Iterable[TensorRow], request: _Request, file: IO[str]) -> 
 
 
 def _write_parquet(rows: Iterable[TensorRow], request: _Request, file: IO[bytes]) -> None:
-    from dumpstream.statistics.parquet import ParquetWriter  # noqa: PLC0415 - --help need not wait for it
-
     writer = ParquetWriter(file, request.columns)
     pending = iter(rows)
     while group := list(islice(pending, _GROUP_ROWS)):

@@ -1,63 +1,39 @@
-"""Bring to an object store what captures had to leave behind.
-
-A capture that ends, or is killed, while its store is away keeps the files that it had finished in its spill
-directory, and its journal there or in the user's state directory. May be repeated; what has been brought is
-removed. Ctrl-C ends it within seconds, and the next upload goes on; twice ends it at once.
-"""
+"""What captures left behind, brought to its store."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+from anyio import to_thread
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import DestinationInUseError, DumpstreamError
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import BY_SIGNAL
 from dumpstream.cli._interrupt import heard, let_signals_end
+from dumpstream.remote.outbox import Outbox, count_objects, find_outboxes, state_directory, upload_command
+from dumpstream.remote.reconciliation import reconcile
+from dumpstream.system.cancellation import finish_in_thread
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
+    from pathlib import Path
 
-    import anyio
     from anyio.abc import TaskStatus
 
     from dumpstream.remote.reconciliation import Reconciliation
 
-_EPILOG = """\
-examples:
-  dumpstream upload /var/tmp/spill     everything that captures with --spill /var/tmp/spill left
-  dumpstream upload                    what captures without --spill left
-
-exit codes: 0 everything was brought, or there was nothing; 1 something was not; 130 interrupted by Ctrl-C
-(143 by SIGTERM)
-"""
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "directory",
-        type=Path,
-        nargs="?",
-        metavar="DIR",
-        help="a --spill directory, or one capture's in it (default: the user's state directory)",
-    )
-
 
 def run(args: Namespace) -> int:
     """Upload, print a line for each capture, and return the exit code."""
-    import anyio  # noqa: PLC0415 - --help need not wait for it
-
     return anyio.run(_run, args.directory)
 
 
 async def _run(directory: Path | None) -> int:
     """Upload until everything is there or a signal comes."""
-    import anyio  # noqa: PLC0415 - as above
-    from anyio import to_thread  # noqa: PLC0415
-
     code = 0
     try:
         async with anyio.create_task_group() as tasks:
@@ -84,8 +60,6 @@ class _Signals:
 
     async def obey(self, *, task_status: TaskStatus[None]) -> None:
         """Do it until cancelled."""
-        import anyio  # noqa: PLC0415 - as above
-
         with anyio.open_signal_receiver(*heard((signal.SIGINT, signal.SIGTERM))) as signals:
             task_status.started()
             self.number = await anext(signals)
@@ -94,11 +68,6 @@ class _Signals:
 
 
 async def _upload_all(directory: Path | None) -> int:
-    from anyio.to_thread import run_sync  # noqa: PLC0415 - as above
-
-    from dumpstream._errors import DestinationInUseError, DumpstreamError  # noqa: PLC0415
-    from dumpstream.remote.outbox import find_outboxes, state_directory  # noqa: PLC0415
-
     if directory is not None and not await run_sync(directory.is_dir):
         print(f"dumpstream: there is no directory {directory}; name a --spill directory", file=sys.stderr)
         return 1
@@ -120,12 +89,6 @@ async def _upload_all(directory: Path | None) -> int:
 
 
 async def _upload(path: Path) -> Reconciliation:
-    from anyio.to_thread import run_sync  # noqa: PLC0415 - as above
-
-    from dumpstream.remote.outbox import Outbox  # noqa: PLC0415
-    from dumpstream.remote.reconciliation import reconcile  # noqa: PLC0415
-    from dumpstream.system.cancellation import finish_in_thread  # noqa: PLC0415
-
     line = ProgressLine()
     outbox = await run_sync(Outbox.open, path)
     try:
@@ -140,13 +103,6 @@ async def _upload(path: Path) -> Reconciliation:
 
 def _left_text(directory: Path | None) -> str:
     """Return what an upload has not brought, and the command that goes on."""
-    from dumpstream.remote.outbox import (  # noqa: PLC0415 - as above
-        count_objects,
-        find_outboxes,
-        state_directory,
-        upload_command,
-    )
-
     paths = list(find_outboxes(directory or state_directory()))
     if not paths:
         return "nothing is left"

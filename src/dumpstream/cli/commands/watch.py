@@ -1,62 +1,35 @@
-"""Say who tramples on the outputs of the watched operators.
-
-Takes a run with dump_scene watcher: a capture, or a directory that CANN itself wrote. Puts the dumps of each
-watched operator and iteration in the order of time, and says between which two of them the bytes changed, how
-many elements and where, and which operators ran in between. Exits with 3 if something was trampled on, or if
-not every dump could be compared.
-"""
+"""What became of watched outputs, as text or as one JSON object."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._arguments import add_rank_argument, place
+from dumpstream.analysis.modes import need_mode
+from dumpstream.analysis.watch import Graph, find_watched, watch
 from dumpstream.cli._display import ProgressLine, count_text, number_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli.commands.config import operators_in
+from dumpstream.config import Mode
+from dumpstream.reading.inputs import find_inputs
+from dumpstream.statistics.table import json_value
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Iterable, Iterator, Sequence
 
     from dumpstream.analysis.difference import Difference
     from dumpstream.analysis.watch import Trampling, WatchDump, Watched, WatchResult
 
-_EPILOG = """\
-examples:
-  dumpstream watch run1
-  dumpstream watch run1 --ops graph.json                        name every operator in between
-  dumpstream watch run1 --json | jq '.watched[] | select(.state == "trampled")'
-"""
 
 _PLACES = ("model", "model_id", "iteration", "device")
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
-    )
-    parser.add_argument(
-        "--ops", type=Path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
-    )
-    add_rank_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
 def run(args: Namespace) -> int:
     """Print what became of the outputs of the watched operators."""
-    from dumpstream.analysis.modes import need_mode  # noqa: PLC0415 - likewise
-    from dumpstream.analysis.watch import Graph, find_watched, watch  # noqa: PLC0415 - likewise
-    from dumpstream.config import Mode  # noqa: PLC0415 - --help need not wait for it
-    from dumpstream.reading.inputs import find_inputs  # noqa: PLC0415 - likewise
-
     graph = None if args.ops is None else Graph(operators_in(args.ops))
     inputs = list(find_inputs([args.path], args.rank))
     need_mode(args.path, inputs, Mode.WATCH)
@@ -194,8 +167,6 @@ def _trampling_json(trampling: Trampling) -> dict[str, Any]:
 
 
 def _difference_json(difference: Difference) -> dict[str, Any]:
-    from dumpstream.statistics.table import json_value  # noqa: PLC0415 - --help need not wait for it
-
     tensor = difference.tensor
     return {
         "io": tensor.io,

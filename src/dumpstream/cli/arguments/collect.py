@@ -1,0 +1,44 @@
+"""Capture every process that joins, as a service.
+
+Listens at a socket. A process joins with DUMPSTREAM_SOCKET and LD_PRELOAD in its environment, or by calling
+dumpstream.attach(). Ctrl-C once ends the captures and keeps everything that came; twice aborts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import place
+from dumpstream.cli._options import add_capture_arguments
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream collect --socket /run/user/1000/dumpstream --out run1
+  dumpstream collect --socket ./socket --out run1 --config acl.json --buffer-bytes 1G
+  dumpstream collect --socket ./socket --out s3://bucket/run1 --spill /var/tmp/spill
+
+exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "--socket", type=Path, metavar="PATH", required=True, help="where processes join; made, and removed"
+    )
+    parser.add_argument(
+        "--out", type=place, metavar="PLACE", required=True, help="the directory or URL for the captures"
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the dump configuration (acl.json) that every process applies",
+    )
+    add_capture_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")

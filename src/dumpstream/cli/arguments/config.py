@@ -1,0 +1,82 @@
+"""Check, explain and write dump configurations (acl.json).
+
+`check` finds everything that CANN or its documents object to, `explain` says in words what will be dumped,
+where it goes and what it costs, `new` writes a configuration, and `schema` prints a JSON Schema for editors.
+"""
+
+from __future__ import annotations
+
+from argparse import RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream config check acl.json
+  dumpstream config check acl.json --json | jq -r '.problems[] | .path'
+  dumpstream config explain acl.json --ops graph.json
+  dumpstream config new --mode model --dump-path /data/npu --level op --layer conv1 --out acl.json
+  dumpstream config schema > acl.schema.json
+
+exit codes: 0 the configuration is accepted, warnings or not; 1 it is refused; 2 wrong usage
+"""
+
+
+_MODES = ("model", "op", "exception", "overflow", "watch")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser("check", help="find everything that is wrong with a configuration")
+    check.add_argument("file", type=Path, metavar="FILE", help="the configuration")
+    check.add_argument(
+        "--strict", action="store_true", help="refuse what only documents or some releases refuse"
+    )
+    check.add_argument("--json", action="store_true", help="print one JSON object")
+    explain = actions.add_parser("explain", help="say what will be dumped, where, and what it costs")
+    explain.add_argument("file", type=Path, metavar="FILE", help="the configuration")
+    explain.add_argument(
+        "--ops", type=Path, metavar="FILE", help="say for each of these operators if it is dumped"
+    )
+    _add_new(
+        actions.add_parser("new", help="write a configuration", formatter_class=RawDescriptionHelpFormatter)
+    )
+    actions.add_parser("schema", help="print the JSON Schema of configurations")
+
+
+def _add_new(new: ArgumentParser) -> None:
+    """Declare the flags that `_settings` reads."""
+    new.add_argument("--mode", choices=_MODES, required=True, help="what it is for")
+    new.add_argument("--out", type=Path, metavar="FILE", required=True, help="the new file")
+    new.add_argument("--force", action="store_true", help="replace --out if it is there")
+    new.add_argument("--dump-path", metavar="DIR", help="an existing directory for what no callback takes")
+    new.add_argument("--model", metavar="NAME", help="of this model only")
+    new.add_argument("--layer", action="append", metavar="OP", help="this operator; may be repeated")
+    new.add_argument(
+        "--watch", action="append", metavar="OP", help="watch the outputs of this one; may be repeated"
+    )
+    new.add_argument(
+        "--range", nargs=2, action="append", metavar=("BEGIN", "END"), help="the operators from BEGIN to END"
+    )
+    for kind in ("type", "name"):
+        new.add_argument(
+            f"--skip-{kind}",
+            nargs=2,
+            action="append",
+            metavar=(kind.upper(), "POS,..."),
+            help=f"not these inputs and outputs of operators of this {kind}: input0,output1",
+        )
+    new.add_argument("--dump-mode", metavar="WHICH", help="input, output or all")
+    new.add_argument("--level", metavar="LEVEL", help="op, kernel or all")
+    new.add_argument("--step", metavar="STEPS", help="iterations, such as 0|3-5|10")
+    new.add_argument("--data", metavar="KIND", help="tensor or stats")
+    new.add_argument("--stats", metavar="NAME,...", help="which statistics: Max,Min,...")
+    new.add_argument(
+        "--kernel-data", metavar="KIND,...", help="all, or some of printf,tensor,assert,timestamp"
+    )
+    new.add_argument("--scene", metavar="SCENE", help="of exception dumps (default: aic_err_brief_dump)")

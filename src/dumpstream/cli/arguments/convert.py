@@ -1,0 +1,68 @@
+"""Write the tensors of dump files as npy, bin or csv.
+
+Takes captures, dump files (raw or .zst) and directories of them, and writes a file for each tensor, named for
+the dump file: NAME.input.0.npy, NAME.output.0.npy, and so for buffers and spaces. bfloat16 and the narrow
+floats become float32, int4 int8, uint1 bits, complex32 complex64; bytes behind the shape are left out. A
+damaged tensor is left out and the others are written. Exits with 3 if a file is damaged or is not whole.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream convert run1 --out npy                                        a capture
+  dumpstream convert s3://bucket/run1 --out npy                            one in an object store
+  dumpstream convert MatMulV2.a.1.2.1780159660546556 --out npy             a file
+  dumpstream convert dumps --out npy --layout NCHW                         a directory, blocked formats undone
+  dumpstream convert x.zst --out npy --layout ND --shape 77,1024           with the shape it had on the host
+"""
+
+
+_FORMATS = ("npy", "bin", "csv")
+
+
+_LAYOUTS = ("ND", "NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    dimensions = text.replace("x", ",").split(",")
+    if not all(dimension.isdecimal() for dimension in dimensions):
+        raise ArgumentTypeError(f"{text!r} is no shape; write for example 1,16,224,224")
+    return tuple(int(dimension) for dimension in dimensions)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    add_inputs_argument(parser)
+    add_rank_argument(parser)
+    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        default=_FORMATS[0],
+        help="npy; bin: its elements and nothing else; csv: a line for each run of the last axis (npy)",
+    )
+    parser.add_argument(
+        "--layout",
+        type=str.upper,
+        choices=_LAYOUTS,
+        metavar="FORMAT",
+        help=f"rearrange the tensors: {', '.join(_LAYOUTS)} (as they lie)",
+    )
+    parser.add_argument(
+        "--shape",
+        type=_shape,
+        metavar="DIM,...",
+        help="with --layout, the shape the tensors had before the device padded them (what the file says)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace files that are already there")

@@ -1,0 +1,40 @@
+"""Write the original files of a capture.
+
+The parts of a file are joined, and each is checked against its checksum on the way; a damaged file is left
+out and the others are written. Names are cleaned, so that nothing is ever written outside the directory. Of
+a file with a gap, what is before the gap is written. Exits with 3 if a file is damaged or is not whole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream extract run1 --out dumps                      every file
+  dumpstream extract run1 '*MatMul*' --out dumps           those that match
+  dumpstream extract run1 a.csv --out dumps --force        one, replacing an earlier extraction
+  dumpstream extract run1 --out dumps --sparse             with what is behind gaps, and holes for the gaps
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    add_capture_argument(parser)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a name as `ls` shows it, or a pattern with * ? [ ] (all files)",
+    )
+    add_rank_argument(parser)
+    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
+    parser.add_argument("--sparse", action="store_true", help="place what is behind gaps, leaving holes")
+    parser.add_argument("--force", action="store_true", help="replace files that are already there")

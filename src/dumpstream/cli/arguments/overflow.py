@@ -1,0 +1,32 @@
+"""List the operators that overflowed.
+
+Takes a run with dump_debug on: a capture, or a directory that CANN itself wrote. Prints each operator that
+overflowed, in the order of time, what the device recorded about it, and its inputs and outputs with their
+statistics. A record without tensors, and tensors without a record, are told, too. Exits with 3 if a file
+cannot be read, or not completely.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import add_rank_argument, place
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream overflow run1
+  dumpstream overflow run1 --json | jq -r '.overflows[0].op_name'
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
+    )
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")

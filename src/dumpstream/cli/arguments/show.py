@@ -1,0 +1,38 @@
+"""Show what is in a dump file.
+
+Prints the operator, and for each tensor its type, format and shape, statistics, a histogram of the finite
+values and the first and last of them. Of an overflow record prints what it says, and of an exception dump
+what each segment is. Exits with 3 if the file is damaged or is not whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import add_rank_argument, place
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream show MatMulV2.a.1.2.1780159660546556
+  dumpstream show run1 '*MatMulV2.a.*'                          a file of a capture, by name or pattern
+  dumpstream show run1 '*MatMulV2.a.*' --json | jq '.tensors[] | .statistics.nan'
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "path", type=place, metavar="PATH", help="a dump file (raw or .zst), or a capture (directory or URL)"
+    )
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="of a capture: a name as `ls` shows it, or a pattern with * ? [ ] that one name matches",
+    )
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")

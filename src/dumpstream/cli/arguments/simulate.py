@@ -1,0 +1,67 @@
+"""Run a training job on the simulated runtime.
+
+Behaves like a program on an NPU: initialises ACL, configures a dump, loads its models, runs steps, finalises.
+It captures nothing by itself; put it behind `dumpstream capture --out DIR --`. Without a capture the runtime
+writes what it dumps to its own disk, as CANN does. Ctrl-C ends it after the files it is in.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import size
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream capture --out run1 -- dumpstream simulate --ranks 4     four processes, captured from outside
+  dumpstream simulate --workload demo --steps 20 --rate 50M          a longer run at 50 MiB/s
+  dumpstream simulate --steps 10 --crash-at 3                        one that is killed
+  dumpstream simulate --fault nan=3@1 --fault truncated=0.01         with NaNs, and files that are cut off
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "--ranks", type=int, metavar="N", help="fork N processes, each with a rank and a device of its own"
+    )
+    parser.add_argument(
+        "--workload",
+        default="small",
+        metavar="WORKLOAD",
+        help="a preset, a JSON file, or key=value,... (default: small)",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="steps to run (those of the workload)")
+    parser.add_argument("--rate", type=size, metavar="SIZE", help="bytes dumped per second (no limit)")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="of names and bytes; a rank adds its own number"
+    )
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="NAME=SELECTOR",
+        help="a fault of the workload, such as nan=3@1; may be repeated",
+    )
+    parser.add_argument(
+        "--crash-at",
+        type=int,
+        metavar="STEP",
+        help="die in this step, counted from 0; of several the last rank",
+    )
+    parser.add_argument(
+        "--crash-by", choices=("kill", "abort"), default="kill", help="SIGKILL, or abort() (default: kill)"
+    )
+    dump = parser.add_mutually_exclusive_group()
+    dump.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the dump configuration it applies (that of the workload)",
+    )
+    dump.add_argument("--no-dump", action="store_true", help="configure no dump; leave that to the capture")

@@ -1,0 +1,57 @@
+"""Print the statistics of every tensor in captures, dump files and directories of them.
+
+A capture with the statistics sink has them already; of everything else they are computed. Prints a line for
+each file that cannot be read, or not completely, and then exits with 3.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream stats run1                                          a table of all tensors
+  dumpstream stats run1 --where 'nan > 0' --sort timestamp       those with NaNs, the earliest first
+  dumpstream stats dumps --format csv --select Max,Min,L2norm    as CANN writes it
+  dumpstream stats run1 --format parquet --out run1.parquet      for pandas, polars or DuckDB
+  dumpstream stats run1.parquet --sort l2norm:desc               from a table written before
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    add_inputs_argument(parser)
+    add_rank_argument(parser)
+    parser.add_argument(
+        "--select",
+        metavar="NAME,...",
+        help="these columns; for csv, these of CANN's statistics (Max, Min, Avg, Nan, Negative Inf, "
+        "Positive Inf, L2norm), and columns to put in front",
+    )
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="only rows of which COLUMN OP NUMBER is true, such as 'nan > 0'; may be repeated: all must be",
+    )
+    parser.add_argument(
+        "--sort", metavar="COLUMN,...", help="by these columns; COLUMN:desc has the largest first"
+    )
+    parser.add_argument("--format", choices=["table", "csv", "json", "parquet"], default="table")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write there instead of printing")
+    parser.add_argument("--force", action="store_true", help="replace --out if it is there")
+    parser.add_argument("--histogram", action="store_true", help="count the exponents of floats, too")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="threads that compute (default: the cores, at most 8; 16 for an object store)",
+    )

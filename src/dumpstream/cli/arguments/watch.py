@@ -1,0 +1,37 @@
+"""Say who tramples on the outputs of the watched operators.
+
+Takes a run with dump_scene watcher: a capture, or a directory that CANN itself wrote. Puts the dumps of each
+watched operator and iteration in the order of time, and says between which two of them the bytes changed, how
+many elements and where, and which operators ran in between. Exits with 3 if something was trampled on, or if
+not every dump could be compared.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.cli._arguments import add_rank_argument, place
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+_EPILOG = """\
+examples:
+  dumpstream watch run1
+  dumpstream watch run1 --ops graph.json                        name every operator in between
+  dumpstream watch run1 --json | jq '.watched[] | select(.state == "trampled")'
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
+    )
+    parser.add_argument(
+        "--ops", type=Path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
+    )
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
