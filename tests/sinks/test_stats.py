@@ -196,7 +196,7 @@ async def test_a_file_that_is_no_dump_is_a_row_with_the_problem(tmp_path: Path) 
 
     (row,) = await run_sync(read_parts, tmp_path / "stats")
     assert "file='kernel.o'" in row
-    assert "is no dump file" in row
+    assert "is not a dump file" in row
 
 
 async def test_the_location_is_where_parts_go(tmp_path: Path) -> None:

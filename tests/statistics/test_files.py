@@ -108,10 +108,10 @@ def test_a_file_that_is_too_long_is_a_problem_of_all_its_tensors(pieces: int) ->
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"", "no dump file|inside its header"),
+        (b"", "not a dump file|inside its header"),
         (dump(*TWO)[:20], "inside its header"),
-        (b"\xff" * 40, "is no dump file"),
-        (b"#!/bin/sh\necho this is no dump file\n", "is no dump file"),
+        (b"\xff" * 40, "is not a dump file"),
+        (b"#!/bin/sh\necho this is not a dump file\n", "is not a dump file"),
     ],
     ids=["empty", "cut-header", "no-length", "text"],
 )

@@ -44,7 +44,7 @@ def written(*groups: list[TensorRow], columns: tuple[str, ...] = tuple(COLUMNS))
 
 
 def test_rows_come_back_as_they_were() -> None:
-    rows = [FULL, TensorRow("b", problem="is no dump file"), TensorRow("c", max=3, min=-3, source="device")]
+    rows = [FULL, TensorRow("b", problem="is damaged"), TensorRow("c", max=3, min=-3, source="device")]
 
     assert [*read_tensors(written(rows[:1], rows[1:]))] == rows
 

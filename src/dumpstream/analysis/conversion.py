@@ -44,7 +44,7 @@ class Converted(NamedTuple):
     input: Input
     tensors: int = 0  #: that were written
     bytes: int = 0  #: that they took
-    skipped: bool = False  #: whether it is no dump file, and nobody said it was
+    skipped: bool = False  #: whether it is not a dump file, and nobody said it was
     problem: str | None = None  #: why not all of it was written, or what was written is not to be trusted
 
 

@@ -44,7 +44,7 @@ def describe(item: Input) -> dict[str, Any]:
     overflow record, and ``exception`` if it was written as an operator failed.
 
     Raises:
-        DumpstreamError: it is no dump file, or cannot be read.
+        DumpstreamError: it is not a dump file, or cannot be read.
     """
     try:
         dump = item.open()

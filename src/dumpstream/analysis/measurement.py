@@ -42,7 +42,7 @@ class Measured(NamedTuple):
     bytes: int = 0  #: that were read
     rows: Sequence[TensorRow] = ()
     problems: Sequence[str] = ()  #: why not all of it could be read; each with the name of a file
-    skipped: bool = False  #: whether it is no dump file, and nobody said it was
+    skipped: bool = False  #: whether it is not a dump file, and nobody said it was
     process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
 
 

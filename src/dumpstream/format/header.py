@@ -115,12 +115,12 @@ def parse_header(data: Buffer, length: int | None = None) -> DumpHeader:
     view = memoryview(data)
     size = PREFIX_BYTES + message_bytes(view)
     if size == PREFIX_BYTES:
-        raise DumpFormatError("is no dump file: it does not begin with the length of a header", 0)
+        raise DumpFormatError("is not a dump file: it does not begin with the length of a header", 0)
     if len(view) < size:
         raise DumpFormatError(f"ends inside its header of {size} bytes; dump it again", len(view))
     message = _parse_message(view[PREFIX_BYTES:size], PREFIX_BYTES)
     if not any(message[:-1]):
-        raise DumpFormatError("is no dump file: nothing in its header has a name", PREFIX_BYTES)
+        raise DumpFormatError("is not a dump file: nothing in its header has a name", PREFIX_BYTES)
     groups = _groups_of(message)
     null_bytes = _null_bytes([*groups[IO.INPUT], *groups[IO.OUTPUT]])
     skips_null = null_bytes > 0
@@ -153,7 +153,7 @@ def parse_version_1(data: Buffer) -> DumpHeader:
             *_, start, stop, _ = segment
             tensors.append(_tensor(io, index, segment, start, stop)._replace(size=stop - start))
     if not tensors:
-        raise DumpFormatError("is no dump file: it names no tensor", 0)
+        raise DumpFormatError("is not a dump file: it names no tensor", 0)
     return _header(message, tensors, 0, len(memoryview(data)), ambiguous=False)
 
 
@@ -182,7 +182,7 @@ class HeaderCollector:
         if not self._reader.settled:
             return None
         if self._reader.header[0] != WHOLE_HEADER:
-            raise DumpFormatError("is no dump file: it does not begin with a header", 0)
+            raise DumpFormatError("is not a dump file: it does not begin with a header", 0)
         self.header = parse_header(self._reader.kept or view)
         return view[self.header.size - before :]
 
@@ -192,7 +192,7 @@ def _parse_message(message: Buffer, base: int) -> _Message:
         return _native.parse_header(message)
     except ValueError as exc:
         problem, position = exc.args
-        raise DumpFormatError(f"is damaged or no dump file: {problem}", base + position) from None
+        raise DumpFormatError(f"is damaged or not a dump file: {problem}", base + position) from None
 
 
 def _groups_of(message: _Message) -> dict[IO, list[_Segment]]:

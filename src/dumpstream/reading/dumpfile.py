@@ -60,7 +60,7 @@ class DumpFile:
         """Open a path or bytes, either of them raw or compressed by zstd, or the file *name* of a capture.
 
         Raises:
-            DumpFormatError: it is no dump file, or its header is damaged.
+            DumpFormatError: it is not a dump file, or its header is damaged.
             LookupError: the capture has no such file.
             OSError: the path cannot be read.
             PartError: the capture's file cannot be read back.
@@ -273,7 +273,7 @@ def _read_header(content: Content) -> DumpHeader:
 def _read_version_2(content: Content, size: int) -> DumpHeader:
     if size > MAX_HEADER_BYTES:
         problem = (
-            f"is no dump file: its header would have {size} bytes, above the limit of {MAX_HEADER_BYTES}"
+            f"is not a dump file: its header would have {size} bytes, above the limit of {MAX_HEADER_BYTES}"
         )
         raise DumpFormatError(problem, 0)
     data = content.read(0, size)
@@ -286,5 +286,5 @@ def _read_version_1(content: Content) -> DumpHeader:
         return parse_version_1(content.read(0, content.length()))
     data = content.read(0, MAX_HEADER_BYTES + 1)
     if len(data) > MAX_HEADER_BYTES:
-        raise DumpFormatError("is no dump file, or a large one of version 1: decompress it first", 0)
+        raise DumpFormatError("is not a dump file, or a large one of version 1: decompress it first", 0)
     return parse_version_1(data)

@@ -30,7 +30,7 @@ _LONGEST_NAME = 4096
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Input:
-    """One file, which may turn out to be no dump file unless it was *named*."""
+    """One file, which may turn out not to be a dump file unless it was *named*."""
 
     label: str  #: what to call it in a message
     name: str  #: as the runtime called it, below the directory it was found in

@@ -48,7 +48,7 @@ def test_file_with_the_name_of_a_dump_is_damaged_if_it_is_none(rig: Rig) -> None
     (converted,) = rig.convert()
 
     assert not converted.skipped
-    assert "no dump file" in (converted.problem or "")
+    assert "not a dump file" in (converted.problem or "")
 
 
 def test_file_that_was_asked_for_is_not_skipped(rig: Rig) -> None:

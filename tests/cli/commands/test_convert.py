@@ -109,7 +109,7 @@ def test_what_is_no_dump_file_is_counted(
     code = convert(tmp_path, out=out)
 
     assert code == 0
-    assert "of 1 of 1 file; skipped 1 that are no dump files" in capsys.readouterr().out
+    assert "of 1 of 1 file; skipped 1 that are not dump files" in capsys.readouterr().out
 
 
 def test_existing_file_is_an_error_without_force(

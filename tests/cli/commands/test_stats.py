@@ -314,7 +314,7 @@ def test_files_that_are_no_dumps_are_skipped_unless_named(
 
     lines = capsys.readouterr().err.splitlines()
     assert code == 3
-    assert lines[0].startswith(f"dumpstream: {scheme}: is no dump file")
+    assert lines[0].startswith(f"dumpstream: {scheme}: is not a dump file")
     assert lines[1:] == ["dumpstream: 1 file without a dump header skipped"]
     assert main(["stats", str(tmp_path / "notes.txt")]) == 3
 

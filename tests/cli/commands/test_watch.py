@@ -125,7 +125,7 @@ def test_dump_that_cannot_be_compared_is_told_and_exits_with_3(
     out, err = capsys.readouterr()
     assert code == 3
     assert "incomplete C (Relu): 3 dumps\n" in out
-    assert "Relu.A_To_C.3.1.1: is damaged or no dump file" in err
+    assert "Relu.A_To_C.3.1.1: is damaged or not a dump file" in err
 
 
 @pytest.mark.parametrize("steps", [1, 3])

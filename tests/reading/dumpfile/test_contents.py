@@ -100,7 +100,7 @@ class TestSources:
     def test_empty_file_is_no_dump_file(self, tmp_path: Path) -> None:
         (tmp_path / "empty").touch()
 
-        with pytest.raises(DumpFormatError, match=r"empty: is no dump file.*\(byte 0\)"):
+        with pytest.raises(DumpFormatError, match=r"empty: is not a dump file.*\(byte 0\)"):
             DumpFile.open(tmp_path / "empty")
 
 

@@ -97,11 +97,11 @@ def test_too_many_segments_are_refused() -> None:
 
 
 def test_text_is_no_dump_file() -> None:
-    assert "no dump file" in str(problem(b"Input/Output,Index,Data Size,Data Type,Format,Shape\n"))
+    assert "not a dump file" in str(problem(b"Input/Output,Index,Data Size,Data Type,Format,Shape\n"))
 
 
 def test_header_that_names_nothing_is_none() -> None:
-    assert "no dump file" in str(problem(with_header(field(77, 1))))
+    assert "not a dump file" in str(problem(with_header(field(77, 1))))
 
 
 def test_what_is_before_broken_compression_is_good() -> None:

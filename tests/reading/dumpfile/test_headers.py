@@ -199,7 +199,7 @@ class TestHeaderCollector:
     def test_file_without_a_header_is_refused_at_once(self) -> None:
         collector = HeaderCollector()
 
-        with pytest.raises(DumpFormatError, match="no dump file"):
+        with pytest.raises(DumpFormatError, match="not a dump file"):
             collector.add(b"Input/Output")
 
     def test_damage_that_only_shows_in_full_is_refused(self) -> None:

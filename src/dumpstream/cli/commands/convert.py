@@ -56,7 +56,7 @@ def _summary(counts: Counter[str], inputs: int) -> str:
     text = f"converted {count_text(counts['tensors'], 'tensor')}, {size_text(counts['bytes'])}, "
     text += f"of {counts['files']} of {count_text(inputs - counts['skipped'], 'file')}"
     if counts["skipped"]:
-        text += f"; skipped {counts['skipped']} that are no dump files"
+        text += f"; skipped {counts['skipped']} that are not dump files"
     if counts["problems"]:
         text += f"; {count_text(counts['problems'], 'file')} with problems"
     return text
