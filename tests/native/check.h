@@ -1,6 +1,5 @@
 /* The whole test framework: a failed check says where and ends the program. */
-#ifndef CHECK_H
-#define CHECK_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,5 +22,3 @@
             exit(1);                                                                                         \
         }                                                                                                    \
     } while (0)
-
-#endif

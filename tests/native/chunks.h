@@ -1,6 +1,5 @@
 /* Chunks as the runtime hands them over, for tests. */
-#ifndef CHUNKS_H
-#define CHUNKS_H
+#pragma once
 
 #include <string.h>
 #include <sys/mman.h>
@@ -47,5 +46,3 @@ static inline acldumpChunk *chunk_at_end(const struct guarded *memory, const cha
     memset(start + CHUNK_HEAD, 'p', length);
     return chunk;
 }
-
-#endif

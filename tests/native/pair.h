@@ -1,6 +1,5 @@
 /* A reader and the producer of its ring, as in two processes, for tests. */
-#ifndef PAIR_H
-#define PAIR_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -76,5 +75,3 @@ static inline void expect_text(const char *expected) {
         fprintf(stderr, "'%s', not '%s'\n", text, expected);
     CHECK(strcmp(text, expected) == 0);
 }
-
-#endif

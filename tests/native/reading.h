@@ -1,6 +1,5 @@
 /* The reader's side of a ring, for tests. */
-#ifndef READING_H
-#define READING_H
+#pragma once
 
 #include <string.h>
 
@@ -39,5 +38,3 @@ static inline unsigned drain(struct ds_ring *ring, struct ds_lane *lane) {
 static inline bool is_named(const struct ds_view *view, const char *name) {
     return view->name_length == strlen(name) && memcmp(view->name, name, view->name_length) == 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A training job on the simulated runtime, for programs that reach ACL in
  * different ways. */
-#ifndef JOB_H
-#define JOB_H
+#pragma once
 
 #include "api/sim.h"
 
@@ -35,5 +34,3 @@ struct acl {
  *
  * Returns 0 if nothing failed. */
 int job_run(const struct acl *acl, int argc, char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 /* How a reader gets at its ring, in memory or in a file. `at` counts from the
  * ring's begin. */
-#ifndef DUMPSTREAM_READER_MEMORY_H
-#define DUMPSTREAM_READER_MEMORY_H
+#pragma once
 
 #include "dumpstream/reader.h"
 
@@ -14,5 +13,3 @@ uint64_t ds_reader_load_word(const struct ds_reader *reader, uint64_t at);
 void ds_reader_store_word(struct ds_reader *reader, uint64_t at, uint64_t value);
 uint32_t ds_reader_load_waiters(const struct ds_reader *reader);
 void ds_reader_store_state(struct ds_reader *reader, enum ds_state state);
-
-#endif

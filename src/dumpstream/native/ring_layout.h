@@ -1,7 +1,6 @@
 /* How a ring lies in its memory or file, for those who make, fill and read it:
  * the control block, the note lane and the data lane, each on its own pages. */
-#ifndef DUMPSTREAM_RING_LAYOUT_H
-#define DUMPSTREAM_RING_LAYOUT_H
+#pragma once
 
 #include "dumpstream/ring.h"
 
@@ -53,5 +52,3 @@ void ds_ring_lay_out(struct ds_ring *ring, struct ds_control *control, uint8_t *
 
 int ds_control_init(struct ds_control *control, uint64_t data_size);
 bool ds_control_is_sound(const struct ds_control *control, uint64_t data_size);
-
-#endif

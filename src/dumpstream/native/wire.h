@@ -1,6 +1,5 @@
 /* The wire format of protobuf, read from untrusted bytes. */
-#ifndef DUMPSTREAM_WIRE_H
-#define DUMPSTREAM_WIRE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -86,5 +85,3 @@ static inline bool next_field(struct cursor *in, struct field *field) {
     }
     return !in->cut && !in->bad;
 }
-
-#endif

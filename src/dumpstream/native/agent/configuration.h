@@ -1,8 +1,7 @@
 /* A dump configuration that is put in force in this process: the file as it was
  * at that moment, for the collector. What strange file a program may name is not
  * our business: whatever it is, reading it neither fails nor waits. */
-#ifndef DUMPSTREAM_AGENT_CONFIGURATION_H
-#define DUMPSTREAM_AGENT_CONFIGURATION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ bool configuration_has_dump(const struct configuration *configuration);
  * thread at a time. */
 bool configuration_send(const struct configuration *configuration, const struct circumstances *circumstances,
                         const struct connection *connection, uint64_t deadline_ns);
-
-#endif

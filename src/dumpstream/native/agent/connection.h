@@ -4,8 +4,7 @@
  * The program around us may close descriptors it does not know, and get the
  * same numbers again for files of its own: every use looks first whether the
  * socket is still the one that was opened. */
-#ifndef DUMPSTREAM_AGENT_CONNECTION_H
-#define DUMPSTREAM_AGENT_CONNECTION_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -61,5 +60,3 @@ bool connection_is_gone(const struct connection *connection);
 
 /* Writes "dumpstream: ..." to the program's standard error, as one line. */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
-
-#endif

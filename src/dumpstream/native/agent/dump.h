@@ -1,8 +1,7 @@
 /* CANN's dump functions, as the agent calls them: registering the callback in
  * every image that has the dump library, and driving the dump by a
  * configuration. Undoes what it did and nothing else. Reports every call. */
-#ifndef DUMPSTREAM_AGENT_DUMP_H
-#define DUMPSTREAM_AGENT_DUMP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -26,5 +25,3 @@ void dump_stop(const void *library);
 
 /* Waits until the device of the calling thread has done what it was given. */
 void dump_synchronize(const void *library);
-
-#endif

@@ -1,8 +1,7 @@
 /* The libraries of this process, and what ACL functions they define.
  *
  * The agent defines functions of the same names: those never count here. */
-#ifndef DUMPSTREAM_AGENT_LIBRARIES_H
-#define DUMPSTREAM_AGENT_LIBRARIES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ bool load_library(const char *library, const void *address);
 
 /* The file that defines `address`; "" if not known. */
 const char *library_of(const void *address);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A collector that does not read is waited for once. While it goes on not reading, further reports
  * are not waited for. */
-#ifndef DUMPSTREAM_AGENT_REPORT_H
-#define DUMPSTREAM_AGENT_REPORT_H
+#pragma once
 
 #include "configuration.h"
 #include "dumpstream/acl_abi.h"
@@ -29,5 +28,3 @@ void report_bye(const struct ds_ring *ring);
 
 /* Says on standard error what the collector will never learn. */
 void report_losses(const struct ds_ring *ring);
-
-#endif

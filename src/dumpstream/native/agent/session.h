@@ -5,8 +5,7 @@
  * connection, no ring and no thread. There never is a thread. A forked child
  * begins with nothing. All functions may be called from any thread and leave
  * errno alone. */
-#ifndef DUMPSTREAM_AGENT_SESSION_H
-#define DUMPSTREAM_AGENT_SESSION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ acldumpCallback session_share(acldumpCallback callback);
 
 /* The program unregisters its callback; false: the agent's must stay. */
 bool session_unshare(void);
-
-#endif

@@ -2,8 +2,7 @@
  * no policy lives in it.
  *
  * A function that returns int returns 0, or -1 with an exception set. */
-#ifndef DUMPSTREAM_PYTHON_MODULE_H
-#define DUMPSTREAM_PYTHON_MODULE_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -137,5 +136,3 @@ int add_tensor_rows(PyObject *module);
 PyObject *parse_header(PyObject *module, PyObject *data);
 PyObject *measure_files(PyObject *module, PyObject *args);
 PyObject *use_kernels(PyObject *module, PyObject *args);
-
-#endif

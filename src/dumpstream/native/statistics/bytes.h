@@ -1,8 +1,7 @@
 /* Kernels for integers of 1 byte, over the vectors of the including kernel set.
  * Unsigned ones have their top bit flipped, which is 128 less read as signed
  * ones; what that does to the sums is undone at the end, exactly. */
-#ifndef DUMPSTREAM_STATISTICS_BYTES_H
-#define DUMPSTREAM_STATISTICS_BYTES_H
+#pragma once
 
 #include "vectors.h"
 
@@ -89,5 +88,3 @@ DS_INLINE void sum_up_bytes(enum ds_kind kind, const uint8_t *data, size_t count
         ds_block_add(block, ds_element(kind, data + i), 0);
     ds_block_set_exact(block);
 }
-
-#endif

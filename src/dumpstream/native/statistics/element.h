@@ -1,6 +1,5 @@
 /* One element at a time: for the ends of blocks, and where there are no lanes. */
-#ifndef DUMPSTREAM_STATISTICS_ELEMENT_H
-#define DUMPSTREAM_STATISTICS_ELEMENT_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -116,5 +115,3 @@ DS_INLINE void ds_block_set_exact(struct ds_block *block) {
     block->exact_max = (int64_t)block->max;
     block->exact_min = (int64_t)block->min;
 }
-
-#endif

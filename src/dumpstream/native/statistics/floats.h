@@ -1,6 +1,5 @@
 /* Kernels for floats, over the vectors of the including kernel set. */
-#ifndef DUMPSTREAM_STATISTICS_FLOATS_H
-#define DUMPSTREAM_STATISTICS_FLOATS_H
+#pragma once
 
 #include "vectors.h"
 
@@ -168,5 +167,3 @@ DS_INLINE void sum_up_floats(enum ds_kind kind, const uint8_t *data, size_t coun
     if (!isfinite(block->squares))
         pass_floats(kind, data, count, block, true);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Kernels for integers, over the vectors of the including kernel set. */
-#ifndef DUMPSTREAM_STATISTICS_INTEGERS_H
-#define DUMPSTREAM_STATISTICS_INTEGERS_H
+#pragma once
 
 #include "vectors.h"
 
@@ -135,5 +134,3 @@ DS_INLINE void sum_up_longs(enum ds_kind kind, const uint8_t *data, size_t count
     block->max = (double)block->exact_max;
     block->min = (double)block->exact_min;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Between the statistics and their kernels: what one block of elements gives. */
-#ifndef DUMPSTREAM_STATISTICS_KERNELS_H
-#define DUMPSTREAM_STATISTICS_KERNELS_H
+#pragma once
 
 #include "dumpstream/statistics.h"
 
@@ -61,5 +60,3 @@ static inline void ds_add(double *sum, double *error, double value) {
 static inline double ds_pair(double sum, double error) {
     return error - error == 0 ? sum + error : sum;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* All kernels of one set, written once: the set includes this file with
  * DS_VECTOR_BYTES set, and then provides what vectors.h asks for. */
-#ifndef DUMPSTREAM_STATISTICS_LANES_H
-#define DUMPSTREAM_STATISTICS_LANES_H
+#pragma once
 
 #include "bytes.h"
 #include "floats.h"
@@ -114,5 +113,3 @@ DS_SPREAD(u4, DS_U4)
                    [DS_I4] = spread_i4,                                                                      \
                    [DS_U4] = spread_u4},                                                                     \
     }
-
-#endif

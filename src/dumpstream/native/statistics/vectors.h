@@ -1,7 +1,6 @@
 /* Vectors of DS_VECTOR_BYTES in the compiler's vector language (GCC and clang).
  * Compared lanes are 0 or -1, so subtracting a comparison counts it. */
-#ifndef DUMPSTREAM_STATISTICS_VECTORS_H
-#define DUMPSTREAM_STATISTICS_VECTORS_H
+#pragma once
 
 #include "element.h"
 
@@ -92,5 +91,3 @@ DS_INLINE uint64_t count_of_wide(vu x) {
         sum += x[i];
     return sum;
 }
-
-#endif

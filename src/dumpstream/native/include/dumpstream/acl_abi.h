@@ -1,7 +1,6 @@
 /* The part of CANN's dump interface that dumpstream speaks, as CANN's own
  * headers lay it out. Nothing here is ours to change. */
-#ifndef DUMPSTREAM_ACL_ABI_H
-#define DUMPSTREAM_ACL_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ _Static_assert(offsetof(acldumpChunk, dataBuf) == 4116, "dataBuf");
 _Static_assert(sizeof(acldumpChunk) == 4120, "sizeof");
 
 typedef int32_t (*acldumpCallback)(const acldumpChunk *chunk, int32_t len);
-
-#endif

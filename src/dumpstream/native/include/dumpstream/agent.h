@@ -1,7 +1,6 @@
 /* The agent: the library that is preloaded into a process to capture it from
  * outside. Beside these functions it exports those of ACL that it wraps. */
-#ifndef DUMPSTREAM_AGENT_H
-#define DUMPSTREAM_AGENT_H
+#pragma once
 
 #define DS_AGENT_API __attribute__((visibility("default")))
 
@@ -16,5 +15,3 @@ DS_AGENT_API int ds_agent_join(const char *socket);
 /* Stops the dump if joining started it, unregisters, and says goodbye; the
  * device of the calling thread is synchronised first. -ENOTCONN: not joined. */
 DS_AGENT_API int ds_agent_leave(void);
-
-#endif

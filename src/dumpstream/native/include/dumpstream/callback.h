@@ -4,8 +4,7 @@
  * The callback has no user data, so there is at most one active ring. Calls may
  * come from any thread, before a ring is active, after it was stopped, and
  * while the process exits; they are then refused at once. */
-#ifndef DUMPSTREAM_CALLBACK_H
-#define DUMPSTREAM_CALLBACK_H
+#pragma once
 
 #include "dumpstream/acl_abi.h"
 #include "dumpstream/ring.h"
@@ -46,5 +45,3 @@ bool ds_refused_file(uint32_t index, const char **name, uint32_t *name_length, u
 
 /* Calls refused because no ring was active, since the process started. */
 uint64_t ds_late_calls(void);
-
-#endif

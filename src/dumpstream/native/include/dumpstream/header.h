@@ -2,8 +2,7 @@
  * message, the message, then the bytes of its segments. `ds_header_read` looks
  * at the sizes and addresses only; `ds_dump_data_next` reads the message in full.
  * Both take untrusted bytes, and neither allocates. */
-#ifndef DUMPSTREAM_HEADER_H
-#define DUMPSTREAM_HEADER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,5 +116,3 @@ bool ds_dump_data_next(struct ds_dump_data *message, struct ds_entry *entry);
  * know, and copies them to `out` unless that is NULL. The message must be one
  * that was read without a fault. */
 size_t ds_unknown_fields(enum ds_message_kind kind, struct ds_span message, uint8_t *out);
-
-#endif

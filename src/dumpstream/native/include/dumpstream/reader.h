@@ -11,8 +11,7 @@
  *
  * Functions return 0 or a negative errno unless they say otherwise. None of
  * them calls into Python. One thread at a time. */
-#ifndef DUMPSTREAM_READER_H
-#define DUMPSTREAM_READER_H
+#pragma once
 
 #include "dumpstream/ring.h"
 
@@ -77,5 +76,3 @@ void ds_reader_set_state(struct ds_reader *reader, enum ds_state state);
  * callback that a dead producer did not end counts as DS_CAUSE_UNFINISHED, with
  * the ring space it had claimed. */
 void ds_reader_count(const struct ds_reader *reader, struct ds_counters *counters);
-
-#endif

@@ -27,8 +27,7 @@
  *
  * Functions return 0 or a negative errno unless they say otherwise. None of
  * them calls into Python. */
-#ifndef DUMPSTREAM_RING_H
-#define DUMPSTREAM_RING_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -219,5 +218,3 @@ struct ds_counters {
 void ds_ring_count(const struct ds_ring *ring, struct ds_counters *counters);
 
 uint64_t ds_clock_ns(void);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Answers do not depend on the thread's floating-point mode. Nothing here is
  * for two threads at once, and nothing calls into Python. */
-#ifndef DUMPSTREAM_STATISTICS_H
-#define DUMPSTREAM_STATISTICS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -112,5 +111,3 @@ void ds_statistics_result(const struct ds_statistics *statistics, struct ds_summ
  * fastest) for all statistics begun from now on. Returns the name of those in
  * use, or NULL if this machine has none of that name. */
 const char *ds_kernels_use(const char *name);
-
-#endif

@@ -5,8 +5,7 @@
  * promises, and tensors whose elements need no table and fit their shape. Of any
  * other file, who calls must make the rows. Bytes are untrusted, and nothing calls
  * into Python. */
-#ifndef DUMPSTREAM_TENSOR_ROWS_H
-#define DUMPSTREAM_TENSOR_ROWS_H
+#pragma once
 
 #include "dumpstream/header.h"
 #include "dumpstream/statistics.h"
@@ -58,5 +57,3 @@ void ds_tensor_rows_free(struct ds_tensor_rows *rows);
 /* Adds the rows of a file, in the order of its bytes. Returns 1, or 0 without a row
  * if the file is not plain, or -ENOMEM. */
 int ds_tensor_rows_add(struct ds_tensor_rows *rows, const uint8_t *data, size_t length);
-
-#endif

@@ -1,6 +1,5 @@
 /* The error codes that the simulated entry points return. */
-#ifndef DSSIM_CODES_H
-#define DSSIM_CODES_H
+#pragma once
 
 #include <dumpstream/acl_abi.h>
 
@@ -28,5 +27,3 @@ enum {
     ACL_ERROR_FAILURE = 500001,
     ACL_ERROR_PROFILING_FAILURE = 500005,
 };
-
-#endif

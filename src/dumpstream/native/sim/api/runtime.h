@@ -1,6 +1,5 @@
 /* The state behind CANN's entry points. */
-#ifndef DSSIM_RUNTIME_H
-#define DSSIM_RUNTIME_H
+#pragma once
 
 #include "config/config.h"
 #include "device/exception.h"
@@ -20,5 +19,3 @@ void runtime_set_joining(bool joining);
 
 /* Stops everything, delivering what is queued, and forgets every state. */
 void runtime_reset(void);
-
-#endif

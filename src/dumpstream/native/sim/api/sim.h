@@ -3,8 +3,7 @@
  *
  * One runtime per process, as with CANN. Every function may be called from
  * any thread. Only the record thread calls the registered callback. */
-#ifndef DSSIM_SIM_H
-#define DSSIM_SIM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -187,5 +186,3 @@ DSSIM_API void dssim_read_counters(struct dssim_counters *counters);
 
 /* Ends everything and forgets it, as if the library had just been loaded. */
 DSSIM_API void dssim_reset(void);
-
-#endif

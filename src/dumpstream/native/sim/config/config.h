@@ -1,6 +1,5 @@
 /* Reads the dump configuration, acl.json. */
-#ifndef DSSIM_CONFIG_H
-#define DSSIM_CONFIG_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -62,5 +61,3 @@ bool config_dumps(const struct dump_config *config);
 static inline bool scene_is_exception(enum scene scene) {
     return scene != SCENE_NONE && scene != SCENE_WATCHER;
 }
-
-#endif

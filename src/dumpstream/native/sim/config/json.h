@@ -1,6 +1,5 @@
 /* Reads JSON (RFC 8259) into a tree. */
-#ifndef DSSIM_JSON_H
-#define DSSIM_JSON_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ void json_free(struct json *json);
 
 /* Returns the member, the last of several with one key, or NULL. */
 const struct json *json_member(const struct json *object, const char *key);
-
-#endif

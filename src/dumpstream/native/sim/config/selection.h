@@ -1,6 +1,5 @@
 /* What a configuration takes of an operator. */
-#ifndef DSSIM_SELECTION_H
-#define DSSIM_SELECTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ bool selection_triggers(const struct dump_config *config, const struct op *op);
 /* Returns whether the model has a watched operator at `place` among those that are watched. */
 bool selection_watched(const struct dump_config *config, const struct dssim_workload *workload,
                        uint64_t model, uint32_t place, struct op *watched);
-
-#endif

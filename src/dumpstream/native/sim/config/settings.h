@@ -1,6 +1,5 @@
 /* What the dump section of acl.json says, and what CANN refuses in it. */
-#ifndef DSSIM_SETTINGS_H
-#define DSSIM_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@
 /* Fills in `config`, which keeps pointing into `dump`. Returns false if CANN
  * would refuse it; whether dump_path exists matters only with `on_disk`. */
 bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk);
-
-#endif

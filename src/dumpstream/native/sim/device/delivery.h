@@ -1,6 +1,5 @@
 /* The chunks in which a file leaves the device: their order and their marks. */
-#ifndef DSSIM_DELIVERY_H
-#define DSSIM_DELIVERY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ void delivery_free(struct delivery *delivery);
 
 /* The chunk with this number, in order of delivery. */
 struct slice delivery_slice(const struct delivery *delivery, uint64_t chunk);
-
-#endif

@@ -1,6 +1,5 @@
 /* The device side of a dump: threads that make the chunks of a workload. Most of it is in sim.h. */
-#ifndef DSSIM_DEVICE_H
-#define DSSIM_DEVICE_H
+#pragma once
 
 #include "workload/workload.h"
 
@@ -9,5 +8,3 @@ void device_load(const struct dssim_workload *workload);
 
 /* Waits until the device has handed over everything. Returns the number of files of the last start. */
 uint64_t device_wait(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes chunks to the files they name, as CANN does without a callback. */
-#ifndef DSSIM_DISK_H
-#define DSSIM_DISK_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ int disk_append(int descriptor, const void *bytes, size_t length);
 /* Creates missing directories; a path on another host is taken as local.
  * Returns 0 or -errno. */
 int disk_write(const acldumpChunk *chunk);
-
-#endif

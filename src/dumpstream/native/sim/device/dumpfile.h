@@ -1,6 +1,5 @@
 /* One dump file of a workload: its name, and its bytes from any place on. */
-#ifndef DSSIM_DUMPFILE_H
-#define DSSIM_DUMPFILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ uint64_t dump_file_began_s(const struct dssim_workload *workload);
 
 /* Writes bytes [offset, offset + bytes) of the file to `out`. */
 void dump_file_read(const struct dump_file *file, uint64_t offset, size_t bytes, uint8_t *out);
-
-#endif

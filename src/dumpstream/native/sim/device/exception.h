@@ -1,6 +1,5 @@
 /* Exception dumps: what an operator that fails leaves on disk, past the callback. */
-#ifndef DSSIM_EXCEPTION_H
-#define DSSIM_EXCEPTION_H
+#pragma once
 
 #include <limits.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ int exception_write(const struct exception_dump *dump, const struct dssim_worklo
 /* Makes the header of a file whose name and data are filled in, and writes it
  * to disk in place of one of the same name. Returns 0 or -errno. */
 int exception_store(struct dump_file *file);
-
-#endif

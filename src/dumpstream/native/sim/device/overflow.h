@@ -1,6 +1,5 @@
 /* The record of an overflow, in either of CANN's layouts. */
-#ifndef DSSIM_OVERFLOW_H
-#define DSSIM_OVERFLOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@ enum { OVERFLOW_RECORD_BYTES = 2048 };
 
 /* The task and the stream in the record are the operator's. `key` decides about addresses. */
 void overflow_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, uint64_t key, bool newer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes the DumpData message at the head of a dump file. */
-#ifndef DSSIM_PROTO_H
-#define DSSIM_PROTO_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ struct dump_data {
 
 /* Returns the length of the message, at most DUMP_DATA_BYTES. */
 size_t dump_data_write(const struct dump_data *data, uint8_t *out);
-
-#endif

@@ -2,8 +2,7 @@
  * them to the callback, or to the disk while none is registered.
  *
  * A message belongs to whoever made it until record_push takes it. */
-#ifndef DSSIM_RECORD_H
-#define DSSIM_RECORD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -57,5 +56,3 @@ void record_refuse(void);
 
 /* 0 is no limit. */
 void record_set_limit(uint64_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Statistics text (dump_data=stats) as CANN's host writes it. */
-#ifndef DSSIM_STATS_H
-#define DSSIM_STATS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ size_t stats_header(uint32_t selection, char out[STATS_HEADER_BYTES]);
 /* The row of one of the file's tensors. The AICPU does not know
  * bfloat16, and leaves the cells of one empty. */
 size_t stats_row(const struct dump_file *file, uint32_t place, char out[STATS_ROW_BYTES]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Threads that leave all signals to the program, and locks. */
-#ifndef DSSIM_THREAD_H
-#define DSSIM_THREAD_H
+#pragma once
 
 #include <pthread.h>
 
@@ -18,5 +17,3 @@ static inline void thread_unlock(pthread_mutex_t **mutex) {
 
 /* Holds the mutex to the end of the block. */
 #define HOLD(mutex) __attribute__((cleanup(thread_unlock), unused)) pthread_mutex_t *held = thread_lock(mutex)
-
-#endif

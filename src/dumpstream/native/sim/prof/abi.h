@@ -1,6 +1,5 @@
 /* CANN's profiling entry points, as its acl_prof.h declares them. */
-#ifndef DSSIM_PROF_ABI_H
-#define DSSIM_PROF_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -84,5 +83,3 @@ aclError aclprofGetOpDescSize(size_t *size);
 aclError aclprofGetOpNum(const void *data, size_t length, uint32_t *count);
 
 #pragma GCC visibility pop
-
-#endif

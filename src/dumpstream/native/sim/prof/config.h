@@ -1,6 +1,5 @@
 /* What aclprofStart and aclprofModelSubscribe are told to collect. */
-#ifndef DSSIM_PROF_CONFIG_H
-#define DSSIM_PROF_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ struct aclprofSubscribeConfig {
 
 /* Returns ACL_SUCCESS, or the code with which CANN refuses such a configuration, which may be NULL. */
 aclError prof_config_check(const aclprofConfig *config);
-
-#endif

@@ -1,6 +1,5 @@
 /* The directories that profiling leaves: PROF_.../device_N and PROF_.../host. */
-#ifndef DSSIM_PROF_OUTPUT_H
-#define DSSIM_PROF_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ struct prof_output {
 bool prof_output_begin(const struct prof_output *output);
 bool prof_output_end(const struct prof_output *output, uint64_t data_types, int metrics,
                      const struct prof_settings *settings);
-
-#endif

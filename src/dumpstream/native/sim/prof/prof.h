@@ -1,6 +1,5 @@
 /* The state behind CANN's profiling entry points. */
-#ifndef DSSIM_PROF_H
-#define DSSIM_PROF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ void prof_set_command(bool on);
 
 /* Ends everything and forgets it. */
 void prof_reset(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The values that aclprofSetConfig takes. */
-#ifndef DSSIM_PROF_SETTINGS_H
-#define DSSIM_PROF_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ bool prof_settings_apply(struct prof_settings *settings, aclprofConfigType type,
 /* Writes them as members of a JSON object, each with a comma before it, and
  * returns the length; too long ones are left out. */
 size_t prof_settings_render(const struct prof_settings *settings, char *out, size_t out_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* The operators that a workload runs in a step, in order: those of its
  * models, then calls of single operators. */
-#ifndef DSSIM_GRAPH_H
-#define DSSIM_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ const char *call_kernel(const struct op *call);
 enum { MAX_MODEL_NAME = 40 };
 
 void graph_model_name(uint64_t model, char out[MAX_MODEL_NAME]);
-
-#endif

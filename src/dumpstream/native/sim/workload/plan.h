@@ -1,6 +1,5 @@
 /* The files that come after an operator of a step, as the configuration asks. */
-#ifndef DSSIM_PLAN_H
-#define DSSIM_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ struct planned {
 /* Returns false if fewer than `place` + 1 files come after the operator. */
 bool plan_file(const struct dump_config *config, const struct dssim_workload *workload, uint64_t step,
                uint64_t number, uint32_t place, struct planned *file);
-
-#endif

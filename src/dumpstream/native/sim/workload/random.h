@@ -1,7 +1,6 @@
 /* Random numbers by position: no state, so any part of anything can be made
  * on its own, on any thread. */
-#ifndef DSSIM_RANDOM_H
-#define DSSIM_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ static inline double unit(uint64_t random) {
 static inline uint64_t below(uint64_t random, uint64_t bound) {
     return random % bound;
 }
-
-#endif

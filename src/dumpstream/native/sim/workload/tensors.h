@@ -1,6 +1,5 @@
 /* Tensors with real-looking values, readable from any byte. */
-#ifndef DSSIM_TENSORS_H
-#define DSSIM_TENSORS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ struct tensor_statistics {
 void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uint8_t *out);
 
 void tensor_measure(const struct tensor *tensor, struct tensor_statistics *statistics);
-
-#endif

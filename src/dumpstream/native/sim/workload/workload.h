@@ -1,6 +1,5 @@
 /* What the simulated models dump; sim.h has the keys of its text form. */
-#ifndef DSSIM_WORKLOAD_H
-#define DSSIM_WORKLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,5 +93,3 @@ uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io);
 /* The faults of one file, as bits 1 << fault. `file_key` decides about shares. */
 uint32_t workload_faults(const struct dssim_workload *workload, uint64_t file_key, uint64_t op,
                          uint64_t step);
-
-#endif
