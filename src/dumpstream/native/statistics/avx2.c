@@ -4,53 +4,18 @@
 
 #include "lanes.h"
 
-vf max_f(vf a, vf b) {
-    return _mm256_max_ps(a, b);
-}
-
-vf min_f(vf a, vf b) {
-    return _mm256_min_ps(a, b);
-}
-
-vd max_d(vd a, vd b) {
-    return _mm256_max_pd(a, b);
-}
-
-vd min_d(vd a, vd b) {
-    return _mm256_min_pd(a, b);
-}
-
-vi max_i(vi a, vi b) {
-    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
-}
-
-vi min_i(vi a, vi b) {
-    return (vi)_mm256_min_epi32((__m256i)a, (__m256i)b);
-}
-
-vb max_b(vb a, vb b) {
-    return (vb)_mm256_max_epi8((__m256i)a, (__m256i)b);
-}
-
-vb min_b(vb a, vb b) {
-    return (vb)_mm256_min_epi8((__m256i)a, (__m256i)b);
-}
-
-vd low_f(vf x) {
-    return _mm256_cvtps_pd(_mm256_castps256_ps128(x));
-}
-
-vd high_f(vf x) {
-    return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
-}
-
-vd low_i(vi x) {
-    return _mm256_cvtepi32_pd(_mm256_castsi256_si128((__m256i)x));
-}
-
-vd high_i(vi x) {
-    return _mm256_cvtepi32_pd(_mm256_extracti128_si256((__m256i)x, 1));
-}
+DS_OF_TWO(vf, max_f, _mm256_max_ps(a, b))
+DS_OF_TWO(vf, min_f, _mm256_min_ps(a, b))
+DS_OF_TWO(vd, max_d, _mm256_max_pd(a, b))
+DS_OF_TWO(vd, min_d, _mm256_min_pd(a, b))
+DS_OF_TWO(vi, max_i, (vi)_mm256_max_epi32((__m256i)a, (__m256i)b))
+DS_OF_TWO(vi, min_i, (vi)_mm256_min_epi32((__m256i)a, (__m256i)b))
+DS_OF_TWO(vb, max_b, (vb)_mm256_max_epi8((__m256i)a, (__m256i)b))
+DS_OF_TWO(vb, min_b, (vb)_mm256_min_epi8((__m256i)a, (__m256i)b))
+DS_OF_ONE(vd, low_f, vf, _mm256_cvtps_pd(_mm256_castps256_ps128(x)))
+DS_OF_ONE(vd, high_f, vf, _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)))
+DS_OF_ONE(vd, low_i, vi, _mm256_cvtepi32_pd(_mm256_castsi256_si128((__m256i)x)))
+DS_OF_ONE(vd, high_i, vi, _mm256_cvtepi32_pd(_mm256_extracti128_si256((__m256i)x, 1)))
 
 vf load_f2(const uint8_t *data) {
     vf x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)data));

@@ -57,59 +57,42 @@ DS_INLINE double spread(enum ds_kind kind, const uint8_t *data, size_t count, do
 
 /* The functions of the set */
 
-#define DS_SUM_UP(suffix, kind, sum_up_kind)                                                                 \
-    static void sum_up_##suffix(const uint8_t *data, size_t count, struct ds_block *block) {                 \
-        sum_up_kind(kind, data, count, block);                                                               \
-    }
+/* Name, kind, and the elements it is summed up as: kinds with a spread, ... */
+#define DS_SPREAD_KINDS(X)                                                                                   \
+    X(f8, DS_F8, floats)                                                                                     \
+    X(f4, DS_F4, floats)                                                                                     \
+    X(f2, DS_F2, floats)                                                                                     \
+    X(bf16, DS_BF16, floats)                                                                                 \
+    X(i8, DS_I8, longs)                                                                                      \
+    X(u8, DS_U8, longs)                                                                                      \
+    X(i4, DS_I4, integers)                                                                                   \
+    X(u4, DS_U4, integers)
 
-#define DS_SPREAD(suffix, kind)                                                                              \
-    static double spread_##suffix(const uint8_t *data, size_t count, double mean) {                          \
+/* ... and kinds whose sums are exact. */
+#define DS_EXACT_KINDS(X)                                                                                    \
+    X(i2, DS_I2, integers)                                                                                   \
+    X(u2, DS_U2, integers)                                                                                   \
+    X(i1, DS_I1, bytes)                                                                                      \
+    X(u1, DS_U1, bytes)
+
+#define DS_SUM_UP(name, kind, elements)                                                                      \
+    static void sum_up_##name(const uint8_t *data, size_t count, struct ds_block *block) {                   \
+        sum_up_##elements(kind, data, count, block);                                                         \
+    }
+#define DS_SPREAD(name, kind, elements)                                                                      \
+    static double spread_##name(const uint8_t *data, size_t count, double mean) {                            \
         return spread(kind, data, count, mean);                                                              \
     }
+#define DS_SUM_UP_ENTRY(name, kind, elements) [kind] = sum_up_##name,
+#define DS_SPREAD_ENTRY(name, kind, elements) [kind] = spread_##name,
 
-DS_SUM_UP(f8, DS_F8, sum_up_floats)
-DS_SUM_UP(f4, DS_F4, sum_up_floats)
-DS_SUM_UP(f2, DS_F2, sum_up_floats)
-DS_SUM_UP(bf16, DS_BF16, sum_up_floats)
-DS_SUM_UP(i8, DS_I8, sum_up_longs)
-DS_SUM_UP(u8, DS_U8, sum_up_longs)
-DS_SUM_UP(i4, DS_I4, sum_up_integers)
-DS_SUM_UP(u4, DS_U4, sum_up_integers)
-DS_SUM_UP(i2, DS_I2, sum_up_integers)
-DS_SUM_UP(u2, DS_U2, sum_up_integers)
-DS_SUM_UP(i1, DS_I1, sum_up_bytes)
-DS_SUM_UP(u1, DS_U1, sum_up_bytes)
-
-DS_SPREAD(f8, DS_F8)
-DS_SPREAD(f4, DS_F4)
-DS_SPREAD(f2, DS_F2)
-DS_SPREAD(bf16, DS_BF16)
-DS_SPREAD(i8, DS_I8)
-DS_SPREAD(u8, DS_U8)
-DS_SPREAD(i4, DS_I4)
-DS_SPREAD(u4, DS_U4)
+DS_SPREAD_KINDS(DS_SUM_UP)
+DS_EXACT_KINDS(DS_SUM_UP)
+DS_SPREAD_KINDS(DS_SPREAD)
 
 #define DS_KERNEL_TABLE(set)                                                                                 \
     {                                                                                                        \
         .name = set,                                                                                         \
-        .sum_up = {[DS_F8] = sum_up_f8,                                                                      \
-                   [DS_F4] = sum_up_f4,                                                                      \
-                   [DS_F2] = sum_up_f2,                                                                      \
-                   [DS_BF16] = sum_up_bf16,                                                                  \
-                   [DS_I8] = sum_up_i8,                                                                      \
-                   [DS_U8] = sum_up_u8,                                                                      \
-                   [DS_I4] = sum_up_i4,                                                                      \
-                   [DS_U4] = sum_up_u4,                                                                      \
-                   [DS_I2] = sum_up_i2,                                                                      \
-                   [DS_U2] = sum_up_u2,                                                                      \
-                   [DS_I1] = sum_up_i1,                                                                      \
-                   [DS_U1] = sum_up_u1},                                                                     \
-        .spread = {[DS_F8] = spread_f8,                                                                      \
-                   [DS_F4] = spread_f4,                                                                      \
-                   [DS_F2] = spread_f2,                                                                      \
-                   [DS_BF16] = spread_bf16,                                                                  \
-                   [DS_I8] = spread_i8,                                                                      \
-                   [DS_U8] = spread_u8,                                                                      \
-                   [DS_I4] = spread_i4,                                                                      \
-                   [DS_U4] = spread_u4},                                                                     \
+        .sum_up = {DS_SPREAD_KINDS(DS_SUM_UP_ENTRY) DS_EXACT_KINDS(DS_SUM_UP_ENTRY)},                        \
+        .spread = {DS_SPREAD_KINDS(DS_SPREAD_ENTRY)},                                                        \
     }

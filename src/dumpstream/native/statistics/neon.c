@@ -4,53 +4,18 @@
 
 #include "lanes.h"
 
-vf max_f(vf a, vf b) {
-    return (vf)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
-}
-
-vf min_f(vf a, vf b) {
-    return (vf)vminq_f32((float32x4_t)a, (float32x4_t)b);
-}
-
-vd max_d(vd a, vd b) {
-    return (vd)vmaxq_f64((float64x2_t)a, (float64x2_t)b);
-}
-
-vd min_d(vd a, vd b) {
-    return (vd)vminq_f64((float64x2_t)a, (float64x2_t)b);
-}
-
-vi max_i(vi a, vi b) {
-    return (vi)vmaxq_s32((int32x4_t)a, (int32x4_t)b);
-}
-
-vi min_i(vi a, vi b) {
-    return (vi)vminq_s32((int32x4_t)a, (int32x4_t)b);
-}
-
-vb max_b(vb a, vb b) {
-    return (vb)vmaxq_s8((int8x16_t)a, (int8x16_t)b);
-}
-
-vb min_b(vb a, vb b) {
-    return (vb)vminq_s8((int8x16_t)a, (int8x16_t)b);
-}
-
-vd low_f(vf x) {
-    return (vd)vcvt_f64_f32(vget_low_f32((float32x4_t)x));
-}
-
-vd high_f(vf x) {
-    return (vd)vcvt_high_f64_f32((float32x4_t)x);
-}
-
-vd low_i(vi x) {
-    return (vd)vcvtq_f64_s64(vmovl_s32(vget_low_s32((int32x4_t)x)));
-}
-
-vd high_i(vi x) {
-    return (vd)vcvtq_f64_s64(vmovl_high_s32((int32x4_t)x));
-}
+DS_OF_TWO(vf, max_f, (vf)vmaxq_f32((float32x4_t)a, (float32x4_t)b))
+DS_OF_TWO(vf, min_f, (vf)vminq_f32((float32x4_t)a, (float32x4_t)b))
+DS_OF_TWO(vd, max_d, (vd)vmaxq_f64((float64x2_t)a, (float64x2_t)b))
+DS_OF_TWO(vd, min_d, (vd)vminq_f64((float64x2_t)a, (float64x2_t)b))
+DS_OF_TWO(vi, max_i, (vi)vmaxq_s32((int32x4_t)a, (int32x4_t)b))
+DS_OF_TWO(vi, min_i, (vi)vminq_s32((int32x4_t)a, (int32x4_t)b))
+DS_OF_TWO(vb, max_b, (vb)vmaxq_s8((int8x16_t)a, (int8x16_t)b))
+DS_OF_TWO(vb, min_b, (vb)vminq_s8((int8x16_t)a, (int8x16_t)b))
+DS_OF_ONE(vd, low_f, vf, (vd)vcvt_f64_f32(vget_low_f32((float32x4_t)x)))
+DS_OF_ONE(vd, high_f, vf, (vd)vcvt_high_f64_f32((float32x4_t)x))
+DS_OF_ONE(vd, low_i, vi, (vd)vcvtq_f64_s64(vmovl_s32(vget_low_s32((int32x4_t)x))))
+DS_OF_ONE(vd, high_i, vi, (vd)vcvtq_f64_s64(vmovl_high_s32((int32x4_t)x)))
 
 vf load_f2(const uint8_t *data) {
     return (vf)vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(data)));

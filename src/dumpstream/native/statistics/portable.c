@@ -3,53 +3,18 @@
 #define DS_VECTOR_BYTES 16
 #include "lanes.h"
 
-vf max_f(vf a, vf b) {
-    return DS_SELECT(vf, (vi)(a > b), a, b);
-}
-
-vf min_f(vf a, vf b) {
-    return DS_SELECT(vf, (vi)(a < b), a, b);
-}
-
-vd max_d(vd a, vd b) {
-    return DS_SELECT(vd, (vl)(a > b), a, b);
-}
-
-vd min_d(vd a, vd b) {
-    return DS_SELECT(vd, (vl)(a < b), a, b);
-}
-
-vi max_i(vi a, vi b) {
-    return DS_SELECT(vi, a > b, a, b);
-}
-
-vi min_i(vi a, vi b) {
-    return DS_SELECT(vi, a < b, a, b);
-}
-
-vb max_b(vb a, vb b) {
-    return DS_SELECT(vb, a > b, a, b);
-}
-
-vb min_b(vb a, vb b) {
-    return DS_SELECT(vb, a < b, a, b);
-}
-
-vd low_f(vf x) {
-    return (vd){x[0], x[1]};
-}
-
-vd high_f(vf x) {
-    return (vd){x[2], x[3]};
-}
-
-vd low_i(vi x) {
-    return (vd){x[0], x[1]};
-}
-
-vd high_i(vi x) {
-    return (vd){x[2], x[3]};
-}
+DS_OF_TWO(vf, max_f, DS_SELECT(vf, (vi)(a > b), a, b))
+DS_OF_TWO(vf, min_f, DS_SELECT(vf, (vi)(a < b), a, b))
+DS_OF_TWO(vd, max_d, DS_SELECT(vd, (vl)(a > b), a, b))
+DS_OF_TWO(vd, min_d, DS_SELECT(vd, (vl)(a < b), a, b))
+DS_OF_TWO(vi, max_i, DS_SELECT(vi, a > b, a, b))
+DS_OF_TWO(vi, min_i, DS_SELECT(vi, a < b, a, b))
+DS_OF_TWO(vb, max_b, DS_SELECT(vb, a > b, a, b))
+DS_OF_TWO(vb, min_b, DS_SELECT(vb, a < b, a, b))
+DS_OF_ONE(vd, low_f, vf, (vd){x[0], x[1]})
+DS_OF_ONE(vd, high_f, vf, (vd){x[2], x[3]})
+DS_OF_ONE(vd, low_i, vi, (vd){x[0], x[1]})
+DS_OF_ONE(vd, high_i, vi, (vd){x[2], x[3]})
 
 vi load_i2(const uint8_t *data) {
     typedef int16_t half __attribute__((vector_size(DS_VECTOR_BYTES / 2)));

@@ -37,6 +37,16 @@ DS_INLINE vf load_f2(const uint8_t *data);
 DS_INLINE vi load_i2(const uint8_t *data);
 DS_INLINE vi load_u2(const uint8_t *data);
 
+/* A set defines an operation of two vectors `a` and `b`, or of one vector `x`, by its result. */
+#define DS_OF_TWO(type, name, result)                                                                        \
+    type name(type a, type b) {                                                                              \
+        return result;                                                                                       \
+    }
+#define DS_OF_ONE(type, name, from, ...)                                                                     \
+    type name(from x) {                                                                                      \
+        return __VA_ARGS__;                                                                                  \
+    }
+
 /* Takes `a` where `mask` is set. */
 #define DS_SELECT(type, mask, a, b)                                                                          \
     ((type)(((mask) & (__typeof__(mask))(a)) | (~(mask) & (__typeof__(mask))(b))))
