@@ -5,18 +5,17 @@
 
 /* Life */
 
-PyObject *any_ring_made(AnyRing *self, const struct ring_kind *kind, int error) {
+PyObject *any_ring_made(AnyRing *self, int error) {
     if (error) {
         Py_DECREF(self);
         return raise_errno(error);
     }
-    self->kind = kind;
     self->pid = getpid();
     self->open = true;
     return (PyObject *)self;
 }
 
-PyObject *any_ring_new(PyTypeObject *type, const struct ring_kind *kind, PyObject *args, PyObject *kwargs) {
+PyObject *any_ring_new(PyTypeObject *type, create_fn create, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = {"size", "path", NULL};
     unsigned long long size;
     const char *path = NULL;
@@ -27,9 +26,9 @@ PyObject *any_ring_new(PyTypeObject *type, const struct ring_kind *kind, PyObjec
         return NULL;
     int error;
     Py_BEGIN_ALLOW_THREADS;
-    error = kind->create(self, size, path);
+    error = create(self, size, path);
     Py_END_ALLOW_THREADS;
-    return any_ring_made(self, kind, error);
+    return any_ring_made(self, error);
 }
 
 bool any_ring_usable(const AnyRing *self) {
@@ -45,6 +44,15 @@ bool any_ring_usable(const AnyRing *self) {
     return false;
 }
 
+void any_ring_free(AnyRing *self, uint64_t position) {
+    if (!self->open || self->pid != getpid())
+        return;
+    if (self->reader)
+        ds_reader_free(self->reader, position);
+    else
+        ds_ring_free(self->ring, &self->ring->data, position);
+}
+
 /* Methods */
 
 PyObject *any_ring_lease(AnyRing *self, PyObject *args) {
@@ -52,12 +60,13 @@ PyObject *any_ring_lease(AnyRing *self, PyObject *args) {
     unsigned long long bytes;
     if (!PyArg_ParseTuple(args, "nK", &most, &bytes) || !any_ring_usable(self))
         return NULL;
-    Lease *lease = lease_new((PyObject *)self, &self->runs, self->kind->free_space);
+    int (*fill)(AnyRing *, Lease *, PyObject *, PyObject *, Py_ssize_t, uint64_t) =
+        self->reader ? shared_ring_fill_lease : ring_fill_lease;
+    Lease *lease = lease_new(self);
     PyObject *chunks = PyList_New(0);
     PyObject *losses = PyList_New(0);
     PyObject *result = NULL;
-    most = most > 0 ? most : 0;
-    if (lease && chunks && losses && self->kind->fill_lease(self, lease, chunks, losses, most, bytes) == 0)
+    if (lease && chunks && losses && fill(self, lease, chunks, losses, most > 0 ? most : 0, bytes) == 0)
         result = lease_result(lease, chunks, losses);
     Py_XDECREF(chunks);
     Py_XDECREF(losses);
@@ -69,27 +78,43 @@ PyObject *any_ring_arm(AnyRing *self, PyObject *args) {
     unsigned long long distance;
     if (!PyArg_ParseTuple(args, "K", &distance) || !any_ring_usable(self))
         return NULL;
-    return PyBool_FromLong(self->kind->arm(self, distance));
+    bool ready = self->reader ? ds_reader_arm(self->reader, distance) : ds_ring_arm(self->ring, distance);
+    return PyBool_FromLong(ready);
 }
 
 PyObject *any_ring_disarm(AnyRing *self, PyObject *Py_UNUSED(ignored)) {
     if (!any_ring_usable(self))
         return NULL;
-    self->kind->disarm(self);
+    if (self->reader)
+        ds_reader_disarm(self->reader);
+    else
+        ds_ring_disarm(self->ring);
     Py_RETURN_NONE;
 }
 
 PyObject *any_ring_discard(AnyRing *self, PyObject *Py_UNUSED(ignored)) {
     if (!any_ring_usable(self))
         return NULL;
-    self->kind->set_state(self, DS_STATE_DISCARD);
+    if (self->reader)
+        ds_reader_set_state(self->reader, DS_STATE_DISCARD);
+    else
+        ds_ring_set_state(self->ring, DS_STATE_DISCARD);
     Py_RETURN_NONE;
+}
+
+PyObject *any_ring_fileno(AnyRing *self, PyObject *Py_UNUSED(ignored)) {
+    if (!any_ring_usable(self))
+        return NULL;
+    return PyLong_FromLong(self->reader ? self->ring->memory_fd : self->ring->event_fd);
 }
 
 PyObject *any_ring_statistics(AnyRing *self, PyObject *Py_UNUSED(ignored)) {
     if (!any_ring_usable(self))
         return NULL;
     struct ds_counters counters;
-    uint64_t size = self->kind->count(self, &counters);
-    return counters_tuple(size, &counters);
+    if (self->reader)
+        ds_reader_count(self->reader, &counters);
+    else
+        ds_ring_count(self->ring, &counters);
+    return counters_tuple(self->ring->data.size, &counters);
 }

@@ -132,10 +132,7 @@ int append_chunk(PyObject *chunks, Lease *lease, const struct ds_view *view, str
         name->length = view->name_length;
         name->text = decode_name(view->name, view->name_length);
     }
-    PyObject *chunk = name->text ? leased_chunk(lease, view, name->text) : NULL;
-    int failed = !chunk || PyList_Append(chunks, chunk) != 0;
-    Py_XDECREF(chunk);
-    return failed ? -1 : 0;
+    return append_new(chunks, name->text ? leased_chunk(lease, view, name->text) : NULL);
 }
 
 int add_chunk(PyObject *module) {

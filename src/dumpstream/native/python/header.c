@@ -59,31 +59,29 @@ static PyObject *segment_tuple(const struct ds_dump_data *message, const struct 
 struct parsed {
     unsigned long long time;
     bool any_unknown;
-    PyObject *version, *op_name, *dfx_message, *attributes;
+    struct ds_span version, op_name, dfx_message;
+    PyObject *attributes;
     PyObject *segments[DS_DUMP_DATA];
 };
 
-static bool replace_text(PyObject **text, struct ds_span span) {
-    Py_XDECREF(*text);
-    *text = text_of(span);
-    return *text != NULL;
-}
-
-static bool parsed_add(struct parsed *parsed, const struct ds_dump_data *message,
-                       const struct ds_entry *entry) {
+static int parsed_add(struct parsed *parsed, const struct ds_dump_data *message,
+                      const struct ds_entry *entry) {
     switch (entry->kind) {
     case DS_ENTRY_UNKNOWN:
         parsed->any_unknown = true;
-        return true;
+        return 0;
     case DS_ENTRY_TIME:
         parsed->time = entry->time;
-        return true;
+        return 0;
     case DS_ENTRY_VERSION:
-        return replace_text(&parsed->version, entry->text);
+        parsed->version = entry->text;
+        return 0;
     case DS_ENTRY_OP_NAME:
-        return replace_text(&parsed->op_name, entry->text);
+        parsed->op_name = entry->text;
+        return 0;
     case DS_ENTRY_DFX_MESSAGE:
-        return replace_text(&parsed->dfx_message, entry->text);
+        parsed->dfx_message = entry->text;
+        return 0;
     case DS_ENTRY_ATTRIBUTE:
         return append_new(parsed->attributes,
                           Py_BuildValue("(NN)", text_of(entry->text), text_of(entry->value)));
@@ -92,23 +90,14 @@ static bool parsed_add(struct parsed *parsed, const struct ds_dump_data *message
     }
 }
 
-static bool parsed_fill(struct parsed *parsed, struct ds_dump_data *message) {
+static int parsed_fill(struct parsed *parsed, struct ds_dump_data *message) {
     struct ds_entry entry;
-    parsed->version = PyUnicode_FromString("");
-    parsed->op_name = PyUnicode_FromString("");
-    parsed->dfx_message = PyUnicode_FromString("");
-    parsed->attributes = PyList_New(0);
-    for (int i = 0; i < DS_DUMP_DATA; i++) {
-        if (!(parsed->segments[i] = PyList_New(0)))
-            return false;
-    }
-    if (!parsed->version || !parsed->op_name || !parsed->dfx_message || !parsed->attributes)
-        return false;
-    while (ds_dump_data_next(message, &entry)) {
-        if (!parsed_add(parsed, message, &entry))
-            return false;
-    }
-    return true;
+    int error = (parsed->attributes = PyList_New(0)) ? 0 : -1;
+    for (int i = 0; i < DS_DUMP_DATA && !error; i++)
+        error = (parsed->segments[i] = PyList_New(0)) ? 0 : -1;
+    while (!error && ds_dump_data_next(message, &entry))
+        error = parsed_add(parsed, message, &entry);
+    return error;
 }
 
 static PyObject *raise_fault(const struct ds_dump_data *message) {
@@ -127,18 +116,15 @@ PyObject *parse_header(PyObject *Py_UNUSED(module), PyObject *data) {
     struct parsed parsed = {0};
     PyObject *result = NULL;
     ds_dump_data_begin(&message, view.buf, (size_t)view.len);
-    bool filled = parsed_fill(&parsed, &message);
+    int error = parsed_fill(&parsed, &message);
     if (message.fault)
         raise_fault(&message);
-    else if (filled)
+    else if (!error)
         result = Py_BuildValue(
-            "(OKOOOOOOON)", parsed.version, parsed.time, parsed.op_name, parsed.dfx_message,
-            parsed.attributes, parsed.segments[DS_INPUT], parsed.segments[DS_OUTPUT],
-            parsed.segments[DS_BUFFER], parsed.segments[DS_SPACE],
+            "(NKNNOOOOON)", text_of(parsed.version), parsed.time, text_of(parsed.op_name),
+            text_of(parsed.dfx_message), parsed.attributes, parsed.segments[DS_INPUT],
+            parsed.segments[DS_OUTPUT], parsed.segments[DS_BUFFER], parsed.segments[DS_SPACE],
             unknown_of(DS_DUMP_DATA, (struct ds_span){message.begin, (size_t)view.len}, parsed.any_unknown));
-    Py_XDECREF(parsed.version);
-    Py_XDECREF(parsed.op_name);
-    Py_XDECREF(parsed.dfx_message);
     Py_XDECREF(parsed.attributes);
     for (int i = 0; i < DS_DUMP_DATA; i++)
         Py_XDECREF(parsed.segments[i]);

@@ -11,18 +11,15 @@ struct run {
 
 static PyTypeObject *lease_type;
 
-Lease *lease_new(PyObject *ring, struct runs *runs, free_space_fn free_space) {
+Lease *lease_new(AnyRing *ring) {
     Lease *self = (Lease *)make_object(lease_type);
-    if (!self)
-        return NULL;
-    self->ring = Py_NewRef(ring);
-    self->runs = runs;
-    self->free_space = free_space;
+    if (self)
+        self->ring = (AnyRing *)Py_NewRef((PyObject *)ring);
     return self;
 }
 
 int lease_begin(Lease *self, uint64_t size, uint64_t end) {
-    struct runs *runs = self->runs;
+    struct runs *runs = &self->ring->runs;
     self->size = size;
     if (!size)
         return 0;
@@ -41,7 +38,7 @@ int lease_begin(Lease *self, uint64_t size, uint64_t end) {
 }
 
 static void run_done(Lease *self) {
-    struct runs *runs = self->runs;
+    struct runs *runs = &self->ring->runs;
     uint64_t position = 0;
     self->run->done = true;
     self->run = NULL;
@@ -54,7 +51,7 @@ static void run_done(Lease *self) {
     if (!runs->oldest)
         runs->newest = NULL;
     if (position)
-        self->free_space(self->ring, position);
+        any_ring_free(self->ring, position);
 }
 
 void lease_settle(Lease *self) {
@@ -84,7 +81,7 @@ static PyObject *lease_release(Lease *self, PyObject *Py_UNUSED(ignored)) {
 static void lease_dealloc(Lease *self) {
     self->released = true;
     lease_settle(self);
-    Py_XDECREF(self->ring);
+    Py_XDECREF((PyObject *)self->ring);
     free_object((PyObject *)self);
 }
 

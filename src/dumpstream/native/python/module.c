@@ -45,20 +45,17 @@ int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject
     return PyModule_AddObjectRef(module, name, made);
 }
 
-bool append_new(PyObject *list, PyObject *item) {
-    bool appended = item && PyList_Append(list, item) == 0;
+int append_new(PyObject *list, PyObject *item) {
+    int result = item ? PyList_Append(list, item) : -1;
     Py_XDECREF(item);
-    return appended;
+    return result;
 }
 
 /* Losses */
 
 int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, uint64_t bytes, bool ended) {
-    PyObject *loss =
-        Py_BuildValue("(NsKN)", name, CAUSE_NAMES[cause], (unsigned long long)bytes, PyBool_FromLong(ended));
-    int failed = !loss || PyList_Append(losses, loss) != 0;
-    Py_XDECREF(loss);
-    return failed ? -1 : 0;
+    return append_new(losses, Py_BuildValue("(NsKN)", name, CAUSE_NAMES[cause], (unsigned long long)bytes,
+                                            PyBool_FromLong(ended)));
 }
 
 int append_note(PyObject *losses, const struct ds_view *note) {

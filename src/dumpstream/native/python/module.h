@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "dumpstream/ring.h"
+#include "dumpstream/reader.h"
 
 /* Objects */
 
@@ -23,25 +23,15 @@ PyObject *raise_errno(int error);
 PyObject *decode_name(const char *name, Py_ssize_t length);
 int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type);
 
-/* Appends `item`, a new reference or NULL, to `list`; false with an exception set. */
-bool append_new(PyObject *list, PyObject *item);
+/* Appends `item`, a new reference, or NULL with an exception set. */
+int append_new(PyObject *list, PyObject *item);
 
 /* Leases */
 
-/* The runs of a data lane that are under lease, in order of position. Space is
- * freed in that order, whatever the order of the releases. */
-struct runs {
-    struct run *oldest;
-    struct run *newest;
-};
-
-/* Frees the space of a ring before `position`. */
-typedef void (*free_space_fn)(PyObject *ring, uint64_t position);
+typedef struct AnyRing AnyRing;
 
 typedef struct {
-    PyObject_HEAD PyObject *ring; /* whose the run is */
-    struct runs *runs;            /* inside `ring` */
-    free_space_fn free_space;
+    PyObject_HEAD AnyRing *ring;
     struct run *run;
     uint8_t *copy; /* the chunks' bytes, from malloc; NULL if they lie in the ring */
     unsigned long long size;
@@ -50,7 +40,7 @@ typedef struct {
 } Lease;
 
 /* Returns a lease on nothing yet. */
-Lease *lease_new(PyObject *ring, struct runs *runs, free_space_fn free_space);
+Lease *lease_new(AnyRing *ring);
 
 /* Puts the `size` bytes of ring space that end at `end` under the lease. */
 int lease_begin(Lease *self, uint64_t size, uint64_t end);
@@ -85,46 +75,60 @@ PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters);
 
 /* Rings */
 
-typedef struct AnyRing AnyRing;
-
-/* How one kind of ring does what every kind does. */
-struct ring_kind {
-    /* Called without the GIL; 0 or -errno. */
-    int (*create)(AnyRing *self, uint64_t size, const char *path);
-    /* Takes losses and at most `most` chunks, and puts the chunks under the lease. */
-    int (*fill_lease)(AnyRing *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
-                      uint64_t bytes);
-    free_space_fn free_space;
-    bool (*arm)(AnyRing *self, uint64_t distance);
-    void (*disarm)(AnyRing *self);
-    void (*set_state)(AnyRing *self, enum ds_state state);
-    /* Returns the size of the data lane. */
-    uint64_t (*count)(AnyRing *self, struct ds_counters *counters);
+/* The runs of a data lane that are under lease, in order of position. Space is
+ * freed in that order, whatever the order of the releases. */
+struct runs {
+    struct run *oldest;
+    struct run *newest;
 };
 
-/* What the objects of every kind begin with. */
+/* What the objects of both kinds begin with. */
 struct AnyRing {
-    PyObject_HEAD const struct ring_kind *kind;
+    PyObject_HEAD struct ds_ring *ring;
+    struct ds_reader *reader; /* what `ring` is part of; NULL: this process's callback fills the ring */
     struct runs runs;
     pid_t pid;
     bool open;
     bool busy; /* another thread is inside `lease`, without the GIL */
 };
 
+/* Makes a ring without the GIL; 0 or -errno. */
+typedef int (*create_fn)(AnyRing *self, uint64_t size, const char *path);
+
 /* `__new__(size, *, path=None)` */
-PyObject *any_ring_new(PyTypeObject *type, const struct ring_kind *kind, PyObject *args, PyObject *kwargs);
+PyObject *any_ring_new(PyTypeObject *type, create_fn create, PyObject *args, PyObject *kwargs);
 
 /* Returns the new ring, or NULL if there is an `error`. */
-PyObject *any_ring_made(AnyRing *self, const struct ring_kind *kind, int error);
+PyObject *any_ring_made(AnyRing *self, int error);
 
 /* Sets an error and returns false if the ring cannot be used now and here. */
 bool any_ring_usable(const AnyRing *self);
+
+/* Frees the space before `position`. */
+void any_ring_free(AnyRing *self, uint64_t position);
+
+/* Takes losses and at most `most` chunks, and puts the chunks under the lease. */
+int ring_fill_lease(AnyRing *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
+                    uint64_t bytes);
+int shared_ring_fill_lease(AnyRing *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
+                           uint64_t bytes);
 
 PyObject *any_ring_lease(AnyRing *self, PyObject *args);
 PyObject *any_ring_arm(AnyRing *self, PyObject *args);
 PyObject *any_ring_disarm(AnyRing *self, PyObject *ignored);
 PyObject *any_ring_discard(AnyRing *self, PyObject *ignored);
+PyObject *any_ring_fileno(AnyRing *self, PyObject *ignored);
 PyObject *any_ring_statistics(AnyRing *self, PyObject *ignored);
+
+/* The methods that both kinds have. */
+#define ANY_RING_METHODS                                                                                     \
+    {"lease", (PyCFunction)any_ring_lease, METH_VARARGS, NULL},                                              \
+        {"arm", (PyCFunction)any_ring_arm, METH_VARARGS, NULL},                                              \
+        {"disarm", (PyCFunction)any_ring_disarm, METH_NOARGS, NULL},                                         \
+        {"discard", (PyCFunction)any_ring_discard, METH_NOARGS, NULL},                                       \
+        {"fileno", (PyCFunction)any_ring_fileno, METH_NOARGS, NULL}, {                                       \
+        "statistics", (PyCFunction)any_ring_statistics, METH_NOARGS, NULL                                    \
+    }
 
 /* What the other files add. */
 int add_lease(PyObject *module);

@@ -21,7 +21,8 @@ static PyTypeObject *ring_type;
 /* Life */
 
 static int ring_create(AnyRing *any, uint64_t size, const char *path) {
-    return ds_ring_create(&((Ring *)any)->ring, size, path);
+    any->ring = &((Ring *)any)->ring;
+    return ds_ring_create(any->ring, size, path);
 }
 
 static void ring_unmap(Ring *self) {
@@ -80,12 +81,6 @@ static PyObject *ring_detach(Ring *self, PyObject *args) {
 }
 
 /* Reading */
-
-static void ring_free_space(PyObject *ring, uint64_t position) {
-    Ring *self = (Ring *)ring;
-    if (self->any.pid == getpid())
-        ds_ring_free(&self->ring, &self->ring.data, position);
-}
 
 /* Moves the notes that belong before the next chunk into `losses`. Returns the
  * position up to which chunks may be read before the next note, or -1. */
@@ -152,9 +147,9 @@ static int lease_run(Ring *self, Lease *lease, uint64_t position) {
     return 0;
 }
 
-/* Takes losses and chunks, in that order of time. */
-static int ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
-                           uint64_t bytes) {
+/* Losses are older than the chunks that come with them. */
+int ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
+                    uint64_t bytes) {
     Ring *self = (Ring *)any;
     uint64_t until;
     uint64_t position = self->ring.data.read;
@@ -171,28 +166,6 @@ static int ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, PyObjec
     return error;
 }
 
-static bool ring_arm(AnyRing *any, uint64_t distance) {
-    return ds_ring_arm(&((Ring *)any)->ring, distance);
-}
-
-static void ring_disarm(AnyRing *any) {
-    ds_ring_disarm(&((Ring *)any)->ring);
-}
-
-static void ring_set_state(AnyRing *any, enum ds_state state) {
-    ds_ring_set_state(&((Ring *)any)->ring, state);
-}
-
-static uint64_t ring_count(AnyRing *any, struct ds_counters *counters) {
-    Ring *self = (Ring *)any;
-    ds_ring_count(&self->ring, counters);
-    return self->ring.data.size;
-}
-
-static PyObject *ring_fileno(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    return any_ring_usable(&self->any) ? PyLong_FromLong(self->ring.event_fd) : NULL;
-}
-
 /* The names that are still refused, with their bytes, after `detach`. */
 static PyObject *ring_refused(Ring *self, PyObject *Py_UNUSED(ignored)) {
     if (!any_ring_usable(&self->any))
@@ -204,35 +177,21 @@ static PyObject *ring_refused(Ring *self, PyObject *Py_UNUSED(ignored)) {
         uint64_t bytes;
         if (!ds_refused_file(i, &name, &length, &bytes))
             continue;
-        PyObject *item = Py_BuildValue("(NK)", decode_name(name, length), (unsigned long long)bytes);
-        if (!item || PyList_Append(names, item) != 0)
+        if (append_new(names, Py_BuildValue("(NK)", decode_name(name, length), (unsigned long long)bytes)) !=
+            0)
             Py_CLEAR(names);
-        Py_XDECREF(item);
     }
     return names;
 }
 
-static const struct ring_kind ring_kind = {.create = ring_create,
-                                           .fill_lease = ring_fill_lease,
-                                           .free_space = ring_free_space,
-                                           .arm = ring_arm,
-                                           .disarm = ring_disarm,
-                                           .set_state = ring_set_state,
-                                           .count = ring_count};
-
 static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    return any_ring_new(type, &ring_kind, args, kwargs);
+    return any_ring_new(type, ring_create, args, kwargs);
 }
 
-static PyMethodDef ring_methods[] = {{"attach", (PyCFunction)ring_attach, METH_VARARGS, NULL},
+static PyMethodDef ring_methods[] = {ANY_RING_METHODS,
+                                     {"attach", (PyCFunction)ring_attach, METH_VARARGS, NULL},
                                      {"detach", (PyCFunction)ring_detach, METH_VARARGS, NULL},
-                                     {"discard", (PyCFunction)any_ring_discard, METH_NOARGS, NULL},
-                                     {"lease", (PyCFunction)any_ring_lease, METH_VARARGS, NULL},
-                                     {"arm", (PyCFunction)any_ring_arm, METH_VARARGS, NULL},
-                                     {"disarm", (PyCFunction)any_ring_disarm, METH_NOARGS, NULL},
-                                     {"fileno", (PyCFunction)ring_fileno, METH_NOARGS, NULL},
                                      {"refused", (PyCFunction)ring_refused, METH_NOARGS, NULL},
-                                     {"statistics", (PyCFunction)any_ring_statistics, METH_NOARGS, NULL},
                                      {"close", (PyCFunction)ring_close, METH_NOARGS, NULL},
                                      {0}};
 static PyType_Slot ring_slots[] = {{Py_tp_new, (void *)ring_new},

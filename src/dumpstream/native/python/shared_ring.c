@@ -14,8 +14,15 @@ static PyTypeObject *shared_ring_type;
 
 /* Life */
 
+/* Tells the part that both kinds have where the ring is. */
+static struct ds_reader *reader_of(AnyRing *any) {
+    any->reader = &((SharedRing *)any)->reader;
+    any->ring = &any->reader->ring;
+    return any->reader;
+}
+
 static int shared_ring_create(AnyRing *any, uint64_t size, const char *path) {
-    return ds_reader_create(&((SharedRing *)any)->reader, size, path);
+    return ds_reader_create(reader_of(any), size, path);
 }
 
 static void shared_ring_unmap(SharedRing *self) {
@@ -41,17 +48,7 @@ static PyObject *shared_ring_close(SharedRing *self, PyObject *Py_UNUSED(ignored
     Py_RETURN_NONE;
 }
 
-static PyObject *shared_ring_fileno(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
-    return any_ring_usable(&self->any) ? PyLong_FromLong(self->reader.ring.memory_fd) : NULL;
-}
-
 /* Reading */
-
-static void shared_ring_free_space(PyObject *ring, uint64_t position) {
-    SharedRing *self = (SharedRing *)ring;
-    if (self->any.open && self->any.pid == getpid())
-        ds_reader_free(&self->reader, position);
-}
 
 static int append_losses(PyObject *losses, const struct ds_batch *batch) {
     struct ds_view note;
@@ -76,23 +73,23 @@ static int append_chunks(PyObject *chunks, Lease *lease, const struct ds_batch *
     return error;
 }
 
-static int take(SharedRing *self, Py_ssize_t most, uint64_t bytes, struct ds_batch *batch) {
+static int take(AnyRing *self, Py_ssize_t most, uint64_t bytes, struct ds_batch *batch) {
     int error;
-    self->any.busy = true;
+    self->busy = true;
     Py_BEGIN_ALLOW_THREADS;
-    error = ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
+    error = ds_reader_take(self->reader, (uint64_t)most, bytes, batch);
     Py_END_ALLOW_THREADS;
-    self->any.busy = false;
+    self->busy = false;
     if (!error)
         return 0;
     raise_errno(error);
     return -1;
 }
 
-static int shared_ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, PyObject *losses,
-                                  Py_ssize_t most, uint64_t bytes) {
+int shared_ring_fill_lease(AnyRing *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
+                           uint64_t bytes) {
     struct ds_batch batch = {0};
-    int error = take((SharedRing *)any, most, bytes, &batch);
+    int error = take(self, most, bytes, &batch);
     if (!error) {
         lease->copy = batch.chunks.bytes;
         if (lease_begin(lease, batch.size, batch.end) != 0 || append_losses(losses, &batch) != 0 ||
@@ -104,24 +101,6 @@ static int shared_ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, 
     return error;
 }
 
-static bool shared_ring_arm(AnyRing *any, uint64_t distance) {
-    return ds_reader_arm(&((SharedRing *)any)->reader, distance);
-}
-
-static void shared_ring_disarm(AnyRing *any) {
-    ds_reader_disarm(&((SharedRing *)any)->reader);
-}
-
-static void shared_ring_set_state(AnyRing *any, enum ds_state state) {
-    ds_reader_set_state(&((SharedRing *)any)->reader, state);
-}
-
-static uint64_t shared_ring_count(AnyRing *any, struct ds_counters *counters) {
-    SharedRing *self = (SharedRing *)any;
-    ds_reader_count(&self->reader, counters);
-    return self->reader.ring.data.size;
-}
-
 static PyObject *shared_ring_producer_died(SharedRing *self, PyObject *Py_UNUSED(ignored)) {
     if (!any_ring_usable(&self->any))
         return NULL;
@@ -129,41 +108,28 @@ static PyObject *shared_ring_producer_died(SharedRing *self, PyObject *Py_UNUSED
     Py_RETURN_NONE;
 }
 
-static const struct ring_kind shared_ring_kind = {.create = shared_ring_create,
-                                                  .fill_lease = shared_ring_fill_lease,
-                                                  .free_space = shared_ring_free_space,
-                                                  .arm = shared_ring_arm,
-                                                  .disarm = shared_ring_disarm,
-                                                  .set_state = shared_ring_set_state,
-                                                  .count = shared_ring_count};
-
 static PyObject *shared_ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    return any_ring_new(type, &shared_ring_kind, args, kwargs);
+    return any_ring_new(type, shared_ring_create, args, kwargs);
 }
 
 static PyObject *shared_ring_recover(PyObject *Py_UNUSED(type), PyObject *args) {
     const char *path;
     if (!PyArg_ParseTuple(args, "s", &path))
         return NULL;
-    SharedRing *self = (SharedRing *)make_object(shared_ring_type);
+    AnyRing *self = (AnyRing *)make_object(shared_ring_type);
     if (!self)
         return NULL;
     int error;
     Py_BEGIN_ALLOW_THREADS;
-    error = ds_reader_resume(&self->reader, path);
+    error = ds_reader_resume(reader_of(self), path);
     Py_END_ALLOW_THREADS;
-    return any_ring_made(&self->any, &shared_ring_kind, error);
+    return any_ring_made(self, error);
 }
 
 static PyMethodDef shared_ring_methods[] = {
+    ANY_RING_METHODS,
     {"recover", (PyCFunction)shared_ring_recover, METH_VARARGS | METH_STATIC, NULL},
-    {"fileno", (PyCFunction)shared_ring_fileno, METH_NOARGS, NULL},
-    {"lease", (PyCFunction)any_ring_lease, METH_VARARGS, NULL},
-    {"arm", (PyCFunction)any_ring_arm, METH_VARARGS, NULL},
-    {"disarm", (PyCFunction)any_ring_disarm, METH_NOARGS, NULL},
-    {"discard", (PyCFunction)any_ring_discard, METH_NOARGS, NULL},
     {"producer_died", (PyCFunction)shared_ring_producer_died, METH_NOARGS, NULL},
-    {"statistics", (PyCFunction)any_ring_statistics, METH_NOARGS, NULL},
     {"close", (PyCFunction)shared_ring_close, METH_NOARGS, NULL},
     {0}};
 static PyType_Slot shared_ring_slots[] = {{Py_tp_new, (void *)shared_ring_new},

@@ -53,9 +53,9 @@ int add_tensor_rows(PyObject *module) {
     PyObject *names = PyList_New(0), *formats = PyList_New(0), *offsets = PyList_New(0);
     bool made = names && formats && offsets;
     for (size_t i = 0; made && i < sizeof fields / sizeof *fields; i++)
-        made = append_new(names, PyUnicode_FromString(fields[i].name)) &&
-               append_new(formats, PyUnicode_FromString(fields[i].format)) &&
-               append_new(offsets, PyLong_FromSize_t(fields[i].offset));
+        made = append_new(names, PyUnicode_FromString(fields[i].name)) == 0 &&
+               append_new(formats, PyUnicode_FromString(fields[i].format)) == 0 &&
+               append_new(offsets, PyLong_FromSize_t(fields[i].offset)) == 0;
     PyObject *layout = !made ? NULL
                              : Py_BuildValue("{sOsOsOsn}", "names", names, "formats", formats, "offsets",
                                              offsets, "itemsize", (Py_ssize_t)sizeof(struct ds_tensor_row));
