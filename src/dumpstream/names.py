@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 MAX_COMPONENT_BYTES = 240
 #: The longest path: PATH_MAX (4096) less room for the destination in front and a suffix behind.
 MAX_PATH_BYTES = 3072
-#: The deepest path: tools that descend by recursion still reach its end.
+#: The deepest path: tools that descend by recursion can still reach its end.
 MAX_DEPTH = 128
 
 _PREFIX_BYTES = 64
@@ -21,13 +21,13 @@ _PREFIX_BYTES = 64
 def clean_name(name: str) -> tuple[str, ...]:
     """Return the path below a destination that stands for *name*, as components.
 
-    Never empty, and no component is empty, ``.`` or ``..``, has a ``/`` or a character that cannot be shown
-    or encoded, or is longer than `MAX_COMPONENT_BYTES`. Empty components and ``.`` are dropped, as CANN's
-    names are full of them. Whatever else has to change is marked with a hash of what it was, so that
-    different names get different paths.
+    There is at least one. None is empty, ``.`` or ``..``, or longer than `MAX_COMPONENT_BYTES`, and none has
+    a ``/`` or a character that cannot be shown or encoded. Empty components and ``.``, of which CANN's names
+    are full, are dropped. Every other change is marked with a hash of the original, so that different names
+    get different paths.
     """
     components = tuple([part for part in name.split("/") if part and part != "."])
-    # If the whole name would do as a component, so does every part of it.
+    # If the whole name can be a component, so can every part of it.
     if not (_usable(name) and ".." not in components):
         components = tuple([part if _usable(part) else _hashed(part, part) for part in components])
     if 0 < len(components) <= MAX_DEPTH and len("/".join(components).encode()) <= MAX_PATH_BYTES:

@@ -1,4 +1,4 @@
-"""Batches: work for several threads, handed over in portions that are worth it."""
+"""Batches: work for several threads, in portions that are large enough to be worth handing over."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BATCH_ITEMS = 32
 _BATCH_BYTES = 4 << 20
 _BATCHES_AHEAD = 4  #: for each worker
 
-#: Threads to use if nobody says how many,
+#: Threads to use by default,
 WORKERS = min(os.cpu_count() or 1, 8)
-#: and where each of them waits for a store most of the time.
+#: and if each of them waits for a store most of the time.
 REMOTE_WORKERS = 16
 
 _Item = TypeVar("_Item")
@@ -37,17 +37,17 @@ def run_batches(
 ) -> Generator[_Result, None, None]:
     """Call *function* with batches of *items* in threads, and yield the results in order.
 
-    Items are taken a few batches ahead. What a call raises is raised here; then, and if the caller stops,
-    batches that have not begun are dropped and those that have are waited for.
+    Items are taken a few batches ahead. An exception of a call is raised here. After one, or if the caller
+    closes the generator, batches that have not begun are dropped, and those that have are waited for.
 
     Args:
         function: turns a batch into results.
         items: the work.
         bytes_of: returns how large an item is.
-        workers: threads; by default as many as are worth it.
+        workers: how many threads.
         is_remote: returns whether an item is in an object store. If the first one is, more threads take
             single items, because they wait most of the time.
-        stop: called before batches that have begun are waited for.
+        stop: called before batches that have begun are waited for, so that they can end early.
     """
     items = iter(items)
     first = list(islice(items, 1))

@@ -1,4 +1,4 @@
-"""Isolation: a context whose beginning and end no cancellation can cut in two."""
+"""Cancellation: work, and contexts, that it must not cut in two."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ async def finish_in_thread(function: Callable[[], object]) -> None:
 async def isolated(context: AbstractAsyncContextManager[_Value]) -> AsyncIterator[_Value]:
     """Enter *context* in a task of its own, keep it open while the block runs, and leave it there.
 
-    A cancellation of asyncio's own (`asyncio.timeout`, `Task.cancel`) breaks through every shield, and what a
-    worker thread is making just then belongs to nobody. Here it meets the task of the block alone; *context*
-    sees a cancelled scope instead, from which shields protect, and the block is left when *context* is.
+    A cancellation by asyncio itself (`asyncio.timeout`, `Task.cancel`) breaks through every shield of anyio,
+    and the result of a worker thread that it interrupts is never closed. Here it reaches only the task of the
+    block; *context* sees a cancelled scope instead, which shields hold off.
 
-    An exception of the block is raised after *context* was left, which does not see it.
+    *context* does not see an exception of the block, which is raised after *context* was left.
     """
     keeper = _Keeper(context)
     failure: BaseException | None = None

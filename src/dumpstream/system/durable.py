@@ -1,4 +1,4 @@
-"""Durable: what outlives a power cut. A file on the disk is lost if no directory there leads to it."""
+"""Durable: what survives a power cut. A file is lost if no directory on the disk leads to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What file systems answer that have nothing to force, or cannot: a network's, or one that is read-only.
+# Answers of file systems that have nothing to force, or cannot: network file systems, read-only ones.
 _NOTHING_TO_FORCE = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}
 
 
@@ -23,7 +23,7 @@ class Fsync(StrEnum):
 
 
 def force_names(dir_fd: int) -> None:
-    """Force the names in the directory *dir_fd* to the disk, if its file system does such a thing."""
+    """Force the names in the directory *dir_fd* to the disk, if its file system can."""
     try:
         os.fsync(dir_fd)
     except OSError as exc:

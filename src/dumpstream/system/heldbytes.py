@@ -1,4 +1,4 @@
-"""HeldBytes: where bytes wait that cannot go on yet, in memory first and then in a temporary file."""
+"""Held bytes: those that cannot go on yet, in memory first and then in a temporary file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class HeldBytes:
     """Keeps bytes by key, up to *memory_bytes* in memory and the rest in an unlinked file in *directory*.
 
-    The file takes as much space as was ever in it at once, until it is empty. For one task at a time.
+    The file keeps its largest size until it is empty. For one task at a time.
     """
 
     def __init__(self, directory: Path, *, memory_bytes: int = 32 << 20) -> None:
@@ -36,7 +36,7 @@ class HeldBytes:
         """Copy *data*.
 
         Raises:
-            OSError: the temporary file cannot be made or written; nothing is kept under *key* then.
+            OSError: the temporary file cannot be made or written, and nothing is kept under *key*.
         """
         view = memoryview(data)
         length = view.nbytes
@@ -53,7 +53,7 @@ class HeldBytes:
         self._spilled[key] = (offset, length)
 
     async def take(self, key: Hashable) -> Buffer:
-        """Return the bytes kept under *key*, and keep them no longer.
+        """Return the bytes kept under *key*, and forget them.
 
         Raises:
             KeyError: nothing is kept under *key*.
@@ -94,7 +94,7 @@ class HeldBytes:
             while at < length:
                 count = os.preadv(descriptor, [view[at:]], offset + at)
                 if count == 0:
-                    raise OSError(f"the temporary file in {self._directory} was cut short by somebody else")
+                    raise OSError(f"the temporary file in {self._directory} was shortened by another process")
                 at += count
         if not self._spilled:
             os.ftruncate(descriptor, 0)
@@ -102,7 +102,7 @@ class HeldBytes:
 
 
 class _Space:
-    """Which ranges of a file are free; everything behind the last one taken is."""
+    """Which ranges of a file are free: the holes, and all behind the last range that is taken."""
 
     def __init__(self) -> None:
         self._end = 0

@@ -1,4 +1,4 @@
-"""Prefix: a place in an object store, as a URL names it. Connects to nothing."""
+"""Locations: a directory, or a prefix in an object store as a URL names it. Connects to nothing."""
 
 from __future__ import annotations
 
@@ -29,26 +29,25 @@ _NOT_HERE = "credentials do not belong in a URL: give them by environment variab
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Everything in an object store whose key begins with *key*. ``prefix / "name"`` is a place below it."""
+    """Everything in an object store whose key begins with *key*; ``prefix / "name"`` is a prefix below it."""
 
     scheme: str
     bucket: str
     key: str = ""  #: without a slash at its ends
     options: tuple[tuple[str, str], ...] = ()
-    store: Any = field(
-        default=None, repr=False, hash=False
-    )  #: an obstore object that was given, instead of a URL
+    #: An obstore object that was given instead of a URL.
+    store: Any = field(default=None, repr=False, hash=False)
 
     @classmethod
     def parse(cls, url: str) -> Prefix:
-        """Return the place that *url* names.
+        """Return the prefix that *url* names.
 
         Raises:
-            StoreError: it names none; the message does not repeat what may be secret.
+            StoreError: *url* is not valid; the message does not repeat what may be secret.
         """
         split = urlsplit(url, allow_fragments=False)
         if split.scheme not in _OPTIONS or not split.netloc:
-            raise StoreError(f"a place in an object store is written {_examples()}")
+            raise StoreError(f"a location in an object store is written {_examples()}")
         if "@" in split.netloc or ":" in split.netloc:
             raise StoreError(f"{split.scheme}://...: {_NOT_HERE}")
         options = dict(parse_qsl(split.query, keep_blank_values=True))
@@ -65,14 +64,14 @@ class Prefix:
 
     @classmethod
     def of_object(cls, url: str) -> Prefix:
-        """Return the place of the object at *url*, as a journal has it: the key as it is, and no options."""
+        """Return the prefix of the object at *url*, as a journal has it: the key unchanged, no options."""
         scheme, _, rest = url.partition("://")
         bucket, _, key = rest.partition("/")
         return cls(scheme, bucket, key.strip("/"))
 
     @classmethod
     def of(cls, store: Any, key: str = "") -> Prefix:
-        """Return the place *key* in *store*, an object of obstore."""
+        """Return the prefix *key* in *store*, an object of obstore."""
         return cls(GIVEN, type(store).__name__, _clean(key), store=store)
 
     def __str__(self) -> str:
@@ -83,13 +82,13 @@ class Prefix:
 
     @property
     def url(self) -> str:
-        """The URL that `parse` turns back, with its options."""
+        """The URL that `parse` takes, with its options."""
         query = urlencode(self.options, safe="/:")
         return f"{self}?{query}" if query else str(self)
 
     @property
     def parent(self) -> Prefix:
-        """The place that this is directly below."""
+        """The prefix that this one is directly below."""
         return replace(self, key=self.key.rpartition("/")[0])
 
     @property
@@ -99,10 +98,10 @@ class Prefix:
 
 
 def as_location(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Prefix:
-    """Return the directory, or the place in an object store, that *destination* stands for.
+    """Return the directory, or the prefix in an object store, that *destination* stands for.
 
     Raises:
-        StoreError: it looks like a URL and is none that is known.
+        StoreError: it is a URL that is not valid.
     """
     if isinstance(destination, Prefix):
         return destination
@@ -126,7 +125,7 @@ def is_remote(sink: Any) -> bool:
 
 
 def is_url(text: str) -> bool:
-    """Whether *text* is meant to name a place in an object store."""
+    """Whether *text* is meant to name a location in an object store."""
     return _URL.match(text) is not None
 
 

@@ -26,7 +26,7 @@ def take_lock(path: Path, dir_fd: int) -> int:
     """Lock the directory *path*, open as *dir_fd*, for this process; return what `release_lock` takes.
 
     Raises:
-        DestinationInUseError: another process has it.
+        DestinationInUseError: another process holds the lock.
     """
     while True:
         fd = open_regular(LOCK, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
@@ -44,7 +44,7 @@ def take_lock(path: Path, dir_fd: int) -> int:
 
 
 def release_lock(fd: int) -> None:
-    """Give the lock up; does nothing in a forked child, which does not have it."""
+    """Release the lock; does nothing in a forked child, which does not hold it."""
     if fd in _held:
         _held.discard(fd)
         with suppress(OSError):
@@ -54,12 +54,12 @@ def release_lock(fd: int) -> None:
 
 
 def holds_lock(fd: int) -> bool:
-    """Whether *fd* is a lock that this process has taken, and not a forked child's copy of it."""
+    """Whether this process holds the lock *fd*; false for a forked child's copy of it."""
     return fd in _held
 
 
 def lock_holder(path: Path) -> int | None:
-    """Return the process that captures into *path* now (0 if it has not said which), or None."""
+    """Return the process that captures into *path* now (0 if it has not written its id yet), or None."""
     try:
         fd = open_regular(path / LOCK, os.O_RDONLY)
     except OSError:
@@ -79,7 +79,7 @@ def _wait_for(path: Path, fd: int) -> None:
         try:
             return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_PAUSE_S)  # `lock_holder` takes the lock for a moment, too
+            time.sleep(_PAUSE_S)  # `lock_holder` takes it for a moment, too
     raise DestinationInUseError(path, _read_pid(fd))
 
 
@@ -96,7 +96,7 @@ def _read_pid(fd: int) -> int:
 
 
 def _drop_inherited() -> None:
-    """Close a forked child's copies: a lock ends with the process that captures, not with its children."""
+    """Close a forked child's copies: a lock ends with the process that captures."""
     for fd in _held:
         os.close(fd)
     _held.clear()

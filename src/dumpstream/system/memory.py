@@ -15,7 +15,7 @@ _CGROUPS = (
 
 
 def available_memory() -> int:
-    """Return the bytes that can be taken without swapping, by the machine's account and the container's."""
+    """Return how many bytes the machine, and the container, can still give without swapping."""
     available = _machine_available()
     for limit, usage in _CGROUPS:
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Files and directories, opened without following a symbolic link somebody planted."""
+"""Files and directories, opened without following symbolic links, which may have been planted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def open_regular(path: str | Path, flags: int, *, dir_fd: int | None = None) -> 
     """Open the regular file *path* and return its descriptor; a file made by this call has mode 0600.
 
     Raises:
-        OSError: also if *path* is a symbolic link (ELOOP) or no regular file (EINVAL).
+        OSError: also if *path* is a symbolic link (ELOOP) or not a regular file (EINVAL).
     """
     # O_NONBLOCK: opening a FIFO that lies where a file should be must not wait for its other end.
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
@@ -36,8 +36,8 @@ def open_directory(
 ) -> int:
     """Return a new descriptor of the directory *components* lead to from the descriptor *root*.
 
-    With *create*, missing directories are made with mode 0700; with *durable*, whoever made them, their names
-    are on the disk.
+    With *create*, missing directories are made with mode 0700. With *durable*, the names of all of them are
+    forced to the disk.
     """
     fd = os.dup(root)
     for component in components:

@@ -17,7 +17,7 @@ from dumpstream.system.publishing import create_draft, discard_draft, publish_dr
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Descriptors one thread may have open besides that of the directory it has leased.
+#: Descriptors that a thread may have open besides that of the directory it has leased.
 TRANSIENT_DESCRIPTORS = 2
 
 _MORE = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,12 +31,12 @@ class Draft(NamedTuple):
     """A file that is not published yet."""
 
     directory: tuple[str, ...]
-    stem: str  #: its published name, less number and suffix
-    temporary: str  #: its name until then
+    stem: str  #: its published name without number and suffix
+    temporary: str  #: its name until it is published
 
 
 class _Directory:
-    """A cached descriptor, open as long as it has users; leaving its context ends one use."""
+    """A cached descriptor that stays open while it has users; leaving the context ends one use."""
 
     __slots__ = ("_lock", "fd", "users")
 
@@ -52,17 +52,17 @@ class _Directory:
 
 
 class Tree:
-    """Files below *root*, named for the runtime's names; never outside it, and through no symbolic link.
+    """Files below *root*, named for the runtime's names; never outside it, or through a symbolic link.
 
-    Every method blocks, raises `OSError` and may be called from several threads, though not for one draft
-    at once. The root is made and opened by the first that needs it.
+    Every method blocks and raises `OSError`. Several threads may call them, but not for one draft at once.
+    The root is made and opened by the first call that needs it.
 
     Args:
         root: where the tree begins; may itself be a symbolic link.
         below: directories under *root* that come before every name.
         suffix: ends every published name.
-        base: published paths are relative to it if the root is inside, else absolute.
-        directories: how many descriptors to keep; at least as many as threads use the tree at once.
+        base: published paths are relative to it if the root is inside it, else absolute.
+        directories: how many descriptors to keep; at least one for each thread that uses the tree.
         durable: whether a file is on the disk before it is published, and its path before `publish` returns.
     """
 
@@ -84,7 +84,7 @@ class Tree:
         self._cache: OrderedDict[tuple[str, ...], _Directory] = OrderedDict()
 
     def create(self, name: str) -> tuple[Draft, int]:
-        """Begin the file *name*; return it with a descriptor to write to, which the caller closes."""
+        """Begin the file *name*; return the draft and a descriptor to write to, which the caller closes."""
         *directory, stem = clean_name(name)
         try:
             return self._create((*self._below, *directory), stem)
@@ -118,17 +118,17 @@ class Tree:
         return self.path(draft, number=number)
 
     def discard(self, draft: Draft) -> None:
-        """Remove *draft*."""
+        """Remove *draft*, unless it is gone."""
         with self._lease(draft.directory) as dir_fd:
             discard_draft(draft.temporary, dir_fd)
 
     def sync(self) -> None:
-        """Force everything in the tree to the disk, and whatever else its file system has to write."""
+        """Force the file system that the tree is in to the disk."""
         if self._root_fd is not None:
             sync_filesystem(self._root_fd)
 
     def close(self) -> None:
-        """Close every descriptor. No other call is under way or follows."""
+        """Close every descriptor; the last call."""
         for directory in self._cache.values():
             os.close(directory.fd)
         self._cache.clear()
@@ -148,7 +148,7 @@ class Tree:
         return free_number(lambda number: _exists(self._numbered(stem, number), dir_fd), taken)
 
     def _lease(self, path: tuple[str, ...]) -> _Directory:
-        """Return the directory *path*, made if missing, with a use that the caller must end."""
+        """Return the directory *path*, made if missing; the caller must leave it."""
         with self._lock:
             if (directory := self._cache.get(path)) is not None:
                 directory.users += 1
@@ -165,7 +165,7 @@ class Tree:
             return directory
 
     def _evict(self) -> None:
-        """Make room for one more directory; there are never more users than room."""
+        """Make room for one more directory; there are fewer users than descriptors."""
         if len(self._cache) >= self._capacity:
             idle = next(path for path, directory in self._cache.items() if not directory.users)
             os.close(self._cache.pop(idle).fd)
