@@ -1,4 +1,4 @@
-"""Deletion: a capture taken away, and nothing that is not part of it."""
+"""Deletion: a capture is removed, and nothing that is not part of it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _OURS = {LOCK, TEMPORARY, MANIFEST, JOURNAL}
 
 
 def delete_capture(path: Path, dir_fd: int, manifest: Manifest) -> None:
-    """Delete the captures of the processes, the data, then the journal, of the directory *path*.
+    """Delete the captures of the processes, the data and then the journal of the directory *path*.
 
-    The manifest stays, and the journal as long as it is needed, so that a deletion cut short can be repeated.
-    Links are never followed.
+    The manifest stays, and the journal as long as it is needed, so that an interrupted deletion can be
+    repeated. Links are never followed.
     """
     for process in manifest.processes:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -35,14 +35,14 @@ def delete_capture(path: Path, dir_fd: int, manifest: Manifest) -> None:
 
 
 def names_in(name: str, dir_fd: int) -> set[str]:
-    """Return what is in the directory *name*; nothing if it is none."""
+    """Return what is in the directory *name*; nothing if it is not a directory."""
     with suppress(OSError), _opened(dir_fd, [name]) as fd, os.scandir(fd) as entries:
         return {entry.name for entry in entries}
     return set()
 
 
 def delete_profiles(names: Iterable[str], dir_fd: int) -> None:
-    """Delete these in the directory of profiles, and that if nothing else is in it."""
+    """Delete *names* in the directory of profiles, and the directory if nothing else is in it."""
     with suppress(OSError), _opened(dir_fd, [PROFILE]) as parent:
         for name in names:
             _delete(name, parent)
@@ -77,7 +77,7 @@ def _delete(name: str, dir_fd: int) -> None:
 
 
 def _delete_parts(path: Path, dir_fd: int) -> None:
-    """Delete what sinks with a location of their own stored inside the capture; never what lies outside."""
+    """Delete what sinks with a location of their own stored inside the capture, never what is outside."""
     directories: set[tuple[str, ...]] = set()
     with suppress(OSError):  # a journal that cannot be read names nothing
         for row in read_journal(path / JOURNAL):

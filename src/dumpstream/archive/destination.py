@@ -1,4 +1,4 @@
-"""Destination: the directory a capture writes to, prepared, locked and described."""
+"""Destination: the directory that a capture writes to, prepared, locked and described."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in
-from dumpstream.archive.history import History, refuse_both, refuse_earlier, refuse_mixture
-from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, Manifest, read_manifest, write_manifest
+from dumpstream.archive.history import History, refuse_both
+from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, read_manifest, write_manifest
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.lock import LOCK, holds_lock, release_lock, take_lock
 from dumpstream.system.nofollow import open_directory
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from dumpstream.system.location import Prefix
 
-_OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that a start which was cut off can leave
+_OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that an interrupted start can leave
 
 
 class Destination(History):
-    """A capture directory held by this process.
+    """A capture directory, locked by this process.
 
-    Links inside the directory are never followed; the directory itself may be one.
+    The directory may be a symbolic link, but links inside it are never followed.
     """
 
     path: Path
@@ -36,8 +36,7 @@ class Destination(History):
         self.path = path
         self._dir_fd = dir_fd
         self._lock_fd = lock_fd
-        self._made = made  # to be taken back if no run begins, in this order
-        self._replaced: Manifest | None = None
+        self._made = made  # to be removed if no run begins, in this order
         self._profiles: set[str] = set()  # what earlier runs left in the directory of profiles
 
     @classmethod
@@ -50,19 +49,19 @@ class Destination(History):
         dump_path: Path | None = None,
         of_processes: bool = False,
     ) -> Self:
-        """Prepare the directory *path* for a capture, making it if need be, and lock it.
+        """Prepare the directory *path* for a capture, make it if it is missing, and lock it.
 
         Args:
             path: the directory.
-            append: add to the capture that is there, a run or processes.
+            append: add a run or processes to the capture that is there.
             force: delete the capture that is there when a run begins; what is not part of it stays.
-            dump_path: where the runtime writes files of its own; *path* must not be there.
+            dump_path: where the runtime writes files of its own; *path* must not be inside.
             of_processes: whether it is for processes, each with a capture of its own, instead of runs.
 
         Raises:
             DestinationInUseError: another capture is writing there.
             DestinationError: it cannot take a capture; the message says why and what to do.
-            NotACaptureError: it holds a capture of a newer version, or something like one.
+            NotACaptureError: it has a manifest that this version cannot read.
         """
         refuse_both(append=append, force=force)
         path = absolute(path)
@@ -71,13 +70,13 @@ class Destination(History):
                 path, f"is inside the dump_path {dump_path}; choose a destination outside it"
             )
         with explained(path):
-            place = cls._lock(path)
+            destination = cls._lock(path)
             try:
-                place._prepare(append=append, force=force, of_processes=of_processes)  # noqa: SLF001 - its own
+                destination._prepare(append=append, force=force, of_processes=of_processes)  # noqa: SLF001 - its own
             except BaseException:
-                place.close()
+                destination.close()
                 raise
-        return place
+        return destination
 
     @classmethod
     def _lock(cls, path: Path) -> Self:
@@ -89,31 +88,25 @@ class Destination(History):
             _refuse_foreign(path, entries)
             lock_fd = take_lock(path, dir_fd)
         except BaseException:
-            _take_back(made, dir_fd)
+            _remove_unused(made, dir_fd)
             if dir_fd >= 0:
                 os.close(dir_fd)
             raise
         return cls(path, dir_fd, lock_fd, made if LOCK in entries else [LOCK, *made])
 
     def _prepare(self, *, append: bool, force: bool, of_processes: bool) -> None:
-        entries = _entries(self._dir_fd)  # again: it may have been taken before it was locked
+        entries = _entries(self._dir_fd)  # again: another process may have used it before it was locked
         _refuse_foreign(self.path, entries)
         if MANIFEST not in entries:
             return
         earlier = read_manifest(self.path)
         if earlier.profiled:
             self._profiles = names_in(PROFILE, self._dir_fd)
-        if append:
-            refuse_mixture(self.path, earlier, of_processes=of_processes)
-            self.manifest = earlier
-        elif force:
-            self._replaced = earlier
-        else:
-            refuse_earlier(self.path, earlier)
+        self._accept(earlier, append=append, force=force, of_processes=of_processes)
 
     @property
     def journal_path(self) -> Path:
-        """Where the journal is."""
+        """The path of the journal."""
         return self.path / JOURNAL
 
     @property
@@ -121,13 +114,13 @@ class Destination(History):
         return self.path
 
     def make_profile(self) -> Path:
-        """Make the directory of profiles unless it is there, and return its path."""
+        """Make the directory of profiles if it is missing, and return its path."""
         with explained(self.path):
             os.close(open_directory(self._dir_fd, [PROFILE], create=True))
         return self.path / PROFILE
 
     def drop_profile(self) -> None:
-        """Take back what has come into the directory of profiles since `open`, and itself, if it is empty."""
+        """Delete what was added to the directory of profiles since `open`, and that if it is empty."""
         delete_profiles(names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
 
     def end_processes(self) -> None:
@@ -135,8 +128,7 @@ class Destination(History):
 
     def _begin(self) -> None:
         with explained(self.path):
-            if self._replaced is not None:
-                replaced, self._replaced = self._replaced, None
+            if (replaced := self._take_replaced()) is not None:
                 delete_capture(self.path, self._dir_fd, replaced)
                 delete_profiles(self._profiles, self._dir_fd)
             write_manifest(self.manifest, self._dir_fd)
@@ -153,7 +145,7 @@ class Destination(History):
     def close(self) -> None:
         if self._dir_fd >= 0:
             if holds_lock(self._lock_fd):
-                _take_back(self._made, self._dir_fd)
+                _remove_unused(self._made, self._dir_fd)
             release_lock(self._lock_fd)
             os.close(self._dir_fd)
             self._dir_fd = -1
@@ -175,9 +167,9 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
 
 
-def below(place: str | Path, name: str) -> str:
-    """Return the place called *name* below another: of a process's capture below that of all of them."""
-    return f"{str(place).rstrip('/')}/{name}"
+def below(location: str | Path, name: str) -> str:
+    """Return the location called *name* below *location*, which may be a URL."""
+    return f"{str(location).rstrip('/')}/{name}"
 
 
 def _real(path: Path) -> Path:
@@ -192,7 +184,7 @@ def refuse_inside(out: Path, captures: Iterable[Path | Prefix]) -> None:
 
 
 def make_directory(path: Path) -> int:
-    """Make the directory *path* with mode 0700 unless it is there, and return a descriptor of it."""
+    """Make the directory *path* with mode 0700 if it is missing, and return a descriptor of it."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -210,8 +202,8 @@ def _refuse_foreign(path: Path, entries: set[str]) -> None:
         raise DestinationError(path, "is not empty and holds no capture; choose an empty or new directory")
 
 
-def _take_back(made: Iterable[Path | str], dir_fd: int) -> None:
-    """Remove files of the directory (by name) and directories (by path), as far as they are still unused."""
+def _remove_unused(made: Iterable[Path | str], dir_fd: int) -> None:
+    """Remove files of the directory (by name) and directories (by path) as long as they are empty."""
     for one in made:
         with suppress(OSError):
             if isinstance(one, Path):

@@ -1,4 +1,4 @@
-"""History: what becomes of a capture, kept in its manifest wherever that lies."""
+"""History: the runs and processes of a capture, recorded in its manifest wherever that is."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 
 class History(ABC):
-    """The runs of a capture, or the processes with a capture each, as its manifest tells of them.
+    """The runs of a capture, or the processes with a capture each, as its manifest records them.
 
-    Everything in it blocks: call it from a worker thread. Until a run or processes begin, nothing is changed
-    but what `close` takes back.
+    Every method blocks: call it from a worker thread. Until a run or processes begin, all changes are undone
+    by `close`.
     """
 
     path: Path | Prefix
 
     def __init__(self) -> None:
         self.manifest = Manifest(dumpstream=version("dumpstream"), created=timestamp())
+        self._replaced: Manifest | None = None
 
     @property
     @abstractmethod
@@ -40,7 +41,7 @@ class History(ABC):
 
     @property
     def waiting(self) -> bool:
-        """Whether the manifest is not yet where readers look for it."""
+        """Whether the manifest still has to be uploaded."""
         return False
 
     def begin_run(
@@ -51,7 +52,7 @@ class History(ABC):
         config: Mapping[str, Any] | None = None,
         profile: Mapping[str, Any] | None = None,
     ) -> int:
-        """Delete the capture that was to be, write down that a run begins, and return its number."""
+        """Delete a capture that is to be replaced, record that a run begins, and return its number."""
         run = Run(
             run=max((run.run for run in self.manifest.runs), default=0) + 1,
             started=timestamp(),
@@ -67,7 +68,7 @@ class History(ABC):
         return run.run
 
     def configure_run(self, configured: Sequence[Configured]) -> None:
-        """Write down what is known of what the run that began last is to dump, the latest last."""
+        """Record the dump configurations of the run that began last, the latest last."""
         run = self.manifest.runs[-1]
         if run.configured != configured:
             run.configured = list(configured)
@@ -76,13 +77,13 @@ class History(ABC):
             self._write()
 
     def end_run(self, outcome: Outcome) -> None:
-        """Write down how the run that began last ended."""
+        """Record how the run that began last ended."""
         run = self.manifest.runs[-1]
         run.ended, run.outcome = timestamp(), str(outcome)
         self._write()
 
     def begin_processes(self) -> None:
-        """Delete the capture that was to be, and write down that processes may come."""
+        """Delete a capture that is to be replaced, and record that processes may follow."""
         self._begin()
 
     def begin_process(
@@ -97,7 +98,7 @@ class History(ABC):
         problem: str | None = None,
         ring: str | None = None,
     ) -> Process:
-        """Write down a process; its capture goes to its `directory`, which is new, unless it is refused."""
+        """Record a process; unless it is *refused*, its capture goes to a new `directory`."""
         process = Process(
             directory="" if refused else self._choose_directory(rank, pid),
             pid=pid,
@@ -114,29 +115,29 @@ class History(ABC):
         return process
 
     def update_processes(self) -> None:
-        """Write down what has changed of processes."""
+        """Record what has changed in processes."""
         self._write()
 
     def end_process(self, process: Process, ending: str) -> None:
-        """Write down how *process* ended."""
+        """Record how *process* ended."""
         process.ended, process.ending = timestamp(), ending
         self._write()
 
     @abstractmethod
     def end_processes(self) -> None:
-        """Expect no more processes; the manifest is `waiting` if it could not be brought where it belongs.
+        """Expect no more processes; the manifest is `waiting` if it could not be uploaded.
 
         Raises:
-            DestinationError: it never will be unless somebody helps.
+            DestinationError: it cannot be uploaded; the message says what to do.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give the place up; a second call does nothing."""
+        """Release the destination; a second call does nothing."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """Delete the capture that was to be, and write the manifest."""
+        """Delete a capture that is to be replaced, and write the manifest."""
 
     @abstractmethod
     def _write(self) -> None:
@@ -144,7 +145,26 @@ class History(ABC):
 
     @abstractmethod
     def _names(self) -> set[str]:
-        """Return what no process's capture can be called, besides those in the manifest."""
+        """Return the names that captures of processes cannot have, besides those in the manifest."""
+
+    def _accept(self, earlier: Manifest, *, append: bool, force: bool, of_processes: bool) -> None:
+        """Add to *earlier*, or remember to replace it; raise `DestinationError` if neither is wanted."""
+        if append:
+            _refuse_mixture(self.path, earlier, of_processes=of_processes)
+            self.manifest = earlier
+        elif force:
+            self._replaced = earlier
+        elif earlier.runs or earlier.processes:
+            raise DestinationError(
+                self.path,
+                "already holds a capture; add to it with --append (append=True), "
+                "or delete it and start anew with --force (force=True)",
+            )
+
+    def _take_replaced(self) -> Manifest | None:
+        """Return the manifest of the capture that is to be replaced, once."""
+        replaced, self._replaced = self._replaced, None
+        return replaced
 
     def _choose_directory(self, rank: int | None, pid: int) -> str:
         name = f"pid-{pid}" if rank is None else f"rank-{rank}"
@@ -154,23 +174,12 @@ class History(ABC):
 
 
 def refuse_both(*, append: bool, force: bool) -> None:
-    """Raise `ValueError` if both are wanted."""
+    """Raise `ValueError` if both are true."""
     if append and force:
         raise ValueError("append and force exclude each other: one keeps what is there, one deletes it")
 
 
-def refuse_earlier(path: Path | Prefix, earlier: Manifest) -> None:
-    """Raise `DestinationError` if *earlier*, to which nothing is to be added, has something in it."""
-    if earlier.runs or earlier.processes:
-        raise DestinationError(
-            path,
-            "already holds a capture; add to it with --append (append=True), "
-            "or delete it and start anew with --force (force=True)",
-        )
-
-
-def refuse_mixture(path: Path | Prefix, earlier: Manifest, *, of_processes: bool) -> None:
-    """Raise `DestinationError` if runs were to be added to processes, or the other way round."""
+def _refuse_mixture(path: Path | Prefix, earlier: Manifest, *, of_processes: bool) -> None:
     if of_processes and earlier.runs:
         raise DestinationError(
             path, "holds the capture of one process, to which no others can be added; choose another --out"

@@ -1,4 +1,4 @@
-"""The journal of a capture: lines are added at no cost, and written behind the caller's back in batches."""
+"""The journal of a capture: lines are added at little cost, and written in batches in the background."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Lines(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether so much waits to be written that the caller should `drain` before it adds more."""
+        """Whether so much is unwritten that the caller should `drain` before it adds more."""
 
     @property
     def waiting(self) -> int:
-        """The lines that an object store has still to get, or what they name."""
+        """How many lines an object store does not have yet, or not the file that they name."""
 
     @property
     def waiting_files(self) -> int:
-        """The finished files among them."""
+        """How many of them are of finished files."""
 
     def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:
-        """Append *line*, ASCII and without its newline, soon; never waits, and `drain` tells of failures.
+        """Append *line*, ASCII and without its newline, soon; never waits, and `drain` raises what fails.
 
-        It says that something is stored that is only in *custodies* yet.
+        The line says that something is stored which so far is only in *custodies*.
         """
 
     async def drain(self) -> None:
@@ -58,7 +58,7 @@ class Lines(Protocol):
         """
 
     async def aclose(self) -> None:
-        """Write what is left and close, also when the caller is being cancelled.
+        """Write what is left and close, also if the caller is cancelled.
 
         Raises:
             OSError: the rest could not be written.
@@ -68,19 +68,22 @@ class Lines(Protocol):
 class Journal:
     """An append-only file of lines.
 
-    A write is a hop to a thread that costs as much as a hundred lines, so lines are gathered for a moment
-    (20 ms or 256 KiB, whichever is first), and those that come while a write is under way share the next.
+    A write in a thread costs as much as a hundred lines, so lines are gathered for 20 ms or up to 256 KiB.
+    Lines that are added during a write share the next one.
     """
+
+    waiting = 0
+    waiting_files = 0
 
     def __init__(self, file: AsyncFileIO, reserve: IO[bytes], fsync: Fsync) -> None:
         self._file = file
         self._reserve = reserve
         self._fsync = fsync
         self._lines: list[str] = []
-        self._unwritten = b""  # what a failed write left over
+        self._unwritten = b""  # the rest of a failed write
         self._added = 0  # bytes, like _written
         self._written = 0
-        # Not a task group's: nobody's cancellation may leave half a line, or hold up `add`.
+        # Not in a task group: a cancellation must not leave half a line, or keep `add` waiting.
         self._flush: asyncio.Task[None] | None = None
         self._urgent = asyncio.Event()
         self._error: OSError | None = None
@@ -91,12 +94,12 @@ class Journal:
     async def open(cls, path: Path, *, fsync: Fsync = Fsync.NONE) -> AsyncIterator[Journal]:
         """Open the journal at *path* for appending, and close it at the end of the block.
 
-        A line that an earlier writer left unfinished is closed first.
+        A line that an earlier process left unfinished is ended first.
 
         Raises:
             OSError: on entering, if *path* cannot be opened or is a symbolic link; on leaving, as `aclose`.
         """
-        with anyio.CancelScope(shield=True):  # what a thread opens for who has gone is nobody's to close
+        with anyio.CancelScope(shield=True):  # a file that a thread opens for a cancelled caller stays open
             file = await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend)
             journal = cls(file, await anyio.to_thread.run_sync(_take_reserve, path.parent), fsync)
         try:
@@ -108,21 +111,9 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits to be written that the caller should `drain` before it adds more."""
         return self._added - self._written >= _FULL_BYTES
 
-    @property
-    def waiting(self) -> int:
-        """The lines that an object store has still to get: none."""
-        return 0
-
-    @property
-    def waiting_files(self) -> int:
-        """The finished files among them: none."""
-        return 0
-
     def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:  # noqa: ARG002 - see `Lines`
-        """Append *line*, ASCII and without its newline, soon; never waits, and `drain` tells of failures."""
         self._lines.append(line)
         self._added += len(line) + 1
         if self._flush is None and self._error is None:
@@ -131,11 +122,6 @@ class Journal:
             self._urgent.set()
 
     async def drain(self) -> None:
-        """Wait until every line added so far is written.
-
-        Raises:
-            OSError: a write failed since the last call. Its lines are kept: the next call tries again.
-        """
         goal = self._added
         while self._written < goal and self._error is None:
             flush = self._flush or self._start_flush()
@@ -147,11 +133,6 @@ class Journal:
             raise error
 
     async def aclose(self) -> None:
-        """Write what is left and close the file, also when the caller is being cancelled.
-
-        Raises:
-            OSError: the rest could not be written.
-        """
         if self._closed:
             return
         with anyio.CancelScope(shield=True):
@@ -202,9 +183,9 @@ class Journal:
 
 
 def _take_reserve(directory: Path) -> IO[bytes]:
-    """Return a file without a name that keeps room for the last lines on a disk that the sinks fill."""
-    reserve = TemporaryFile(dir=directory)  # noqa: SIM115 - aclose() gives it back
-    with suppress(OSError):  # where there is not even so much room, the lines must do with what is left
+    """Return a file without a name that reserves space for the last lines, as sinks may fill the disk."""
+    reserve = TemporaryFile(dir=directory)  # noqa: SIM115 - aclose() closes it
+    with suppress(OSError):  # a disk that is nearly full cannot reserve so much
         os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
     return reserve
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 TEMPORARY = replacement_of(MANIFEST)
-#: The directories of what the sinks store, unless they have a place of their own, and of profiles.
+#: The directories of what sinks without a location of their own store, and of profiles.
 FILES, PACKS, STATS, PROFILE = "files", "packs", "stats", "profile"
 
 _FOREIGN = f"holds no capture: its {MANIFEST} is not dumpstream's; choose another directory"
-#: Of the dump configurations of a run, together; longer ones make every reading and writing slow.
+#: The most bytes of the dump configurations of a run; longer ones would slow every read and write.
 LONGEST_CONFIG = 256 << 10
-#: What `Configured.by` is if nobody called anything.
+#: `Configured.by` of a configuration that was not set by a call.
 ENVIRONMENT = "environment"
 #: No manifest is longer.
 LARGEST_BYTES = 64 << 20
@@ -38,10 +38,10 @@ class Configured:
     """A dump configuration that was put in force in a process captured from outside."""
 
     by: str  #: ``program``, ``agent`` for the collector, or ``environment``
-    call: str  #: such as ``aclmdlSetDump``; empty if there was none, or it is not known
+    call: str  #: such as ``aclmdlSetDump``; empty if there was no call, or it is not known
     path: str  #: of the file as the program named it, or the variable
-    first: str  #: when that was told first
-    last: str  #: and when it was told last
+    first: str  #: when it was reported first
+    last: str  #: and when it was reported last
     times: int = 1
     config: dict[str, Any] | None = None
     problem: str | None = None  #: why `config` is not known
@@ -78,12 +78,12 @@ class Process:
     ended: str | None = None
     ending: str | None = None  #: in words, such as ``exit code 0`` or ``killed by SIGKILL``
     problem: str | None = None  #: why it was not captured, or not as it should have been
-    ring: str | None = None  #: the file of its ring, as long as something may be left in it
+    ring: str | None = None  #: the file of its ring, as long as it may still have chunks
 
 
 @dataclass(kw_only=True, slots=True)
 class Manifest:
-    """What `manifest.json` says: of a capture with runs of its own, or of one with a capture per process."""
+    """The content of `manifest.json`: of a capture with runs of its own, or with a capture per process."""
 
     dumpstream: str
     created: str
@@ -92,7 +92,7 @@ class Manifest:
 
     @property
     def profiled(self) -> bool:
-        """Whether a run had a profile, so that its directory is the capture's."""
+        """Whether a run had a profile, so that the directory of profiles is part of the capture."""
         return any(run.profile for run in self.runs)
 
 
@@ -100,7 +100,7 @@ def read_manifest(path: Path) -> Manifest:
     """Return the manifest of the capture in the directory *path*.
 
     Raises:
-        NotACaptureError: there is none, or one that this version cannot read.
+        NotACaptureError: there is no manifest, or one that this version cannot read.
     """
     try:
         with os.fdopen(open_regular(path / MANIFEST, os.O_RDONLY), "rb") as file:
@@ -112,21 +112,33 @@ def read_manifest(path: Path) -> Manifest:
     return parse_manifest(path, data)
 
 
-def parse_manifest(place: Path | Prefix, data: bytes) -> Manifest:
-    """Return what *data*, the manifest of the capture at *place*, says.
+def parse_manifest(location: Path | Prefix, data: bytes) -> Manifest:
+    """Return the manifest that *data* holds; *location* is that of its capture.
 
     Raises:
-        NotACaptureError: it is none, or one that this version cannot read.
+        NotACaptureError: *data* is not a manifest, or one that this version cannot read.
     """
     try:
         fields = json.loads(data)
-    except (ValueError, RecursionError):
-        raise NotACaptureError(place, _FOREIGN) from None
-    return _parse(place, fields)
+        number = int(fields["format"])
+        if number > FORMAT:
+            raise NotACaptureError(
+                location,
+                f"has capture format {number} (dumpstream {fields.get('dumpstream')}), "
+                f"and this version reads up to format {FORMAT}; upgrade dumpstream",
+            )
+        return Manifest(
+            created=str(fields["created"]),
+            dumpstream=str(fields["dumpstream"]),
+            runs=[_run(run) for run in fields["runs"]],
+            processes=[_process(process) for process in fields.get("processes", ())],
+        )
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        raise NotACaptureError(location, _FOREIGN) from None
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """Return what `parse_manifest` turns back."""
+    """Return the text that `parse_manifest` reads."""
     return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, default=str) + "\n"
 
 
@@ -143,39 +155,20 @@ def _absence(path: Path) -> str:
     return f"holds no capture (no {MANIFEST}); name a directory that `dumpstream capture --out` wrote"
 
 
-def _parse(path: Path | Prefix, fields: Any) -> Manifest:
-    try:
-        number = int(fields["format"])
-        if number > FORMAT:
-            raise NotACaptureError(
-                path,
-                f"has capture format {number} (dumpstream {fields.get('dumpstream')}), "
-                f"and this version reads up to format {FORMAT}; upgrade dumpstream",
-            )
-        return Manifest(
-            created=str(fields["created"]),
-            dumpstream=str(fields["dumpstream"]),
-            runs=[_run(run) for run in fields["runs"]],
-            processes=[_process(process) for process in fields.get("processes", ())],
-        )
-    except (LookupError, TypeError, ValueError, AttributeError):
-        raise NotACaptureError(path, _FOREIGN) from None
-
-
 def _run(fields: dict[str, Any]) -> Run:
-    known = {name: value for name, value in fields.items() if name in Run.__slots__}
-    configured = [_configured(it) for it in fields.get("configured", ())]
-    return Run(**{**known, "run": int(fields["run"]), "configured": configured})
-
-
-def _configured(fields: dict[str, Any]) -> Configured:
-    return Configured(**{name: value for name, value in fields.items() if name in Configured.__slots__})
+    configured = [Configured(**_known(Configured, it)) for it in fields.get("configured", ())]
+    return Run(**{**_known(Run, fields), "run": int(fields["run"]), "configured": configured})
 
 
 def _process(fields: dict[str, Any]) -> Process:
-    known = {name: value for name, value in fields.items() if name in Process.__slots__}
+    known = _known(Process, fields)
     if not _DIRECTORY.fullmatch(fields["directory"]):
         raise ValueError("a process has its capture in a directory that is not one of ours")
     numbers = {name: int(fields[name]) for name in ("pid", "parent")}
     numbers |= {name: int(known[name]) for name in ("rank", "device") if known.get(name) is not None}
     return Process(**{**known, **numbers, "command": [str(word) for word in fields["command"]]})
+
+
+def _known(kind: type[Run | Configured | Process], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the *fields* that this version knows."""
+    return {name: value for name, value in fields.items() if name in kind.__slots__}

@@ -1,4 +1,4 @@
-"""Places: where captures lie, in a directory or in an object store, read through one interface."""
+"""Places: where captures are read, in a directory or in an object store, through one interface."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dumpstream.archive.rows import Row
     from dumpstream.system.location import Prefix
 
-#: What somebody can do about a part that is not what was stored.
+#: The remedy for a part that is not what was stored.
 RESTORE = "restore it from a copy or capture again"
 
 _ELSEWHERE = re.compile(r"/|\w+://")
@@ -33,9 +33,9 @@ _OURS = {MANIFEST, JOURNAL, LOCK}
 
 
 class WritingProcess(NamedTuple):
-    """Who is writing a capture."""
+    """A process that is writing a capture."""
 
-    pid: int  #: 0 if it has not said which
+    pid: int  #: 0 if it is not known
     host: str | None = None  #: None if it is this one, or not known
 
     def __str__(self) -> str:
@@ -43,53 +43,53 @@ class WritingProcess(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Something that a sink stored, open for reading."""
+    """A stored file, open for reading."""
 
     file: IO[bytes]
-    size: int  #: of all that is at the path, however little of it was asked for
+    size: int  #: of the whole file, also if only a range was asked for
 
 
 class Listed(NamedTuple):
-    """Something that lies in the place of a capture and is not about the capture as a whole."""
+    """A file of a capture that is neither its manifest, its journal nor its lock."""
 
     path: str
-    size: int | None = None  #: None if the listing does not tell
+    size: int | None = None  #: None if the listing does not say
     etag: str | None = None
     leftover: bool = False  #: whether an unfinished write left it
 
 
 class Place(Protocol):
-    """The place of one capture, or of the captures of several processes. Every call blocks."""
+    """Where one capture, or the captures of several processes, are read. Every call blocks."""
 
     @property
     def path(self) -> Path | Prefix:
-        """What to call it."""
+        """Its location."""
 
     def read_manifest(self) -> Manifest:
         """Return the manifest; raises `NotACaptureError` if there is none that this version can read."""
 
     def find_writer(self) -> WritingProcess | None:
-        """Return who is writing there now."""
+        """Return the process that is writing there now, if any."""
 
     def read_rows(self) -> Iterable[Row]:
-        """Return the rows of the journal, none if there is no journal.
+        """Return the rows of the journal; none if there is no journal.
 
         Raises:
-            NotACaptureError: it cannot be read; also while the rows are iterated over.
+            NotACaptureError: it cannot be read; also raised during the iteration.
         """
 
     def open(self, path: str, start: int, length: int | None) -> Opened:
-        """Open what a sink stored at the relative *path*: *length* bytes of it from *start* on, or the rest.
+        """Open the stored file at the relative *path*: *length* bytes from *start* on, or the rest.
 
         Raises:
             PartError: it is missing, or cannot be opened.
         """
 
     def list(self, without: Container[str] = ()) -> Iterator[Listed]:
-        """Yield what is there, but for the directories *without*."""
+        """Yield the files that are there, except those in the directories *without*."""
 
     def member(self, directory: str) -> Place:
-        """Return the place of one of several captures; raises `NotACaptureError` if it is elsewhere."""
+        """Return the place of one of several captures; raises `NotACaptureError` if it is a link."""
 
 
 def is_inside(path: str) -> bool:
@@ -98,7 +98,7 @@ def is_inside(path: str) -> bool:
 
 
 class DirectoryPlace:
-    """A directory."""
+    """A directory that is read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -153,7 +153,7 @@ class DirectoryPlace:
 
 
 def open_file(path: Path, start: int = 0, length: int | None = None) -> Opened:
-    """Open a file anywhere, as a `Place` does its own."""
+    """Open a file anywhere, as `Place.open` does."""
     return _open(str(path), lambda: open_regular(path, os.O_RDONLY), start, length)
 
 
@@ -171,7 +171,7 @@ def _open(path: str, open_fd: Callable[[], int], start: int, length: int | None)
 
 
 class _FileRange(RawIOBase):
-    """A range of a file, which is closed with it."""
+    """A range of *file*, which it closes."""
 
     def __init__(self, file: FileIO, start: int, length: int) -> None:
         self._file, self._position, self._end = file, start, start + length

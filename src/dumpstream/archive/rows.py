@@ -1,7 +1,7 @@
-r"""Rows: what the lines of a journal say, written and read.
+r"""Rows: the lines of a journal, written and read.
 
-Lines are ASCII. A name or path with bytes that are not UTF-8 is text with surrogate escapes; JSON shows them
-as ``\udcXX``, and they come back exactly.
+Lines are ASCII. A name or path with bytes that are not UTF-8 is text with surrogate escapes, which JSON shows
+as ``\udcXX`` and which are read back exactly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: The journal's name in the directory of a capture.
 JOURNAL = "journal.jsonl"
 
-_LARGEST = 1 << 62  # no file has as many bytes, and sums of two still fit what the system takes
+_LARGEST = 1 << 62  # more bytes than any file has; the sum of two still fits the system's offsets
 
 
 class Outcome(StrEnum):
@@ -38,12 +38,12 @@ class StoredPart(NamedTuple):
     """A contiguous run of a file's bytes, as one sink stored it."""
 
     sink: str
-    path: str | None  #: relative to the capture if inside it; None if the sink left nothing to open
+    path: str | None  #: relative to the capture if inside it; None if there is nothing to open
     offset: int  #: where the bytes belong; not 0 only behind a gap
     bytes: int
     stored_bytes: int
     xxh3: str | None
-    start: int | None = None  #: where in the pack at *path* the stored bytes begin; None if it is no pack
+    start: int | None = None  #: where in the pack at *path* the bytes begin; None if it is not a pack
     etag: str | None = None  #: the entity tag that an object store gave
 
 
@@ -55,7 +55,7 @@ class BeginRow(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """Nothing more of a file will come; a name that comes again later gets a row of its own."""
+    """A file was finished; a name that comes again later gets a row of its own."""
 
     name: str
     bytes: int
@@ -83,7 +83,7 @@ class MergedRow(NamedTuple):
 
 
 class EndRow(NamedTuple):
-    """A run ended, and everything before this row is all it has to say."""
+    """A run ended; all its rows are before this one."""
 
     run: int
     time: str
@@ -92,17 +92,17 @@ class EndRow(NamedTuple):
 
 
 class UnreadableRow(NamedTuple):
-    """A line that says nothing."""
+    """A line that cannot be read."""
 
     line: int  #: counted from 1
-    torn: bool  #: it is where a writer was stopped, or is still writing
+    torn: bool  #: whether a process was stopped while it wrote the line, or is still writing it
 
 
 Row = BeginRow | FileRow | LossRow | MergedRow | EndRow | UnreadableRow
 
 
 def timestamp() -> str:
-    """Return the time now as the journal and the manifest write it."""
+    """Return the time now in the format of the journal and the manifest."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -112,7 +112,7 @@ def begin_row(run: int, time: str) -> str:
 
 
 def is_finished_file(line: str) -> bool:
-    """Whether *line*, which `file_row` or another function here made, is that of a file that was not lost."""
+    """Whether *line*, which a function of this module made, is that of a file that was not lost."""
     return line.startswith('{"type":"file"') and '"verdict":"lost"' not in line
 
 
@@ -132,20 +132,7 @@ def file_row(
 
     Formatted by hand: there is a line per file, and `json.dumps` takes three times as long.
     """
-    parts = ""
-    for sink, path, offset, length, occupied, xxh3, start, etag in stored:
-        where = "null" if path is None else quote(path)
-        check = "null" if xxh3 is None else quote(xxh3)
-        part = (
-            f'{{"sink":{quote(sink)},"path":{where},"offset":{offset},"bytes":{length},'
-            f'"stored_bytes":{occupied},"xxh3":{check}'
-        )
-        if start is not None:
-            part += f',"start":{start}'
-        if etag is not None:
-            part += f',"etag":{quote(etag)}'
-        part += "}"
-        parts = f"{parts},{part}" if parts else part
+    parts = ",".join([_part_text(part) for part in stored])
     more = ""
     if cause is not None:
         more = f',"cause":{quote(cause)}'
@@ -160,6 +147,19 @@ def file_row(
         f'{{"type":"file","name":{quote(name)},"bytes":{size},"chunks":{chunks},'
         f'"verdict":"{verdict}","stored":[{parts}]{more}}}'
     )
+
+
+def _part_text(part: StoredPart) -> str:
+    sink, path, offset, size, stored_bytes, xxh3, start, etag = part
+    text = (
+        f'{{"sink":{quote(sink)},"path":{"null" if path is None else quote(path)},"offset":{offset},'
+        f'"bytes":{size},"stored_bytes":{stored_bytes},"xxh3":{"null" if xxh3 is None else quote(xxh3)}'
+    )
+    if start is not None:
+        text += f',"start":{start}'
+    if etag is not None:
+        text += f',"etag":{quote(etag)}'
+    return text + "}"
 
 
 def loss_row(cause: str, chunks: int, size: int) -> str:
@@ -197,7 +197,7 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
         ended = line.endswith(b"\n")
         row = _parse(line, number)
         if unreadable is not None:
-            # A run that follows a killed one closes the line that was cut off.
+            # A run that follows a killed one ends the unfinished line.
             yield unreadable._replace(torn=isinstance(row, BeginRow))
             unreadable = None
         if isinstance(row, UnreadableRow):
@@ -280,7 +280,7 @@ def _text(value: Any) -> str:
 
 
 def _path(value: Any) -> str:
-    """Return *value* if the system could take it as a path: no NUL, and nothing that is not bytes."""
+    """Return *value* if the system could take it as a path: it can be encoded and has no NUL."""
     if b"\0" in os.fsencode(_text(value)):
         raise ValueError(value)
     return _text(value)

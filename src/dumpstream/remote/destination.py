@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
-from dumpstream.archive.history import History, refuse_both, refuse_earlier, refuse_mixture
+from dumpstream.archive.history import History, refuse_both
 from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.objectstore.patience import ask
@@ -53,7 +53,6 @@ class RemoteDestination(History):
         self._fresh = fresh
         self._lock = lock
         self._store = Store(path, patience_s=_PROBE_S, lock=lock, patience=patience)
-        self._replaced: Manifest | None = None
         self._folders: set[str] = set()
         self._publisher: Publisher | None = None
 
@@ -136,21 +135,14 @@ class RemoteDestination(History):
                     self.path, "is not empty and holds no capture; choose another prefix"
                 ) from None
             return
-        if append:
-            refuse_mixture(self.path, earlier, of_processes=of_processes)
-            self.manifest = earlier
-        elif force:
-            self._replaced = earlier
-        else:
-            refuse_earlier(self.path, earlier)
+        self._accept(earlier, append=append, force=force, of_processes=of_processes)
         if of_processes:
             self._folders = self._store.folders()
 
     def _begin(self) -> None:
         text = self._outbox.keep_manifest(self.manifest)
         with _explained(self.path):
-            if self._replaced is not None:
-                replaced, self._replaced = self._replaced, None
+            if (replaced := self._take_replaced()) is not None:
                 self._delete_capture(replaced)
             try:
                 if self._fresh:
