@@ -174,6 +174,28 @@ class Program:
         return sum(1 for path in (self._directory / name).rglob("*") if path.is_file())
 
 
+class Clock:
+    """What a driver waits by: a wait is over at once, and `meanwhile` is what happens in it."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def monotonic(self) -> float:
+        return sum(self.waits)
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.meanwhile()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("dumpstream.acl.pyacl.time", clock)
+    return clock
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
     library = load_library()

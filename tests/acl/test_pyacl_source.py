@@ -4,7 +4,6 @@ import ctypes
 import threading
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import pytest
 
 from dumpstream._errors import AclError, LibraryNotFoundError
@@ -13,6 +12,8 @@ from dumpstream.source import OnFull, RingOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from tests.acl.conftest import Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -169,19 +170,17 @@ async def test_offset_far_below_zero_is_a_loss_by_name(
 
 
 async def test_quiet_waits_for_the_chunks_to_end(
-    source: PyAclSource, mdl: Mdl, buffer: ctypes.Array[ctypes.c_char]
+    source: PyAclSource, mdl: Mdl, buffer: ctypes.Array[ctypes.c_char], clock: Clock
 ) -> None:
-    async def produce() -> None:
-        for _ in range(10):
+    def produce() -> None:
+        if len(clock.waits) <= 10:
             mdl.call(chunk(buffer))
-            await anyio.sleep(0.01)
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(produce)
-        await source.quiet(0.02)
-        seen = source.statistics().callbacks
+    clock.meanwhile = produce
+    await source.quiet(0.02)
 
-    assert seen == 10
+    assert source.statistics().callbacks == 10
+    assert clock.waits == [0.02] * 11
 
 
 async def test_callback_is_unregistered_at_the_end(mdl: Mdl) -> None:
