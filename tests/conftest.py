@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.manifest import Process
 
+#: How long a test waits for what must come. Only what never comes takes so long, however busy the machine is.
+LIMIT_S = 120
+
 _FLOAT, _UINT8, _INT32 = 1, 4, 7
 _DTYPES = {"float32": _FLOAT, "uint8": _UINT8, "int32": _INT32}
 _ND = 2

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.verification import verify
@@ -24,7 +25,7 @@ class Client:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(30)
+        self._socket.settimeout(LIMIT_S)
         self._socket.connect(str(path))
         self._lines = self._socket.makefile("rw", encoding="utf-8", newline="\n")
 
@@ -84,7 +85,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 def test_captures_cover_the_steps_that_were_asked_for(service: Service, tmp_path: Path) -> None:
     answers = [service.ask(f"capture {steps} {tmp_path / f'run{steps}'}") for steps in (2, 3)]
     service.ask("stop")
-    _, errors = service.process.communicate(timeout=20)
+    _, errors = service.process.communicate(timeout=LIMIT_S)
 
     assert [answer.partition(",")[0] for answer in answers] == ["32 files", "48 files"]
     assert all(answer.endswith(" bytes, whole") for answer in answers)
@@ -129,5 +130,5 @@ def test_a_client_that_goes_away_or_talks_nonsense_does_no_harm(service: Service
     assert set(answers) == {"say capture STEPS DIRECTORY, status or stop"}
     assert failure == "failed: embedded null byte"
     assert service.ask("stop") == "stopping"
-    assert service.process.wait(timeout=20) == 0
+    assert service.process.wait(timeout=LIMIT_S) == 0
     assert verify(StoredCapture.open(tmp_path / "run")).whole

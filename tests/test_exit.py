@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream.source import OnFull
 
@@ -72,6 +73,6 @@ def caller(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_process_exits_cleanly_while_a_thread_still_calls(caller: Path, on_full: OnFull) -> None:
     command = [sys.executable, "-c", EXITING, str(caller), on_full]
 
-    done = subprocess.run(command, timeout=30, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, timeout=LIMIT_S, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.reading.stored import State, StoredCapture
@@ -51,7 +52,7 @@ class Capturing:
 
     def wait_for_files(self, count: int) -> None:
         """Wait until the journal has lines of so many files."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LIMIT_S
         while self._lines() < count + 1:
             assert time.monotonic() < deadline
             time.sleep(0.002)
@@ -131,7 +132,7 @@ def test_one_signal_finishes_what_has_come(capturing: Capturing, signum: signal.
     capturing.wait_for_files(20)
 
     process.send_signal(signum)
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 0
     assert errors == "dumpstream: finishing what has come; again to abort\n"
@@ -151,7 +152,7 @@ def test_a_second_signal_aborts_but_keeps_what_is_finished(
     process.send_signal(signum)
     told = process.stderr.readline()
     process.send_signal(signum)
-    output, errors = process.communicate(timeout=10)
+    output, errors = process.communicate(timeout=LIMIT_S)
 
     assert "again to abort" in told
     assert process.returncode == 1
@@ -198,7 +199,7 @@ def test_a_full_disk_ends_the_capture_with_an_error_and_keeps_what_is_finished(
     options = ["--simulate", workload, "--buffer-bytes", "1M", *arguments]
     command = ["unshare", "-rm", "sh", "-c", _ON_A_FULL_DISK, "sh", *places, *options]
 
-    namespace = subprocess.run(command, timeout=40, capture_output=True, text=True, check=False)
+    namespace = subprocess.run(command, timeout=LIMIT_S, capture_output=True, text=True, check=False)
     if namespace.returncode == 77 or "unshare" in namespace.stderr:
         pytest.skip("no file system can be mounted here")
 
@@ -235,7 +236,7 @@ anyio.run(main)
 def test_a_process_that_exits_inside_the_block_finishes_the_capture_first(capturing: Capturing) -> None:
     command = [sys.executable, "-c", _EXITING, str(capturing.out), str(capturing.config)]
 
-    exited = subprocess.run(command, timeout=30, capture_output=True, text=True, check=False)
+    exited = subprocess.run(command, timeout=LIMIT_S, capture_output=True, text=True, check=False)
 
     assert (exited.returncode, exited.stderr) == (7, "")
     assert len(capturing.read()) == 16 * 30

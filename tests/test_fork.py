@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.conftest import LIMIT_S
+
 #: What every script begins with: the callback called as CANN does, and the end of a child checked.
 PRELUDE = """
 import ctypes, gc, multiprocessing, os, struct, sys
@@ -45,7 +47,7 @@ def in_child(body):
 
 def run(script: str) -> str:
     command = [sys.executable, "-W", "error", "-c", PRELUDE + script]
-    done = subprocess.run(command, timeout=30, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, timeout=LIMIT_S, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,14 +93,14 @@ def test_command_that_does_not_end_by_itself_is_ended(tidy_s: float, interrupts:
         for _ in range(interrupts):
             assert process.stdout.readline() == b"waiting\n"
             process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=40)
+        _, errors = process.communicate(timeout=LIMIT_S)
 
     assert (process.returncode, errors) == (130, b"")
 
 
 def test_interrupted_command_does_not_wait_for_a_thread_that_was_forgotten() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", _FORGETFUL], capture_output=True, text=True, check=False, timeout=40
+        [sys.executable, "-c", _FORGETFUL], capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "interrupted\n", "")

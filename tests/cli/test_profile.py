@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream.archive.manifest import read_manifest
 from dumpstream.cli import main
@@ -135,7 +136,7 @@ def test_a_second_profiling_process_is_refused_by_the_pid_of_the_first(
         assert other.stdout.readline() == b"begun\n"
 
         refused = run_capture(tmp_path / "run", "--profile")
-        other.communicate(timeout=20)
+        other.communicate(timeout=LIMIT_S)
 
     assert refused == 1
     assert f"process {other.pid} is profiling" in capsys.readouterr().err

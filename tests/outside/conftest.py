@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream.archive.manifest import Process, read_manifest
 from dumpstream.outside.agent import target_environment
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _DUMPSTREAM = [sys.executable, "-m", "dumpstream"]
-_LIMIT_S = 40
 _TARGETS = Path(__file__).parents[1] / "targets"
 _NATIVE = Path(__file__).parents[2] / "src" / "dumpstream" / "native"
 
@@ -91,7 +91,7 @@ class Outside:
     ) -> subprocess.CompletedProcess[str]:
         """Run `dumpstream capture -- command` to its end."""
         process = self.start_capture(command, *flags, env=env)
-        output, errors = process.communicate(timeout=_LIMIT_S)
+        output, errors = process.communicate(timeout=LIMIT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def processes(self) -> list[Process]:
@@ -113,7 +113,7 @@ class Outside:
 
     def until(self, condition: Callable[[], object]) -> None:
         """Wait for something that has no event of its own."""
-        deadline = time.monotonic() + _LIMIT_S
+        deadline = time.monotonic() + LIMIT_S
         while not condition():
             assert time.monotonic() < deadline
             time.sleep(0.005)

@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream import CollectorError, attach
 
@@ -45,7 +46,7 @@ def start_collector(outside: Outside, *flags: object) -> tuple[subprocess.Popen[
 
 def stop(collector: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> str:
     collector.send_signal(number)
-    return collector.communicate(timeout=40)[1]
+    return collector.communicate(timeout=LIMIT_S)[1]
 
 
 def test_jobs_join_one_after_another_and_side_by_side(outside: Outside) -> None:
@@ -71,7 +72,7 @@ def test_a_job_whose_launcher_counts_one_process_leaves_room_for_another(outside
     outside.until(outside.processes)
     job = outside.start(*outside.job, env=environment)
     code = job.wait(40)
-    waiting.communicate("\n", timeout=40)
+    waiting.communicate("\n", timeout=LIMIT_S)
 
     stop(collector)
 
@@ -82,7 +83,7 @@ def test_a_job_whose_launcher_counts_one_process_leaves_room_for_another(outside
 def test_a_running_process_joins_from_python(outside: Outside) -> None:
     collector, socket = start_collector(outside, "--config", outside.config)
     job = outside.start(*outside.python(_ATTACH), env={**os.environ, "DUMPSTREAM_SOCKET": str(socket)})
-    output, errors = job.communicate(timeout=40)
+    output, errors = job.communicate(timeout=LIMIT_S)
 
     stop(collector, signal.SIGTERM)
 
@@ -97,7 +98,7 @@ def test_a_process_without_acl_that_joins_is_told_and_listed(outside: Outside) -
     collector, socket = start_collector(outside)
     code = "import dumpstream, sys; dumpstream.attach(sys.argv[1])"
     job = outside.start(*outside.python(code, socket))
-    errors = job.communicate(timeout=40)[1]
+    errors = job.communicate(timeout=LIMIT_S)[1]
 
     stop(collector)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 from anyio.to_thread import run_sync
+from tests.conftest import LIMIT_S
 
 from dumpstream import CapturedProcess, Collector, CollectorError, DestinationError, open_collector
 from dumpstream.archive.manifest import Process, read_manifest
@@ -50,7 +51,7 @@ class Peer:
 
     async def answer(self) -> Message:
         """Return what the collector answers; its descriptors are kept."""
-        self.socket.settimeout(20)
+        self.socket.settimeout(LIMIT_S)
         packet, descriptors, _, _ = await run_sync(socket.recv_fds, self.socket, 1 << 16, 4)
         self.descriptors += descriptors
         return decode(packet)
@@ -60,7 +61,7 @@ class Peer:
         return await self.answer()
 
     async def is_hung_up(self) -> bool:
-        self.socket.settimeout(20)
+        self.socket.settimeout(LIMIT_S)
         try:
             return await run_sync(self.socket.recv, 1) == b""
         except ConnectionResetError:
@@ -103,7 +104,7 @@ class Rig:
         return (await run_sync(read_manifest, self.out)).processes
 
     async def until(self, condition: Callable[[], object]) -> None:
-        with anyio.fail_after(30):
+        with anyio.fail_after(LIMIT_S):
             while not condition():  # noqa: ASYNC110 - there is no event for it
                 await anyio.sleep(0.005)
 

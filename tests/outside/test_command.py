@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream.cli import main
 from dumpstream.outside.agent import agent_library
@@ -132,7 +133,7 @@ def test_a_command_has_the_signals_and_limits_that_it_would_have_had(outside: Ou
 
     inner = f"{sys.executable} -c '{code}'; grep SigIgn /proc/self/status"
     process = outside.start("sh", "-c", f'{shell} "$0"', inner)
-    output, _ = process.communicate(timeout=40)
+    output, _ = process.communicate(timeout=LIMIT_S)
 
     assert output.splitlines()[0] == "300 set() True"  # Python itself ignores SIGPIPE
     ignored = int(output.split()[-1], 16)
@@ -148,7 +149,7 @@ def test_signals_are_passed_on(outside: Outside, number: signal.Signals) -> None
 
     process.send_signal(number)
 
-    assert process.communicate(timeout=40)[0] == "caught\n"
+    assert process.communicate(timeout=LIMIT_S)[0] == "caught\n"
     assert process.returncode == 9
 
 
@@ -161,7 +162,7 @@ def test_a_signal_that_was_ignored_from_the_start_stays_ignored(outside: Outside
 
     process.send_signal(signal.SIGHUP)
     os.kill(pid, signal.SIGHUP)
-    process.communicate("\n", timeout=40)
+    process.communicate("\n", timeout=LIMIT_S)
 
     assert process.returncode == 5
 
@@ -193,7 +194,7 @@ def test_an_interrupted_job_leaves_whole_files(outside: Outside) -> None:
     outside.until(lambda: outside.journal_lines() > 20)
 
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=40)
+    process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 0
     assert set(outside.verdicts()) == {"complete"}
@@ -297,7 +298,7 @@ def test_the_command_ends_but_not_what_it_started_and_that_is_waited_for(outside
         outside.until(lambda: (outside.out / "manifest.json").exists() and outside.processes())
         assert process.stderr is not None
         assert "waiting for 1 process" in process.stderr.readline()
-    process.communicate(timeout=40)
+    process.communicate(timeout=LIMIT_S)
 
     (record,) = outside.processes()
     assert process.returncode == 6

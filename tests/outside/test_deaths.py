@@ -9,6 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream.archive.manifest import read_manifest
 from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, read_journal
@@ -42,7 +43,7 @@ def test_what_a_killed_process_had_committed_is_stored_and_its_end_is_known(
     outside.until(lambda: outside.journal_lines() > 50)
 
     os.kill(target, number)
-    _, errors = process.communicate(timeout=40)
+    _, errors = process.communicate(timeout=LIMIT_S)
 
     (record,) = outside.processes()
     assert process.returncode == 128 + number
@@ -97,7 +98,7 @@ def test_a_job_outlives_its_collector_and_says_that_it_delivers_no_more(outside:
     abandoned.kill()
 
     abandoned.job.send_signal(signal.SIGINT)
-    output, errors = abandoned.job.communicate(timeout=40)
+    output, errors = abandoned.job.communicate(timeout=LIMIT_S)
 
     assert abandoned.job.returncode == 0
     assert "chunks to a callback" in output
@@ -142,7 +143,7 @@ def test_a_ring_is_taken_from_a_job_that_runs_but_not_from_a_collector(outside: 
     assert recovered.returncode in (0, 3)
     assert abandoned.job.poll() is None
     abandoned.job.send_signal(signal.SIGINT)
-    abandoned.job.communicate(timeout=40)
+    abandoned.job.communicate(timeout=LIMIT_S)
     assert abandoned.job.returncode == 0
 
 
@@ -163,7 +164,7 @@ def test_a_damaged_ring_is_named_and_kept(outside: Outside) -> None:
 
 def recover(outside: Outside) -> subprocess.CompletedProcess[str]:
     process = outside.start(*outside.dumpstream, "recover", outside.out)
-    output, errors = process.communicate(timeout=40)
+    output, errors = process.communicate(timeout=LIMIT_S)
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 

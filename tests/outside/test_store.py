@@ -12,6 +12,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
+from tests.conftest import LIMIT_S
 from tests.remote.bucket import Bucket
 
 from dumpstream import (
@@ -56,7 +57,7 @@ async def run_job(collector: Collector, outside: Outside, rank: int | None = Non
     environment = {**os.environ} if rank is None else {**os.environ, "RANK": str(rank)}
     joined = await run_sync(target_environment, collector.socket_path, environment)
     await anyio.run_process(outside.job, env=joined, stdout=subprocess.DEVNULL)
-    with anyio.fail_after(40):
+    with anyio.fail_after(LIMIT_S):
         await collector.idle()
 
 

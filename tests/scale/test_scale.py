@@ -219,7 +219,7 @@ def check_bytes(producers: Sequence[Producer], out: Path) -> None:
 @pytest.mark.parametrize(
     "files",
     [
-        pytest.param(1_000, marks=pytest.mark.timeout(300)),
+        1_000,
         pytest.param(20_000, marks=[pytest.mark.scale, pytest.mark.timeout(3600)]),
     ],
 )

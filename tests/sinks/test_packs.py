@@ -15,6 +15,7 @@ import pytest
 import zstandard
 from anyio.to_thread import run_sync
 from obstore.store import MemoryStore
+from tests.conftest import LIMIT_S
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, SinkError, StoredCapture, Verdict, _native, open_capture
@@ -117,7 +118,7 @@ class TestContainer:
         path = tmp_path / "pack.zip"
         path.write_bytes(packed(FILES))
 
-        done = subprocess.run([tool, *options, path], capture_output=True, check=True, timeout=30)
+        done = subprocess.run([tool, *options, path], capture_output=True, check=True, timeout=LIMIT_S)
 
         assert done.stdout == b"".join(FILES.values())
 
@@ -202,7 +203,7 @@ async def test_pack_is_stored_when_it_is_old_enough() -> None:
     packer = make_packer({}, pack_s=0.01)
 
     outcomes = await add(packer, b"one")
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         while stages(outcomes) != [Stage.STORED]:  # noqa: ASYNC110 - what is tested is the time
             await anyio.sleep(0.002)
 

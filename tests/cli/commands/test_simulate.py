@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream.cli import main
 from dumpstream.simulation import Workload
@@ -123,12 +124,12 @@ def test_signal_ends_it_between_files(
 ) -> None:
     forever = ["--config", str(config), "--steps", "1000000", "--rate", "1M"]
     with subprocess.Popen([*COMMAND, *forever, *ranks], stdout=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LIMIT_S
         while not dumped(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(number)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 0
     assert output.count(" of 1000000, then stopped, ") == (2 if ranks else 1)

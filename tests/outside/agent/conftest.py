@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream import _native
 from dumpstream.simulation import dump_config
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _TESTS = Path(__file__).parents[2]
 _NATIVE = _TESTS.parent / "src" / "dumpstream" / "native"
-_LIMIT_S = 40.0
 _AGENT = Path(_native.__file__).parent / "libdumpstream_agent.so"
 
 
@@ -176,7 +176,7 @@ class Collector:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Serve until *condition* is true."""
-        deadline = time.monotonic() + _LIMIT_S
+        deadline = time.monotonic() + LIMIT_S
         while not condition():
             assert time.monotonic() < deadline, self.stderr
             self._step()

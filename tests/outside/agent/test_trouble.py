@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import LIMIT_S
 
 from dumpstream import _native
 
@@ -59,7 +60,7 @@ def test_dead_collector_is_told_and_nobody_waits(
     collector.until(lambda: "errno kept 1" in collector.stdout)
 
     collector.close()
-    process.communicate("\n", timeout=30)
+    process.communicate("\n", timeout=LIMIT_S)
 
     assert process.returncode == 0
     assert "the collector is gone; of 8 chunks" in collector.stderr
@@ -74,7 +75,7 @@ def test_refusals_are_in_the_goodbye(collector: Collector, targets: Targets, con
 
     collector.reading = True
     collector.until(lambda: bool(collector.peer.of("bye")))
-    process.communicate("\n", timeout=30)
+    process.communicate("\n", timeout=LIMIT_S)
 
     (bye,) = collector.peer.of("bye")
     losses = collector.peer.statistics()[5]
