@@ -30,7 +30,7 @@ from zstandard import ZstdCompressor
 
 from dumpstream import RingOptions, RingSource, Verdict, open_capture
 from dumpstream.objectstore.store import PART_BYTES, PARTS_IN_FLIGHT
-from dumpstream.remote.courier import IN_FLIGHT
+from dumpstream.remote.uploader import IN_FLIGHT
 from dumpstream.simulation import Workload
 from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
 from producer import Chunks, produce, ring_callback

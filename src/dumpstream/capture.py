@@ -20,7 +20,7 @@ from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
 from dumpstream.profiling.profile import profiling
 from dumpstream.reassemble import Reassembler
-from dumpstream.remote.destination import RemoteDestination, held_place
+from dumpstream.remote.destination import RemoteDestination, held_lock
 from dumpstream.remote.outbox import Outbox, waiting_text
 from dumpstream.remote.writeahead import open_local_journal
 from dumpstream.request import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dumpstream.archive.journal import Lines
     from dumpstream.archive.manifest import Configured
     from dumpstream.profiling.settings import ProfileSettings
-    from dumpstream.remote.lock import Lock
+    from dumpstream.remote.storelock import StoreLock
     from dumpstream.report import Report
     from dumpstream.system.durable import Fsync
 
@@ -196,7 +196,7 @@ async def open_request(
         lock = None
         if isinstance(request.path, Prefix) and outbox is not None:
             lock = await stack.enter_async_context(
-                held_place(request.path, outbox, patience, fresh=request.fresh)
+                held_lock(request.path, outbox, patience, fresh=request.fresh)
             )
         settings = replace(stages.sinks, outbox=outbox, patience=patience)
         outlets = []
@@ -260,7 +260,7 @@ async def open_request(
 
 
 async def _make_outlet(
-    sink: str | Sink | ObjectStore, request: Request, settings: SinkSettings, lock: Lock | None
+    sink: str | Sink | ObjectStore, request: Request, settings: SinkSettings, lock: StoreLock | None
 ) -> Outlet:
     if is_store(sink):
         return Outlet("object", ObjectStoreSink(Prefix.of(sink), settings))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dumpstream.objectstore.patience import Patience
     from dumpstream.options import CaptureOptions, StageOptions
     from dumpstream.profiling.settings import ProfileSettings
-    from dumpstream.remote.lock import Lock
+    from dumpstream.remote.storelock import StoreLock
     from dumpstream.sinks import Sink
     from dumpstream.source import Source
 
@@ -82,7 +82,7 @@ class Request(NamedTuple):
         self,
         dump_path: Path | None,
         outbox: Outbox | None,
-        lock: Lock | None,
+        lock: StoreLock | None,
         patience: Patience,
     ) -> Destination | RemoteDestination:
         options = {"append": self.append, "force": self.force, "of_processes": self.of_processes}

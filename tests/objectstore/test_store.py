@@ -10,7 +10,7 @@ from obstore.store import LocalStore, MemoryStore
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.failure import explain_failure
-from dumpstream.objectstore.multipart import Upload
+from dumpstream.objectstore.multipart import MultipartUpload
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.system.location import Prefix
 
@@ -84,7 +84,7 @@ async def test_missing_object_is_told_from_other_failures(store: Store) -> None:
 
 
 async def test_upload_appears_when_it_is_finished(store: Store) -> None:
-    upload = Upload(store, "large")
+    upload = MultipartUpload(store, "large")
     for _ in range(20):
         await upload.send(bytes(1 << 20))
     with pytest.raises(ObjectMissingError):
@@ -96,7 +96,7 @@ async def test_upload_appears_when_it_is_finished(store: Store) -> None:
 
 
 async def test_aborted_upload_leaves_nothing(store: Store) -> None:
-    upload = Upload(store, "large")
+    upload = MultipartUpload(store, "large")
     await upload.send(bytes(9 << 20))
 
     await upload.abort()

@@ -34,8 +34,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
     """A place in memory that has a URL."""
     bucket = Bucket(MemoryStore(), "run")
     monkeypatch.setattr("dumpstream.objectstore.store.make_client", lambda *_: bucket.client)
-    monkeypatch.setattr("dumpstream.remote.courier.PART_BYTES", _PART_BYTES)
-    monkeypatch.setattr("dumpstream.remote.delivery.PART_BYTES", _PART_BYTES)
+    monkeypatch.setattr("dumpstream.remote.uploader.PART_BYTES", _PART_BYTES)
+    monkeypatch.setattr("dumpstream.remote.largeupload.PART_BYTES", _PART_BYTES)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return bucket
 
@@ -66,7 +66,7 @@ def counted(awaited: Coroutine[Any, Any, object], call: Callable[[int], None]) -
 
 
 async def upload(path: Path, *, cancel_at: int = 0) -> bool:
-    """Bring what waits at *path*, until it has waited so often; return whether it came to its end."""
+    """Upload what waits at *path*, until it has waited so often; return whether it came to its end."""
     outbox = await run_sync(Outbox.open, path)
     with anyio.CancelScope() as scope:
         await counted(reconcile(outbox), lambda waits: scope.cancel() if waits == cancel_at else None)

@@ -146,7 +146,7 @@ async def test_stale_lock_is_taken_over_and_removed(monkeypatch: pytest.MonkeyPa
     with pytest.raises(DestinationError, match="is being written by process 7"):
         async with capturing(store):
             pass
-    monkeypatch.setattr("dumpstream.remote.lock.STALE_S", 0)
+    monkeypatch.setattr("dumpstream.remote.storelock.STALE_S", 0)
     async with capturing(store):
         pass
 

@@ -197,7 +197,7 @@ def test_azure_is_found_by_the_variables_alone(
     urls = {name: value.format(azure_server.endpoint) for name, value in variables.items()}
     enter(monkeypatch, urls, tmp_path)
 
-    store = Store(Prefix.parse(f"{azure.root}/{azure.prefix}"), patience_s=0)
+    store = Store(Prefix.parse(f"{azure.root}/{azure.prefix}"), retry_s=0)
     store.write("key", b"data")
 
     assert azure.objects() == {"key": b"data"}
@@ -208,7 +208,7 @@ def test_google_is_found_by_the_variables_alone(
 ) -> None:
     enter(monkeypatch, {**google.environment, "GOOGLE_BASE_URL": google_server.endpoint}, tmp_path)
 
-    store = Store(Prefix.parse(f"{google.root}/{google.prefix}"), patience_s=0)
+    store = Store(Prefix.parse(f"{google.root}/{google.prefix}"), retry_s=0)
     store.write("key", b"data")
 
     assert google.objects() == {"key": b"data"}

@@ -15,7 +15,7 @@ from obstore.store import LocalStore, MemoryStore
 from dumpstream import DestinationInUseError, SinkError, StoreError
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.lock import LOCK, Lock, find_lock, lock_text, take_lock
+from dumpstream.remote.storelock import STORE_LOCK, StoreLock, find_lock, lock_text, take_lock
 from dumpstream.sinks import SinkSettings, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
 from dumpstream.system.location import Prefix
@@ -46,7 +46,7 @@ class RacedStore(Store):
         finally:
             if not self._looked:
                 self._looked = True
-                self.write(LOCK, b'{"pid": 7}')
+                self.write(STORE_LOCK, b'{"pid": 7}')
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_lock_that_comes_between_the_look_and_the_write_is_not_broken() -> None:
 
     assert holder is not None
     assert holder.pid == 7
-    assert store.get(LOCK) == b'{"pid": 7}'
+    assert store.get(STORE_LOCK) == b'{"pid": 7}'
 
 
 @pytest.mark.parametrize("stale", [False, True])
@@ -69,23 +69,23 @@ def test_lock_that_somebody_else_takes_over_first_is_not_broken(
     monkeypatch: pytest.MonkeyPatch, *, stale: bool
 ) -> None:
     store = RacedStore()
-    Store(store.prefix).write(LOCK, b'{"pid": 6}')
-    monkeypatch.setattr("dumpstream.remote.lock.STALE_S", 0 if stale else 120)
+    Store(store.prefix).write(STORE_LOCK, b'{"pid": 6}')
+    monkeypatch.setattr("dumpstream.remote.storelock.STALE_S", 0 if stale else 120)
 
     holder = take_lock(store, b'{"pid": 8}', left=None if stale else '{"pid": 6}')
 
     assert holder is not None
     assert holder.pid == 7
-    assert store.get(LOCK) == b'{"pid": 7}'
+    assert store.get(STORE_LOCK) == b'{"pid": 7}'
 
 
 def test_lock_is_taken_over_from_who_is_known_to_be_gone(store: Store) -> None:
-    store.write(LOCK, b'{"pid": 7}')
+    store.write(STORE_LOCK, b'{"pid": 7}')
 
     assert take_lock(store, lock_text().encode(), left='{"pid": 6}') is not None
     assert take_lock(store, b'{"pid": 8}', left='{"pid": 7}') is None
     assert find_lock(store) is not None
-    assert store.get(LOCK) == b'{"pid": 8}'
+    assert store.get(STORE_LOCK) == b'{"pid": 8}'
 
 
 class WrongClock(datetime):
@@ -97,14 +97,14 @@ class WrongClock(datetime):
 
 
 def test_lock_is_as_old_as_the_store_says(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dumpstream.remote.lock.datetime", WrongClock)
-    store.write(LOCK, _OTHER)
+    monkeypatch.setattr("dumpstream.remote.storelock.datetime", WrongClock)
+    store.write(STORE_LOCK, _OTHER)
 
     holder = take_lock(store, lock_text().encode())
 
     assert holder is not None
     assert holder.pid == 7
-    assert [entry.key for entry in store.entries()] == [LOCK]
+    assert [entry.key for entry in store.entries()] == [STORE_LOCK]
 
 
 class ForgetfulStore(Store):
@@ -136,7 +136,7 @@ async def test_one_place_is_for_the_sink_of_one_capture(tmp_path: Path) -> None:
     await third.prepare()
     await third.aclose()
 
-    assert not (tmp_path / "place" / LOCK).exists()
+    assert not (tmp_path / "place" / STORE_LOCK).exists()
 
 
 async def test_silent_store_is_not_asked_for_the_lock_of_a_sink_without_patience(
@@ -159,7 +159,7 @@ async def test_silent_store_is_not_asked_for_the_lock_of_a_sink_without_patience
 
 
 async def test_captures_that_share_a_place_need_no_locks_of_their_own(store: Store, tmp_path: Path) -> None:
-    lock = Lock(store.prefix)
+    lock = StoreLock(store.prefix)
     settings = SinkSettings(directory=tmp_path, locks=[lock])
     async with lock.held():
         await run_sync(lock.take)
@@ -170,7 +170,7 @@ async def test_captures_that_share_a_place_need_no_locks_of_their_own(store: Sto
             await sink.aclose()
         there = [entry.key for entry in await run_sync(lambda: list(store.entries()))]
 
-    assert there == [LOCK]
+    assert there == [STORE_LOCK]
 
 
 @pytest.mark.parametrize(
@@ -178,21 +178,21 @@ async def test_captures_that_share_a_place_need_no_locks_of_their_own(store: Sto
     [("place", True), ("place/below", True), ("places", False), ("", False)],
 )
 def test_lock_covers_what_is_below_its_place(store: Store, other: str, *, covered: bool) -> None:
-    lock = Lock(store.prefix)
+    lock = StoreLock(store.prefix)
 
     assert lock.covers(Prefix.of(store.prefix.store, other)) is covered
     assert not lock.covers(Prefix.of(MemoryStore(), other))
 
 
 async def test_lock_is_written_again_while_it_is_held(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dumpstream.remote.lock._REFRESH_S", 0.01)
-    lock = Lock(store.prefix)
+    monkeypatch.setattr("dumpstream.remote.storelock._REFRESH_S", 0.01)
+    lock = StoreLock(store.prefix)
     async with lock.held():
         await run_sync(lock.take)
-        taken = (await run_sync(store.head, LOCK)).modified
+        taken = (await run_sync(store.head, STORE_LOCK)).modified
 
         with anyio.fail_after(20):
-            while (await run_sync(store.head, LOCK)).modified == taken:  # noqa: ASYNC110 - no event
+            while (await run_sync(store.head, STORE_LOCK)).modified == taken:  # noqa: ASYNC110 - no event
                 await anyio.sleep(0.002)
 
     assert await run_sync(find_lock, store) is None
@@ -201,7 +201,7 @@ async def test_lock_is_written_again_while_it_is_held(store: Store, monkeypatch:
 async def test_lock_that_is_taken_while_it_is_looked_for_is_not_lost(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, fetch = Lock(store.prefix), Store.fetch
+    lock, fetch = StoreLock(store.prefix), Store.fetch
 
     async def fetch_early(store: Store, key: str) -> bytes:
         try:
@@ -220,7 +220,7 @@ async def test_lock_that_is_taken_while_it_is_looked_for_is_not_lost(
 class WaitingStore(Store):
     """A store that answers a request for *slow* when the test says so."""
 
-    def __init__(self, prefix: Prefix, lock: Lock | None = None, *, slow: str) -> None:
+    def __init__(self, prefix: Prefix, lock: StoreLock | None = None, *, slow: str) -> None:
         super().__init__(prefix, lock=lock)
         self._slow = slow
         self.asked, self.answering = threading.Event(), threading.Event()
@@ -244,7 +244,7 @@ def left_behind(store: WaitingStore, function: Callable[[], object]) -> Iterator
 
 
 async def test_lock_is_not_given_up_while_a_thread_that_was_left_behind_still_writes(store: Store) -> None:
-    lock = Lock(store.prefix)
+    lock = StoreLock(store.prefix)
     slow = WaitingStore(store.prefix, lock, slow="slow")
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(lock.held())
@@ -252,11 +252,11 @@ async def test_lock_is_not_given_up_while_a_thread_that_was_left_behind_still_wr
         with left_behind(slow, lambda: slow.write("slow", b"")):
             await stack.aclose()
 
-    assert {entry.key for entry in await run_sync(lambda: list(store.entries()))} == {"slow", LOCK}
+    assert {entry.key for entry in await run_sync(lambda: list(store.entries()))} == {"slow", STORE_LOCK}
 
 
 async def test_thread_that_was_left_behind_writes_nothing_once_the_lock_is_given_up(store: Store) -> None:
-    lock = Lock(store.prefix)
+    lock = StoreLock(store.prefix)
     locked = Store(store.prefix, lock=lock)
     async with lock.held():
         await run_sync(lock.take)
@@ -272,8 +272,8 @@ async def test_thread_that_was_left_behind_writes_nothing_once_the_lock_is_given
 async def test_lock_that_is_taken_when_nobody_waits_for_it_any_more_is_given_up(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, slow = Lock(store.prefix), WaitingStore(store.prefix, slow=LOCK)
-    monkeypatch.setattr("dumpstream.remote.lock.Store", lambda *_, **__: slow)
+    lock, slow = StoreLock(store.prefix), WaitingStore(store.prefix, slow=STORE_LOCK)
+    monkeypatch.setattr("dumpstream.remote.storelock.Store", lambda *_, **__: slow)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(lock.held())
         with left_behind(slow, lock.take):
@@ -286,16 +286,16 @@ async def test_lock_that_is_taken_when_nobody_waits_for_it_any_more_is_given_up(
 async def test_who_has_lost_the_lock_writes_nothing_more(
     store: Store, monkeypatch: pytest.MonkeyPatch, other: bytes | None
 ) -> None:
-    monkeypatch.setattr("dumpstream.remote.lock._SURE_S", 0)
-    lock = Lock(store.prefix)
+    monkeypatch.setattr("dumpstream.remote.storelock._SURE_S", 0)
+    lock = StoreLock(store.prefix)
     locked = Store(store.prefix, lock=lock)
     async with lock.held():
         await run_sync(lock.take)
         await locked.put("before", b"")
         if other is None:
-            await run_sync(store.delete, LOCK)
+            await run_sync(store.delete, STORE_LOCK)
         else:
-            await run_sync(store.write, LOCK, other)
+            await run_sync(store.write, STORE_LOCK, other)
 
         with pytest.raises(StoreError, match="took it over") as failure:
             await locked.put("after", b"")
@@ -303,7 +303,7 @@ async def test_who_has_lost_the_lock_writes_nothing_more(
             await run_sync(locked.write, "after", b"")
 
     there = {entry.key for entry in await run_sync(lambda: list(store.entries()))}
-    assert there == ({"before"} if other is None else {"before", LOCK})
+    assert there == ({"before"} if other is None else {"before", STORE_LOCK})
     assert ("process 7 on elsewhere" in str(failure.value)) is (other is not None)
     assert not failure.value.away
 
@@ -311,17 +311,17 @@ async def test_who_has_lost_the_lock_writes_nothing_more(
 async def test_object_does_not_appear_if_the_lock_is_lost_while_it_is_sent(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpstream.remote.lock._SURE_S", 0)
-    lock = Lock(store.prefix)
+    monkeypatch.setattr("dumpstream.remote.storelock._SURE_S", 0)
+    lock = StoreLock(store.prefix)
     locked = Store(store.prefix, lock=lock)
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b"first"
-        await run_sync(store.write, LOCK, _OTHER)
+        await run_sync(store.write, STORE_LOCK, _OTHER)
 
     async with lock.held():
         await run_sync(lock.take)
         with pytest.raises(StoreError, match="process 7 on elsewhere took it over"):
             await locked.upload("large", pieces())
 
-    assert [entry.key for entry in await run_sync(lambda: list(store.entries()))] == [LOCK]
+    assert [entry.key for entry in await run_sync(lambda: list(store.entries()))] == [STORE_LOCK]

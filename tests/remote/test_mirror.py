@@ -9,7 +9,7 @@ from obstore.store import MemoryStore
 
 from dumpstream import StoreError
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.publisher import Publisher
+from dumpstream.remote.mirror import Mirror
 from dumpstream.system.location import Prefix
 
 
@@ -30,14 +30,14 @@ class SlowStore(Store):
 
 def test_the_latest_is_there_at_the_end_and_what_it_replaced_is_skipped() -> None:
     store = SlowStore()
-    publisher = Publisher(store, "key")
-    publisher.publish(b"1")
+    mirror = Mirror(store, "key")
+    mirror.update(b"1")
     assert store.begun.wait(20)
-    publisher.publish(b"2")
-    publisher.publish(b"3")
+    mirror.update(b"2")
+    mirror.update(b"3")
 
     store.may_go_on.set()
-    complete = publisher.stop()
+    complete = mirror.stop()
 
     assert complete
     assert store.written == [b"1", b"3"]
@@ -48,12 +48,12 @@ def test_what_a_store_that_is_away_did_not_get_is_still_waiting(monkeypatch: pyt
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-    publisher = Publisher(Store(Prefix.parse("s3://bucket/run"), patience_s=0.1), "key")
+    mirror = Mirror(Store(Prefix.parse("s3://bucket/run"), retry_s=0.1), "key")
 
-    publisher.publish(b"data")
+    mirror.update(b"data")
 
-    assert not publisher.stop()
-    assert publisher.waiting
+    assert not mirror.stop()
+    assert mirror.waiting
 
 
 class RefusingStore(Store):
@@ -64,10 +64,10 @@ class RefusingStore(Store):
 
 
 def test_a_store_that_refuses_is_named_at_the_end() -> None:
-    publisher = Publisher(RefusingStore(Prefix.of(MemoryStore())), "key")
+    mirror = Mirror(RefusingStore(Prefix.of(MemoryStore())), "key")
 
-    publisher.publish(b"data")
+    mirror.update(b"data")
 
     with pytest.raises(StoreError, match="cannot write key"):
-        publisher.stop()
-    assert publisher.waiting
+        mirror.stop()
+    assert mirror.waiting

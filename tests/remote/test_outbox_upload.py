@@ -1,4 +1,4 @@
-"""What is brought from an outbox after whoever asked for it has gone."""
+"""What is uploaded from an outbox after whoever asked for it has gone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from obstore.store import MemoryStore
 from dumpstream._errors import StoreError
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import PART_BYTES, Store
-from dumpstream.remote.carrier import Carrier
-from dumpstream.remote.courier import Courier, bring_from
 from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.outboxuploader import OutboxUploader
 from dumpstream.remote.room import Room
+from dumpstream.remote.uploader import Uploader, upload_from
 from dumpstream.source import OnFull
 from dumpstream.system.location import Prefix
 
@@ -79,7 +79,7 @@ async def test_object_whose_caller_is_cancelled_has_no_bytes_of_other_files(
     await run_sync((tmp_path / "other").write_bytes, b"b" * _SIZE)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bring_from, outbox, store, "large", _SIZE)
+        tasks.start_soon(upload_from, outbox, store, "large", _SIZE)
         await store.halted.wait()
         tasks.cancel_scope.cancel()
     others = [await run_sync(os.open, tmp_path / "other", os.O_RDONLY) for _ in range(8)]
@@ -96,26 +96,26 @@ async def test_large_object_that_cannot_be_read_is_no_fault_of_the_store(outbox:
     store = Store(Prefix.of(MemoryStore(), "place"))
 
     with pytest.raises(FileNotFoundError):
-        await bring_from(outbox, store, "large", _SIZE)
+        await upload_from(outbox, store, "large", _SIZE)
 
 
 async def test_courier_whose_end_is_cancelled_brings_nothing_more(outbox: Outbox) -> None:
     store = AbsentStore(Prefix.of(MemoryStore(), "place"))
-    courier, before = Courier(store, outbox), asyncio.all_tasks()
+    uploader, before = Uploader(store, outbox), asyncio.all_tasks()
     for key in ("first", "second", "third"):
-        await courier.bring(key, b"data")
+        await uploader.upload(key, b"data")
     store.away = False
 
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await courier.aclose()
+        await uploader.aclose()
 
     assert scope.cancelled_caught
     assert asyncio.all_tasks() == before
-    assert courier.waiting >= 2  # the first may have been on its way
+    assert uploader.waiting >= 2  # the first may have been on its way
 
 
-async def test_objects_of_one_place_that_are_brought_at_once_have_one_store(
+async def test_objects_of_one_place_that_are_uploaded_at_once_have_one_store(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[MemoryStore] = []
@@ -136,9 +136,9 @@ async def test_objects_of_one_place_that_are_brought_at_once_have_one_store(
             outbox.complete(url)
 
     await run_sync(fill)
-    carrier = await run_sync(Carrier, outbox, outbox.path, (), Patience())
+    uploader = await run_sync(OutboxUploader, outbox, outbox.path, (), Patience())
 
-    await asyncio.gather(*map(carrier.bring, urls))
-    await carrier.aclose()
+    await asyncio.gather(*map(uploader.upload, urls))
+    await uploader.aclose()
 
     assert len(made) == 1

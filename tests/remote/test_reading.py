@@ -463,7 +463,7 @@ class TestVerify:
     def test_what_the_disk_has_is_verified_without_the_store(
         self, builder: CaptureBuilder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("dumpstream.remote.place._PATIENCE_S", 0.1)
+        monkeypatch.setattr("dumpstream.remote.place._RETRY_S", 0.1)
         here = builder.store("files/a.zst", b"data")
         there = here._replace(sink="s3", path="s3://bucket/files/a.zst")
         builder.write(file_row("a", 4, 1, Verdict.UNPARSED, [there, here]))

@@ -263,7 +263,7 @@ def test_place_without_a_capture_is_one_line_with_the_remedy(
 def test_store_that_is_away_is_told_soon(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("dumpstream.remote.place._PATIENCE_S", 0.2)
+    monkeypatch.setattr("dumpstream.remote.place._RETRY_S", 0.2)
     with closing(socket.socket()) as bound:  # and not listening
         bound.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bound.getsockname()[1]}")

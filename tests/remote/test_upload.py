@@ -48,7 +48,7 @@ async def test_key_that_a_later_run_has_taken_is_left_to_it(bucket: Bucket, tmp_
     assert not found(tmp_path, "spill/*")
 
 
-async def test_object_that_was_brought_before_keeps_its_key(bucket: Bucket, tmp_path: Path) -> None:
+async def test_object_that_was_uploaded_before_keeps_its_key(bucket: Bucket, tmp_path: Path) -> None:
     async with capturing(bucket.url):
         await run_sync(push, "a", b"first")
     await run_sync(leave_behind, tmp_path / "spill", bucket, {"b": b"again"})
@@ -61,7 +61,7 @@ async def test_object_that_was_brought_before_keeps_its_key(bucket: Bucket, tmp_
     assert "files/b.2.zst" not in bucket.keys()  # noqa: SIM118 - a method of the test's own
 
 
-async def test_nothing_is_brought_while_a_later_run_writes(bucket: Bucket, tmp_path: Path) -> None:
+async def test_nothing_is_uploaded_while_a_later_run_writes(bucket: Bucket, tmp_path: Path) -> None:
     async with capturing(bucket.url):
         pass
     await run_sync(leave_behind, tmp_path / "spill", bucket, {"a": b"first"})
@@ -90,9 +90,7 @@ async def test_capture_that_has_replaced_another_is_not_mixed_with_it(bucket: Bu
     assert contents(bucket) == [("a", b"second")]
 
 
-async def test_outbox_that_somebody_else_has_is_not_said_to_be_brought(
-    bucket: Bucket, tmp_path: Path
-) -> None:
+async def test_outbox_of_another_process_is_not_said_to_be_uploaded(bucket: Bucket, tmp_path: Path) -> None:
     async with capturing(bucket.url):
         pass
     await run_sync(leave_behind, tmp_path / "spill", bucket, {"a": b"first"})
@@ -178,7 +176,7 @@ async def test_directory_whose_capture_was_replaced_is_not_mixed_with_it(
     assert found(spill, "*/outbox.json")
 
 
-async def test_nothing_is_brought_while_a_later_run_writes_to_the_directory(
+async def test_nothing_is_uploaded_while_a_later_run_writes_to_the_directory(
     bucket: Bucket, tmp_path: Path
 ) -> None:
     run, spill = tmp_path / "run", tmp_path / "spill"

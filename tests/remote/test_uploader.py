@@ -20,9 +20,9 @@ from dumpstream._errors import (
 )
 from dumpstream.custody import Stage
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.courier import Courier
 from dumpstream.remote.outbox import Outbox, find_outboxes
 from dumpstream.remote.room import Room
+from dumpstream.remote.uploader import Uploader
 from dumpstream.source import OnFull
 from dumpstream.system.location import Prefix
 
@@ -72,8 +72,8 @@ class MoodyStore(Store):
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MoodyStore:
-    monkeypatch.setattr("dumpstream.remote.courier._FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr("dumpstream.remote.courier._LAST_WAIT_S", 0.05)
+    monkeypatch.setattr("dumpstream.remote.uploader._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("dumpstream.remote.uploader._LAST_WAIT_S", 0.05)
     return MoodyStore()
 
 
@@ -95,15 +95,15 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 async def test_object_waits_on_the_disk_until_the_store_is_back(store: MoodyStore, outbox: Outbox) -> None:
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.go_away()
 
-    brought = [await courier.bring(f"key{number}", b"data%d" % number) for number in range(5)]
-    custodies = [one.custody for one in brought]
+    uploaded = [await uploader.upload(f"key{number}", b"data%d" % number) for number in range(5)]
+    custodies = [one.custody for one in uploaded]
     assert [custody and custody.stage for custody in custodies] == [Stage.KEPT] * 5
     assert len(objects(outbox)) == 5
     store.error = None
-    await until(lambda: not courier.waiting)
+    await until(lambda: not uploader.waiting)
 
     assert [custody and custody.stage for custody in custodies] == [Stage.STORED] * 5
     assert [await run_sync(store.get, f"key{number}") for number in range(5)] == [
@@ -111,40 +111,40 @@ async def test_object_waits_on_the_disk_until_the_store_is_back(store: MoodyStor
     ]
     assert objects(outbox) == []
     assert outbox.free == 100
-    await courier.aclose()
+    await uploader.aclose()
 
 
 async def test_without_an_outbox_a_store_that_is_away_is_an_error(store: MoodyStore) -> None:
-    courier = Courier(store)
+    uploader = Uploader(store)
     store.go_away()
 
     with pytest.raises(SinkError, match="does not answer, or give a --spill"):
-        await courier.bring("key", b"data")
-    await courier.aclose()
+        await uploader.upload("key", b"data")
+    await uploader.aclose()
 
 
 async def test_refusal_is_an_error_also_with_an_outbox(store: MoodyStore, outbox: Outbox) -> None:
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.error = StoreError("refuses (403)")
 
     with pytest.raises(SinkError, match="403"):
-        await courier.bring("key", b"data")
+        await uploader.upload("key", b"data")
 
     assert objects(outbox) == []
-    await courier.aclose()
+    await uploader.aclose()
 
 
 async def test_store_that_comes_back_refusing_ends_the_capture_and_keeps_the_object(
     store: MoodyStore, outbox: Outbox
 ) -> None:
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.go_away()
-    await courier.bring("key", b"data")
+    await uploader.upload("key", b"data")
     store.error = StoreError("refuses (403)")
 
     async def refused() -> bool:
         try:
-            courier.away  # noqa: B018 - raises
+            uploader.away  # noqa: B018 - raises
         except SinkError:
             return True
         await anyio.sleep(0.002)
@@ -156,83 +156,83 @@ async def test_store_that_comes_back_refusing_ends_the_capture_and_keeps_the_obj
 
     assert len(objects(outbox)) == 1
     with pytest.raises(SinkError, match="refuses"):
-        await courier.aclose()
+        await uploader.aclose()
 
 
 async def test_full_spill_makes_who_blocks_wait_for_room(store: MoodyStore, outbox: Outbox) -> None:
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.go_away()
-    await courier.bring("first", bytes(90))
+    await uploader.upload("first", bytes(90))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(courier.bring, "second", bytes(20))
+        tasks.start_soon(uploader.upload, "second", bytes(20))
         await anyio.wait_all_tasks_blocked()
         assert len(objects(outbox)) == 1
         store.error = None
 
-    await until(lambda: not courier.waiting)
+    await until(lambda: not uploader.waiting)
     assert len(await run_sync(store.get, "second")) == 20
-    await courier.aclose()
+    await uploader.aclose()
 
 
 async def test_full_spill_refuses_the_file_of_who_drops(store: MoodyStore, tmp_path: Path) -> None:
     outbox = await run_sync(
         lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(100), on_full=OnFull.DROP)
     )
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.go_away()
-    await courier.bring("first", bytes(90))
+    await uploader.upload("first", bytes(90))
 
     with pytest.raises(FileRefusedError, match="raise --spill-bytes") as caught:
-        await courier.bring("second", bytes(20))
+        await uploader.upload("second", bytes(20))
 
     assert caught.value.cause == "spill_full"
-    await courier.aclose()
+    await uploader.aclose()
     await run_sync(outbox.close)
 
 
 async def test_object_larger_than_the_spill_waits_for_the_store_itself(
     store: MoodyStore, outbox: Outbox
 ) -> None:
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.go_away()
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(courier.bring, "key", bytes(101))
+            tasks.start_soon(uploader.upload, "key", bytes(101))
             await until(lambda: store.looks > 2)
             store.error = None
 
     assert len(await run_sync(store.get, "key")) == 101
-    await courier.aclose()
+    await uploader.aclose()
 
 
 async def test_deliveries_that_fill_the_spill_together_go_on_when_the_store_is_back(
     store: MoodyStore, outbox: Outbox
 ) -> None:
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.go_away()
-    courier.note(StoreError("does not answer", away=True))
+    uploader.note(StoreError("does not answer", away=True))
 
-    async def deliver(key: str) -> None:
-        delivery = courier.deliver(key)
+    async def upload(key: str) -> None:
+        upload = uploader.begin_large(key)
         for number in range(4):
-            await delivery.send([bytes([number]) * 25])
-        await delivery.finish()
+            await upload.send([bytes([number]) * 25])
+        await upload.finish()
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(deliver, "one")
-            tasks.start_soon(deliver, "other")
+            tasks.start_soon(upload, "one")
+            tasks.start_soon(upload, "other")
             await until(lambda: not outbox.free)
             store.error = None
-    await until(lambda: not courier.waiting)
+    await until(lambda: not uploader.waiting)
 
     whole = b"".join(bytes([number]) * 25 for number in range(4))
     assert [await run_sync(store.get, key) for key in ("one", "other")] == [whole, whole]
     assert objects(outbox) == []
     assert outbox.free == 100
-    await courier.aclose()
+    await uploader.aclose()
 
 
 async def test_store_that_is_back_is_used_although_nothing_had_fitted_into_the_spill(
@@ -241,18 +241,18 @@ async def test_store_that_is_back_is_used_although_nothing_had_fitted_into_the_s
     outbox = await run_sync(
         lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(9), on_full=OnFull.DROP)
     )
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.go_away()
     with pytest.raises(FileRefusedError):
-        await courier.bring("lost", bytes(10))
+        await uploader.upload("lost", bytes(10))
     store.error = None
-    await until(lambda: not courier.away)
+    await until(lambda: not uploader.away)
 
-    brought = await courier.bring("key", bytes(10))
+    uploaded = await uploader.upload("key", bytes(10))
 
-    assert brought.custody is None
+    assert uploaded.custody is None
     assert len(await run_sync(store.get, "key")) == 10
-    await courier.aclose()
+    await uploader.aclose()
     await run_sync(outbox.close)
 
 
@@ -261,36 +261,36 @@ async def test_delivery_that_has_outgrown_the_spill_when_the_store_goes_is_lost_
     store: MoodyStore, tmp_path: Path, on_full: OnFull, error: type[SinkError]
 ) -> None:
     outbox = await run_sync(lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(9), on_full=on_full))
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
 
-    delivery = courier.deliver("large")
+    upload = uploader.begin_large("large")
     store.go_away()
-    await delivery.send([bytes(10)])
+    await upload.send([bytes(10)])
     with pytest.raises(SinkError, match="the spill was too full") as caught:
-        await delivery.finish()
+        await upload.finish()
 
     assert type(caught.value) is error
-    await delivery.abort()
-    await courier.aclose()
+    await upload.abort()
+    await uploader.aclose()
     await run_sync(outbox.close)
 
 
 async def test_what_a_full_disk_has_of_an_object_is_removed(store: MoodyStore, outbox: Outbox) -> None:
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     store.go_away()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50, limits[1]))
     try:
         with pytest.raises(SinkError, match="the spill cannot be used"):
-            await courier.bring("key", bytes(90))
+            await uploader.upload("key", bytes(90))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
 
     assert objects(outbox) == []
     assert outbox.free == 100
-    await courier.aclose()
+    await uploader.aclose()
 
 
 async def test_store_that_goes_away_in_the_middle_of_a_delivery_gets_all_of_it_later(
@@ -299,56 +299,56 @@ async def test_store_that_goes_away_in_the_middle_of_a_delivery_gets_all_of_it_l
     outbox = await run_sync(
         lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(64 << 20), on_full=OnFull.BLOCK)
     )
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
     pieces = [bytes([number]) * (3 << 20) for number in range(6)]
 
-    delivery = courier.deliver("large")
+    upload = uploader.begin_large("large")
     for number, piece in enumerate(pieces):
         if number == 3:
             store.go_away()
-        await delivery.send([piece])
-    brought = await delivery.finish()
-    kept = brought.custody is not None and brought.custody.stage
+        await upload.send([piece])
+    uploaded = await upload.finish()
+    kept = uploaded.custody is not None and uploaded.custody.stage
     store.error = None
-    await until(lambda: not courier.waiting)
+    await until(lambda: not uploader.waiting)
 
     assert kept is Stage.KEPT
     assert await run_sync(store.get, "large") == b"".join(pieces)
-    await courier.aclose()
+    await uploader.aclose()
     await run_sync(outbox.close)
 
 
-async def test_delivered_object_leaves_nothing_on_the_disk(store: MoodyStore, tmp_path: Path) -> None:
+async def test_finished_object_leaves_nothing_on_the_disk(store: MoodyStore, tmp_path: Path) -> None:
     outbox = await run_sync(
         lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(64 << 20), on_full=OnFull.BLOCK)
     )
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
 
-    delivered, aborted = courier.deliver("delivered"), courier.deliver("aborted")
-    for delivery in (delivered, aborted):
-        await delivery.send([bytes(9 << 20)])
-    brought = await delivered.finish()
+    finished, aborted = uploader.begin_large("finished"), uploader.begin_large("aborted")
+    for upload in (finished, aborted):
+        await upload.send([bytes(9 << 20)])
+    uploaded = await finished.finish()
     await aborted.abort()
 
-    assert brought.custody is None
-    assert [entry.key for entry in await run_sync(lambda: list(store.entries()))] == ["delivered"]
+    assert uploaded.custody is None
+    assert [entry.key for entry in await run_sync(lambda: list(store.entries()))] == ["finished"]
     assert objects(outbox) == []
     assert outbox.free == outbox.capacity
-    await courier.aclose()
+    await uploader.aclose()
     await run_sync(outbox.close)
 
 
 async def test_delivery_that_outgrows_the_spill_goes_on_without_it(store: MoodyStore, outbox: Outbox) -> None:
-    courier = Courier(store, outbox)
+    uploader = Uploader(store, outbox)
 
-    delivery = courier.deliver("large")
-    await delivery.send([bytes(60)])
-    await delivery.send([bytes(60)])
-    await delivery.finish()
+    upload = uploader.begin_large("large")
+    await upload.send([bytes(60)])
+    await upload.send([bytes(60)])
+    await upload.finish()
 
     assert len(await run_sync(store.get, "large")) == 120
     assert outbox.free == 100
-    await courier.aclose()
+    await uploader.aclose()
 
 
 def test_outbox_in_use_is_not_opened_by_another(outbox: Outbox) -> None:

@@ -49,7 +49,7 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_what_brings_them(
     bucket: Bucket, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpstream.remote.courier.SHORT_PATIENCE_S", 1.0)
+    monkeypatch.setattr("dumpstream.remote.uploader.SHORT_RETRY_S", 1.0)
     before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}
     spill = tmp_path / "spill of mine"
     async with FaultProxy(s3.port).running() as proxy:
@@ -74,7 +74,7 @@ async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_wh
     (note,) = failure.value.__notes__
     number = capture.report.waiting_files
     command = f"dumpstream upload {shlex.quote(str(spill))}"
-    assert note == f"{number} files wait for the store; bring what is missing there with: {command}"
+    assert note == f"{number} files wait for the store; upload what is missing with: {command}"
     assert len(during) <= number <= len(before | during)
     assert uploaded.returncode == 0
     assert bucket.files() == before | during | {"large": b""}
@@ -142,7 +142,7 @@ async def test_full_spill_of_a_capture_in_a_hurry_ends_it(
     assert report.verdicts == {"lost": 3, "unparsed": 2}
     (note,) = failure.value.__notes__
     command = f"dumpstream upload {shlex.quote(str(spill))}"
-    assert note == f"2 files wait for the store; bring what is missing there with: {command}"
+    assert note == f"2 files wait for the store; upload what is missing with: {command}"
     assert uploaded.returncode == 0
 
 

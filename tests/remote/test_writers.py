@@ -15,7 +15,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import DumpstreamError
-from dumpstream.remote.lock import LOCK, Lock
+from dumpstream.remote.storelock import STORE_LOCK, StoreLock
 from dumpstream.system.location import Prefix
 
 from .captures import capturing, found, push_all, run_dumpstream, small_files, until
@@ -54,7 +54,7 @@ async def test_second_capture_with_the_same_sink_is_refused_and_the_first_is_nam
     assert f"{bucket.url} is being written by process {os.getpid()} on ".encode() in second.stderr
     assert not (tmp_path / "second").exists()
     assert [process.returncode for process in verified] == [0, 0]
-    assert LOCK not in bucket.keys()  # noqa: SIM118 - a method of the test's own
+    assert STORE_LOCK not in bucket.keys()  # noqa: SIM118 - a method of the test's own
 
 
 async def test_processes_of_one_capture_share_the_place_of_a_sink_and_those_of_another_do_not(
@@ -64,7 +64,7 @@ async def test_processes_of_one_capture_share_the_place_of_a_sink_and_those_of_a
     flags = ["--sink", bucket.url, "--buffer-bytes", "32M", "--"]
     words = [*_DUMPSTREAM, "capture", "--out", str(tmp_path / "first"), *flags, *job, "--rate", "100K"]
     async with await anyio.open_process(words, stdout=DEVNULL, stderr=DEVNULL) as first:
-        await until(lambda: len({key.partition("/")[0] for key in bucket.keys()} - {LOCK}) == 2)  # noqa: SIM118 - as above
+        await until(lambda: len({key.partition("/")[0] for key in bucket.keys()} - {STORE_LOCK}) == 2)  # noqa: SIM118 - as above
         second = await run_dumpstream("capture", "--out", tmp_path / "second", *flags, *job)
     verified = await run_dumpstream("verify", tmp_path / "first", "--deep")
 
@@ -74,11 +74,11 @@ async def test_processes_of_one_capture_share_the_place_of_a_sink_and_those_of_a
     assert {key.partition("/")[0] for key in bucket.keys()} == {"rank-0", "rank-1"}  # noqa: SIM118 - as above
 
 
-async def take_over(bucket: Bucket, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> Lock:
+async def take_over(bucket: Bucket, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> StoreLock:
     """Do what another capture does that takes the lock for one that was left."""
-    other = await run_sync(Lock, Prefix.parse(bucket.url))
+    other = await run_sync(StoreLock, Prefix.parse(bucket.url))
     with monkeypatch.context() as patch:
-        patch.setattr("dumpstream.remote.lock.STALE_S", 0)
+        patch.setattr("dumpstream.remote.storelock.STALE_S", 0)
         await run_sync(other.take)
     await stack.enter_async_context(other.held())
     return other
@@ -88,7 +88,7 @@ async def take_over(bucket: Bucket, stack: AsyncExitStack, monkeypatch: pytest.M
 async def test_capture_whose_place_was_taken_over_while_the_store_was_away_fails_and_loses_nothing(
     bucket: Bucket, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, beside: bool
 ) -> None:
-    monkeypatch.setattr("dumpstream.remote.courier.SHORT_PATIENCE_S", 1.0)
+    monkeypatch.setattr("dumpstream.remote.uploader.SHORT_RETRY_S", 1.0)
     before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}
     spill, run = tmp_path / "spill", tmp_path / "run"
     async with FaultProxy(s3.port).running() as proxy, AsyncExitStack() as stack:
@@ -101,12 +101,12 @@ async def test_capture_whose_place_was_taken_over_while_the_store_was_away_fails
                 proxy.cuts_left = 1 << 30
                 await run_sync(push_all, during)
                 await until(lambda: capture.report.files >= len(before | during))
-                monkeypatch.setattr("dumpstream.remote.lock._now", lambda: monotonic() + 3600)
+                monkeypatch.setattr("dumpstream.remote.storelock._now", lambda: monotonic() + 3600)
                 other = await take_over(bucket, stack, monkeypatch)
                 there = await run_sync(bucket.keys)
                 proxy.cuts_left = 0
         left = await run_sync(bucket.keys)
-        held = json.loads(await run_sync(bucket.get, LOCK)) == json.loads(other.text)
+        held = json.loads(await run_sync(bucket.get, STORE_LOCK)) == json.loads(other.text)
         refused = await run_dumpstream("upload", spill)
         await stack.aclose()
         uploaded = await run_dumpstream("upload", spill)

@@ -9,7 +9,7 @@ import zstandard
 from obstore.store import LocalStore, MemoryStore
 
 from dumpstream.names import clean_name, hashed_name
-from dumpstream.remote.lock import Lock
+from dumpstream.remote.storelock import StoreLock
 from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
 from dumpstream.system.location import Prefix
@@ -49,7 +49,7 @@ async def test_memory_store_keeps_every_promise_of_a_sink(tmp_path: Path) -> Non
 
 async def test_large_file_is_sent_in_parts(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    lock = Lock(Prefix.of(store, "run"))
+    lock = StoreLock(Prefix.of(store, "run"))
     await anyio.to_thread.run_sync(lock.take)
     sink = ObjectStoreSink(Prefix.of(store, "run"), SinkSettings(directory=tmp_path), inside=lock)
     data = memoryview(__import__("os").urandom(40 << 20))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "capture": "Capture dump files into a directory.",
     "collect": "Capture every process that joins, as a service.",
-    "upload": "Bring to an object store what captures had to leave behind.",
+    "upload": "Upload to an object store what captures had to leave behind.",
     "ls": "List the files of a capture.",
     "verify": "Read every file of a capture again and compare it with the journal.",
     "extract": "Write the original files of a capture.",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dumpstream.system.location import Prefix
 
 #: A request is tried again for so long before the store counts as away.
-PATIENCE_S = 180.0
+RETRY_S = 180.0
 _MOST_RETRIES = 1000
 _CONNECT_S = 5
 #: What to look at if there is not enough to connect with.
@@ -27,7 +27,7 @@ _REMEDIES = {
 }
 
 
-def make_client(prefix: Prefix, patience_s: float) -> Any:
+def make_client(prefix: Prefix, retry_s: float) -> Any:
     """Return what obstore makes for *prefix*; reads files, so not for the event loop.
 
     Raises:
@@ -44,7 +44,7 @@ def make_client(prefix: Prefix, patience_s: float) -> Any:
     options: dict[str, Any] = {
         "retry_config": {
             "max_retries": _MOST_RETRIES,
-            "retry_timeout": timedelta(seconds=patience_s),
+            "retry_timeout": timedelta(seconds=retry_s),
             "backoff": {
                 "init_backoff": timedelta(milliseconds=100),
                 "max_backoff": timedelta(seconds=15),
@@ -53,7 +53,7 @@ def make_client(prefix: Prefix, patience_s: float) -> Any:
         },
         "client_options": {
             "connect_timeout": timedelta(seconds=_CONNECT_S),
-            "timeout": timedelta(seconds=max(30.0, min(patience_s, 120.0))),
+            "timeout": timedelta(seconds=max(30.0, min(retry_s, 120.0))),
         },
     }
     make = {"s3": _s3, "gs": _gs, "az": _az}[prefix.scheme]

@@ -1,4 +1,4 @@
-"""Upload: an object that goes out in parts while its bytes still come."""
+"""MultipartUpload: an object that goes out in parts while its bytes still come."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _AbortedError(Exception):
     """Ends the pieces, so that obstore takes the upload back."""
 
 
-class Upload:
+class MultipartUpload:
     """Sends the object *key*. A few parts wait here; the store has its own parts in flight."""
 
     def __init__(self, store: Store, key: str) -> None:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from dumpstream._errors import ObjectMissingError, StoreError
-from dumpstream.objectstore.client import PATIENCE_S, make_client
+from dumpstream.objectstore.client import RETRY_S, make_client
 from dumpstream.objectstore.failure import CHECK_NETWORK, explain_failure, is_beyond_the_end, is_unsupported
 from dumpstream.objectstore.patience import GRACE_S, Patience, Silence
 
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class WriteLock(Protocol):
-    """What must be held when something is written; `remote.lock.Lock` is one."""
+    """What must be held when something is written; `remote.storelock.Lock` is one."""
 
     def writing(self) -> AbstractContextManager[None]:
         """Let a thread write something in the block; raises `StoreError` if the lock is not held."""
@@ -72,7 +72,7 @@ class Store:
 
     Args:
         prefix: the place.
-        patience_s: how long a request is tried again before the store counts as away.
+        retry_s: how long a request is tried again before the store counts as away.
         lock: what must be held when something is written.
         patience: how long the async methods wait for a store that does not answer.
 
@@ -83,7 +83,7 @@ class Store:
         self,
         prefix: Prefix,
         *,
-        patience_s: float = PATIENCE_S,
+        retry_s: float = RETRY_S,
         lock: WriteLock | None = None,
         patience: Patience | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Store:
         self.patience = Patience() if patience is None else patience
         self.silence = Silence(self.patience)  #: reached when the store has been given up
         self._lock = lock
-        self._client = make_client(prefix, patience_s)
+        self._client = make_client(prefix, retry_s)
         self._obstore: Any = import_module("obstore")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._abandoned = False

@@ -26,7 +26,7 @@ from dumpstream.outside.request import CollectorRequest
 from dumpstream.outside.roster import ProcessList
 from dumpstream.outside.shares import LEAST_SHARE, Shares
 from dumpstream.outside.wire import VERSION, encode, parse_hello
-from dumpstream.remote.destination import held_place
+from dumpstream.remote.destination import held_lock
 from dumpstream.remote.outbox import waiting_text
 from dumpstream.remote.room import Room
 from dumpstream.report import Report, total_report
@@ -144,7 +144,7 @@ async def _open(request: CollectorRequest, socket_path: Path | None) -> AsyncIte
         if outbox is not None and isinstance(request.path, Prefix):
             stack.push_async_callback(outbox.aclose)
             lock_of_place = await stack.enter_async_context(
-                held_place(request.path, outbox, patience, fresh=False)
+                held_lock(request.path, outbox, patience, fresh=False)
             )
         asked = await run_sync(load_asked, request.config)
         place = await request.open_destination(asked, outbox, lock_of_place, patience)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream.archive.destination import below
-from dumpstream.objectstore.client import PATIENCE_S
+from dumpstream.objectstore.client import RETRY_S
 from dumpstream.outside.shares import EXPECTED
 from dumpstream.outside.wire import encode
-from dumpstream.remote.courier import SHORT_PATIENCE_S
-from dumpstream.remote.lock import Lock
+from dumpstream.remote.storelock import StoreLock
+from dumpstream.remote.uploader import SHORT_RETRY_S
 from dumpstream.request import Request, dump_path_of, refuse_without_directory
 from dumpstream.sinks import find_factory
 from dumpstream.sinks.objectstore import probe_store
@@ -51,7 +51,7 @@ class CollectorRequest(NamedTuple):
     threads: anyio.CapacityLimiter  #: of all sinks together
     room: Room  #: of what may wait for a store, together
 
-    def check_sinks(self, patience: Patience) -> list[Lock]:
+    def check_sinks(self, patience: Patience) -> list[StoreLock]:
         """Find out whether each process can have its sinks, and whether their stores answer; blocks.
 
         Returns:
@@ -65,14 +65,14 @@ class CollectorRequest(NamedTuple):
             kind, _, location = sink.partition(":")
             if is_remote(sink):
                 probe_store(Prefix.parse(sink))
-                patience_s = PATIENCE_S if self.stages.sinks.spill is None else SHORT_PATIENCE_S
-                locks.append(Lock(Prefix.parse(sink), patience_s=patience_s, patience=patience))
+                retry_s = RETRY_S if self.stages.sinks.spill is None else SHORT_RETRY_S
+                locks.append(StoreLock(Prefix.parse(sink), retry_s=retry_s, patience=patience))
             else:
                 refuse_without_directory(kind, location, self.path)
                 find_factory(kind)
         return locks
 
-    def with_locks(self, locks: Sequence[Lock]) -> CollectorRequest:
+    def with_locks(self, locks: Sequence[StoreLock]) -> CollectorRequest:
         """Return it with *locks* that are held for all processes."""
         return self._replace(stages=self.stages._replace(sinks=replace(self.stages.sinks, locks=locks)))
 
@@ -81,7 +81,7 @@ class CollectorRequest(NamedTuple):
         return self._whole.make_outbox() if isinstance(self.path, Prefix) else None
 
     async def open_destination(
-        self, asked: AclConfig | None, outbox: Outbox | None, lock: Lock | None, patience: Patience
+        self, asked: AclConfig | None, outbox: Outbox | None, lock: StoreLock | None, patience: Patience
     ) -> History:
         """Prepare the place for processes that are *asked* to dump."""
         return await self._whole.open_destination(dump_path_of(asked), outbox, lock, patience)

@@ -13,10 +13,10 @@ from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, STATS, Manifest,
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.objectstore.patience import ask
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.courier import patience_of
-from dumpstream.remote.lock import LOCK, Lock
-from dumpstream.remote.publisher import Publisher
+from dumpstream.remote.mirror import Mirror
 from dumpstream.remote.segments import SEGMENTS, SegmentJournal, last_segment
+from dumpstream.remote.storelock import STORE_LOCK, StoreLock
+from dumpstream.remote.uploader import retry_time
 from dumpstream.remote.writeahead import open_remote_journal
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dumpstream.system.durable import Fsync
     from dumpstream.system.location import Prefix
 
-_OURS = (MANIFEST, LOCK, JOURNAL)
+_OURS = (MANIFEST, STORE_LOCK, JOURNAL)
 _BELOW = (FILES, PACKS, STATS, SEGMENTS)
 _PROBE_S = 10.0
 
@@ -45,23 +45,23 @@ class RemoteDestination(History):
     path: Prefix
 
     def __init__(
-        self, path: Prefix, outbox: Outbox, lock: Lock, *, patience: Patience, fresh: bool = False
+        self, path: Prefix, outbox: Outbox, lock: StoreLock, *, patience: Patience, fresh: bool = False
     ) -> None:
         super().__init__()
         self.path = path
         self._outbox = outbox
         self._fresh = fresh
         self._lock = lock
-        self._store = Store(path, patience_s=_PROBE_S, lock=lock, patience=patience)
+        self._store = Store(path, retry_s=_PROBE_S, lock=lock, patience=patience)
         self._folders: set[str] = set()
-        self._publisher: Publisher | None = None
+        self._mirror: Mirror | None = None
 
     @classmethod
     def open(
         cls,
         path: Prefix,
         outbox: Outbox,
-        lock: Lock,
+        lock: StoreLock,
         *,
         patience: Patience,
         append: bool = False,
@@ -88,7 +88,7 @@ class RemoteDestination(History):
 
     @property
     def waiting(self) -> bool:
-        return self._publisher is not None and self._publisher.waiting
+        return self._mirror is not None and self._mirror.waiting
 
     def end_run(self, outcome: Outcome) -> None:
         """Write down how the run that began last ended; if the store is away, `dumpstream upload` will."""
@@ -101,12 +101,12 @@ class RemoteDestination(History):
     def begin_processes(self) -> None:
         super().begin_processes()
         self._outbox.needed = True
-        self._publisher = Publisher(self._store, MANIFEST)
+        self._mirror = Mirror(self._store, MANIFEST)
 
     def end_processes(self) -> None:
-        if self._publisher is not None:
+        if self._mirror is not None:
             try:
-                self._outbox.needed = not self._publisher.stop()
+                self._outbox.needed = not self._mirror.stop()
             except StoreError as exc:
                 raise DestinationError(
                     self.path,
@@ -154,8 +154,8 @@ class RemoteDestination(History):
 
     def _write(self) -> None:
         text = self._outbox.keep_manifest(self.manifest)
-        if self._publisher is not None:
-            self._publisher.publish(text)
+        if self._mirror is not None:
+            self._mirror.update(text)
         elif not self._outbox.needed:
             with _explained(self.path):
                 self._store.write(MANIFEST, text)
@@ -166,7 +166,7 @@ class RemoteDestination(History):
     def _delete_capture(self, manifest: Manifest) -> None:
         for process in manifest.processes:
             if process.directory:
-                self._delete(f"{process.directory}/", (JOURNAL, MANIFEST, LOCK))
+                self._delete(f"{process.directory}/", (JOURNAL, MANIFEST, STORE_LOCK))
         self._delete("", (JOURNAL,))
 
     def _delete(self, root: str, keys: Iterable[str]) -> None:
@@ -178,7 +178,9 @@ class RemoteDestination(History):
 
 
 @asynccontextmanager
-async def held_place(path: Prefix, outbox: Outbox, patience: Patience, *, fresh: bool) -> AsyncIterator[Lock]:
+async def held_lock(
+    path: Prefix, outbox: Outbox, patience: Patience, *, fresh: bool
+) -> AsyncIterator[StoreLock]:
     """Have the lock of *path* while the block runs; with *fresh* it is made, and not taken yet.
 
     Raises:
@@ -186,7 +188,7 @@ async def held_place(path: Prefix, outbox: Outbox, patience: Patience, *, fresh:
         DestinationError: the place cannot be used.
     """
     with _explained(path):
-        lock = await run_sync(lambda: Lock(path, patience_s=patience_of(outbox), patience=patience))
+        lock = await run_sync(lambda: StoreLock(path, retry_s=retry_time(outbox), patience=patience))
     await run_sync(outbox.add_lock, lock)
     async with lock.held():
         if not fresh:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.archive.manifest import Manifest
-    from dumpstream.remote.lock import Lock
+    from dumpstream.remote.storelock import StoreLock
     from dumpstream.system.location import Prefix
 
 #: What a file is lost to that fits nowhere while its store is away.
@@ -129,8 +129,8 @@ class Outbox:
         """Write down how the URLs of all packs begin that a sink makes."""
         self.describe(packs=[*self.description.get("packs", ()), url])
 
-    def add_lock(self, lock: Lock, *, shared: bool = False) -> None:
-        """Write down that *lock* must be held when something is brought from here.
+    def add_lock(self, lock: StoreLock, *, shared: bool = False) -> None:
+        """Write down that *lock* must be held when something is uploaded from here.
 
         Unless it is *shared* with others, it is nobody's any more when this is left behind.
         """
@@ -319,7 +319,7 @@ def upload_command(directory: Path | None) -> str:
 def waiting_text(files: int, spill: Path | None) -> str:
     """Return what there is to say of *files* that a capture with *spill* leaves behind, and the remedy."""
     what = {0: "the end of the journal waits", 1: "1 file waits"}.get(files, f"{files} files wait")
-    return f"{what} for the store; bring what is missing there with: {upload_command(spill)}"
+    return f"{what} for the store; upload what is missing with: {upload_command(spill)}"
 
 
 def state_directory() -> Path:

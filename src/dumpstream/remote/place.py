@@ -13,8 +13,8 @@ from dumpstream.archive.place import RESTORE, Listed, Opened, WritingProcess
 from dumpstream.archive.rows import JOURNAL, read_rows
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.objectstore.store import PROBE, Store
-from dumpstream.remote.lock import LOCK, find_lock
 from dumpstream.remote.segments import SEGMENTS, read_journal
+from dumpstream.remote.storelock import STORE_LOCK, find_lock
 from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK as DIRECTORY_LOCK
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dumpstream.archive.rows import Row
 
 # The last is there if somebody has copied a directory to the store.
-_OURS = {MANIFEST, JOURNAL, LOCK, DIRECTORY_LOCK}
-_PATIENCE_S = 15.0  # somebody waits in front of a terminal
+_OURS = {MANIFEST, JOURNAL, STORE_LOCK, DIRECTORY_LOCK}
+_RETRY_S = 15.0  # somebody waits in front of a terminal
 
 
 class StorePlace:
@@ -35,7 +35,7 @@ class StorePlace:
 
     def __init__(self, prefix: Prefix) -> None:
         self.path = prefix
-        self._store = Store(prefix, patience_s=_PATIENCE_S)
+        self._store = Store(prefix, retry_s=_RETRY_S)
 
     def read_manifest(self) -> Manifest:
         try:
@@ -99,7 +99,7 @@ class Buckets:
     def _connect(self, place: Prefix) -> Store:
         bucket = replace(place, key="")
         if bucket not in self._stores:
-            self._stores[bucket] = Store(bucket, patience_s=_PATIENCE_S)
+            self._stores[bucket] = Store(bucket, retry_s=_RETRY_S)
         return self._stores[bucket]
 
 

@@ -1,4 +1,4 @@
-"""Reconciliation: what a capture left in its outbox, brought to where it belongs."""
+"""Reconciliation: what a capture left in its outbox, uploaded to where it belongs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dumpstream.archive.manifest import MANIFEST, manifest_text, parse_manifest
 from dumpstream.archive.place import WritingProcess
 from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, UnreadableRow, file_row, read_rows
 from dumpstream.objectstore.patience import Patience, ask
-from dumpstream.remote.carrier import Carrier
-from dumpstream.remote.lock import Lock
+from dumpstream.remote.outboxuploader import OutboxUploader
 from dumpstream.remote.segments import last_segment, merge_segments, read_journal, segment_key
+from dumpstream.remote.storelock import StoreLock
 from dumpstream.system.cancellation import finish_in_thread
 from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix, as_location
@@ -41,7 +41,7 @@ _BROUGHT_AT_ONCE = 16
 
 @dataclass(slots=True)
 class Reconciliation:
-    """What was brought."""
+    """What was uploaded."""
 
     destination: str
     files: int = 0  #: that the run had finished
@@ -62,7 +62,7 @@ async def reconcile(
     and a line that is there is not added. A cancelled one ends within seconds, also if a store says nothing.
 
     Raises:
-        StoreError: a store refuses or is away; what was not brought stays in the outbox.
+        StoreError: a store refuses or is away; what was not uploaded stays in the outbox.
         DestinationError: the capture cannot be written: a later run does, or it is another one by now.
     """
     place = as_location(outbox.description["destination"])
@@ -71,22 +71,22 @@ async def reconcile(
         if not isinstance(place, Prefix):
             directory = await run_sync(_open_directory, place, outbox)
             stack.push_async_callback(finish_in_thread, directory.close)
-            carrier = await _open_carrier(outbox, place, stack)
-            lines = await _bring_objects(outbox, carrier, result, progress)
+            uploader = await _open_uploader(outbox, place, stack)
+            lines = await _bring_objects(outbox, uploader, result, progress)
             result.lines = await _complete_local(directory, lines)
             result.deleted_packs = await ask(
-                lambda: carrier.delete_packs(lines, lambda: list(_lines_of(place / JOURNAL)))
+                lambda: uploader.delete_packs(lines, lambda: list(_lines_of(place / JOURNAL)))
             )
         elif (manifest := await run_sync(_begun, outbox)) is not None:
-            carrier = await _open_carrier(outbox, place, stack)
-            store = carrier.store_at(place)
+            uploader = await _open_uploader(outbox, place, stack)
+            store = uploader.store_at(place)
             there = await ask(partial(_stored_manifest, store))
             if there is not None:
                 _refuse_other(place, there, manifest, outbox)
-            lines = await _bring_objects(outbox, carrier, result, progress)
+            lines = await _bring_objects(outbox, uploader, result, progress)
             result.lines = await _complete_remote(store, lines, manifest)
             result.deleted_packs = await ask(
-                lambda: carrier.delete_packs(lines, lambda: read_journal(store, list))
+                lambda: uploader.delete_packs(lines, lambda: read_journal(store, list))
             )
     outbox.needed = False
     return result
@@ -100,7 +100,7 @@ def _begun(outbox: Outbox) -> Manifest | None:
     return manifest if any(True for _ in _journalled(outbox.journal_path)) else None
 
 
-async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitStack) -> Carrier:
+async def _open_uploader(outbox: Outbox, place: Path | Prefix, stack: AsyncExitStack) -> OutboxUploader:
     """Return what brings the objects of *outbox*, and have the locks of their places until *stack* is left.
 
     Raises:
@@ -109,7 +109,7 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
     locks, patience = [], Patience()
     for url, left in _find_locks(outbox, place).items():
         prefix = Prefix.parse(url)
-        lock = await run_sync(partial(Lock, prefix, text=left, patience=patience))
+        lock = await run_sync(partial(StoreLock, prefix, text=left, patience=patience))
         if left is None:
             with suppress(DestinationError):  # the disk is full: whoever goes on if this is killed must wait
                 await run_sync(outbox.add_lock, lock)
@@ -119,9 +119,9 @@ async def _open_carrier(outbox: Outbox, place: Path | Prefix, stack: AsyncExitSt
         except DestinationInUseError as exc:
             raise _in_use(exc) from None
         locks.append(lock)
-    carrier = await run_sync(Carrier, outbox, place, locks, patience)
-    stack.push_async_callback(carrier.aclose)
-    return carrier
+    uploader = await run_sync(OutboxUploader, outbox, place, locks, patience)
+    stack.push_async_callback(uploader.aclose)
+    return uploader
 
 
 def _find_locks(outbox: Outbox, place: Path | Prefix) -> dict[str, str | None]:
@@ -135,12 +135,12 @@ def _find_locks(outbox: Outbox, place: Path | Prefix) -> dict[str, str | None]:
 
 async def _bring_objects(
     outbox: Outbox,
-    carrier: Carrier,
+    uploader: OutboxUploader,
     result: Reconciliation,
     progress: Callable[[Reconciliation], None] | None,
 ) -> Sequence[bytes]:
     """Bring the objects, and return the lines of the run, which say where they are."""
-    lines = await _settle_paths(outbox, carrier)
+    lines = await _settle_paths(outbox, uploader)
     paths: dict[str, None] = {}
     for row in read_rows(lines):
         if isinstance(row, FileRow):
@@ -148,7 +148,7 @@ async def _bring_objects(
             paths |= dict.fromkeys(part.path for part in row.stored if part.path is not None)
     remaining = iter(paths)
     while batch := list(islice(remaining, _BROUGHT_AT_ONCE)):
-        sizes = await asyncio.gather(*map(carrier.bring, batch), return_exceptions=True)
+        sizes = await asyncio.gather(*map(uploader.upload, batch), return_exceptions=True)
         for size in sizes:
             if isinstance(size, BaseException):
                 raise size
@@ -160,11 +160,11 @@ async def _bring_objects(
     return lines
 
 
-async def _settle_paths(outbox: Outbox, carrier: Carrier) -> Sequence[bytes]:
+async def _settle_paths(outbox: Outbox, uploader: OutboxUploader) -> Sequence[bytes]:
     """Give objects whose keys are taken by now new ones, and return the lines of the run."""
     journalled = await run_sync(lambda: list(_journalled(outbox.journal_path)))
     rows = [row for _, row in journalled if isinstance(row, FileRow)]
-    new_paths = await ask(partial(carrier.find_new_paths, rows))
+    new_paths = await ask(partial(uploader.find_new_paths, rows))
     if not new_paths:
         return [line for line, _ in journalled]
     lines = [
@@ -173,7 +173,7 @@ async def _settle_paths(outbox: Outbox, carrier: Carrier) -> Sequence[bytes]:
         else line
         for line, row in journalled
     ]
-    urls = {carrier.url(old): carrier.url(new) for old, new in new_paths.items()}
+    urls = {uploader.url(old): uploader.url(new) for old, new in new_paths.items()}
     await run_sync(outbox.move, urls, lines)
     return lines
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from dumpstream.custody import Custody
     from dumpstream.objectstore.patience import Patience
-    from dumpstream.remote.lock import Lock
     from dumpstream.remote.outbox import Outbox
     from dumpstream.remote.room import Room
+    from dumpstream.remote.storelock import StoreLock
 
 _GROUP = "dumpstream.sinks"
 #: What libzstd accepts; a negative level is faster and compresses less.
@@ -45,7 +45,7 @@ class SinkSettings:
     spill_bytes: int = 4 << 30  #: how much may wait there
     room: Room | None = None  #: what the captures that share *spill* may have waiting together
     outbox: Outbox | None = None  #: made by the capture in *spill*
-    locks: Sequence[Lock] = ()  #: of places in stores that captures share, held for all of them
+    locks: Sequence[StoreLock] = ()  #: of places in stores that captures share, held for all of them
     patience: Patience | None = None  #: the capture's, with stores that do not answer
     among: int = 1  #: captures that share what the sinks of one may take of memory and connections
     #: The threads that do a sink's work, if it shares them with the sinks of other captures.

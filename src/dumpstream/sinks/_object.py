@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
-    from dumpstream.remote.courier import Courier
-    from dumpstream.remote.delivery import Delivery
+    from dumpstream.remote.largeupload import LargeUpload
+    from dumpstream.remote.uploader import Uploader
     from dumpstream.sinks.objectstore import ObjectStoreSink
 
 
@@ -58,8 +58,6 @@ class ObjectFile:
 
     __slots__ = (
         "_compressed",
-        "_courier",
-        "_delivery",
         "_first",
         "_frames",
         "_kept",
@@ -67,23 +65,25 @@ class ObjectFile:
         "_key",
         "_name",
         "_sink",
+        "_upload",
+        "_uploader",
     )
 
-    def __init__(self, sink: ObjectStoreSink, courier: Courier, name: str, *, first: int) -> None:
-        self._sink, self._courier, self._name, self._first = sink, courier, name, first
+    def __init__(self, sink: ObjectStoreSink, uploader: Uploader, name: str, *, first: int) -> None:
+        self._sink, self._uploader, self._name, self._first = sink, uploader, name, first
         self._frames = Frames()
         self._compressed = CompressedFile(name, self._frames)
         self._kept = 0  # how many beginnings are kept for it
         self._kept_bytes = 0
         self._key: str | None = None
-        self._delivery: Delivery | None = None
+        self._upload: LargeUpload | None = None
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
         self._check_open()
         await self._sink.compress(self._compressed, [view_bytes(piece) for piece in pieces], finish=False)
         frames = self._frames.take()
         size = sum(map(len, frames))
-        if self._delivery is not None or self._kept_bytes + size >= PART_BYTES:
+        if self._upload is not None or self._kept_bytes + size >= PART_BYTES:
             await self._send(frames)
         elif size:
             await self._sink.beginnings.keep((self, self._kept), b"".join(frames))
@@ -96,30 +96,30 @@ class ObjectFile:
         frames = self._frames.take()
         outcome = self._compressed.outcome
         assert isinstance(outcome, Stored)
-        if self._delivery is not None:
+        if self._upload is not None:
             await self._send(frames)
-            brought = await self._delivery.finish()
+            uploaded = await self._upload.finish()
         else:
             self._key = self._sink.take_key(self._name, self._first)
-            brought = await self._courier.bring(self._key, b"".join([*await self._recall(), *frames]))
+            uploaded = await self._uploader.upload(self._key, b"".join([*await self._recall(), *frames]))
         assert self._key is not None
-        self._delivery = None
-        return self._sink.stored(self._key, outcome.bytes, outcome.xxh3, brought)
+        self._upload = None
+        return self._sink.stored(self._key, outcome.bytes, outcome.xxh3, uploaded)
 
     async def abort(self) -> None:
         self._compressed.cancel()
         await self._recall()
-        delivery, self._delivery = self._delivery, None
-        if delivery is not None:
-            await delivery.abort()
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            await upload.abort()
 
     async def _send(self, frames: list[memoryview]) -> None:
-        if self._delivery is None:
+        if self._upload is None:
             self._key = self._sink.take_key(self._name, self._first)
-            self._delivery = self._courier.deliver(self._key)
+            self._upload = self._uploader.begin_large(self._key)
             frames = await self._recall() + frames
         if frames:
-            await self._delivery.send(frames)
+            await self._upload.send(frames)
 
     async def _recall(self) -> list[memoryview]:
         """Return everything that is kept for it."""
@@ -136,9 +136,9 @@ class ObjectFile:
 class PackObject:
     """A pack on its way to the store."""
 
-    def __init__(self, courier: Courier, key: str, base: str) -> None:
-        self._courier, self._key = courier, key
+    def __init__(self, uploader: Uploader, key: str, base: str) -> None:
+        self._uploader, self._key = uploader, key
         self.path = f"{base}{key}"
 
     async def store(self, data: Buffer) -> Custody | None:
-        return (await self._courier.bring(self._key, data)).custody
+        return (await self._uploader.upload(self._key, data)).custody

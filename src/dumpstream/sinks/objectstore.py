@@ -14,9 +14,9 @@ from dumpstream._errors import SinkError, StoreError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.objectstore.patience import GRACE_S, Patience, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
-from dumpstream.remote.courier import IN_FLIGHT, Courier, patience_of
 from dumpstream.remote.keys import Keys
-from dumpstream.remote.lock import Lock
+from dumpstream.remote.storelock import StoreLock
+from dumpstream.remote.uploader import IN_FLIGHT, Uploader, retry_time
 from dumpstream.sinks import Stored
 from dumpstream.sinks._frames import CompressedFile, Frames, cut, view_bytes
 from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from dumpstream.remote.delivery import Brought
+    from dumpstream.remote.largeupload import Uploaded
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
 
@@ -68,7 +68,7 @@ def probe_store(prefix: Prefix) -> None:
         SinkError: it cannot.
     """
     try:
-        Store(prefix, patience_s=_PROBE_S).probe()
+        Store(prefix, retry_s=_PROBE_S).probe()
     except StoreError as exc:
         raise SinkError(str(exc)) from None
 
@@ -87,7 +87,7 @@ class ObjectStoreSink:
         prefix: Prefix,
         settings: SinkSettings,
         *,
-        inside: Lock | None = None,
+        inside: StoreLock | None = None,
         fresh: bool = False,
         probed: bool = False,
     ) -> None:
@@ -103,8 +103,8 @@ class ObjectStoreSink:
             settings.outbox.path if settings.outbox else settings.directory,
             memory_bytes=_BEGINNINGS_BYTES // settings.among,
         )
-        self._courier: Courier | None = None
-        self._own_lock: Lock | None = None
+        self._uploader: Uploader | None = None
+        self._own_lock: StoreLock | None = None
         self._held = AsyncExitStack()
         self._preparing = asyncio.Lock()
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
@@ -140,21 +140,21 @@ class ObjectStoreSink:
         finally:
             try:
                 await self.beginnings.aclose()
-                if self._courier is not None:
-                    await self._courier.aclose()
+                if self._uploader is not None:
+                    await self._uploader.aclose()
             finally:
-                if self._own_lock is not None and self._courier is not None:
-                    silent = self._courier.store.silence.reached
-                    self._own_lock.left_behind = silent or self._courier.waiting > 0
+                if self._own_lock is not None and self._uploader is not None:
+                    silent = self._uploader.store.silence.reached
+                    self._own_lock.left_behind = silent or self._uploader.waiting > 0
                 await self._held.aclose()
 
     def take_key(self, name: str, first: int) -> str:
         """Return a free key for the file *name*."""
         return self._keys.take(name, first=first)
 
-    def stored(self, key: str, size: int, xxh3: str | None, brought: Brought) -> Stored:
+    def stored(self, key: str, size: int, xxh3: str | None, uploaded: Uploaded) -> Stored:
         """Return where an object is."""
-        return Stored(f"{self._base}{key}", size, xxh3, None, *brought)
+        return Stored(f"{self._base}{key}", size, xxh3, None, *uploaded)
 
     async def compress(
         self, compressed: CompressedFile, pieces: Sequence[memoryview], *, finish: bool
@@ -173,10 +173,10 @@ class ObjectStoreSink:
         if isinstance(compressed.outcome, SinkError):
             raise compressed.outcome
 
-    async def _ready(self) -> Courier:
-        """Return the courier, after having found out what is at the place."""
+    async def _ready(self) -> Uploader:
+        """Return the uploader, after having found out what is at the place."""
         async with self._preparing:
-            if self._courier is None:
+            if self._uploader is None:
                 try:
                     if not self._probed:
                         await ask(partial(probe_store, self._prefix))
@@ -185,10 +185,10 @@ class ObjectStoreSink:
                     raise SinkError(str(exc)) from None
                 durable = self._settings.fsync is Fsync.FILE
                 in_flight = max(IN_FLIGHT // self._settings.among, _LEAST_IN_FLIGHT)
-                self._courier = Courier(store, self._settings.outbox, durable=durable, in_flight=in_flight)
-            return self._courier
+                self._uploader = Uploader(store, self._settings.outbox, durable=durable, in_flight=in_flight)
+            return self._uploader
 
-    async def _take_place(self) -> Lock:
+    async def _take_place(self) -> StoreLock:
         """Return the lock of the place, when it is held by this process."""
         if self._inside is not None:
             return self._inside
@@ -197,7 +197,7 @@ class ObjectStoreSink:
         shared = lock is not None
         if lock is None:
             lock = await run_sync(
-                lambda: Lock(self._prefix, patience_s=patience_of(outbox), patience=self._patience)
+                lambda: StoreLock(self._prefix, retry_s=retry_time(outbox), patience=self._patience)
             )
             await self._held.enter_async_context(lock.held())
             await ask(lock.take)
@@ -206,10 +206,10 @@ class ObjectStoreSink:
             await run_sync(lambda: outbox.add_lock(lock, shared=shared))
         return lock
 
-    async def _connect(self, lock: Lock) -> Store:
+    async def _connect(self, lock: StoreLock) -> Store:
         outbox = self._settings.outbox
         store = await run_sync(
-            lambda: Store(self._prefix, patience_s=patience_of(outbox), lock=lock, patience=self._patience)
+            lambda: Store(self._prefix, retry_s=retry_time(outbox), lock=lock, patience=self._patience)
         )
         if not self._fresh:
             await ask(lambda: self._learn_keys(store))
@@ -250,18 +250,18 @@ class ObjectStoreSink:
     ) -> Stored | SinkError:
         if isinstance(outcome, SinkError):
             return outcome
-        courier = await self._ready()
+        uploader = await self._ready()
         try:
             if outcome is _NOT_YET:
-                return await self._put_large(courier, name, view)
+                return await self._put_large(uploader, name, view)
             key = self.take_key(name, 1)
-            return self.stored(key, outcome.bytes, outcome.xxh3, await courier.bring(key, _joined(output)))
+            return self.stored(key, outcome.bytes, outcome.xxh3, await uploader.upload(key, _joined(output)))
         except SinkError as exc:
             return exc
 
-    async def _put_large(self, courier: Courier, name: str, view: memoryview) -> Stored:
+    async def _put_large(self, uploader: Uploader, name: str, view: memoryview) -> Stored:
         async with self._large:
-            file = ObjectFile(self, courier, name, first=1)
+            file = ObjectFile(self, uploader, name, first=1)
             try:
                 for start in range(0, len(view), PART_BYTES):
                     await file.write([view[start : start + PART_BYTES]])

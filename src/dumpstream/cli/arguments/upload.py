@@ -1,7 +1,7 @@
-"""Bring to an object store what captures had to leave behind.
+"""Upload to an object store what captures had to leave behind.
 
 A capture that ends, or is killed, while its store is away keeps the files that it had finished in its spill
-directory, and its journal there or in the user's state directory. May be repeated; what has been brought is
+directory, and its journal there or in the user's state directory. May be repeated; what has been uploaded is
 removed. Ctrl-C ends it within seconds, and the next upload goes on; twice ends it at once.
 """
 
@@ -18,7 +18,7 @@ examples:
   dumpstream upload /var/tmp/spill     everything that captures with --spill /var/tmp/spill left
   dumpstream upload                    what captures without --spill left
 
-exit codes: 0 everything was brought, or there was nothing; 1 something was not; 130 interrupted by Ctrl-C
+exit codes: 0 everything was uploaded, or there was nothing; 1 something was not; 130 interrupted by Ctrl-C
 (143 by SIGTERM)
 """
 

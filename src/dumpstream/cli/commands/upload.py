@@ -1,4 +1,4 @@
-"""What captures left behind, brought to its store."""
+"""What captures left behind, uploaded to its store."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def _upload(path: Path) -> Reconciliation:
 
 
 def _left_text(directory: Path | None) -> str:
-    """Return what an upload has not brought, and the command that goes on."""
+    """Return what is left to upload, and the command that goes on."""
     paths = list(find_outboxes(directory or state_directory()))
     if not paths:
         return "nothing is left"
@@ -112,7 +112,7 @@ def _left_text(directory: Path | None) -> str:
 
 def _summary(result: Reconciliation) -> str:
     text = (
-        f"{result.destination}: brought {count_text(result.objects, 'object')}, {size_text(result.bytes)}, "
+        f"{result.destination}: uploaded {count_text(result.objects, 'object')}, {size_text(result.bytes)}, "
         f"and {count_text(result.lines, 'line')} of the journal of {count_text(result.files, 'file')}"
     )
     if result.deleted_packs:

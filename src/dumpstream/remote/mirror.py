@@ -1,4 +1,4 @@
-"""Publisher: keeps one object in a store as it should be, however long the store is away."""
+"""Mirror: keeps one object in a store as it should be, however long the store is away."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _LOOK_S = 0.1
 
 
-class Publisher:
+class Mirror:
     """Writes the latest of what is published as the object *key* in *store*, from a thread of its own.
 
     `stop` waits no longer than the patience of *store*.
@@ -28,7 +28,7 @@ class Publisher:
         self._data: bytes | None = None  # what the store has not confirmed
         self._closing = False
         self._error: StoreError | None = None
-        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._thread.start()
 
     @property
@@ -36,7 +36,7 @@ class Publisher:
         """Whether the store has not confirmed the latest."""
         return self._data is not None
 
-    def publish(self, data: bytes) -> None:
+    def update(self, data: bytes) -> None:
         """Let *data* be the object, soon; what was published before and is not yet there is skipped."""
         with self._changed:
             self._data = data

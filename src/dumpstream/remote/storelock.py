@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dumpstream.system.location import Prefix
 
 #: There while a capture writes.
-LOCK = "lock.json"
+STORE_LOCK = "lock.json"
 #: A lock that was not written again for so many seconds was left by a capture that was killed.
 STALE_S = 120.0
 
@@ -45,7 +45,7 @@ _PROBE_S = 10.0
 _LONGEST_BYTES = 4096
 
 
-class Lock:
+class StoreLock:
     """The lock of *prefix* in the hands of this process.
 
     A store that was away may come back with its lock in other hands. So a `Store` with a lock writes nothing
@@ -53,7 +53,7 @@ class Lock:
 
     Args:
         prefix: the place; what is below it is locked as well.
-        patience_s: how long a store that is away is asked again before nobody can be sure any more.
+        retry_s: how long a store that is away is asked again before nobody can be sure any more.
         text: what the lock says; another than every other lock.
         patience: how long to wait for a store that does not answer.
 
@@ -65,14 +65,14 @@ class Lock:
         self,
         prefix: Prefix,
         *,
-        patience_s: float = _PROBE_S,
+        retry_s: float = _PROBE_S,
         text: str | None = None,
         patience: Patience | None = None,
     ) -> None:
         self.prefix = prefix
         self.text = lock_text() if text is None else text
         self.left_behind = False
-        self._store = Store(prefix, patience_s=patience_s, patience=patience)
+        self._store = Store(prefix, retry_s=retry_s, patience=patience)
         self._written = False
         self._sure_until = -inf
         self._lost: StoreError | None = None
@@ -90,7 +90,7 @@ class Lock:
             StoreError: the store refuses or is away.
         """
         began = _now()
-        holder = take_lock(Store(self.prefix, patience_s=_PROBE_S), self.text.encode(), left=left)
+        holder = take_lock(Store(self.prefix, retry_s=_PROBE_S), self.text.encode(), left=left)
         if holder is not None:
             raise DestinationInUseError(self.prefix, holder.pid, holder.host)
         with self._mutex:
@@ -174,13 +174,13 @@ class Lock:
     async def _write_again(self) -> None:
         began, written = _now(), self._written  # another thread may take it while the store looks
         try:
-            found = await self._store.fetch(LOCK)
+            found = await self._store.fetch(STORE_LOCK)
         except ObjectMissingError:
             found = None
         if found != self.text.encode() and (found is not None or written):
             self._lost = _taken_over(self.prefix, found)
             raise self._lost
-        await self._store.put(LOCK, self.text.encode())
+        await self._store.put(STORE_LOCK, self.text.encode())
         self._note(began)
 
     def _note(self, began: float) -> None:
@@ -193,10 +193,10 @@ class Lock:
             return self._written and not self._writers
 
     def _give_up(self) -> None:
-        store = Store(self.prefix, patience_s=_PROBE_S)
+        store = Store(self.prefix, retry_s=_PROBE_S)
         with suppress(StoreError):  # it grows old by itself
             if (found := _read(store)) is not None and found[1] == self.text.encode():
-                store.delete(LOCK)
+                store.delete(STORE_LOCK)
 
 
 def lock_text() -> str:
@@ -218,7 +218,7 @@ def take_lock(store: Store, text: bytes, *, left: str | None = None) -> WritingP
     """
     found = _read(store)
     if found is None:
-        taken = store.create(LOCK, text)
+        taken = store.create(STORE_LOCK, text)
     else:
         entry, data = found
         if (left is None or data != left.encode()) and not _is_left(store, entry):
@@ -234,7 +234,7 @@ def take_lock(store: Store, text: bytes, *, left: str | None = None) -> WritingP
 
 def _read(store: Store) -> tuple[Entry, bytes] | None:
     try:
-        return store.get_range(LOCK, 0, _LONGEST_BYTES)
+        return store.get_range(STORE_LOCK, 0, _LONGEST_BYTES)
     except ObjectMissingError:
         return None
 

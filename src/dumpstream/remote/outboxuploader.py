@@ -1,4 +1,4 @@
-"""Carrier: brings the objects of an outbox to their stores, and over nobody else's."""
+"""OutboxUploader: brings the objects of an outbox to their stores, and over nobody else's."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dumpstream._errors import StoreError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.archive.rows import FileRow, read_rows
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.courier import SHORT_PATIENCE_S, bring_from
 from dumpstream.remote.keys import Keys
+from dumpstream.remote.uploader import SHORT_RETRY_S, upload_from
 from dumpstream.system.location import GIVEN, Prefix
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.rows import StoredPart
     from dumpstream.objectstore.patience import Patience
-    from dumpstream.remote.lock import Lock
     from dumpstream.remote.outbox import Outbox
+    from dumpstream.remote.storelock import StoreLock
 
 
-class Carrier:
+class OutboxUploader:
     """Knows which store an object in *outbox*, of a capture at *place*, is for; *locks* are held.
 
     Making one blocks.
     """
 
     def __init__(
-        self, outbox: Outbox, place: Path | Prefix, locks: Sequence[Lock], patience: Patience
+        self, outbox: Outbox, place: Path | Prefix, locks: Sequence[StoreLock], patience: Patience
     ) -> None:
         self._outbox, self._locks, self._patience = outbox, locks, patience
         places = [place] if isinstance(place, Prefix) else []
@@ -46,13 +46,13 @@ class Carrier:
         """Return what the outbox calls the object that a row has at *path*."""
         return path if "://" in path else f"{self._base}{path}"
 
-    async def bring(self, path: str) -> int | None:
+    async def upload(self, path: str) -> int | None:
         """Bring what a row has at *path*, if it is waiting; return its size."""
         size = await run_sync(self._outbox.size, self.url(path))
         if size is None:
             return None
         prefix, key = self._locate(path)
-        await bring_from(self._outbox, self.store_at(prefix), key, size)
+        await upload_from(self._outbox, self.store_at(prefix), key, size)
         return size
 
     def find_new_paths(self, rows: Sequence[FileRow]) -> dict[str, str]:
@@ -136,7 +136,7 @@ class Carrier:
     def _open(self, prefix: Prefix) -> Store:
         """Return a store for somebody who waits in front of a terminal."""
         lock = next((lock for lock in self._locks if lock.covers(prefix)), None)
-        return Store(prefix, patience_s=SHORT_PATIENCE_S, lock=lock, patience=self._patience)
+        return Store(prefix, retry_s=SHORT_RETRY_S, lock=lock, patience=self._patience)
 
     def _waits(self, path: str) -> bool:
         return self._outbox.size(self.url(path)) is not None
@@ -149,7 +149,7 @@ class Carrier:
         raise StoreError(f"{url} is for a store that the outbox does not name; upload it by hand")
 
     def _is_same(self, store: Store, key: str, url: str) -> bool:
-        """Whether the object that waits as *url* has been brought before, by who could not say so."""
+        """Whether the object that waits as *url* has been uploaded before, by who could not say so."""
         with os.fdopen(self._outbox.open_object(url), "rb") as file:
             if os.fstat(file.fileno()).st_size != store.head(key).bytes:
                 return False

@@ -1,4 +1,4 @@
-"""Delivery: a large object on its way to a store, and to the disk as long as it is not there."""
+"""LargeUpload: a large object on its way to a store, and to the disk as long as it is not there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import FileRefusedError, SinkError, StoreError
-from dumpstream.objectstore.multipart import Upload
+from dumpstream.objectstore.multipart import MultipartUpload
 from dumpstream.objectstore.store import PART_BYTES
 from dumpstream.remote.outbox import SPILL_FULL
 from dumpstream.source import OnFull
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
-    from dumpstream.remote.courier import Courier
+    from dumpstream.remote.uploader import Uploader
 
 
-class Brought(NamedTuple):
+class Uploaded(NamedTuple):
     """What became of an object."""
 
     etag: str | None
     custody: Custody | None  #: if it waits in the outbox
 
 
-class Delivery:
+class LargeUpload:
     """A large object on its way: to the store and, if there is an outbox, to the disk as well.
 
     Only so is it safe when the store goes away in its middle.
     """
 
-    def __init__(self, courier: Courier, key: str) -> None:
-        self._courier, self._key = courier, key
-        self._upload = None if courier.away else Upload(courier.store, key)
-        self._on_disk = courier.has_outbox
+    def __init__(self, uploader: Uploader, key: str) -> None:
+        self._uploader, self._key = uploader, key
+        self._upload = None if uploader.away else MultipartUpload(uploader.store, key)
+        self._on_disk = uploader.has_outbox
         self._size = 0  # of what is on the disk
 
     async def send(self, pieces: Sequence[Buffer]) -> None:
         """Take *pieces*, which must stay as they are.
 
         Raises:
-            SinkError: the object can be brought nowhere.
+            SinkError: the object can be uploaded nowhere.
         """
         size = sum(memoryview(piece).nbytes for piece in pieces)
         if self._on_disk:
@@ -58,7 +58,7 @@ class Delivery:
             except StoreError as exc:
                 await self._give_up_upload(exc)
 
-    async def finish(self) -> Brought:
+    async def finish(self) -> Uploaded:
         """Make the object appear, now or when the store is back.
 
         Raises:
@@ -71,8 +71,8 @@ class Delivery:
                 await self._give_up_upload(exc)
             else:
                 await self._discard()
-                return Brought(etag, None)
-        return await self._courier.keep(self._key, self._size)
+                return Uploaded(etag, None)
+        return await self._uploader.keep(self._key, self._size)
 
     async def abort(self) -> None:
         """Leave nothing of it."""
@@ -81,28 +81,28 @@ class Delivery:
         await self._discard()
 
     async def _send_to_disk(self, pieces: Sequence[Buffer], size: int) -> None:
-        courier = self._courier
-        if self._upload is not None and courier.outbox.free < size:
+        uploader = self._uploader
+        if self._upload is not None and uploader.outbox.free < size:
             await self._discard()  # the store is there, and will do alone
             return
-        while not await courier.reserve(size, self._key):
+        while not await uploader.reserve(size, self._key):
             if await self._begin_again():
                 return
-        url, new = courier.url(self._key), not self._size
+        url, new = uploader.url(self._key), not self._size
         self._size += size
         try:
-            await run_sync(lambda: courier.outbox.append(url, pieces, new=new))
+            await run_sync(lambda: uploader.outbox.append(url, pieces, new=new))
         except OSError as exc:
             raise spill_error(exc) from None
 
     async def _begin_again(self) -> bool:
         """Send the store, which is back, what the full disk has; return whether it goes on without that."""
-        upload = Upload(self._courier.store, self._key)
+        upload = MultipartUpload(self._uploader.store, self._key)
         try:
             if self._size:
                 await self._resend(upload)
         except StoreError as exc:
-            self._courier.note(exc)
+            self._uploader.note(exc)
             return False
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -112,10 +112,10 @@ class Delivery:
         await self._discard()
         return True
 
-    async def _resend(self, upload: Upload) -> None:
-        url = self._courier.url(self._key)
+    async def _resend(self, upload: MultipartUpload) -> None:
+        url = self._uploader.url(self._key)
         try:
-            fd = await run_sync(lambda: self._courier.outbox.open_object(url, whole=False))
+            fd = await run_sync(lambda: self._uploader.outbox.open_object(url, whole=False))
             try:
                 async for piece in read_pieces(fd, self._size):
                     await upload.send(piece)
@@ -131,10 +131,10 @@ class Delivery:
             SinkError: the disk does not have all of it.
         """
         self._upload = None
-        self._courier.note(exc)
+        self._uploader.note(exc)
         if not self._on_disk:
             problem = f"{exc}; the spill was too full to keep what had been sent"
-            if self._courier.outbox.on_full is OnFull.DROP:
+            if self._uploader.outbox.on_full is OnFull.DROP:
                 raise FileRefusedError(problem, cause=SPILL_FULL) from None
             raise SinkError(problem) from None
 
@@ -142,7 +142,7 @@ class Delivery:
         if self._on_disk:
             self._on_disk = False
             if self._size:
-                await self._courier.discard(self._key, self._size)
+                await self._uploader.discard(self._key, self._size)
                 self._size = 0
 
 

@@ -1,4 +1,4 @@
-"""Courier: brings objects to a store; what the store does not take now waits in the outbox."""
+"""Uploader: brings objects to a store; what the store does not take now waits in the outbox."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import ObjectMissingError, SinkError, StoreError
 from dumpstream.custody import Custody, Stage
-from dumpstream.objectstore.client import PATIENCE_S
+from dumpstream.objectstore.client import RETRY_S
 from dumpstream.objectstore.patience import GRACE_S
 from dumpstream.objectstore.store import PART_BYTES, PROBE, Store
-from dumpstream.remote.delivery import Brought, Delivery, read_pieces, spill_error
+from dumpstream.remote.largeupload import LargeUpload, Uploaded, read_pieces, spill_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Requests on their way at once.
 IN_FLIGHT = 32
 #: With an outbox a store counts as away after so many seconds of trying.
-SHORT_PATIENCE_S = 8.0
+SHORT_RETRY_S = 8.0
 
 _DRAINED_AT_ONCE = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
@@ -36,9 +36,9 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _LAST_WAIT_S = 30.0
 
 
-def patience_of(outbox: Outbox | None) -> float:
+def retry_time(outbox: Outbox | None) -> float:
     """Return how long a store is asked again if what it does not take may wait in *outbox*."""
-    return SHORT_PATIENCE_S if outbox is not None and outbox.capacity else PATIENCE_S
+    return SHORT_RETRY_S if outbox is not None and outbox.capacity else RETRY_S
 
 
 class _Kept(NamedTuple):
@@ -47,7 +47,7 @@ class _Kept(NamedTuple):
     custody: Custody
 
 
-class Courier:
+class Uploader:
     """Brings objects to *store*, many at once, and those in *outbox* as soon as the store takes them.
 
     Without room in an outbox, a store that is away is an error.
@@ -78,7 +78,7 @@ class Courier:
         """How many objects are in the outbox."""
         return len(self._kept)
 
-    async def bring(self, key: str, data: Buffer) -> Brought:
+    async def upload(self, key: str, data: Buffer) -> Uploaded:
         """Bring a small object.
 
         Raises:
@@ -89,7 +89,7 @@ class Courier:
             async with self._slots:
                 if not self.away:  # it may have gone while this one waited for its turn
                     try:
-                        return Brought(await self.store.put(key, data), None)
+                        return Uploaded(await self.store.put(key, data), None)
                     except StoreError as exc:
                         self.note(exc)
             if await self.reserve(size, key):
@@ -101,9 +101,9 @@ class Courier:
             raise spill_error(exc) from None
         return await self.keep(key, size)
 
-    def deliver(self, key: str) -> Delivery:
+    def begin_large(self, key: str) -> LargeUpload:
         """Begin to bring an object of any size."""
-        return Delivery(self, key)
+        return LargeUpload(self, key)
 
     async def aclose(self) -> None:
         """Bring what waits, if the store takes it within a short time, and stop.
@@ -192,7 +192,7 @@ class Courier:
         await run_sync(self.outbox.discard, self.url(key))
         self.outbox.release(size)
 
-    async def keep(self, key: str, size: int) -> Brought:
+    async def keep(self, key: str, size: int) -> Uploaded:
         """Let the object *key*, which has room in the outbox and is all there, wait for the store."""
         try:
             await run_sync(lambda: self.outbox.complete(self.url(key), durable=self._durable))
@@ -201,7 +201,7 @@ class Courier:
         kept = _Kept(key, size, Custody(Stage.KEPT))
         self._kept.append(kept)
         self._watch()
-        return Brought(None, kept.custody)
+        return Uploaded(None, kept.custody)
 
     async def _abandon(self) -> None:
         """Bring nothing more, and wait for what is on its way."""
@@ -261,7 +261,7 @@ class Courier:
     async def _bring_kept(self, kept: _Kept) -> bool:
         """Return whether the store has it now."""
         try:
-            await bring_from(self.outbox, self.store, kept.key, kept.size)
+            await upload_from(self.outbox, self.store, kept.key, kept.size)
         except StoreError as exc:
             if not exc.away:
                 self._error = exc
@@ -275,7 +275,7 @@ class Courier:
         return True
 
 
-async def bring_from(outbox: Outbox, store: Store, key: str, size: int) -> None:
+async def upload_from(outbox: Outbox, store: Store, key: str, size: int) -> None:
     """Bring the object *key* from *outbox* to *store*, and remove it there.
 
     Raises:
@@ -286,11 +286,11 @@ async def bring_from(outbox: Outbox, store: Store, key: str, size: int) -> None:
     if size <= PART_BYTES:
         await store.put(key, await run_sync(outbox.read_object, url))
     else:
-        await _upload_from(outbox, store, key, size)
+        await _upload_parts(outbox, store, key, size)
     await run_sync(outbox.discard, url)
 
 
-async def _upload_from(outbox: Outbox, store: Store, key: str, size: int) -> None:
+async def _upload_parts(outbox: Outbox, store: Store, key: str, size: int) -> None:
     failure: OSError | None = None
 
     async def pieces() -> AsyncIterator[bytes]:
