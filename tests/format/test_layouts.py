@@ -235,7 +235,7 @@ def test_matrices_take_the_order_of_the_target_unless_told_otherwise() -> None:
     [
         ("NC1HWC0", "NCDHW", r"NC1HWC0 cannot be rearranged to NCDHW; it can be to NCHW, NHWC, HWCN, CHWN"),
         ("FRACTAL_NZ", "HWCN", r"it can be to ND, NCHW, NHWC"),
-        ("FRACTAL_ZZ", "ND", r"only FRACTAL_NZ, NC1HWC0, .* can be at all"),
+        ("FRACTAL_ZZ", "ND", r"only FRACTAL_NZ, NC1HWC0, .* can be rearranged"),
         ("NCHW", "ND", r"it can be to NHWC, HWCN, CHWN"),
     ],
 )

@@ -1,7 +1,7 @@
 """Data types: how the elements of a tensor are encoded, and how they become numpy arrays.
 
 Elements of fewer than 8 bits are packed, the first in the low bits, unless the tensor has exactly as many
-bytes as elements: then each has a byte of its own. What has no meaning as numbers is given as bytes.
+bytes as elements: then each has a byte of its own. Elements that are not numbers become bytes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DYNAMIC = 2**64 - 1
 class DType:
     """An element encoding; two are equal if their numbers are."""
 
-    number: int  #: in the dump header, which is not aclDataType's
+    number: int  #: in the dump header; aclDataType has other numbers
     name: str = field(compare=False)  #: as CANN prints it
-    short: str = field(compare=False)  #: as people write it
+    short: str = field(compare=False)  #: as frameworks write it
     bits: int = field(compare=False)  #: of one element in the file
     numpy: np.dtype[Any] = field(compare=False)  #: of the array that `decode` returns
     #: How the statistics kernels read an element: its type and bytes, ``byte`` if it is a code for a number,
-    #: None if it is no number. Of a complex number they see the two components.
+    #: None if it is not a number. They read a complex number as its two components.
     kernel: str | None = field(compare=False)
     #: The value of every code, for elements that cannot be used as they lie.
     table: NDArray[Any] | None = field(compare=False, default=None, repr=False)
@@ -59,16 +59,15 @@ class DType:
 
 
 def dtype_of(number: int) -> DType:
-    """Return the data type *number*; one that is not known is given as bytes and named by its number."""
-    known = DTYPES.get(number)
-    return known or _opaque(number, f"UNKNOWN_{number}")
+    """Return the data type *number*; an unknown one has bytes as elements and is named by its number."""
+    return DTYPES.get(number) or _opaque(number, f"UNKNOWN_{number}")
 
 
 def element_shape(dtype: DType, shape: Sequence[int], size: int) -> tuple[int, ...]:
     """Return the shape of the array that `decode` makes of *size* bytes.
 
-    That is *shape*, except that no shape, a dynamic one, and elements that are no numbers give one dimension
-    with all there is.
+    That is *shape*, or one dimension with all elements if there is no shape, it is dynamic, or the elements
+    are not numbers.
     """
     if dtype.kernel is None or not shape or DYNAMIC in shape:
         return (size * _BYTE_BITS // dtype.bits,)
@@ -79,7 +78,7 @@ def needed_bytes(dtype: DType, shape: Sequence[int], size: int) -> int:
     """Return how many of a tensor's *size* bytes `decode` needs.
 
     Raises:
-        ValueError: more than there are.
+        ValueError: it needs more than *size*.
     """
     needed = dtype.stored_bytes(math.prod(element_shape(dtype, shape, size)), size)
     if needed > size:
@@ -88,11 +87,10 @@ def needed_bytes(dtype: DType, shape: Sequence[int], size: int) -> int:
 
 
 def decode(dtype: DType, shape: Sequence[int], size: int, data: Buffer) -> NDArray[Any]:
-    """Return the elements of a tensor of *size* bytes, of which *data* holds those needed or more.
+    """Return the elements of a tensor of *size* bytes; *data* holds at least those that are needed.
 
-    Shares memory with *data* where the elements can be used as they lie: all but bool, complex32, HiFloat8
-    and those of fewer than 8 bits. Bytes behind the last element of *shape* are left out, as CANN's own tool
-    does.
+    Shares memory with *data*, except for bool, complex32, HiFloat8 and types of fewer than 8 bits. Leaves out
+    the bytes behind the last element of *shape*, as CANN's own tool does.
 
     Raises:
         ValueError: the shape does not fit into *size*, or into an array.
@@ -105,7 +103,7 @@ def decode(dtype: DType, shape: Sequence[int], size: int, data: Buffer) -> NDArr
 
 
 def decode_elements(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed: bool) -> NDArray[Any]:
-    """Return the *count* elements that the bytes *raw* are, in one dimension, as `decode` does."""
+    """Return the *count* elements in the bytes *raw* as `decode` does, in one dimension."""
     elements: NDArray[Any]
     if dtype.table is not None:
         elements = dtype.table[_codes(dtype, raw, count, packed=packed)]
@@ -119,14 +117,10 @@ def decode_elements(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed:
 
 
 def _codes(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed: bool) -> NDArray[np.uint8]:
-    if packed:
-        return _unpack(raw, dtype.bits, count)
-    return raw if dtype.bits == _BYTE_BITS else raw & np.uint8((1 << dtype.bits) - 1)
-
-
-def _unpack(raw: NDArray[np.uint8], bits: int, count: int) -> NDArray[np.uint8]:
-    """Return the *count* elements of *bits* bits in *raw*, a byte each."""
-    group = bits // math.gcd(bits, _BYTE_BITS)  # as `DType.unit_bytes` has it
+    bits = dtype.bits
+    if not packed:
+        return raw if bits == _BYTE_BITS else raw & np.uint8((1 << bits) - 1)
+    group = dtype.unit_bytes(packed=True)
     padded = np.zeros(-(-len(raw) // group) * group, np.uint8)
     padded[: len(raw)] = raw
     words: NDArray[Any] = padded
@@ -172,7 +166,7 @@ def _e1m2() -> NDArray[np.float32]:
     return np.concatenate([quarters, -quarters])
 
 
-#: Every data type that CANN has, by number.
+#: The data types of CANN, by number.
 DTYPES = {
     dtype.number: dtype
     for dtype in [

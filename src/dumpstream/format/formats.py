@@ -1,4 +1,4 @@
-"""Formats: how the elements of a tensor are laid out, as the numbers in a dump header name it."""
+"""Formats: the numbers in a dump header for how the elements of a tensor are laid out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _NAMES = {
     48: "FRACTAL_Z_WINO",
     49: "C1HWC0",
     255: "MAX",
-    # The dump enumeration has no more; these are aclFormat's, and turn up all the same.
+    # Not in the enumeration of dumps, but in aclFormat; dumps have them too.
     50: "FRACTAL_NZ_C0_16",
     51: "FRACTAL_NZ_C0_32",
     52: "FRACTAL_NZ_C0_2",
@@ -77,5 +77,5 @@ FORMATS = {number: Format(number, name) for number, name in _NAMES.items()}
 
 
 def format_of(number: int) -> Format:
-    """Return the format *number*; one that is not known is named by its number."""
+    """Return the format *number*; an unknown one is named by its number."""
     return FORMATS.get(number) or Format(number, f"UNKNOWN_{number}")

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 #: The longest header that is read; CANN's have a few hundred bytes.
 MAX_HEADER_BYTES = 64 << 20
 
-#: The length of the message comes before it, in so many bytes.
+#: Before the message comes its length, in so many bytes.
 PREFIX_BYTES = 8
 _MESSAGE_BYTES = range(1, 1 << 31)
 
-# Places in a segment from the native reader.
+# Positions in a segment from the native reader.
 _SIZE: Final = 5
 _ADDRESS: Final = 6
 
 
 class IO(StrEnum):
-    """What a tensor is to its operator, in the order in which they lie in a file."""
+    """What a tensor is to its operator, in the order of a file."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -41,7 +41,7 @@ _ADDRESSED = (IO.INPUT, IO.OUTPUT)
 
 
 class OriginalOp(NamedTuple):
-    """The operator that made an output before the graph was optimised."""
+    """The operator that an output had before the graph was optimised."""
 
     name: str
     output_index: int
@@ -50,20 +50,20 @@ class OriginalOp(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """One segment of a dump file; what the header does not say is 0 or empty."""
+    """One segment of a dump file; a field that the header leaves out is 0 or empty."""
 
     io: IO
-    index: int  # type: ignore[assignment]  # not tuple.index, but its place among those of the same `io`
+    index: int  # type: ignore[assignment]  # hides tuple.index; counts the tensors of the same `io`
     dtype: DType
     format: Format
     shape: tuple[int, ...]
     original_shape: tuple[int, ...]
     sub_format: int  #: groups, of a fractal format
-    size: int  #: bytes, more than the shape needs if padded
+    size: int  #: bytes; more than the shape needs if the tensor is padded
     address: int  #: on the device
     offset: int
-    arg_index: int  #: which argument of the kernel it is, in an exception dump
-    input_type: int  #: what it is, in an exception dump
+    arg_index: int  #: in an exception dump, which argument of the kernel it is
+    input_type: int  #: in an exception dump, its kind (`kind_of`)
     type: int  #: of a buffer or a space
     dim_range: tuple[tuple[int, int], ...]
     original_op: OriginalOp | None
@@ -73,12 +73,12 @@ class Tensor(NamedTuple):
 
     @property
     def stored(self) -> bool:
-        """Whether the file has its bytes; those of a tensor without an address it may lack."""
+        """Whether the file has its bytes; a tensor without an address may have none."""
         return self.start is not None
 
     @property
     def label(self) -> str:
-        """What to call it in a message."""
+        """Its name in messages."""
         return f"{self.io} {self.index}"
 
 
@@ -98,7 +98,7 @@ class DumpHeader(NamedTuple):
 
 
 def message_bytes(prefix: Buffer) -> int:
-    """Return the length of the message that the first bytes of a file announce, or 0 if it cannot be one."""
+    """Return the length of the message that the first bytes of a file announce, or 0 if it is impossible."""
     length = int.from_bytes(memoryview(prefix)[:PREFIX_BYTES], "little")
     return length if length in _MESSAGE_BYTES else 0
 
@@ -106,11 +106,11 @@ def message_bytes(prefix: Buffer) -> int:
 def parse_header(data: Buffer, length: int | None = None) -> DumpHeader:
     """Read the header at the start of *data*, which holds all of it.
 
-    CANN leaves out the bytes of a tensor whose address is null. They are taken to be there all the same if no
-    tensor has an address, or if the file has a *length* that the others do not account for.
+    CANN leaves out the bytes of a tensor whose address is null. They are expected nevertheless if no tensor
+    has an address, or if the *length* of the file is more than the other tensors explain.
 
     Raises:
-        DumpFormatError: there is no header, or a damaged one.
+        DumpFormatError: *data* has no header, or a damaged one.
     """
     view = memoryview(data)
     size = PREFIX_BYTES + message_bytes(view)
@@ -144,7 +144,7 @@ def parse_version_1(data: Buffer) -> DumpHeader:
     """Read a file of version 1, which is one message with the bytes of the tensors inside.
 
     Raises:
-        DumpFormatError: *data* is no such file, or a damaged one.
+        DumpFormatError: *data* is not such a file, or is damaged.
     """
     message = _parse_message(data, 0)
     tensors: list[Tensor] = []
@@ -168,12 +168,10 @@ class HeaderCollector:
         self._position = 0
 
     def add(self, piece: Buffer) -> memoryview | None:
-        """Take the next piece; return what of it lies behind the header once that is there, in `header`.
-
-        Nothing is to be added after that.
+        """Take the next piece; once `header` is known, return what lies behind it in that last piece.
 
         Raises:
-            DumpFormatError: the file begins with no header, or with a damaged one or one above the limit.
+            DumpFormatError: the file does not begin with a header, or it is damaged or above the limit.
         """
         view = memoryview(piece)
         before = self._position
@@ -201,49 +199,29 @@ def _groups_of(message: _Message) -> dict[IO, list[_Segment]]:
 
 
 def _null_bytes(tensors: list[_Segment]) -> int:
-    """Return the bytes of the tensors whose address is null, 0 if no tensor has an address."""
+    """Return the bytes of the tensors whose address is null; 0 if no tensor has an address."""
     null = [segment[_SIZE] for segment in tensors if not segment[_ADDRESS]]
     return sum(null) if len(null) < len(tensors) else 0
 
 
 def _tensor(io: IO, index: int, segment: _Segment, start: int | None, stop: int | None) -> Tensor:
-    dtype, format_, shape, original_shape, sub_format, size, address, offset = segment[:8]
-    arg_index, input_type, type_, dim_range, original_op, _, _, unknown = segment[8:]
+    original_op = segment[12]
     return Tensor(
         io,
         index,
-        dtype_of(dtype),
-        format_of(format_),
-        shape,
-        original_shape,
-        sub_format,
-        size,
-        address,
-        offset,
-        arg_index,
-        input_type,
-        type_,
-        dim_range,
+        dtype_of(segment[0]),
+        format_of(segment[1]),
+        *segment[2:12],  # shape to dim_range, in the same order
         None if original_op is None else OriginalOp(*original_op),
         start,
         stop,
-        unknown,
+        segment[-1],
     )
 
 
 def _header(
     message: _Message, tensors: list[Tensor], size: int, length: int, *, ambiguous: bool
 ) -> DumpHeader:
-    version, time, op_name, dfx_message, attributes, *_, unknown = message
     return DumpHeader(
-        version=version,
-        time=time,
-        op_name=op_name,
-        dfx_message=dfx_message,
-        attributes=tuple(attributes),
-        tensors=tuple(tensors),
-        unknown=unknown,
-        size=size,
-        length=length,
-        ambiguous=ambiguous,
+        *message[:4], tuple(message[4]), tuple(tensors), message[-1], size, length, ambiguous=ambiguous
     )

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Below it, a magnitude is subnormal.
+#: Smaller magnitudes are subnormal.
 MIN_NORMAL = 2.0**-15
 
 _SIGN = 0x80
@@ -22,7 +22,7 @@ _INFINITY = 0x6F
 _BITS = 7  #: without the sign
 _SUBNORMAL_BITS = 3
 _SUBNORMAL_BIAS = 23
-#: Prefixes and how many exponent bits follow them, the shorter prefix first.
+#: Prefixes and how many exponent bits follow them.
 _PREFIXES = (("11", 4), ("10", 3), ("01", 2), ("001", 1), ("0001", 0))
 
 

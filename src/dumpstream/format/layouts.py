@@ -1,24 +1,25 @@
-"""Layouts: tensors as the device arranges them, rearranged to what frameworks use, and back. Does no I/O.
+"""Layouts: tensors rearranged from the order of the device to that of frameworks, and back. Does no I/O.
 
 A plain format names its axes in order, as NCHW does. A blocked format splits some of them: C into C1 blocks
-of C0 channels, which are 32 bytes, and N, or the rows of a matrix, into blocks of 16; the last is padded
-with zeros. FRACTAL_NZ does so with the last two axes of any shape. In FRACTAL_Z and FRACTAL_Z_3D the weights
-of a grouped convolution lie in blocks of several groups, each in its own corner of the block.
+of C0 channels, which are 32 bytes, and N, or the rows of a matrix, into blocks of 16. The last block is
+padded with zeros. FRACTAL_NZ splits the last two axes of any shape. In FRACTAL_Z and FRACTAL_Z_3D the
+weights of a grouped convolution lie in blocks of several groups, each in its own corner of the block.
 """
 
 from __future__ import annotations
 
-from math import lcm, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dumpstream.format.blocks import BLOCKED, CUBE, Geometry
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-_CUBE = 16  #: rows of a block
 _BLOCK_BYTES = 32  #: of the columns of a block
 
 _ANY = "ND"
@@ -29,70 +30,19 @@ _MATRIX_AXES = 4  #: of a blocked matrix
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
 
 
-class _Blocked(NamedTuple):
-    """A blocked format: its axes, where ``c`` and ``k`` are C1 and C0, ``n`` and ``m`` the same of N."""
-
-    axes: str
-    #: How many of the first axes are stored as one.
-    fused: int = 1
-
-    @property
-    def grouped(self) -> bool:
-        return self.axes.startswith("g")
-
-    @property
-    def rank(self) -> int:
-        return len(self.axes) - self.fused + 1
-
-    def split(self, order: str) -> str:
-        """Return the axes that those of *order* are split into."""
-        return "".join({"C": "ck", "N": "nm" if "n" in self.axes else "N"}.get(axis, axis) for axis in order)
-
-
-_BLOCKED = {
-    "NC1HWC0": _Blocked("NcHWk"),
-    "C1HWNC0": _Blocked("cHWNk"),
-    "NDC1HWC0": _Blocked("NDcHWk"),
-    "FRACTAL_Z": _Blocked("gcHWnmk", fused=4),
-    "FRACTAL_Z_3D": _Blocked("gDcHWnmk", fused=5),
-}
-
 #: Every format that can be rearranged.
-_FORMATS = (_MATRICES, *_BLOCKED, *PLAIN)
-
-
-class _Geometry(NamedTuple):
-    """A tensor in plain and in blocked form."""
-
-    format: _Blocked
-    lengths: dict[str, int]  #: of the plain axes
-    groups: int
-    together: int  #: groups that share a block
-    blocks: dict[str, int]  #: lengths of the blocked axes
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape it is stored in."""
-        lengths = [self.blocks[axis] for axis in self.format.axes]
-        return (prod(lengths[: self.format.fused]), *lengths[self.format.fused :])
-
-    def corners(self) -> Iterator[tuple[int, dict[str, slice], dict[str, slice]]]:
-        """Yield for each group its block, and where it lies in that and in the plain tensor."""
-        inputs, outputs = self.lengths["C"], self.lengths["N"] // self.groups
-        for group in range(self.groups):
-            block, corner = divmod(group, self.together)
-            inside = {"C": _stretch(corner, inputs), "N": _stretch(corner, outputs)}
-            yield block, inside, {"N": _stretch(group, outputs)}
+_FORMATS = (_MATRICES, *BLOCKED, *PLAIN)
 
 
 def targets_of(source_format: str) -> tuple[str, ...]:
-    """Return the formats that `to_layout` can make of *source_format*, itself left out."""
+    """Return the formats, other than *source_format*, to which `to_layout` can rearrange it."""
     if source_format == _MATRICES:
         return (_ANY, "NCHW", "NHWC")
-    axes = _BLOCKED[source_format].axes if source_format in _BLOCKED else source_format
+    if source_format not in _FORMATS:
+        return ()
+    axes = BLOCKED[source_format].axes if source_format in BLOCKED else source_format
     letters = set(axes.upper()) & set("NCDHW")
-    found = [plain for plain in PLAIN if plain != source_format and set(plain) == letters]
-    return tuple(found) if source_format in (*_BLOCKED, *PLAIN) else ()
+    return tuple(plain for plain in PLAIN if plain != source_format and set(plain) == letters)
 
 
 def to_layout(
@@ -108,17 +58,17 @@ def to_layout(
     """Return *array*, which is in *source_format*, in *target_format* and without padding.
 
     Args:
-        array: in the shape it is stored in, which tells C0; of any other shape its elements in order.
+        array: in the shape it is stored in, which tells C0; or its elements in order, in any other shape.
         source_format: CANN's name of the format.
         target_format: likewise, one of `targets_of` the source, or the source itself.
-        original_shape: what the shape was before the device padded it; needed for blocked formats.
-        original_format: the order of *original_shape*. If it is not given, FRACTAL_NZ takes that of the
-            target, and other formats whichever order fits the array.
-        groups: of the convolution whose weights these are, at least 1.
-        c0: channels of a block, if the array does not tell; otherwise as many as have 32 bytes.
+        original_shape: the shape before the device padded it; needed for blocked formats.
+        original_format: the order of *original_shape*. If it is not given, it is that of the target for
+            FRACTAL_NZ, and the order that fits the array for other formats.
+        groups: of the convolution that has these weights, at least 1.
+        c0: channels of a block, if the array does not tell; by default as many as have 32 bytes.
 
     Raises:
-        ValueError: there is no such way, or the original shape does not fit the array.
+        ValueError: it cannot be rearranged so, or the original shape does not fit the array.
     """
     if source_format == target_format:
         return array
@@ -147,7 +97,7 @@ def from_layout(
     """Return *array*, which is in the plain *source_format*, as the device has it in *target_format*.
 
     Raises:
-        ValueError: there is no such way.
+        ValueError: it cannot be rearranged so.
     """
     if source_format == target_format:
         return array
@@ -160,28 +110,8 @@ def from_layout(
         return _permuted(array, source_format, target_format)
     _check_rank(array.shape, source_format)
     lengths = dict(zip(source_format, array.shape, strict=True))
-    geometry = _geometry(_BLOCKED[target_format], lengths, groups, c0 or _default_c0(array))
+    geometry = Geometry.of(BLOCKED[target_format], lengths, groups, c0 or _default_c0(array))
     return _split(array, geometry, source_format)
-
-
-def _geometry(blocked: _Blocked, lengths: dict[str, int], groups: int, c0: int) -> _Geometry:
-    if not (blocked.grouped and lengths["N"]):
-        groups = 1
-    outputs, rest = divmod(lengths["N"], groups)
-    if rest:
-        raise ValueError(f"N is {lengths['N']}, which cannot be divided into {groups} groups")
-    inputs, together = lengths["C"], 1
-    if groups > 1 and inputs and outputs:
-        together = min(groups, lcm(lcm(inputs, c0) // inputs, lcm(outputs, _CUBE) // outputs))
-    blocks = {
-        **lengths,
-        "g": -(-groups // together),
-        "c": -(-together * inputs // c0),
-        "k": c0,
-        "n": -(-together * outputs // _CUBE),
-        "m": _CUBE,
-    }
-    return _Geometry(blocked, lengths, groups, together, blocks)
 
 
 def _fitting(
@@ -192,18 +122,17 @@ def _fitting(
     *,
     groups: int,
     c0: int | None,
-) -> _Geometry:
-    """Return the one geometry that *original_shape*, in one of *orders*, has if it is stored as *array*."""
-    blocked = _BLOCKED[source_format]
-    told = array.ndim == blocked.rank and array.shape[-1] > 0
-    c0 = array.shape[-1] if told else c0 or _default_c0(array)
-    found: dict[str, _Geometry] = {}
+) -> Geometry:
+    """Return the only geometry in which *original_shape*, in one of *orders*, is stored as *array*."""
+    blocked = BLOCKED[source_format]
+    told, c0 = _find_c0(array, blocked.rank, c0)
+    found: dict[str, Geometry] = {}
     for order in orders:
         _check_rank(original_shape, order)
         lengths = dict(zip(order, original_shape, strict=True))
         if lengths["N"] % groups and blocked.grouped:
             continue
-        geometry = _geometry(blocked, lengths, groups, c0)
+        geometry = Geometry.of(blocked, lengths, groups, c0)
         same = array.shape == geometry.shape if told else array.size == prod(geometry.shape)
         if same and all(geometry.lengths != other.lengths for other in found.values()):
             found[order] = geometry
@@ -216,7 +145,7 @@ def _fitting(
     raise ValueError(f"{shapes} do not fit together with C0 = {c0} and {groups} groups")
 
 
-def _joined(array: NDArray[Any], geometry: _Geometry, order: str) -> NDArray[Any]:
+def _joined(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]:
     """Return the plain tensor, its axes in *order*."""
     axes, lengths = geometry.format.axes, geometry.lengths
     array = array.reshape([geometry.blocks[axis] for axis in axes])
@@ -232,16 +161,13 @@ def _joined(array: NDArray[Any], geometry: _Geometry, order: str) -> NDArray[Any
     return plain
 
 
-def _split(array: NDArray[Any], geometry: _Geometry, order: str) -> NDArray[Any]:
-    """Return the blocked tensor that *array*, its axes in *order*, makes."""
-    axes, lengths = geometry.format.axes, geometry.lengths
+def _split(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]:
+    """Return *array*, whose axes are in *order*, as a blocked tensor."""
+    axes = geometry.format.axes
     shape = [_padded(geometry, axis) for axis in order]
     padded = np.zeros([geometry.blocks["g"], *shape], array.dtype)
-    if geometry.groups == 1:
-        padded[0][tuple(slice(lengths[axis]) for axis in order)] = array
-    else:
-        for block, inside, place in geometry.corners():
-            padded[block][_index(order, inside)] = array[_index(order, place)]
+    for block, inside, place in geometry.corners():
+        padded[block][_index(order, inside)] = array[_index(order, place)]
     parts = f"g{geometry.format.split(order)}"
     padded = padded.reshape([geometry.blocks[axis] for axis in parts])
     wanted = axes if geometry.format.grouped else f"g{axes}"
@@ -250,9 +176,8 @@ def _split(array: NDArray[Any], geometry: _Geometry, order: str) -> NDArray[Any]
 
 def _from_matrices(array: NDArray[Any], shape: tuple[int, ...], c0: int | None) -> NDArray[Any]:
     *batch, rows, columns = shape if len(shape) > 1 else (1, *shape)
-    told = array.ndim == len(batch) + _MATRIX_AXES and array.shape[-1] > 0
-    c0 = array.shape[-1] if told else c0 or _default_c0(array)
-    blocked = (*batch, -(-columns // c0), -(-rows // _CUBE), _CUBE, c0)
+    told, c0 = _find_c0(array, len(batch) + _MATRIX_AXES, c0)
+    blocked = (*batch, -(-columns // c0), -(-rows // CUBE), CUBE, c0)
     if array.shape != blocked if told else array.size != prod(blocked):
         raise ValueError(
             f"the original shape {list(shape)} and {_MATRICES} {list(array.shape)} do not fit together "
@@ -260,7 +185,7 @@ def _from_matrices(array: NDArray[Any], shape: tuple[int, ...], c0: int | None) 
         )
     wide, high, deep, low = range(len(batch), len(batch) + _MATRIX_AXES)
     array = array.reshape(blocked).transpose([*range(len(batch)), high, deep, wide, low])
-    padded = array.reshape(*batch, blocked[high] * _CUBE, blocked[wide] * c0)
+    padded = array.reshape(*batch, blocked[high] * CUBE, blocked[wide] * c0)
     return np.ascontiguousarray(padded[..., :rows, :columns]).reshape(shape)
 
 
@@ -268,10 +193,10 @@ def _to_matrices(array: NDArray[Any], c0: int | None) -> NDArray[Any]:
     matrices = np.atleast_2d(array)
     *batch, rows, columns = matrices.shape
     c0 = c0 or _default_c0(array)
-    high, wide = -(-rows // _CUBE), -(-columns // c0)
-    padded = np.zeros([*batch, high * _CUBE, wide * c0], array.dtype)
+    high, wide = -(-rows // CUBE), -(-columns // c0)
+    padded = np.zeros([*batch, high * CUBE, wide * c0], array.dtype)
     padded[..., :rows, :columns] = matrices
-    parts = padded.reshape(*batch, high, _CUBE, wide, c0)
+    parts = padded.reshape(*batch, high, CUBE, wide, c0)
     first = len(batch)
     order = [*range(first), first + 2, first, first + 1, first + 3]
     return np.ascontiguousarray(parts.transpose(order))
@@ -291,7 +216,7 @@ def _check_rank(shape: Sequence[int], order: str) -> None:
         raise ValueError(f"{order} has {len(order)} axes, and the shape {list(shape)} has {len(shape)}")
 
 
-def _padded(geometry: _Geometry, axis: str) -> int:
+def _padded(geometry: Geometry, axis: str) -> int:
     return prod(geometry.blocks[part] for part in geometry.format.split(axis))
 
 
@@ -299,8 +224,10 @@ def _index(order: str, slices: dict[str, slice]) -> tuple[slice, ...]:
     return tuple(slices.get(axis, slice(None)) for axis in order)
 
 
-def _stretch(number: int, length: int) -> slice:
-    return slice(number * length, (number + 1) * length)
+def _find_c0(array: NDArray[Any], rank: int, c0: int | None) -> tuple[bool, int]:
+    """Return whether the shape of *array* tells C0, because it has this *rank*; and C0."""
+    told = array.ndim == rank and array.shape[-1] > 0
+    return told, array.shape[-1] if told else c0 or _default_c0(array)
 
 
 def _default_c0(array: NDArray[Any]) -> int:
@@ -308,8 +235,7 @@ def _default_c0(array: NDArray[Any]) -> int:
 
 
 def _no_way(source_format: str, target_format: str, ways: Sequence[str]) -> str:
+    refused = f"{source_format} cannot be rearranged to {target_format}"
     if ways:
-        return f"{source_format} cannot be rearranged to {target_format}; it can be to {', '.join(ways)}"
-    return (
-        f"{source_format} cannot be rearranged to {target_format}; only {', '.join(_FORMATS)} can be at all"
-    )
+        return f"{refused}; it can be to {', '.join(ways)}"
+    return f"{refused}; only {', '.join(_FORMATS)} can be rearranged"

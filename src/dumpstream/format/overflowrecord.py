@@ -1,7 +1,7 @@
-"""Overflow records and exception dumps: what the device wrote down when something went wrong. Does no I/O.
+"""Overflow records and exception dumps: what the device writes when an operator goes wrong. Does no I/O.
 
-An overflow record is the one tensor of an ``Opdebug.Node_OpDebug`` file. It has one of two layouts; the newer
-begins with a magic number. Addresses are given as text, as JSON readers round numbers above 2**53.
+An overflow record is the only tensor of an ``Opdebug.Node_OpDebug`` file. It has one of two layouts; the
+newer begins with a magic number. Addresses become text, because JSON readers round numbers above 2**53.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INFO = (*_TASK, "pc_start", "para_base")
 
 
 class _Unit(NamedTuple):
-    """A unit in the older layout, which has a place for each; they are used from their starts."""
+    """A unit, with the positions of its fields in the older layout."""
 
     name: str
     info_at: int
@@ -50,7 +50,7 @@ _ACCELERATORS = {
     3: ("SDMA", (*_TASK, "context_id", "thread_id", "src_addr", "dst_addr", "channel_id", "status")),
 }
 
-#: What a tensor of an exception dump is, by its `Tensor.input_type`.
+#: The kinds of tensors in an exception dump, by `Tensor.input_type`.
 _KINDS = {
     0: "invalid",
     1: "general",
@@ -73,16 +73,16 @@ _KINDS = {
 
 
 def kind_of(input_type: int) -> str:
-    """Return what a tensor of an exception dump is; a number that is not known names itself."""
+    """Return the kind of a tensor in an exception dump; an unknown one is named by its number."""
     return _KINDS.get(input_type, f"unknown_{input_type}")
 
 
 def decode_overflow(record: Buffer) -> dict[str, Any]:
-    """Return what an overflow record says, as JSON can hold it.
+    """Return the contents of an overflow record as JSON can hold them.
 
     The older layout has an object for each unit: ``dha_atomic_add``, ``l2_atomic_add``, ``ai_core``. The
-    newer has ``magic``, ``version`` and ``entry``: whether it is ``valid``, the accelerator and its numbers,
-    or ``words`` if the accelerator is not known. An entry that is not valid may be empty.
+    newer has ``magic``, ``version`` and ``entry``: whether it is ``valid``, the accelerator and its fields,
+    or ``words`` if the accelerator is unknown. An entry that is not valid may be empty.
 
     Raises:
         DumpFormatError: the record ends before its last field; the position counts from its start.
@@ -104,7 +104,7 @@ def _newer(view: memoryview) -> dict[str, Any]:
     at += len(_ENTRY) * 4
     size = entry.pop("data_len")
     if size > len(view) - at:
-        raise DumpFormatError(f"has an overflow entry of {size} bytes and ends before", len(view))
+        raise DumpFormatError(f"ends inside its overflow entry of {size} bytes; dump it again", len(view))
     number = entry.pop("acc_type")
     name, fields = _ACCELERATORS.get(number, (f"unknown_{number}", None))
     said = {"valid": bool(entry["valid"]), "accelerator": name, "reserved": entry["reserved"]}

@@ -1,4 +1,4 @@
-"""Statistics text: what the runtime adds to every callback and the file does not have."""
+"""Statistics text, without what the runtime adds to it in every callback."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dumpstream.chunk import Chunk
 
-#: How the name of a file of statistics text ends.
+#: The end of the names of files with statistics text.
 TEXT_SUFFIX = ".csv"
 
 _LONGEST_HEADER = 1 << 12
 
 
 class TextFilter:
-    """Takes one trailing NUL, and a repeated header row at its start, out of the text of each callback.
+    """Removes one trailing NUL, and a repeated header row at the start, from the text of each callback.
 
-    The header row is *header_row*, that of an earlier file of the same name; else the first line of the first
-    callback with any text, if it has at most 4 KiB in two columns or more, none of them empty or a number:
-    every row of data has an index. Without one, every line stays.
+    The header row is *header_row*, from an earlier file of the same name. Otherwise it is the first line of
+    the first callback with text, if it has at most 4 KiB and at least two columns, all of which are neither
+    empty nor a number, as the index in a row of data is. Without a header row, every line stays.
     """
 
     __slots__ = ("_learning", "_line", "_matched")
 
     def __init__(self, header_row: bytes | None = None) -> None:
-        self._line = header_row  #: with its newline; empty if there is none, None until that is known
-        self._learning: tuple[int, bytearray] | None = None  #: the callback it is taken from, and its start
-        self._matched: dict[int, int] = {}  #: per unfinished callback, how much of the line it has repeated
+        self._line = header_row  #: with its newline; empty if the file lacks one, None until that is known
+        self._learning: tuple[int, bytearray] | None = None  #: the callback that has it, and its text so far
+        self._matched: dict[int, int] = {}  #: by unfinished callback, how much of the line it has repeated
 
     @property
     def header_row(self) -> bytes | None:
@@ -36,8 +36,8 @@ class TextFilter:
     def text_of(self, chunk: Chunk) -> memoryview | bytes:
         """Return the text of *chunk*, a record in append mode, that goes into the file now.
 
-        Text that may be the start of a repeated line is left out, and comes back in front of what turns out
-        not to repeat it.
+        Leaves out text that may be the start of a repeated header row. If the row turns out to be another
+        one, that text comes back in front of the rest.
         """
         text = strip_nul(chunk)
         if self._line is None:
@@ -96,6 +96,6 @@ def _is_value(column: bytes | bytearray) -> bool:
 
 
 def strip_nul(chunk: Chunk) -> memoryview:
-    """Return the bytes of *chunk*, without the NUL that may end the text of a callback."""
+    """Return the bytes of *chunk* without the NUL that may end the text of a callback."""
     text = memoryview(chunk)
     return text[:-1] if text and text[-1] == 0 and not chunk.more else text

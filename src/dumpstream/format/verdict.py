@@ -1,4 +1,4 @@
-"""Verdict: what can be said of a file once nothing more of it will come."""
+"""Verdict: whether a file is whole, once nothing more of it will come."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dumpstream._native import read_header
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-#: ``(state, total, present)``, as `read_header` gives it.
+#: ``(state, total, present)``, as `read_header` returns it.
 Header = tuple[int, int, int]
 
-#: The states of a `Header`: all of it is there, its beginning is there, there is none.
+#: The states of a `Header`: it is all there, only its beginning is there, the file does not have one.
 WHOLE_HEADER, PARTIAL_HEADER, _NONE = 0, 1, 2
 
-#: What is known of a file before its first byte, and of one that has no dump header.
+#: The header of a file before its first byte, and of a file without a dump header.
 NO_HEADER: Header = (_NONE, 0, 0)
 
 
 class Verdict(StrEnum):
     """Whether a file is whole, and if not, why; the first that applies."""
 
-    LOST = "lost"  #: bytes of it were refused or thrown away
+    LOST = "lost"  #: bytes of it were refused or discarded
     GAP = "gap"  #: a range never came
-    OVERLAP = "overlap"  #: a range came twice, differently
-    NEVER_CLOSED = "never_closed"  #: no last chunk, and the header does not vouch for the length
+    OVERLAP = "overlap"  #: a range came twice, with different bytes
+    NEVER_CLOSED = "never_closed"  #: no last chunk came, and the header does not confirm the length
     SHORT = "short"  #: fewer bytes than the header promises
     LONG = "long"  #: more bytes than the header promises
     COMPLETE = "complete"  #: exactly what the header promises, or statistics text
@@ -34,14 +34,14 @@ class Verdict(StrEnum):
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is missing, as far as anybody can tell."""
+        """Whether nothing is missing, as far as the file can tell."""
         return self is Verdict.COMPLETE or self is Verdict.UNPARSED
 
 
 def judge(length: int, header: Header, *, closed: bool = True) -> Verdict:
     """Return the verdict on *length* bytes that came in order, without loss, gap or overlap.
 
-    A file of fewer than eight bytes does not say how long its header is, so nothing tells that it is short.
+    A file of fewer than eight bytes does not tell the length of its header, so it is never found to be short.
     """
     state, total, present = header
     if state == WHOLE_HEADER and length in (total, present):
@@ -56,8 +56,8 @@ def judge(length: int, header: Header, *, closed: bool = True) -> Verdict:
 class HeaderReader:
     """Reads the dump header of a file that comes in pieces.
 
-    Keeps bytes only while they are the beginning of a header, and at most *limit* of them: a header that is
-    longer counts as none.
+    Keeps bytes only while they are the beginning of a header, and at most *limit* of them: a longer header is
+    not read.
     """
 
     __slots__ = ("_ahead", "_limit", "_need", "header", "kept", "settled")
@@ -66,7 +66,7 @@ class HeaderReader:
         self.header = NO_HEADER
         self.settled = False  #: whether further bytes cannot change `header`
         self._limit = limit
-        self.kept = bytearray()  #: the beginning of the file, unless the first piece settled it
+        self.kept = bytearray()  #: the beginning of the file, unless the first piece was enough
         self._need = 0
         self._ahead: dict[int, bytes] = {}
 
