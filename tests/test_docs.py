@@ -14,10 +14,10 @@ import pytest
 from dumpstream import AclCode, DumpstreamError, Lifecycle, Verdict, _errors, _native
 from dumpstream.cli import _parser
 from dumpstream.format import overflowrecord as overflow
-from dumpstream.options import CaptureOptions
 from dumpstream.reading.verification import Kind
-from dumpstream.report import Report
 from dumpstream.simulation import PRESETS, Workload
+from dumpstream.stages.options import CaptureOptions
+from dumpstream.stages.report import Report
 
 _ROOT = Path(__file__).parent.parent
 _DOCS = _ROOT / "docs"

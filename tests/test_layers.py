@@ -32,7 +32,7 @@ LAYERS = (
     ("sinks",),
     ("acl",),
     ("profiling",),
-    ("stages", "reassemble", "pipeline", "options", "report"),
+    ("stages", "reassemble", "pipeline"),
     ("reading",),
     ("analysis",),
     ("request", "session", "capture"),

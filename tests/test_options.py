@@ -9,13 +9,13 @@ import pytest
 import zstandard
 
 from dumpstream._errors import SinkError
-from dumpstream.options import StageOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import SinkSettings, load_sink
+from dumpstream.stages.options import StageOptions
 from dumpstream.system.durable import Fsync
 
 if TYPE_CHECKING:
-    from dumpstream.options import CaptureOptions
+    from dumpstream.stages.options import CaptureOptions
 
 HERE = Path()
 

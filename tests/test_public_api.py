@@ -12,11 +12,11 @@ from types import ModuleType
 import dumpstream
 from dumpstream import _errors
 from dumpstream.capture import open_capture
-from dumpstream.options import CaptureOptions
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import SinkSettings
 from dumpstream.source import RingOptions
+from dumpstream.stages.options import CaptureOptions
 
 
 def errors() -> dict[str, type[dumpstream.DumpstreamError]]:

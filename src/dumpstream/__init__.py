@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dumpstream.format.layouts import to_layout as to_layout
     from dumpstream.format.opname import OpName as OpName, parse_name as parse_name
     from dumpstream.format.verdict import Verdict as Verdict
-    from dumpstream.options import CaptureOptions as CaptureOptions
+    from dumpstream.stages.options import CaptureOptions as CaptureOptions
     from dumpstream.outside.agent import (
         Attachment as Attachment,
         agent_library as agent_library,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     )
     from dumpstream.reading.dumpfile import DumpFile as DumpFile
     from dumpstream.reading.stored import StoredCapture as StoredCapture
-    from dumpstream.report import LossCount as LossCount, Report as Report
+    from dumpstream.stages.report import LossCount as LossCount, Report as Report
     from dumpstream.sinks import (
         Sink as Sink,
         SinkFile as SinkFile,

@@ -16,7 +16,6 @@ from dumpstream.archive.journal import Journal
 from dumpstream.archive.manifest import PROFILE
 from dumpstream.archive.rows import Outcome
 from dumpstream.objectstore.patience import Patience
-from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.pipeline import Pipeline
 from dumpstream.profiling.profile import profiling
 from dumpstream.reassemble import Reassembler
@@ -36,6 +35,7 @@ from dumpstream.session import Session
 from dumpstream.sinks import Sink, SinkSettings, find_factory, make_sink, prepare
 from dumpstream.sinks.objectstore import ObjectStoreSink
 from dumpstream.source import RingSource, Source
+from dumpstream.stages.options import CaptureOptions, StageOptions
 from dumpstream.stages.outlet import Outlet
 from dumpstream.system.cancellation import finish_in_thread, isolated
 from dumpstream.system.heldbytes import HeldBytes
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from dumpstream.archive.manifest import Configured
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.remote.storelock import StoreLock
-    from dumpstream.report import Report
+    from dumpstream.stages.report import Report
     from dumpstream.system.durable import Fsync
 
     StrPath = str | os.PathLike[str]

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from dumpstream.acl.driver import Driver
     from dumpstream.config import AclConfig
     from dumpstream.objectstore.patience import Patience
-    from dumpstream.options import CaptureOptions, StageOptions
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.remote.storelock import StoreLock
     from dumpstream.sinks import Sink
     from dumpstream.source import Source
+    from dumpstream.stages.options import CaptureOptions, StageOptions
 
     StrPath = str | os.PathLike[str]
 

@@ -13,9 +13,9 @@ from dumpstream import _native
 from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.archive.destination import explained
 from dumpstream.archive.rows import Outcome, begin_row, end_row, loss_row, timestamp
-from dumpstream.report import LossCount, Report
 from dumpstream.stages.ledger import SINK_FAILED
 from dumpstream.stages.outlet import as_sink_error
+from dumpstream.stages.report import LossCount, Report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -23,8 +23,8 @@ from dumpstream import (
     _native,
     open_capture,
 )
-from dumpstream.options import StageOptions
 from dumpstream.request import Request
+from dumpstream.stages.options import StageOptions
 from dumpstream.system.location import Prefix
 
 from .bucket import Bucket
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.conftest import CaptureBuilder
 
     from dumpstream import Capture
-    from dumpstream.options import CaptureOptions
+    from dumpstream.stages.options import CaptureOptions
 
 pytestmark = pytest.mark.anyio
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dumpstream.reading.stored import StoredCapture, StoredFile
-    from dumpstream.report import Report
+    from dumpstream.stages.report import Report
 
 pytestmark = pytest.mark.anyio
 

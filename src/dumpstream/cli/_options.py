@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from dumpstream.cli._arguments import size
-from dumpstream.options import CaptureOptions
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import SinkSettings
 from dumpstream.source import OnFull, RingOptions
+from dumpstream.stages.options import CaptureOptions
 from dumpstream.system.durable import Fsync
 
 if TYPE_CHECKING:

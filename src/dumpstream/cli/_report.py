@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dumpstream.capture import Capture
     from dumpstream.outside.collector import Collector
     from dumpstream.outside.process import CapturedProcess
-    from dumpstream.report import Report
+    from dumpstream.stages.report import Report
     from dumpstream.system.location import Prefix
 
 

@@ -17,7 +17,6 @@ from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.archive.destination import absolute
 from dumpstream.capture import open_request
 from dumpstream.objectstore.patience import Patience, ask
-from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.outside.connection import listen, make_private_directory
 from dumpstream.outside.liveness import watch_process
 from dumpstream.outside.process import CapturedProcess, Follower, introduced
@@ -29,8 +28,9 @@ from dumpstream.outside.wire import VERSION, encode, parse_hello
 from dumpstream.remote.destination import held_lock
 from dumpstream.remote.outbox import waiting_text
 from dumpstream.remote.room import Room
-from dumpstream.report import Report, total_report
 from dumpstream.request import DEFAULT_SINKS, as_json, load_asked
+from dumpstream.stages.options import CaptureOptions, StageOptions
+from dumpstream.stages.report import Report, total_report
 from dumpstream.system.cancellation import finish_in_thread, isolated
 from dumpstream.system.location import Prefix, as_location
 

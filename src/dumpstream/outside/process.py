@@ -17,7 +17,7 @@ from dumpstream.outside.configurations import Configurations
 from dumpstream.outside.liveness import ending_text
 from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.outside.wire import call_of, parse_config_part
-from dumpstream.report import Report
+from dumpstream.stages.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

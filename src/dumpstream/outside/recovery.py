@@ -19,11 +19,11 @@ from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, read_jou
 from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND, Loss
 from dumpstream.objectstore.patience import Patience
-from dumpstream.options import StageOptions
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.request import sink_below
 from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.request import DEFAULT_SINKS, Request
+from dumpstream.stages.options import StageOptions
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from dumpstream.archive.history import History
     from dumpstream.config import AclConfig
     from dumpstream.objectstore.patience import Patience
-    from dumpstream.options import StageOptions
     from dumpstream.outside.sharedsource import SharedSource
     from dumpstream.remote.outbox import Outbox
     from dumpstream.remote.room import Room
     from dumpstream.sinks import SinkSettings
     from dumpstream.source import RingOptions
+    from dumpstream.stages.options import StageOptions
 
 #: With fewer a sink works, but opens the same directories again and again.
 _GOOD_DESCRIPTORS = 8

@@ -1,1 +1,1 @@
-"""What `reassemble` and `pipeline` are made of."""
+"""What `reassemble`, `pipeline` and `capture` are made of, and their options and figures."""

@@ -17,10 +17,10 @@ from dumpstream.archive.manifest import read_manifest
 from dumpstream.cli import _parser, main
 from dumpstream.cli._options import capture_options
 from dumpstream.cli.arguments import capture
-from dumpstream.options import CaptureOptions, StageOptions
 from dumpstream.reading.extraction import choose_targets
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.simulation import Workload
+from dumpstream.stages.options import CaptureOptions, StageOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,14 +24,14 @@ from dumpstream.cli._problems import print_problems
 from dumpstream.cli._profile import profile_settings
 from dumpstream.cli._report import print_report, print_waiting, show_progress
 from dumpstream.objectstore.patience import ABORT_S
-from dumpstream.options import StageOptions
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
+from dumpstream.stages.options import StageOptions
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from dumpstream.capture import Capture
-    from dumpstream.report import Report
+    from dumpstream.stages.report import Report
 
 
 def run(args: Namespace) -> int:
