@@ -35,7 +35,7 @@ LAYERS = (
     ("stages", "reassemble", "pipeline"),
     ("reading",),
     ("analysis",),
-    ("request", "session", "capture"),
+    ("request", "preparation", "session", "beginning", "capture"),
     ("outside",),
     ("simulation", "testing"),
     ("cli",),

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dumpstream.format.layouts import to_layout as to_layout
     from dumpstream.format.opname import OpName as OpName, parse_name as parse_name
     from dumpstream.format.verdict import Verdict as Verdict
-    from dumpstream.stages.options import CaptureOptions as CaptureOptions
     from dumpstream.outside.agent import (
         Attachment as Attachment,
         agent_library as agent_library,
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     )
     from dumpstream.reading.dumpfile import DumpFile as DumpFile
     from dumpstream.reading.stored import StoredCapture as StoredCapture
-    from dumpstream.stages.report import LossCount as LossCount, Report as Report
     from dumpstream.sinks import (
         Sink as Sink,
         SinkFile as SinkFile,
@@ -73,6 +71,8 @@ if TYPE_CHECKING:
         RingSource as RingSource,
         Source as Source,
     )
+    from dumpstream.stages.options import CaptureOptions as CaptureOptions
+    from dumpstream.stages.report import LossCount as LossCount, Report as Report
     from dumpstream.statistics.running import tensor_statistics as tensor_statistics
     from dumpstream.statistics.table import TensorStatistics as TensorStatistics
     from dumpstream.system.durable import Fsync as Fsync
@@ -112,7 +112,6 @@ _NAMES = {
     "format.layouts": ("to_layout",),
     "format.opname": ("OpName", "parse_name"),
     "format.verdict": ("Verdict",),
-    "options": ("CaptureOptions",),
     "outside.agent": ("Attachment", "agent_library", "attach", "target_environment"),
     "outside.collector": ("Collector", "open_collector"),
     "outside.process": ("CapturedProcess",),
@@ -129,9 +128,10 @@ _NAMES = {
     ),
     "reading.dumpfile": ("DumpFile",),
     "reading.stored": ("StoredCapture",),
-    "report": ("LossCount", "Report"),
     "sinks": ("Sink", "SinkFile", "SinkSettings", "Stored", "WholeFile", "load_sink"),
     "source": ("OnFull", "RingOptions", "RingSource", "Source"),
+    "stages.options": ("CaptureOptions",),
+    "stages.report": ("LossCount", "Report"),
     "statistics.running": ("tensor_statistics",),
     "statistics.table": ("TensorStatistics",),
     "system.durable": ("Fsync",),

@@ -2,60 +2,36 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
-import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DumpstreamError
-from dumpstream.archive.destination import Destination, absolute, explained
-from dumpstream.archive.journal import Journal
-from dumpstream.archive.manifest import PROFILE
-from dumpstream.archive.rows import Outcome
+from dumpstream.archive.destination import absolute
+from dumpstream.beginning import begun
 from dumpstream.objectstore.patience import Patience
-from dumpstream.pipeline import Pipeline
-from dumpstream.profiling.profile import profiling
-from dumpstream.reassemble import Reassembler
-from dumpstream.remote.destination import RemoteDestination, held_lock
-from dumpstream.remote.outbox import Outbox, waiting_text
-from dumpstream.remote.writeahead import open_local_journal
-from dumpstream.request import (
-    DEFAULT_SINKS,
-    Request,
-    as_json,
-    as_kept,
-    dump_path_of,
-    load_asked,
-    refuse_without_directory,
-)
-from dumpstream.session import Session
-from dumpstream.sinks import Sink, SinkSettings, find_factory, make_sink, prepare
-from dumpstream.sinks.objectstore import ObjectStoreSink
-from dumpstream.source import RingSource, Source
+from dumpstream.preparation import prepared
+from dumpstream.request import DEFAULT_SINKS, Request, as_json
+from dumpstream.sinks.resources import Resources
 from dumpstream.stages.options import CaptureOptions, StageOptions
-from dumpstream.stages.outlet import Outlet
-from dumpstream.system.cancellation import finish_in_thread, isolated
-from dumpstream.system.heldbytes import HeldBytes
-from dumpstream.system.location import Prefix, as_location, is_store
+from dumpstream.system.cancellation import isolated
+from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from obstore.store import ObjectStore
 
+    from dumpstream._errors import DumpstreamError
     from dumpstream.acl.driver import Driver
-    from dumpstream.acl.dump import Dump
-    from dumpstream.archive.journal import Lines
     from dumpstream.archive.manifest import Configured
     from dumpstream.profiling.settings import ProfileSettings
-    from dumpstream.remote.storelock import StoreLock
+    from dumpstream.session import Session
+    from dumpstream.sinks import Sink
+    from dumpstream.source import Source
     from dumpstream.stages.report import Report
-    from dumpstream.system.durable import Fsync
 
     StrPath = str | os.PathLike[str]
 
@@ -69,7 +45,7 @@ class Capture:
     @property
     def path(self) -> Path | Prefix:
         """The directory, or the place in an object store, that it goes to."""
-        return self._session.place.path
+        return self._session.destination.path
 
     @property
     def report(self) -> Report:
@@ -160,15 +136,16 @@ async def open_capture(
         )
     if driver is not None and acl_library is not None:
         raise ValueError("driver and acl_library exclude each other; the driver has its own library")
-    place = as_location(destination)
-    if isinstance(place, Prefix) and profile is not None:
+    location = as_location(destination)
+    if isinstance(location, Prefix) and profile is not None:
         raise ValueError("a profile needs a directory; use open_profile beside a capture in an object store")
-    path = place if isinstance(place, Prefix) else await run_sync(absolute, place)
-    directory = path if isinstance(path, Path) else Path()
+    if isinstance(location, Path):
+        location = await run_sync(absolute, location)
     request = Request(
-        path,
-        sinks or DEFAULT_SINKS,
-        StageOptions.divide(options, directory=directory, with_ring=source is None),
+        destination=location,
+        stages=StageOptions.divide(options, directory=location, with_ring=source is None),
+        sinks=sinks or DEFAULT_SINKS,
+        options=as_json(options),
         config=None if config is None else Path(config),
         acl_library=acl_library,
         driver=driver,
@@ -177,135 +154,14 @@ async def open_capture(
         append=append,
         force=force,
     )
-    patience = Patience(spills=request.stages.sinks.spill is not None)
-    async with isolated(open_request(request, as_json(options), patience)) as capture:
+    resources = Resources(patience=Patience(spills=request.stages.sinks.spill is not None))
+    async with isolated(open_request(request, resources)) as capture:
         yield capture
 
 
 @asynccontextmanager
-async def open_request(
-    request: Request, options: dict[str, Any], patience: Patience
-) -> AsyncIterator[Capture]:
-    """Make the stages, begin, and run: what lasts is not touched before all that may be refused has been."""
-    stages = request.stages
-    async with AsyncExitStack() as stack:
-        asked = await run_sync(load_asked, request.config)
-        outbox = await run_sync(request.make_outbox)
-        if outbox is not None:
-            stack.push_async_callback(outbox.aclose)
-        lock = None
-        if isinstance(request.path, Prefix) and outbox is not None:
-            lock = await stack.enter_async_context(
-                held_lock(request.path, outbox, patience, fresh=request.fresh)
-            )
-        settings = replace(stages.sinks, outbox=outbox, patience=patience)
-        outlets = []
-        unused_sinks = await stack.enter_async_context(AsyncExitStack())  # the session closes those it used
-        for sink in request.sinks:
-            outlets.append(await _make_outlet(sink, request, settings, lock))
-            unused_sinks.push_async_callback(_give_up_sink, outlets[-1].sink)
-            await prepare(outlets[-1].sink)
-        dump = await run_sync(request.load_dump)
-        profiler = await run_sync(request.load_profiler)
-        place = await request.open_destination(dump_path_of(asked), outbox, lock, patience)
-        stack.push_async_callback(finish_in_thread, place.close)
-        unused = await stack.enter_async_context(AsyncExitStack())  # what a run that has begun keeps
-        held = HeldBytes(place.work_directory, memory_bytes=stages.pipeline.held_bytes)
-        stack.push_async_callback(held.aclose)
-        source = await stack.enter_async_context(request.source or RingSource(stages.ring))
-        if dump is not None:
-            await run_sync(dump.begin)
-            stack.push_async_callback(_undo, dump)
-        libraries = None if dump is None else ", ".join(dump.driver.paths)
-        about_profile = None
-        if profiler is not None and request.profile is not None and isinstance(place, Destination):
-            unused.push_async_callback(finish_in_thread, place.drop_profile)
-            path = await run_sync(place.make_profile)
-            await stack.enter_async_context(profiling(profiler, path, request.profile))
-            about_profile = request.profile.as_dict()
-        about_config = None if asked is None else as_kept(asked)
-        number = await run_sync(
-            lambda: place.begin_run(
-                options, acl_library=libraries, config=about_config, profile=about_profile
-            )
-        )
-        unused.pop_all()
-        journal = await _open_journal(place, outbox, stages.sinks.fsync, stack)
-        pipeline = Pipeline(
-            source=source,
-            reassembler=Reassembler(stages.reassembly),
-            outlets=outlets,
-            journal=journal,
-            held=held,
-            options=stages.pipeline,
-        )
-        session = Session(
-            place=place,
-            number=number,
-            pipeline=pipeline,
-            outlets=outlets,
-            journal=journal,
-            dump=dump,
-            patience=patience,
-            modes=None if asked is None else asked.dump.modes,
-            profile=None if profiler is None else PROFILE,
-        )
-        unused_sinks.pop_all()
-        async with session.running():
-            yield Capture(session)
-    if pipeline.error is not None:
-        if journal.waiting:
-            pipeline.error.add_note(waiting_text(journal.waiting_files, stages.sinks.spill))
-        raise pipeline.error
-
-
-async def _make_outlet(
-    sink: str | Sink | ObjectStore, request: Request, settings: SinkSettings, lock: StoreLock | None
-) -> Outlet:
-    if is_store(sink):
-        return Outlet("object", ObjectStoreSink(Prefix.of(sink), settings))
-    if not isinstance(sink, str):
-        return Outlet(type(sink).__name__.removesuffix("Sink").lower(), cast("Sink", sink))
-    kind, _, location = sink.partition(":")
-    refuse_without_directory(kind, location, request.path)
-    if isinstance(request.path, Prefix) and kind == "zstd" and not location:
-        fresh = request.force or request.fresh
-        store = ObjectStoreSink(request.path, settings, inside=lock, fresh=fresh, probed=request.fresh)
-        return Outlet(kind, store)
-    factory = await run_sync(find_factory, kind)
-    return Outlet(kind, make_sink(kind, factory, location, settings))
-
-
-async def _open_journal(
-    place: Destination | RemoteDestination, outbox: Outbox | None, fsync: Fsync, stack: AsyncExitStack
-) -> Lines:
-    with anyio.CancelScope(shield=True):  # the run has begun, so it must come to an end
-        try:
-            with explained(place.path):
-                journal = await stack.enter_async_context(_journal(place, outbox, fsync))
-        except BaseException:
-            await run_sync(place.end_run, Outcome.FAILED)
-            raise
-    return journal
-
-
-def _journal(
-    place: Destination | RemoteDestination, outbox: Outbox | None, fsync: Fsync
-) -> AbstractAsyncContextManager[Lines]:
-    if isinstance(place, RemoteDestination):
-        return place.open_journal(fsync)
-    if outbox is not None:
-        return open_local_journal(outbox, place.journal_path, place.manifest, fsync)
-    return Journal.open(place.journal_path, fsync=fsync)
-
-
-async def _undo(dump: Dump) -> None:
-    """Undo a beginning that came to nothing; why it did is what the caller must hear of."""
-    with suppress(DumpstreamError):
-        await finish_in_thread(dump.undo)
-
-
-async def _give_up_sink(sink: Sink) -> None:
-    """Close a sink if the capture could not begin; after a run it is closed already."""
-    with anyio.CancelScope(shield=True), suppress(Exception):
-        await sink.aclose()
+async def open_request(request: Request, resources: Resources) -> AsyncIterator[Capture]:
+    """Prepare, begin and run a capture: one way for every caller."""
+    async with prepared(request, resources) as preparation, begun(preparation) as session, session.running():
+        yield Capture(session)
+    session.raise_error()

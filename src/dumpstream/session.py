@@ -12,7 +12,9 @@ from anyio.to_thread import run_sync
 from dumpstream import _native
 from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.archive.destination import explained
+from dumpstream.archive.manifest import PROFILE
 from dumpstream.archive.rows import Outcome, begin_row, end_row, loss_row, timestamp
+from dumpstream.remote.outbox import waiting_text
 from dumpstream.stages.ledger import SINK_FAILED
 from dumpstream.stages.outlet import as_sink_error
 from dumpstream.stages.report import LossCount, Report
@@ -20,14 +22,10 @@ from dumpstream.stages.report import LossCount, Report
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from dumpstream.acl.dump import Dump
-    from dumpstream.archive.destination import Destination
     from dumpstream.archive.journal import Lines
     from dumpstream.archive.manifest import Configured
-    from dumpstream.objectstore.patience import Patience
     from dumpstream.pipeline import Pipeline
-    from dumpstream.remote.destination import RemoteDestination
-    from dumpstream.stages.outlet import Outlet
+    from dumpstream.preparation import Preparation
 
 #: CANN before 9.1 may still be inside the last callback when it says that dumping has ended.
 _LAST_CALLBACK_S = 0.02
@@ -36,30 +34,20 @@ _CLOSE_S = 5
 
 
 class Session:
-    """A run that has begun: *place* has its *number*, and *dump*, if it is the capture's, delivers."""
+    """A run that has begun, as *number* of its destination, to write to *journal*."""
 
-    def __init__(
-        self,
-        *,
-        place: Destination | RemoteDestination,
-        number: int,
-        pipeline: Pipeline,
-        outlets: Sequence[Outlet],
-        journal: Lines,
-        dump: Dump | None,
-        patience: Patience,
-        modes: tuple[str, ...] | None = None,
-        profile: str | None = None,
-    ) -> None:
-        self.place = place
-        self.patience = patience
+    def __init__(self, preparation: Preparation, *, pipeline: Pipeline, journal: Lines, number: int) -> None:
+        asked = preparation.asked
+        self.destination = preparation.destination
         self.pipeline = pipeline
+        self.patience = preparation.patience
         self._number = number
-        self._outlets = outlets
+        self._outlets = preparation.outlets
         self._journal = journal
-        self._dump = dump
-        self._modes = modes
-        self._profile = profile
+        self._dump = preparation.dump
+        self._modes: tuple[str, ...] | None = None if asked is None else asked.dump.modes
+        self._profile = None if preparation.profiler is None else PROFILE
+        self._spill = preparation.request.stages.sinks.spill
         self._drained = anyio.Event()
         self._started = monotonic()
         self._ended: float | None = None
@@ -97,7 +85,7 @@ class Session:
         """Write down what is dumped, as far as it is known; if that fails, the end of the run repeats it."""
         self._modes = await run_sync(_modes_of, configured)
         with suppress(DestinationError):
-            await run_sync(self.place.configure_run, configured)
+            await run_sync(self.destination.configure_run, configured)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -126,6 +114,13 @@ class Session:
                     await self._write_end()
         if failure is not None:
             raise failure
+
+    def raise_error(self) -> None:
+        """Raise why the pipeline failed, if it did, with what waits for a store and how to upload it."""
+        if self.pipeline.error is not None:
+            if self._journal.waiting:
+                self.pipeline.error.add_note(waiting_text(self._journal.waiting_files, self._spill))
+            raise self.pipeline.error
 
     async def _run_pipeline(self) -> None:
         try:
@@ -199,12 +194,12 @@ class Session:
             self._journal.add(loss_row(cause, loss.chunks, loss.bytes))
         self._journal.add(end_row(self._number, timestamp(), self._outcome, report.as_dict()))
         try:
-            with explained(self.place.path):
+            with explained(self.destination.path):
                 await self._journal.aclose()
         except DestinationError as exc:
             self.pipeline.fail(exc)
         try:
-            await run_sync(self.place.end_run, self._outcome)
+            await run_sync(self.destination.end_run, self._outcome)
         except DestinationError as exc:
             self.pipeline.fail(exc)
 

@@ -374,7 +374,7 @@ async def collector_is_free(rig: Rig, collector: Collector, rank: int) -> None:
 
 
 def collector_busy(collector: Collector) -> bool:
-    return collector._shares.free < 4 << 20
+    return collector._service._shares.free < 4 << 20
 
 
 async def test_a_directory_that_cannot_take_captures_is_refused_before_anybody_joins(rig: Rig) -> None:

@@ -10,7 +10,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream.outside.liveness import (
-    WatchedProcess,
+    ProcessHandle,
     _uncollected_status,
     ending_text,
     exit_code,
@@ -51,9 +51,9 @@ def spawn_grandchild(code: str) -> tuple[subprocess.Popen[bytes], int]:
     return parent, int(parent.stdout.readline())
 
 
-async def wait_for(process: WatchedProcess) -> int | None:
+async def wait_for(process: ProcessHandle) -> int | None:
     ended = anyio.Event()
-    process.watch(ended.set)
+    process.when_ended(ended.set)
     with anyio.fail_after(20):
         await ended.wait()
     return await process.status()
@@ -73,7 +73,7 @@ async def test_the_end_of_a_child_is_known_exactly_and_it_can_still_be_collected
 ) -> None:
     pid = spawn(code)
 
-    with WatchedProcess(pid) as process:
+    with ProcessHandle(pid) as process:
         status = await wait_for(process)
 
     assert status is not None
@@ -83,7 +83,7 @@ async def test_the_end_of_a_child_is_known_exactly_and_it_can_still_be_collected
 
 async def test_the_end_of_a_stranger_is_known_or_called_unknown() -> None:
     parent, pid = spawn_grandchild("import time; time.sleep(30)")
-    with parent, WatchedProcess(pid) as process:
+    with parent, ProcessHandle(pid) as process:
         assert process.alive
         os.kill(pid, signal.SIGUSR1)
 
@@ -106,7 +106,7 @@ async def test_a_zombie_tells_how_it_ended_until_it_is_collected() -> None:
 
 async def test_signals_reach_the_process_and_none_that_has_ended() -> None:
     pid = spawn("import time; time.sleep(30)")
-    with WatchedProcess(pid) as process:
+    with ProcessHandle(pid) as process:
         process.send_signal(signal.SIGTERM)
         status = await wait_for(process)
         collect(pid)
@@ -121,7 +121,7 @@ async def test_what_does_not_exist_cannot_be_watched() -> None:
     collect(pid)
 
     with pytest.raises(ProcessLookupError):
-        WatchedProcess(pid)
+        ProcessHandle(pid)
 
 
 async def test_signals_without_a_name_have_their_number() -> None:

@@ -23,7 +23,9 @@ from dumpstream import (
     _native,
     open_capture,
 )
+from dumpstream.preparation import make_outbox
 from dumpstream.request import Request
+from dumpstream.sinks.resources import Resources
 from dumpstream.stages.options import StageOptions
 from dumpstream.system.location import Prefix
 
@@ -208,8 +210,9 @@ async def test_full_spill_does_what_the_full_ring_of_the_source_does_unless_told
     source = RingSource(RingOptions(buffer_bytes=1 << 20, on_full=OnFull(of_ring)))
     options: CaptureOptions = {"spill": tmp_path, **given}
     stages = StageOptions.divide(options, directory=tmp_path, with_ring=False)
+    request = Request(destination=Prefix.of(MemoryStore()), stages=stages, source=source)
 
-    outbox = await run_sync(Request(Prefix.of(MemoryStore()), (), stages, source=source).make_outbox)
+    outbox = await run_sync(make_outbox, request, Resources())
 
     assert outbox is not None
     await outbox.aclose()

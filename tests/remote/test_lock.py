@@ -18,6 +18,7 @@ from dumpstream.objectstore.store import Store
 from dumpstream.remote.storelock import STORE_LOCK, StoreLock, find_lock, lock_text, take_lock
 from dumpstream.sinks import SinkSettings, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
+from dumpstream.sinks.resources import Resources
 from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ async def test_silent_store_is_not_asked_for_the_lock_of_a_sink_without_patience
         await store._finish("write", key, anyio.sleep_forever)
 
     patience = Patience()
-    sink = ObjectStoreSink(store.prefix, SinkSettings(directory=tmp_path, patience=patience))
+    sink = ObjectStoreSink(store.prefix, SinkSettings(directory=tmp_path), Resources(patience=patience))
     await sink.prepare()
     monkeypatch.setattr(Store, "put", never_put)
 
@@ -160,12 +161,12 @@ async def test_silent_store_is_not_asked_for_the_lock_of_a_sink_without_patience
 
 async def test_captures_that_share_a_place_need_no_locks_of_their_own(store: Store, tmp_path: Path) -> None:
     lock = StoreLock(store.prefix)
-    settings = SinkSettings(directory=tmp_path, locks=[lock])
+    settings, resources = SinkSettings(directory=tmp_path), Resources(locks=[lock])
     async with lock.held():
         await run_sync(lock.take)
 
         for directory in ("rank-0", "rank-1"):
-            sink = ObjectStoreSink(store.prefix / directory, settings)
+            sink = ObjectStoreSink(store.prefix / directory, settings, resources)
             await sink.prepare()
             await sink.aclose()
         there = [entry.key for entry in await run_sync(lambda: list(store.entries()))]

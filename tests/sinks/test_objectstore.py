@@ -9,6 +9,9 @@ import zstandard
 from obstore.store import LocalStore, MemoryStore
 
 from dumpstream.names import clean_name, hashed_name
+from dumpstream.objectstore.patience import Patience
+from dumpstream.remote.destination import RemoteDestination
+from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
@@ -49,9 +52,13 @@ async def test_memory_store_keeps_every_promise_of_a_sink(tmp_path: Path) -> Non
 
 async def test_large_file_is_sent_in_parts(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    lock = StoreLock(Prefix.of(store, "run"))
+    prefix = Prefix.of(store, "run")
+    lock, outbox = StoreLock(prefix), Outbox(tmp_path, {})
     await anyio.to_thread.run_sync(lock.take)
-    sink = ObjectStoreSink(Prefix.of(store, "run"), SinkSettings(directory=tmp_path), inside=lock)
+    destination = await anyio.to_thread.run_sync(
+        lambda: RemoteDestination(prefix, outbox, lock, patience=Patience())
+    )
+    sink = ObjectStoreSink(prefix, SinkSettings(directory=tmp_path), inside=destination)
     data = memoryview(__import__("os").urandom(40 << 20))
 
     (stored,) = await sink.put([WholeFile("large", data)])

@@ -37,6 +37,7 @@ class Destination(History):
         self._dir_fd = dir_fd
         self._lock_fd = lock_fd
         self._made = made  # to be removed if no run begins, in this order
+        self._profiling = False  # for a run that has not begun
         self._profiles: set[str] = set()  # what earlier runs left in the directory of profiles
 
     @classmethod
@@ -114,14 +115,14 @@ class Destination(History):
         return self.path
 
     def make_profile(self) -> Path:
-        """Make the directory of profiles if it is missing, and return its path."""
+        """Make the directory of profiles if it is missing, and return its path.
+
+        If no run begins, `close` deletes what was added to it, and the directory if it is empty then.
+        """
+        self._profiling = True
         with explained(self.path):
             os.close(open_directory(self._dir_fd, [PROFILE], create=True))
         return self.path / PROFILE
-
-    def drop_profile(self) -> None:
-        """Delete what was added to the directory of profiles since `open`, and that if it is empty."""
-        delete_profiles(names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
 
     def end_processes(self) -> None:
         """Do nothing: the manifest is where it belongs."""
@@ -132,7 +133,7 @@ class Destination(History):
                 delete_capture(self.path, self._dir_fd, replaced)
                 delete_profiles(self._profiles, self._dir_fd)
             write_manifest(self.manifest, self._dir_fd)
-        self._made = ()
+        self._made, self._profiling = (), False
 
     def _write(self) -> None:
         with explained(self.path):
@@ -145,6 +146,8 @@ class Destination(History):
     def close(self) -> None:
         if self._dir_fd >= 0:
             if holds_lock(self._lock_fd):
+                if self._profiling:
+                    delete_profiles(names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
                 _remove_unused(self._made, self._dir_fd)
             release_lock(self._lock_fd)
             os.close(self._dir_fd)

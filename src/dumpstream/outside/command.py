@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from dumpstream.outside.liveness import WatchedProcess
+from dumpstream.outside.liveness import ProcessHandle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +30,9 @@ class Command:
         # Python ignores these, and a child would inherit that.
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]
         self._pid = os.posix_spawnp(words[0], list(words), environment, setsigdef=defaults, setsigmask=())
-        self._process = WatchedProcess(self._pid)
+        self._process = ProcessHandle(self._pid)
         self._ended = anyio.Event()
-        self._process.watch(self._ended.set)
+        self._process.when_ended(self._ended.set)
 
     async def wait(self) -> int:
         """Return its status when it has ended, as `os.waitpid` has it; it stays to be collected."""

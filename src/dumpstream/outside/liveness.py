@@ -27,7 +27,7 @@ _INFO = struct.Struct("=Q52xi")  # mask; cgroup and eleven numbers; the status
 _VANISHED = "vanished: somebody else collected its exit code"
 
 
-class WatchedProcess:
+class ProcessHandle:
     """The process *pid*, held by a pidfd, so that no other process is ever taken for it.
 
     Used on the event loop, and closed by it.
@@ -48,7 +48,7 @@ class WatchedProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def watch(self, on_end: Callable[[], None]) -> None:
+    def when_ended(self, on_end: Callable[[], None]) -> None:
         """Have the event loop call *on_end* once the process has ended, also if it has already."""
         self._on_end = on_end
         asyncio.get_running_loop().add_reader(self._fd, self._note_end)
@@ -79,7 +79,7 @@ class WatchedProcess:
             self._on_end()
 
 
-def watch_process(pid: int) -> WatchedProcess:
+def open_process(pid: int) -> ProcessHandle:
     """Return the process of a peer, to be watched.
 
     Raises:
@@ -87,7 +87,7 @@ def watch_process(pid: int) -> WatchedProcess:
         CollectorError: it cannot be watched from here.
     """
     try:
-        return WatchedProcess(pid)
+        return ProcessHandle(pid)
     except ProcessLookupError:
         raise
     except OSError as exc:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dumpstream.capture import Capture
     from dumpstream.config import AclConfig
     from dumpstream.outside.connection import Connection
-    from dumpstream.outside.liveness import WatchedProcess
+    from dumpstream.outside.liveness import ProcessHandle
     from dumpstream.outside.shares import Share
     from dumpstream.outside.wire import Hello, Message
 
@@ -168,7 +168,7 @@ class Follower:
         self._end_attendance()
         self.gone.set()
 
-    async def ending(self, watched: WatchedProcess) -> str:
+    async def ending(self, watched: ProcessHandle) -> str:
         """Return in words how the process ended, once it is `gone`."""
         if self._replaced:
             return _REPLACED

@@ -7,22 +7,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
 from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream._errors import DestinationError, DumpstreamError, NotACaptureError, RingError
 from dumpstream._native import SharedRing, read_header
-from dumpstream.archive.destination import Destination, absolute, below
+from dumpstream.archive.destination import absolute
 from dumpstream.archive.manifest import PACKS, read_manifest
 from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
 from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND, Loss
-from dumpstream.objectstore.patience import Patience
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.request import sink_below
 from dumpstream.outside.sharedsource import SharedSource
+from dumpstream.preparation import held_destination
 from dumpstream.request import DEFAULT_SINKS, Request
+from dumpstream.sinks.resources import Resources
 from dumpstream.stages.options import StageOptions
 from dumpstream.system.location import Prefix, as_location
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from dumpstream.archive.history import History
     from dumpstream.archive.manifest import Configured, Process
     from dumpstream.archive.rows import Row
     from dumpstream.chunk import Batch, Chunk
@@ -65,26 +66,22 @@ async def recover(
         raise DestinationError(
             where, "is in an object store, and rings are recovered into directories; run: dumpstream upload"
         )
-    place = await run_sync(_open, await run_sync(absolute, where))
-    try:
+    path = await run_sync(absolute, where)
+    await run_sync(read_manifest, path)  # there must be one
+    stages = StageOptions.divide({}, directory=path)
+    whole = Request(destination=path, stages=stages, sinks=(), append=True, of_processes=True)
+    async with held_destination(whole, Resources()) as (destination, _):
         return [
-            await _recover(place, record, sinks or DEFAULT_SINKS)
-            for record in place.manifest.processes
+            await _recover(destination, record, path / record.directory, sinks or DEFAULT_SINKS)
+            for record in destination.manifest.processes
             if record.ring is not None or record.ended is None
         ]
-    finally:
-        with anyio.CancelScope(shield=True):
-            await run_sync(place.close)
 
 
-def _open(path: Path) -> Destination:
-    read_manifest(path)  # there must be one
-    return Destination.open(path, append=True, of_processes=True)
-
-
-async def _recover(place: Destination, record: Process, sinks: Sequence[str]) -> CapturedProcess:
+async def _recover(
+    destination: History, record: Process, path: Path, sinks: Sequence[str]
+) -> CapturedProcess:
     process = CapturedProcess(record)
-    path = Path(below(place.path, record.directory))
     if record.ring is None:
         if record.directory != "" and await run_sync(_was_cut_off, path / JOURNAL):
             process.fail("its ring was in memory, and died with its collector")
@@ -99,7 +96,7 @@ async def _recover(place: Destination, record: Process, sinks: Sequence[str]) ->
             process.fail(str(exc))
         if not await run_sync(file.exists):
             record.ring = None
-    await run_sync(place.end_process, record, record.ending or _ENDING)
+    await run_sync(destination.end_process, record, record.ending or _ENDING)
     return process
 
 
@@ -108,14 +105,14 @@ async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequen
     try:
         source = RecoveredSource(ring, await run_sync(_stored_files, path / JOURNAL))
         request = Request(
-            path,
-            [sink_below(sink, process.record.directory) for sink in sinks],
-            StageOptions.divide({}, directory=path, with_ring=False),
+            destination=path,
+            stages=StageOptions.divide({}, directory=path, with_ring=False),
+            sinks=[sink_below(sink, process.record.directory) for sink in sinks],
             source=source,
             append=True,
         )
         before = await run_sync(_configured_before, path)
-        async with open_request(request, {}, Patience()) as process.capture:
+        async with open_request(request, Resources()) as process.capture:
             await process.capture.configure(before)
     finally:
         await run_sync(ring.close)

@@ -1,35 +1,21 @@
-"""What a collector is to be, and what of it each process gets."""
+"""CollectorRequest: what a collector is to be, and what of it each process gets, as values."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dumpstream.archive.destination import below
-from dumpstream.objectstore.client import RETRY_S
-from dumpstream.outside.shares import EXPECTED
 from dumpstream.outside.wire import encode
-from dumpstream.remote.storelock import StoreLock
-from dumpstream.remote.uploader import SHORT_RETRY_S
-from dumpstream.request import Request, dump_path_of, refuse_without_directory
-from dumpstream.sinks import find_factory
-from dumpstream.sinks.objectstore import probe_store
+from dumpstream.request import Request
 from dumpstream.source import OnFull
 from dumpstream.system.location import Prefix, is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    import anyio
-
-    from dumpstream.archive.history import History
-    from dumpstream.config import AclConfig
-    from dumpstream.objectstore.patience import Patience
     from dumpstream.outside.sharedsource import SharedSource
-    from dumpstream.remote.outbox import Outbox
-    from dumpstream.remote.room import Room
-    from dumpstream.sinks import SinkSettings
     from dumpstream.source import RingOptions
     from dumpstream.stages.options import StageOptions
 
@@ -37,72 +23,60 @@ if TYPE_CHECKING:
 _GOOD_DESCRIPTORS = 8
 
 
-class CollectorRequest(NamedTuple):
-    """What a collector was asked for, checked as far as it can be without touching anything."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CollectorRequest:
+    """What a collector is to be. Making one touches nothing."""
 
-    path: Path | Prefix
-    config: Path | None
+    destination: Path | Prefix
+    stages: StageOptions
     sinks: tuple[str, ...]
+    options: Mapping[str, Any]  #: what the user has set, for the manifests
+    config: Path | None
     append: bool
     force: bool
-    ring: RingOptions
-    stages: StageOptions
-    options: dict[str, Any]  #: as the manifest has them
-    threads: anyio.CapacityLimiter  #: of all sinks together
-    room: Room  #: of what may wait for a store, together
-
-    def check_sinks(self, patience: Patience) -> list[StoreLock]:
-        """Find out whether each process can have its sinks, and whether their stores answer; blocks.
-
-        Returns:
-            The locks of the stores' places, to be taken for all processes together.
-
-        Raises:
-            SinkError: it cannot.
-        """
-        locks = []
-        for sink in self.sinks:
-            kind, _, location = sink.partition(":")
-            if is_remote(sink):
-                probe_store(Prefix.parse(sink))
-                retry_s = RETRY_S if self.stages.sinks.spill is None else SHORT_RETRY_S
-                locks.append(StoreLock(Prefix.parse(sink), retry_s=retry_s, patience=patience))
-            else:
-                refuse_without_directory(kind, location, self.path)
-                find_factory(kind)
-        return locks
-
-    def with_locks(self, locks: Sequence[StoreLock]) -> CollectorRequest:
-        """Return it with *locks* that are held for all processes."""
-        return self._replace(stages=self.stages._replace(sinks=replace(self.stages.sinks, locks=locks)))
-
-    def make_outbox(self) -> Outbox | None:
-        """Make the local part of a list of processes that leaves the machine; blocks."""
-        return self._whole.make_outbox() if isinstance(self.path, Prefix) else None
-
-    async def open_destination(
-        self, asked: AclConfig | None, outbox: Outbox | None, lock: StoreLock | None, patience: Patience
-    ) -> History:
-        """Prepare the place for processes that are *asked* to dump."""
-        return await self._whole.open_destination(dump_path_of(asked), outbox, lock, patience)
-
-    def part(self, directory: str, source: SharedSource, local_size: int | None) -> Request:
-        """Return the capture of one of *local_size* processes, with its part of what they have together."""
-        path = self.path / directory
-        among = local_size or EXPECTED
-        pipeline = replace(
-            self.stages.pipeline,
-            held_bytes=self.stages.pipeline.held_bytes // among,
-            gathered_bytes=self.stages.pipeline.gathered_bytes // among,
-        )
-        settings = self._sink_settings(path if isinstance(path, Path) else Path(), among)
-        stages = self.stages._replace(pipeline=pipeline, sinks=settings)
-        sinks = [sink_below(sink, directory) for sink in self.sinks]
-        return Request(path, sinks, stages, source=source, fresh=True)
 
     @property
-    def _whole(self) -> Request:
-        return Request(self.path, (), self.stages, append=self.append, force=self.force, of_processes=True)
+    def ring(self) -> RingOptions:
+        """What all processes have together."""
+        assert self.stages.ring is not None
+        return self.stages.ring
+
+    @property
+    def whole(self) -> Request:
+        """The request for the destination that holds the captures of all processes."""
+        return Request(
+            destination=self.destination,
+            stages=self.stages,
+            sinks=(),
+            append=self.append,
+            force=self.force,
+            of_processes=True,
+        )
+
+    def part(self, directory: str, source: SharedSource, captures: int) -> Request:
+        """Return the request for one of so many captures, with its part of what they have together."""
+        destination, pipeline, sinks = self.destination / directory, self.stages.pipeline, self.stages.sinks
+        descriptors = max(sinks.max_descriptors // captures, min(sinks.max_descriptors, _GOOD_DESCRIPTORS))
+        stages = self.stages._replace(
+            pipeline=replace(
+                pipeline,
+                held_bytes=pipeline.held_bytes // captures,
+                gathered_bytes=pipeline.gathered_bytes // captures,
+            ),
+            sinks=replace(
+                sinks,
+                directory=destination if isinstance(destination, Path) else Path(),
+                max_descriptors=descriptors,
+                spill_bytes=max(sinks.spill_bytes // captures, 1),
+            ),
+        )
+        return Request(
+            destination=destination,
+            stages=stages,
+            sinks=[sink_below(sink, directory) for sink in self.sinks],
+            options=self.options,
+            source=source,
+        )
 
     def answer(self, size: int) -> bytes:
         """Return what an agent is told beside its ring of *size* bytes."""
@@ -115,19 +89,6 @@ class CollectorRequest(NamedTuple):
         if self.config is not None:
             fields.append(("config", str(self.config)))
         return encode("ring", fields)
-
-    def _sink_settings(self, directory: Path, among: int) -> SinkSettings:
-        sinks = self.stages.sinks
-        descriptors = max(sinks.max_descriptors // among, min(sinks.max_descriptors, _GOOD_DESCRIPTORS))
-        return replace(
-            sinks,
-            directory=directory,
-            max_descriptors=descriptors,
-            threads=self.threads,
-            spill_bytes=max(sinks.spill_bytes // among, 1),
-            room=self.room,
-            among=among,
-        )
 
 
 def sink_below(spec: str, directory: str) -> str:

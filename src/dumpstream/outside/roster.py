@@ -24,14 +24,14 @@ _MAX_REFUSED = 1024
 _Result = TypeVar("_Result")
 
 
-class ProcessList:
-    """What `place` says of processes; the manifest is written anew for every change, one at a time."""
+class Roster:
+    """What *destination* says of processes; the manifest is written anew for every change, one at a time."""
 
-    def __init__(self, place: History) -> None:
+    def __init__(self, destination: History) -> None:
         self.processes: list[CapturedProcess] = []  #: in the order in which they came
         self.refused = 0
         self.error: DumpstreamError | None = None  #: why the manifest could not be written
-        self._place = place
+        self._destination = destination
         self._writing = anyio.Lock()
 
     @property
@@ -60,12 +60,12 @@ class ProcessList:
         if process.record.ring is not None:
             process.record.ring = None
             with suppress(DumpstreamError):
-                await self._write(self._place.update_processes)
+                await self._write(self._destination.update_processes)
 
     async def end(self, process: CapturedProcess, ending: str) -> None:
         """Write down how a process ended."""
         with suppress(DumpstreamError):
-            await self._write(partial(self._place.end_process, process.record, ending))
+            await self._write(partial(self._destination.end_process, process.record, ending))
 
     async def _add(
         self, process: CapturedProcess, *, ring: Path | None = None, refused: bool = False
@@ -75,7 +75,7 @@ class ProcessList:
         try:
             process.record = await self._write(
                 partial(
-                    self._place.begin_process,
+                    self._destination.begin_process,
                     pid=said.pid,
                     parent=said.parent,
                     command=said.command,

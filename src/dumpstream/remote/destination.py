@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
@@ -20,7 +21,7 @@ from dumpstream.remote.uploader import retry_time
 from dumpstream.remote.writeahead import open_remote_journal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from dumpstream.archive.rows import Outcome
@@ -36,51 +37,42 @@ _PROBE_S = 10.0
 
 
 class RemoteDestination(History):
-    """A capture in a store, written by this process; its manifest is in *outbox* before it is there.
+    """A capture in a store, written by this process; its manifest goes to *outbox* first.
 
-    With *fresh* the place belongs to one that this process holds, and nothing is in it: the store need not
-    answer at once if what is for it may wait in *outbox*, and *lock* is taken only when the run begins.
+    If it is *inside* a prefix that this process holds for several captures, nothing is there yet: *lock* is
+    taken only when the run begins, and the store need not answer then if *outbox* has room.
     """
 
     path: Prefix
 
     def __init__(
-        self, path: Prefix, outbox: Outbox, lock: StoreLock, *, patience: Patience, fresh: bool = False
+        self, path: Prefix, outbox: Outbox, lock: StoreLock, *, patience: Patience, inside: bool = False
     ) -> None:
         super().__init__()
         self.path = path
+        self.lock = lock
         self._outbox = outbox
-        self._fresh = fresh
-        self._lock = lock
+        self._inside = inside
         self._store = Store(path, retry_s=_PROBE_S, lock=lock, patience=patience)
         self._folders: set[str] = set()
         self._mirror: Mirror | None = None
 
-    @classmethod
-    def open(
-        cls,
-        path: Prefix,
-        outbox: Outbox,
-        lock: StoreLock,
-        *,
-        patience: Patience,
-        append: bool = False,
-        force: bool = False,
-        of_processes: bool = False,
-        fresh: bool = False,
-    ) -> RemoteDestination:
-        """Prepare the place *path*, whose *lock* is held, for a capture whose local part is in *outbox*.
+    def prepare(self, *, append: bool = False, force: bool = False, of_processes: bool = False) -> None:
+        """Find out what is there, once the lock is held.
 
         Raises:
             DestinationError: it cannot take a capture; the message says why and what to do.
             NotACaptureError: it holds a capture of a newer version, or something like one.
         """
         refuse_both(append=append, force=force)
-        with _explained(path):
-            place = cls(path, outbox, lock, patience=patience, fresh=fresh)
-            if not fresh:
-                place._prepare(append=append, force=force, of_processes=of_processes)
-        return place
+        if not self._inside:
+            with _explained(self.path):
+                self._look(append=append, force=force, of_processes=of_processes)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no files will be there when the run begins."""
+        return not self.manifest.runs
 
     @property
     def work_directory(self) -> Path:
@@ -117,15 +109,15 @@ class RemoteDestination(History):
     async def open_journal(self, fsync: Fsync) -> AsyncIterator[WriteAheadJournal]:
         """Open the journal of the run; the rest of it is in the store when the block is left."""
         with _explained(self.path):
-            last = 0 if self._fresh else await run_sync(lambda: last_segment(self._store))
+            last = 0 if self._inside else await run_sync(lambda: last_segment(self._store))
         segments = SegmentJournal(self._store, last=last)
         async with open_remote_journal(self._outbox, self.path, segments, fsync) as journal:
             yield journal
 
     def close(self) -> None:
-        self._lock.left_behind = self._outbox.needed
+        self.lock.left_behind = self._outbox.needed
 
-    def _prepare(self, *, append: bool, force: bool, of_processes: bool) -> None:
+    def _look(self, *, append: bool, force: bool, of_processes: bool) -> None:
         keys = {entry.key for entry, _ in zip(self._store.entries(), range(1000), strict=False)}
         try:
             earlier = parse_manifest(self.path, self._store.get(MANIFEST))
@@ -145,11 +137,11 @@ class RemoteDestination(History):
             if (replaced := self._take_replaced()) is not None:
                 self._delete_capture(replaced)
             try:
-                if self._fresh:
-                    self._lock.take()  # if not now, then with the first that is stored
+                if self._inside:
+                    self.lock.take()  # if not now, then with the first that is stored
                 self._store.write(MANIFEST, text)
             except StoreError as exc:
-                if not (self._fresh and exc.away and self._outbox.capacity):
+                if not (self._inside and exc.away and self._outbox.capacity):
                     raise
 
     def _write(self) -> None:
@@ -178,23 +170,48 @@ class RemoteDestination(History):
 
 
 @asynccontextmanager
-async def held_lock(
-    path: Prefix, outbox: Outbox, patience: Patience, *, fresh: bool
-) -> AsyncIterator[StoreLock]:
-    """Have the lock of *path* while the block runs; with *fresh* it is made, and not taken yet.
+async def open_remote_destination(
+    path: Prefix,
+    outbox: Outbox,
+    *,
+    patience: Patience,
+    held: Sequence[StoreLock] = (),
+    append: bool = False,
+    force: bool = False,
+    of_processes: bool = False,
+) -> AsyncIterator[RemoteDestination]:
+    """Hold the prefix *path* for a capture while the block runs; its local part is in *outbox*.
+
+    Args:
+        path: the prefix.
+        outbox: the local part.
+        patience: with a store that does not answer.
+        held: locks that this process has; if one covers *path*, nothing is there yet.
+        append: add to the capture that is there, a run or processes.
+        force: delete the capture that is there when a run begins.
+        of_processes: whether it is for processes, each with a capture of its own, instead of runs.
 
     Raises:
         DestinationInUseError: another capture is writing there.
-        DestinationError: the place cannot be used.
+        DestinationError: it cannot take a capture; the message says why and what to do.
+        NotACaptureError: it holds a capture of a newer version, or something like one.
     """
+    inside = any(lock.covers(path) for lock in held)
     with _explained(path):
         lock = await run_sync(lambda: StoreLock(path, retry_s=retry_time(outbox), patience=patience))
     await run_sync(outbox.add_lock, lock)
     async with lock.held():
-        if not fresh:
-            with _explained(path):
+        with _explained(path):
+            if not inside:
                 await ask(lock.take)
-        yield lock
+            destination = await run_sync(
+                lambda: RemoteDestination(path, outbox, lock, patience=patience, inside=inside)
+            )
+        await ask(partial(destination.prepare, append=append, force=force, of_processes=of_processes))
+        try:
+            yield destination
+        finally:
+            destination.close()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
@@ -15,16 +16,14 @@ from dumpstream.system.durable import Fsync
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from anyio import CapacityLimiter
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
-    from dumpstream.objectstore.patience import Patience
-    from dumpstream.remote.outbox import Outbox
-    from dumpstream.remote.room import Room
-    from dumpstream.remote.storelock import StoreLock
+    from dumpstream.sinks.resources import Resources
 
 _GROUP = "dumpstream.sinks"
+#: Modules whose factories also take `Resources`; all others are called as `SinkFactory` says.
+_WITH_RESOURCES = frozenset(f"{_GROUP}.{module}" for module in ("objectstore", "stats", "zstd"))
 #: What libzstd accepts; a negative level is faster and compresses less.
 _LEVELS = (-(1 << 17), 22)
 #: A root, a directory below it, and two files on their way.
@@ -41,15 +40,8 @@ class SinkSettings:
     fsync: Fsync = Fsync.NONE
     max_descriptors: int = 256  #: files and directories held open at once, at most
     pack: bool = False  #: collect small files in packs
-    spill: Path | None = None  #: where what a store does not take just now waits; None: nowhere
+    spill: Path | None = None  #: where files wait for a store that is away; None: nowhere
     spill_bytes: int = 4 << 30  #: how much may wait there
-    room: Room | None = None  #: what the captures that share *spill* may have waiting together
-    outbox: Outbox | None = None  #: made by the capture in *spill*
-    locks: Sequence[StoreLock] = ()  #: of places in stores that captures share, held for all of them
-    patience: Patience | None = None  #: the capture's, with stores that do not answer
-    among: int = 1  #: captures that share what the sinks of one may take of memory and connections
-    #: The threads that do a sink's work, if it shares them with the sinks of other captures.
-    threads: CapacityLimiter | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fsync", Fsync(self.fsync))
@@ -133,15 +125,18 @@ def load_sink(spec: str, settings: SinkSettings) -> Sink:
     return make_sink(kind, find_factory(kind), location, settings)
 
 
-def find_factory(kind: str) -> SinkFactory:
-    """Return what makes sinks of this kind; reads files, so not for the event loop.
+def find_factory(kind: str, resources: Resources | None = None) -> SinkFactory:
+    """Return what makes sinks of this kind, with *resources* if it is built in; reads files, so it blocks.
 
     Raises:
         SinkError: there is no such kind, and the message lists those installed; or it cannot be loaded.
     """
     for point in entry_points(group=_GROUP, name=kind):
         with _explained(kind):
-            return cast("SinkFactory", point.load())
+            factory = point.load()
+            if resources is not None and point.module in _WITH_RESOURCES:
+                factory = partial(factory, resources=resources)
+            return cast("SinkFactory", factory)
     known = ", ".join(sorted(f"{name}:" for name in entry_points(group=_GROUP).names))
     raise SinkError(f"no sink {kind!r}; installed sinks: {known}")
 

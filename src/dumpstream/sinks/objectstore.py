@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.archive.manifest import FILES, PACKS
-from dumpstream.objectstore.patience import GRACE_S, Patience, ask
+from dumpstream.objectstore.patience import GRACE_S, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.keys import Keys
 from dumpstream.remote.storelock import StoreLock
@@ -22,6 +22,7 @@ from dumpstream.sinks._frames import CompressedFile, Frames, cut, view_bytes
 from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
+from dumpstream.sinks.resources import Resources
 from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from dumpstream.remote.destination import RemoteDestination
     from dumpstream.remote.largeupload import Uploaded
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
@@ -46,19 +48,25 @@ _NOT_YET = Stored()
 _LARGE_AT_ONCE = 4
 
 
-def make_s3_sink(location: str, settings: SinkSettings) -> ObjectStoreSink:
+def make_s3_sink(
+    location: str, settings: SinkSettings, resources: Resources | None = None
+) -> ObjectStoreSink:
     """Return the sink for ``s3:location``."""
-    return ObjectStoreSink(Prefix.parse(f"s3:{location}"), settings)
+    return ObjectStoreSink(Prefix.parse(f"s3:{location}"), settings, resources)
 
 
-def make_gs_sink(location: str, settings: SinkSettings) -> ObjectStoreSink:
+def make_gs_sink(
+    location: str, settings: SinkSettings, resources: Resources | None = None
+) -> ObjectStoreSink:
     """Return the sink for ``gs:location``."""
-    return ObjectStoreSink(Prefix.parse(f"gs:{location}"), settings)
+    return ObjectStoreSink(Prefix.parse(f"gs:{location}"), settings, resources)
 
 
-def make_az_sink(location: str, settings: SinkSettings) -> ObjectStoreSink:
+def make_az_sink(
+    location: str, settings: SinkSettings, resources: Resources | None = None
+) -> ObjectStoreSink:
     """Return the sink for ``az:location``."""
-    return ObjectStoreSink(Prefix.parse(f"az:{location}"), settings)
+    return ObjectStoreSink(Prefix.parse(f"az:{location}"), settings, resources)
 
 
 def probe_store(prefix: Prefix) -> None:
@@ -77,31 +85,28 @@ class ObjectStoreSink:
     """Puts files below ``files`` at *prefix*, compressed, as the zstd sink does in a directory.
 
     A name that comes again takes ``<name>.2.zst``, ``<name>.3.zst``, ... Small files are a request each, or
-    are packed; large ones are sent in parts while they come. The place is locked meanwhile. Paths
-    are URLs, or relative to the prefix if the capture is there, too, and *inside* is its lock. With *fresh*,
-    nothing is there, or what is will be deleted; with *probed* the store is known to work.
+    are packed; large ones are sent in parts while they come. The prefix is locked meanwhile. Paths are URLs;
+    if the sink is *inside* its capture's destination, they are relative to it.
     """
 
     def __init__(
         self,
         prefix: Prefix,
         settings: SinkSettings,
+        resources: Resources | None = None,
         *,
-        inside: StoreLock | None = None,
-        fresh: bool = False,
-        probed: bool = False,
+        inside: RemoteDestination | None = None,
     ) -> None:
-        self._prefix, self._settings = prefix, settings
-        self._patience = settings.patience or Patience()
-        self._fresh, self._probed = fresh, probed
+        resources = resources or Resources()
+        self._prefix, self._settings, self._resources = prefix, settings, resources
         self._inside = inside
         self._base = f"{prefix}/" if inside is None else ""
-        self._workers = Workers(settings.workers, settings.level, settings.threads)
-        self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=settings.among)
+        self._workers = Workers(settings.workers, settings.level, resources.threads)
+        self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=resources.captures)
         self._packer = Packer(self._workers, self._open_pack) if settings.pack else None
         self.beginnings = Beginnings(
-            settings.outbox.path if settings.outbox else settings.directory,
-            memory_bytes=_BEGINNINGS_BYTES // settings.among,
+            resources.outbox.path if resources.outbox else settings.directory,
+            memory_bytes=_BEGINNINGS_BYTES // resources.captures,
         )
         self._uploader: Uploader | None = None
         self._own_lock: StoreLock | None = None
@@ -178,26 +183,26 @@ class ObjectStoreSink:
         async with self._preparing:
             if self._uploader is None:
                 try:
-                    if not self._probed:
+                    if self._inside is None:
                         await ask(partial(probe_store, self._prefix))
                     store = await self._connect(await self._take_place())
                 except StoreError as exc:
                     raise SinkError(str(exc)) from None
                 durable = self._settings.fsync is Fsync.FILE
-                in_flight = max(IN_FLIGHT // self._settings.among, _LEAST_IN_FLIGHT)
-                self._uploader = Uploader(store, self._settings.outbox, durable=durable, in_flight=in_flight)
+                in_flight = max(IN_FLIGHT // self._resources.captures, _LEAST_IN_FLIGHT)
+                self._uploader = Uploader(store, self._resources.outbox, durable=durable, in_flight=in_flight)
             return self._uploader
 
     async def _take_place(self) -> StoreLock:
         """Return the lock of the place, when it is held by this process."""
         if self._inside is not None:
-            return self._inside
-        outbox = self._settings.outbox
-        lock = next((lock for lock in self._settings.locks if lock.covers(self._prefix)), None)
+            return self._inside.lock
+        outbox = self._resources.outbox
+        lock = next((lock for lock in self._resources.locks if lock.covers(self._prefix)), None)
         shared = lock is not None
         if lock is None:
             lock = await run_sync(
-                lambda: StoreLock(self._prefix, retry_s=retry_time(outbox), patience=self._patience)
+                lambda: StoreLock(self._prefix, retry_s=retry_time(outbox), patience=self._resources.patience)
             )
             await self._held.enter_async_context(lock.held())
             await ask(lock.take)
@@ -207,11 +212,12 @@ class ObjectStoreSink:
         return lock
 
     async def _connect(self, lock: StoreLock) -> Store:
-        outbox = self._settings.outbox
+        outbox = self._resources.outbox
+        patience = self._resources.patience
         store = await run_sync(
-            lambda: Store(self._prefix, retry_s=retry_time(outbox), lock=lock, patience=self._patience)
+            lambda: Store(self._prefix, retry_s=retry_time(outbox), lock=lock, patience=patience)
         )
-        if not self._fresh:
+        if self._inside is None or not self._inside.empty:
             await ask(lambda: self._learn_keys(store))
         if outbox is not None:
             await run_sync(outbox.add_store, self._prefix)

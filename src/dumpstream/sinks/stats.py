@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._parts import Output
+    from dumpstream.sinks.resources import Resources
     from dumpstream.statistics.files import FileStatistics
     from dumpstream.statistics.table import TensorRow
 
@@ -71,7 +72,7 @@ class StatsSink:
         SinkError: *location* cannot be understood, or pyarrow is missing.
     """
 
-    def __init__(self, location: str, settings: SinkSettings) -> None:
+    def __init__(self, location: str, settings: SinkSettings, resources: Resources | None = None) -> None:
         place, mark, query = location.rpartition("?")
         if not mark:
             place, query = location, ""
@@ -94,7 +95,7 @@ class StatsSink:
         self._columns = (
             self._output if isinstance(self._output, ParquetParts) and not self._histogram else None
         )
-        self._limiter = settings.threads or anyio.CapacityLimiter(self._threads)
+        self._limiter = (resources and resources.threads) or anyio.CapacityLimiter(self._threads)
         self._closed = False
 
     async def open(self, name: str, *, offset: int = 0) -> _StatsFile | _PartBehindGap:

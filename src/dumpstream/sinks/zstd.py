@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._frames import Job
+    from dumpstream.sinks.resources import Resources
     from dumpstream.system.tree import Draft
 
 
@@ -38,11 +39,11 @@ class ZstdSink:
     comes again, and a piece behind a gap, takes the next free of ``<name>.2.zst``, ``<name>.3.zst``, ...
     """
 
-    def __init__(self, location: str, settings: SinkSettings) -> None:
+    def __init__(self, location: str, settings: SinkSettings, resources: Resources | None = None) -> None:
         # One descriptor is the root's, and each thread needs one for the directory it works in.
         descriptors = settings.max_descriptors - 1
         threads = min(settings.workers, descriptors // (1 + TRANSIENT_DESCRIPTORS))
-        self._workers = Workers(threads, settings.level, settings.threads)
+        self._workers = Workers(threads, settings.level, resources.threads if resources else None)
         self._root = Path(location) if location else settings.directory
         make_tree = partial(Tree, self._root, base=settings.directory, durable=settings.fsync is Fsync.FILE)
         directories = descriptors - threads * TRANSIENT_DESCRIPTORS

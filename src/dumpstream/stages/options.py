@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, TypeVar
 
 from dumpstream.pipeline import PipelineOptions
@@ -13,9 +14,9 @@ from dumpstream.source import OnFull, RingOptions
 
 if TYPE_CHECKING:
     import os
-    from pathlib import Path
 
     from dumpstream.system.durable import Fsync
+    from dumpstream.system.location import Prefix
 
 _Options = TypeVar("_Options", RingOptions, ReassemblyOptions, PipelineOptions, SinkSettings)
 
@@ -56,8 +57,8 @@ class StageOptions(NamedTuple):
     on_full: OnFull | None = None  #: what a full spill does, if it was said, and that of a ring was not
 
     @classmethod
-    def divide(cls, options: CaptureOptions, *, directory: Path, with_ring: bool = True) -> Self:
-        """Give every one of *options* to its stage.
+    def divide(cls, options: CaptureOptions, *, directory: Path | Prefix, with_ring: bool = True) -> Self:
+        """Give every one of *options* to its stage; a prefix is not a *directory* that sinks can write to.
 
         Raises:
             TypeError: there is no option of this name; the message has those most like it.
@@ -70,7 +71,7 @@ class StageOptions(NamedTuple):
             _pick(RingOptions, options) if with_ring else None,
             _pick(ReassemblyOptions, options),
             _pick(PipelineOptions, options),
-            _pick(SinkSettings, options, directory=directory),
+            _pick(SinkSettings, options, directory=directory if isinstance(directory, Path) else Path()),
             OnFull(options["on_full"]) if "on_full" in options and not with_ring else None,
         )
 

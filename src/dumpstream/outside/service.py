@@ -1,0 +1,191 @@
+"""Service: what a collector does for each process, from its introduction to its end."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import anyio
+
+from dumpstream._errors import CollectorError, DumpstreamError
+from dumpstream.capture import open_request
+from dumpstream.outside.liveness import open_process
+from dumpstream.outside.process import CapturedProcess, Follower, introduced
+from dumpstream.outside.shares import EXPECTED
+from dumpstream.outside.wire import VERSION, encode, parse_hello
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from dumpstream.outside.connection import Connection
+    from dumpstream.outside.liveness import ProcessHandle
+    from dumpstream.outside.preparation import CollectorPreparation
+    from dumpstream.outside.roster import Roster
+    from dumpstream.outside.shares import Shares
+    from dumpstream.outside.wire import Hello, Message
+
+#: Captures that are begun at the same time; the others wait for their turn.
+_BEGINNINGS = 8
+
+
+class Service:
+    """Serves the processes that introduce themselves, each in a task of its own."""
+
+    def __init__(
+        self, preparation: CollectorPreparation, roster: Roster, shares: Shares, tasks: TaskGroup
+    ) -> None:
+        self._request, self._asked = preparation.request, preparation.asked
+        self._resources = preparation.resources
+        self._roster, self._shares, self._tasks = roster, shares, tasks
+        self.served = 0  #: processes that are being served
+        self.ended = monotonic()  #: when the last of them was no longer
+        self._joining: set[Connection] = set()
+        self._followers: dict[Connection, Follower] = {}  # of processes that are heard now
+        self._following: set[Follower] = set()  # also of those that have left and still run
+        self._stopped = False
+        self._change = anyio.Event()
+        self._beginning = anyio.CapacityLimiter(_BEGINNINGS)
+        tasks.start_soon(shares.make_spare)
+
+    @property
+    def running(self) -> int:
+        """How many processes have not been seen to end."""
+        return sum(not follower.gone.is_set() for follower in self._following)
+
+    async def changed(self) -> None:
+        """Return when a process has come or gone, or `stop` was called."""
+        await self._change.wait()
+
+    def stop(self) -> None:
+        """Take nothing more from any process; what has come is finished."""
+        self._stopped = True
+        for follower in self._following:
+            follower.connection.send(encode("end"))
+            follower.dismiss()
+        self._note_change()
+
+    def hear(self, connection: Connection, message: Message) -> None:
+        """Take what a peer says."""
+        follower = self._followers.get(connection)
+        if message.kind != "hello":
+            if follower is not None:
+                follower.hear(message)
+        elif connection not in self._joining and (follower is None or follower.over.is_set()):
+            self._joining.add(connection)
+            self.served += 1
+            self._tasks.start_soon(self._serve, connection, parse_hello(message))
+
+    def hang_up(self, connection: Connection) -> None:
+        """Expect no more messages on *connection*, which is closed."""
+        follower = self._followers.pop(connection, None)
+        if follower is not None:
+            follower.hang_up()
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self._change.set()
+        self._change = anyio.Event()
+
+    async def _serve(self, connection: Connection, hello: Hello) -> None:
+        try:
+            with open_process(connection.pid) as process:
+                await self._admit(connection, hello)
+                await self._follow(await self._begin(connection, hello), hello, process)
+        except ProcessLookupError:
+            connection.close()  # it has ended, and had no ring yet
+        except DumpstreamError as exc:
+            await self._refuse(connection, hello, str(exc))
+        finally:
+            self._joining.discard(connection)
+            self.served -= 1
+            self.ended = monotonic()
+            self._note_change()
+
+    async def _admit(self, connection: Connection, hello: Hello) -> None:
+        """Return when nothing is left to do of an earlier capture of the same process."""
+        if hello.version != VERSION:
+            raise CollectorError(
+                f"its agent speaks version {hello.version} of the protocol, and the collector {VERSION}; "
+                "use the agent of the same dumpstream"
+            )
+        for follower in [*self._following]:
+            if follower.process.record.pid == connection.pid:
+                follower.connection.read()  # a farewell may be waiting there
+                if not follower.over.is_set():
+                    if follower.connection.open:
+                        raise CollectorError("it is being captured already; let a process join once")
+                    follower.replace()
+                await follower.stored.wait()
+
+    async def _begin(self, connection: Connection, hello: Hello) -> Follower:
+        """Give the process a ring, which it waits for, and then its capture a directory."""
+        share = await self._shares.take(hello.local_size, f"{connection.pid}-{secrets.token_hex(4)}.ring")
+        process = CapturedProcess(introduced(connection.pid, hello))
+        follower = Follower(process, connection, share, environment=hello.environment, asked=self._asked)
+        try:
+            if share.file is not None:  # what is in it must be found if this collector dies
+                await self._roster.add(process, share.file)
+            self._following.add(follower)
+            self._followers[connection] = follower
+            self._hand_over(follower)
+            if share.file is None:
+                await self._roster.add(process)
+        except BaseException:
+            self._following.discard(follower)
+            await share.aclose()
+            raise
+        if self._stopped:
+            follower.dismiss()
+        return follower
+
+    async def _follow(self, follower: Follower, hello: Hello, process: ProcessHandle) -> None:
+        """Capture until the process leaves or ends; then write down how it ended."""
+        process.when_ended(follower.end)
+        try:
+            await self._store(follower, hello)
+            await follower.gone.wait()
+        finally:
+            self._following.discard(follower)
+            with anyio.CancelScope(shield=True):
+                await self._roster.end(follower.process, await follower.ending(process))
+            if self._followers.get(follower.connection) is follower:
+                follower.connection.close()
+
+    async def _store(self, follower: Follower, hello: Hello) -> None:
+        process, connection = follower.process, follower.connection
+        captures = hello.local_size or EXPECTED
+        request = self._request.part(process.record.directory, follower.source, captures)
+        resources = replace(self._resources, captures=captures, patience=self._resources.patience.part())
+        try:
+            async with AsyncExitStack() as stack:
+                async with self._beginning:
+                    process.capture = await stack.enter_async_context(open_request(request, resources))
+                await follower.attend(process.capture)
+        except Exception as exc:  # noqa: BLE001 - what fails for one process must not end the others
+            process.fail(str(exc))
+            if process.capture is None:
+                process.record.directory = ""
+                connection.send(encode("end"))
+                follower.dismiss()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._roster.drop_ring(process)
+                await follower.share.aclose()
+            process.finish()
+            follower.stored.set()
+
+    def _hand_over(self, follower: Follower) -> None:
+        share, connection = follower.share, follower.connection
+        self._joining.discard(connection)
+        self._tasks.start_soon(self._shares.make_spare)
+        if not connection.send(self._request.answer(share.size), share.ring.fileno()):
+            follower.process.fail("it did not wait for its ring, and ran uncaptured")
+            follower.leave()
+
+    async def _refuse(self, connection: Connection, hello: Hello, reason: str) -> None:
+        connection.send(encode("refused", [("reason", reason)]))
+        connection.close()
+        await self._roster.refuse(CapturedProcess(introduced(connection.pid, hello)), reason)

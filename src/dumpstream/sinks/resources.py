@@ -1,0 +1,29 @@
+"""Resources: what the built-in sinks get from their capture besides its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dumpstream.objectstore.patience import Patience
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anyio import CapacityLimiter
+
+    from dumpstream.remote.outbox import Outbox
+    from dumpstream.remote.room import Room
+    from dumpstream.remote.storelock import StoreLock
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """What a capture has for its built-in sinks, its own and what it shares with other captures."""
+
+    outbox: Outbox | None = None  #: the capture's own: where objects wait for their store
+    captures: int = 1  #: how many captures share memory, connections and the rest of this
+    room: Room | None = None  #: what may wait in the outboxes of all of them together
+    locks: Sequence[StoreLock] = ()  #: of prefixes in stores, held for all of them
+    threads: CapacityLimiter | None = None  #: of all their sinks; None: each sink has its own
+    patience: Patience = field(default_factory=Patience)  #: with stores that do not answer
