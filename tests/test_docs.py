@@ -14,7 +14,7 @@ import pytest
 from dumpstream import AclCode, DumpstreamError, Lifecycle, Verdict, _errors, _native
 from dumpstream.cli import _parser
 from dumpstream.format import overflowrecord as overflow
-from dumpstream.reading.verification import Kind
+from dumpstream.reading.problem import Kind
 from dumpstream.simulation import PRESETS, Workload
 from dumpstream.stages.options import CaptureOptions
 from dumpstream.stages.report import Report

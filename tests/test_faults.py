@@ -14,8 +14,9 @@ import pytest
 from tests.conftest import LIMIT_S
 
 from dumpstream.archive.rows import JOURNAL
+from dumpstream.reading.problem import Kind
 from dumpstream.reading.stored import State, StoredCapture
-from dumpstream.reading.verification import Kind, verify
+from dumpstream.reading.verification import verify
 from dumpstream.simulation import Workload, dump_config
 
 if TYPE_CHECKING:

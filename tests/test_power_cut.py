@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dumpstream import StoredCapture
-from dumpstream.reading.verification import Kind, verify
+from dumpstream.reading.problem import Kind
+from dumpstream.reading.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import RingOptions, SinkError, _native
-from dumpstream.reading.verification import Kind
+from dumpstream.reading.problem import Kind
 from dumpstream.simulation import SimulatedRuntime, Workload
 from dumpstream.sinks.memory import MemorySink
 

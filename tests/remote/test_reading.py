@@ -26,8 +26,9 @@ from dumpstream.format.verdict import Verdict
 from dumpstream.objectstore.reader import BLOCK_BYTES, FIRST_BYTES
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.inputs import find_inputs
+from dumpstream.reading.problem import Kind
 from dumpstream.reading.stored import State
-from dumpstream.reading.verification import Kind, Verification, verify, verify_collection
+from dumpstream.reading.verification import Verification, verify, verify_collection
 from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:

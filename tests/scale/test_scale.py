@@ -24,13 +24,15 @@ from dumpstream.format.verdict import Verdict
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.collector import open_collector
 from dumpstream.reading.collection import Collection
+from dumpstream.reading.problem import Kind
 from dumpstream.reading.stored import State
-from dumpstream.reading.verification import Kind, verify_collection
+from dumpstream.reading.verification import verify_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dumpstream.reading.stored import StoredCapture, StoredFile
+    from dumpstream.reading.stored import StoredCapture
+    from dumpstream.reading.storedfile import StoredFile
     from dumpstream.stages.report import Report
 
 pytestmark = pytest.mark.anyio

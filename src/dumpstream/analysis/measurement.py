@@ -12,7 +12,7 @@ from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
 from dumpstream.format.opname import parse_name
 from dumpstream.reading.content import content_of_path, content_of_stored
 from dumpstream.reading.inputs import find_inputs
-from dumpstream.reading.stored import StoredFile, is_readable
+from dumpstream.reading.storedfile import StoredFile, is_readable
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.files import begin_file, origin_of, whole_file
 from dumpstream.statistics.parquet import read_tensors

@@ -1,4 +1,4 @@
-"""Collection: a capture as what it consists of, which is itself or the captures of several processes."""
+"""Collection: all captures of a location, one, or one for each of several processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFUSED = "was refused, and ran without being captured"
 
 
 class Member(NamedTuple):
-    """A capture and, if it is one of several, the process that it is of."""
+    """A capture and, if it is one of several, its process."""
 
     capture: StoredCapture | None
     process: Process | None = None
@@ -29,7 +29,7 @@ class Member(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What stands before the names of its files, so that those of different processes differ."""
+        """The beginning of the names of its files, by which those of several processes differ."""
         return f"{self.process.directory}/" if self.process is not None and self.process.directory else ""
 
     @property
@@ -39,7 +39,7 @@ class Member(NamedTuple):
 
 
 class Collection:
-    """What the place of a capture says, as of when it was opened; the members are read one by one."""
+    """Captures as they were when they were opened; the members are read one by one."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Collection:
     ) -> None:
         self.place = place
         self.manifest = manifest
-        self.writer = writer  #: who is writing it, if anybody is
-        self.processes = processes  #: those asked for, by rank; None if one process captured itself
+        self.writer = writer  #: the process that is writing it, if any
+        self.processes = processes  #: those asked for, by rank; None if it is the capture of one process
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | Prefix | Any, ranks: Iterable[int] = ()) -> Collection:
@@ -60,15 +60,15 @@ class Collection:
 
         Args:
             path: a directory, a URL such as ``s3://bucket/run``, or a store of obstore.
-            ranks: of these only; by default of all processes.
+            ranks: only the processes of these; by default all.
 
         Raises:
             NotACaptureError: there is no capture, or one that this version cannot read.
-            StoreError: *path* is a URL that names no place, or the store refuses or does not answer.
+            StoreError: *path* is a URL that is not valid, or the store refuses or does not answer.
             DumpstreamError: there is no process of one of the *ranks*.
         """
         place = open_place(path)
-        # Before the manifest: one that ends in between has then written down all its processes.
+        # Before the manifest: if the capture ends in between, the manifest has all its processes.
         writer = place.find_writer()
         manifest = place.read_manifest()
         wanted = set(ranks)
@@ -83,14 +83,14 @@ class Collection:
 
     @property
     def path(self) -> Path | Prefix:
-        """Where it is."""
+        """Its location."""
         return self.place.path
 
     def members(self) -> Iterator[Member]:
-        """Yield every capture; each is read when it is asked for, and may be large.
+        """Yield every capture; each is read when it is its turn, and may be large.
 
         Raises:
-            NotACaptureError: it is the capture of one process, and cannot be read.
+            NotACaptureError: the only capture cannot be read.
         """
         if self.processes is None:
             yield Member(StoredCapture.read(self.place))

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Protocol
 import zstandard
 
 from dumpstream._errors import DumpFormatError
-from dumpstream.reading.stored import parts_of
+from dumpstream.reading.storedfile import parts_of
 from dumpstream.system.nofollow import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from dumpstream.archive.rows import StoredPart
-    from dumpstream.reading.stored import StoredCapture, StoredFile
+    from dumpstream.reading.stored import StoredCapture
+    from dumpstream.reading.storedfile import StoredFile
 
 _BLOCK_BYTES = 1 << 20
-_SMALL_BYTES = 64 << 10  #: fewer are sooner read than mapped
+_SMALL_BYTES = 64 << 10  #: fewer are read faster than they are mapped
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -37,14 +38,14 @@ class Content(Protocol):
         """Return the bytes from *start* to *stop*, read-only."""
 
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
-        """Yield the same in blocks; each is valid until anything else is read."""
+        """Yield the same in blocks; each is valid until the next read."""
 
     def close(self) -> None:
-        """Release what can be released; bytes that were returned by `read` stay valid."""
+        """Release the file; bytes that `read` returned stay valid."""
 
 
 class PlainContent:
-    """Bytes that lie in memory, or in a file mapped into it."""
+    """Bytes in memory, or in a mapped file."""
 
     copies = False
 
@@ -58,21 +59,21 @@ class PlainContent:
         return self._view[start:stop]
 
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
-        for place in range(start, min(stop, len(self._view)), _BLOCK_BYTES):
-            yield self._view[place : min(stop, place + _BLOCK_BYTES)]
+        for position in range(start, min(stop, len(self._view)), _BLOCK_BYTES):
+            yield self._view[position : min(stop, position + _BLOCK_BYTES)]
 
     def close(self) -> None:
         self._view = memoryview(b"")
 
 
 class StreamedContent:
-    """Bytes that can only be had from the first to the last, block by block.
+    """Bytes that can only be read from the first to the last, block by block.
 
-    Goes on where the last reader stopped, so reading forward costs one pass; reading back begins anew. For
-    one thread at a time.
+    Continues where the last read stopped, so reading forward costs one pass; reading backward starts again.
+    For one thread at a time.
 
     Args:
-        begin: starts a pass; a block it yields is valid until the next one is asked for.
+        begin: starts a pass; a block that it yields is valid until the next one.
         length: how many bytes there are, if that is known.
     """
 
@@ -94,7 +95,7 @@ class StreamedContent:
         return self._length
 
     def read(self, start: int, stop: int) -> memoryview:
-        # Grows with the bytes that come: a length from the header may be a lie.
+        # Grows with the bytes that are read: a length from the header may be wrong.
         data = bytearray()
         for block in self.blocks(start, stop):
             data += block
@@ -115,7 +116,7 @@ class StreamedContent:
         self._rewind()
 
     def _advance(self) -> bool:
-        """Move on to the next block; false at the end."""
+        """Read the next block; return false at the end."""
         try:
             block = next(self._blocks, None)
         except BaseException:
@@ -144,17 +145,17 @@ def content_of_bytes(data: memoryview) -> Content:
 def content_of_path(path: str | os.PathLike[str]) -> Content:
     """Return the content of the file *path*, which may be compressed.
 
-    A file that is not small is mapped: whoever shortens it while it is read ends this process.
+    A file that is not small is mapped: if it is shortened while it is read, this process is killed.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: it cannot be read, or is not a regular file.
     """
     try:
         fd = open_regular(os.fspath(path), os.O_RDONLY)
     except OSError as exc:
         if exc.errno != errno.ELOOP:
             raise
-        fd = open_regular(os.path.realpath(path), os.O_RDONLY)  # what the user named may be a link
+        fd = open_regular(os.path.realpath(path), os.O_RDONLY)  # a user may name a link
     try:
         start = os.read(fd, _SMALL_BYTES)
         if len(start) < _SMALL_BYTES:
@@ -165,7 +166,7 @@ def content_of_path(path: str | os.PathLike[str]) -> Content:
 
 
 def content_of_stored(capture: StoredCapture, file: StoredFile) -> Content:
-    """Return what *capture* has of *file*, up to the first gap.
+    """Return the content of *file* of *capture*, up to the first gap.
 
     Reading raises `PartError` if a part is missing, damaged, or in a sink that cannot be read back.
     """

@@ -19,7 +19,8 @@ from dumpstream.format.header import (
     parse_version_1,
 )
 from dumpstream.reading.content import content_of_bytes, content_of_path, content_of_stored
-from dumpstream.reading.stored import StoredCapture, StoredFile
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.storedfile import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 class DumpFile:
     """A dump file, open for reading by one thread at a time; use it in a ``with`` block.
 
-    What is missing at the end of a file shows when a tensor is read, not before: the others are still good.
-    Reads from the disk, so call it in a worker thread where there is an event loop.
+    If the end of a file is missing, only reading the tensors there fails. Every method may read from the
+    disk, so with an event loop, call them in a worker thread.
     """
 
     def __init__(self, content: Content, source: str) -> None:
@@ -79,7 +80,7 @@ class DumpFile:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; arrays and bytes that were taken from it stay valid."""
+        """Close the file; arrays and bytes that were read from it stay valid."""
         if self._content is not None:
             self._content.close()
             self._content = None
@@ -106,7 +107,7 @@ class DumpFile:
 
     @property
     def dfx_message(self) -> str:
-        """What an exception dump says of its cause."""
+        """What an exception dump says about its cause."""
         return self.header.dfx_message
 
     @property
@@ -117,9 +118,9 @@ class DumpFile:
     def array(self, tensor: Tensor) -> NDArray[Any]:
         """Return *tensor* as an array.
 
-        One that is uncompressed, and whose elements numpy or ml_dtypes can use as they lie, is a read-only
-        view of the file. Bytes behind the last element of the shape are left out. A tensor without a shape,
-        or with a dynamic one, has one dimension; elements that are no numbers are bytes.
+        It is a read-only view of the file if that is uncompressed and numpy or ml_dtypes can use the elements
+        as they are. Bytes behind the last element of the shape are left out. A tensor without a shape, or
+        with a dynamic one, has one dimension; elements that are not numbers are bytes.
 
         Raises:
             DumpFormatError: the file ends before the tensor does, or the shape does not fit its bytes.
@@ -133,7 +134,7 @@ class DumpFile:
             raise self._misfit(tensor, start, exc) from exc
 
     def bytes(self, tensor: Tensor) -> memoryview:
-        """Return the bytes of *tensor*, read-only; a view of the file where that is uncompressed.
+        """Return the bytes of *tensor*, read-only; a view of the file if that is uncompressed.
 
         Raises:
             DumpFormatError: the file ends before the tensor does.
@@ -142,10 +143,10 @@ class DumpFile:
         return self._read(tensor, *_range(tensor))
 
     def blocks(self, tensor: Tensor) -> Iterator[memoryview]:
-        """Yield the bytes of *tensor* in blocks, each valid until anything else is read from the file.
+        """Yield the bytes of *tensor* in blocks, each valid until the next read from the file.
 
         Raises:
-            DumpFormatError: the file ends before the tensor does; all there is was yielded before.
+            DumpFormatError: the file ends before the tensor does; the bytes that it has were yielded.
             ValueError: the file has no bytes of the tensor; `Tensor.stored` tells.
         """
         yield from self._blocks(tensor, *_range(tensor))
@@ -153,8 +154,8 @@ class DumpFile:
     def elements(self, tensor: Tensor) -> Iterator[NDArray[Any]]:
         """Yield the elements of *tensor* in order, in blocks of one dimension, as `array` has them.
 
-        Takes memory for one block only, also where the file is compressed. A block is valid until anything
-        else is read from the file. Fails as `array` does; all there is was yielded before.
+        Takes memory for one block only, also if the file is compressed. A block is valid until the next read
+        from the file. Fails as `array` does, after the elements that the file has.
         """
         dtype, size = tensor.dtype, tensor.size
         start, stop = self._needed(tensor)
@@ -173,11 +174,11 @@ class DumpFile:
 
     @property
     def copies(self) -> bool:
-        """Whether reading takes memory for what is read, as the file is compressed."""
+        """Whether reading copies, because the file is compressed."""
         return self._opened().copies
 
     def read_to_end(self) -> None:
-        """Read what is behind the last tensor: damage to a stored or compressed file may show only there.
+        """Read what is behind the last tensor: only there may damage to a stored file show.
 
         Raises:
             DumpFormatError: the file is longer than its header says, or cannot be decompressed.
@@ -215,7 +216,7 @@ class DumpFile:
         return self._content
 
     def _needed(self, tensor: Tensor) -> tuple[int, int]:
-        """Return where the bytes lie that the shape of *tensor* needs."""
+        """Return the range of the bytes that the shape of *tensor* needs."""
         start, _ = _range(tensor)
         try:
             return start, start + needed_bytes(tensor.dtype, tensor.shape, tensor.size)
@@ -228,7 +229,7 @@ class DumpFile:
 
 
 class _Naming:
-    """Lets errors of a ``with`` block say which file they are about."""
+    """Adds the name of the file to errors of a ``with`` block."""
 
     __slots__ = ("_source",)
 
@@ -263,7 +264,7 @@ def _read_header(content: Content) -> DumpHeader:
     try:
         return _read_version_2(content, size)
     except DumpFormatError as exc:
-        # A version 1 file may happen to begin with what could be the length of a header.
+        # The first bytes of a version 1 file may look like the length of a header.
         try:
             return _read_version_1(content)
         except DumpFormatError:

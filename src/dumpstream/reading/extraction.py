@@ -1,4 +1,4 @@
-"""Extraction: the original bytes of a capture's files, written below a directory of the user's."""
+"""Extraction: the original bytes of a capture's files, written below a directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dumpstream._errors import PartError
 from dumpstream.names import clean_name, hashed_name
-from dumpstream.reading.stored import parts_of
+from dumpstream.reading.storedfile import parts_of
 from dumpstream.system.publishing import write_all
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.rows import FileRow
     from dumpstream.reading.outputs import Drafts, Target
-    from dumpstream.reading.stored import StoredCapture, StoredFile
+    from dumpstream.reading.stored import StoredCapture
+    from dumpstream.reading.storedfile import StoredFile
 
 
 def choose_targets(files: Iterable[StoredFile]) -> dict[str, Target]:

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from dumpstream.format.verdict import Verdict
-    from dumpstream.reading.stored import StoredCapture, StoredFile
+    from dumpstream.reading.stored import StoredCapture
+    from dumpstream.reading.storedfile import StoredFile
 
-#: Where CANN writes down which file has which name, if that is too long to be one.
+#: The file in which CANN lists names that are too long for files.
 MAPPING = "mapping.csv"
 
 _ZSTD_SUFFIX = ".zst"
@@ -32,10 +33,10 @@ _LONGEST_NAME = 4096
 class Input:
     """One file, which may turn out not to be a dump file unless it was *named*."""
 
-    label: str  #: what to call it in a message
-    name: str  #: as the runtime called it, below the directory it was found in
-    bytes: int  #: of it, compressed or not, as far as that is known
-    named: bool  #: whether the user asked for this very file
+    label: str  #: its name in messages
+    name: str  #: the runtime's name for it, below the directory it was found in
+    bytes: int  #: its size, compressed or not, as far as that is known
+    named: bool  #: whether the user named this very file
     path: Path | None = None  #: unless it is in a capture
     capture: StoredCapture | None = None
     file: StoredFile | None = None  #: of the capture
@@ -44,24 +45,24 @@ class Input:
 
     @property
     def full_name(self) -> str:
-        """The name with the directories that say which model and device it is of."""
+        """The name with the directories that tell its model and device."""
         if self.path is None:
             return self.name
         return f"{self.path.absolute().parent}/{self.name.rpartition('/')[2]}"
 
     @property
     def remote(self) -> bool:
-        """Whether reading it means to wait for an object store."""
+        """Whether it is read from an object store."""
         return self.capture is not None and self.capture.remote
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the capture says of it."""
+        """The verdict of the capture, if it is in one."""
         return None if self.file is None else self.file.verdict
 
     @property
     def whole(self) -> bool:
-        """Whether nobody says that it is not."""
+        """Whether it is not known to be incomplete."""
         return self.file is None or self.file.verdict.whole
 
     def open(self) -> DumpFile:
@@ -75,19 +76,19 @@ class Input:
 def find_inputs(paths: Iterable[Path | Prefix], ranks: Sequence[int] = ()) -> Iterator[Input]:
     """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
 
-    What is in an object store is a capture. Those of a directory come in order, without what is hidden; links
-    are not followed. A capture below a directory is a capture. With *ranks*, of captures of several
-    processes, only those of these.
+    A prefix in an object store is a capture. The files of a directory come in order, without hidden ones, and
+    links are not followed; a directory in it may be a capture. With *ranks*, every path is that of a capture
+    of several processes, of which only those ranks are read.
 
     Raises:
-        DumpstreamError: there is nothing at a path, or it cannot be read, or has no process of a rank.
+        DumpstreamError: a path does not exist, or cannot be read, or has no process of a rank.
     """
     for path in dict.fromkeys(paths):
         try:
             if isinstance(path, Prefix) or (path / MANIFEST).exists():
                 yield from _inputs_of_collection(Collection.open(path, ranks))
             elif ranks:
-                raise DumpstreamError(f"{path} is no capture of several processes; leave --rank out")
+                raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
             elif path.is_dir():
                 yield from _inputs_below(path)
             else:
@@ -133,7 +134,7 @@ def _inputs_below(root: Path, below: str = "") -> Iterator[Input]:
 
 
 def _read_mapping(path: Path) -> dict[str, str]:
-    """Return the names that the files of a directory would have if they were not too long."""
+    """Return the original names of the files of a directory whose names were too long."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         rows = [row for row in csv.reader(file) if len(row) == 2]  # noqa: PLR2004 - file and name
     return {short: name for short, name in rows if 0 < len(name) <= _LONGEST_NAME and "/" not in name}

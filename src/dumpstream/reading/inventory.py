@@ -1,10 +1,10 @@
-"""Inventory: what object stores have of a capture, asked with one request for a thousand objects."""
+"""Inventory: what object stores have of a capture, listed a thousand objects at a time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dumpstream.reading.stored import is_readable, misfit
+from dumpstream.reading.storedfile import is_readable, misfit
 from dumpstream.system.location import is_url
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def take_inventory(capture: StoredCapture) -> dict[str, Listed]:
-    """Return what is in object stores, by the path that rows have for it; nothing if *capture* is local.
+    """Return the objects of *capture* by the path that rows have for them; none if it is local.
 
     Raises:
         StoreError: a store refuses, or does not answer.
@@ -31,7 +31,7 @@ def take_inventory(capture: StoredCapture) -> dict[str, Listed]:
 
 
 def is_as_stored(part: StoredPart, listed: Listed | None) -> bool:
-    """Whether a store says so of what it has in place of *part*; if not, only reading can tell."""
+    """Whether size and entity tag of *listed* are those of *part*; if not, only reading can tell."""
     if listed is None or listed.size is None or misfit(part, listed.size):
         return False
     return part.etag is None or listed.etag is None or part.etag.strip('"') == listed.etag.strip('"')

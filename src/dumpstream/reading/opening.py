@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def open_place(path: str | os.PathLike[str] | Prefix | Any) -> Place:
-    """Return the place that a path, a URL or a store of obstore stands for; looks at nothing yet.
+    """Return the place that a path, a URL or a store of obstore stands for, without reading anything.
 
     Raises:
         StoreError: the store cannot be used.

@@ -1,4 +1,4 @@
-"""Outputs: files made from others, below a directory of the user's, each whole or not at all."""
+"""Outputs: files made from dump files, below a directory, each whole or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXISTS = "already exists; replace it with --force, or choose another --out"
 _MORE = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _LONGEST_NAME = 255  #: bytes
 
-#: Where the files made from an input go: a path below the directory, which their names begin with.
+#: The path below the directory that the files made from an input begin with.
 Target = tuple[str, ...]
 
 
@@ -34,7 +34,7 @@ def open_output(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
     """Open a file that appears at *path* if the block succeeds.
 
     Raises:
-        DestinationError: it cannot be written, or there is a file and it may not be replaced.
+        DestinationError: it cannot be written, or a file exists and may not be replaced.
     """
     if not replace:
         _refuse_existing(path)
@@ -55,12 +55,12 @@ def open_output(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
 class Outputs:
     """The directory *out*, which is made if missing; nothing is written outside it, or through a link in it.
 
-    A name that is too long to be a file's, or cannot be shown, is shortened and written down in a
-    ``mapping.csv`` beside the file: the name it has, and the name it should have.
+    A name that is too long for a file, or cannot be shown, is shortened, and ``mapping.csv`` beside the file
+    gets a line with both names.
 
     Args:
-        out: where the files go.
-        replace: whether a file that is already there may be replaced.
+        out: the directory.
+        replace: whether existing files may be replaced.
 
     Raises:
         DestinationError: *out* cannot be used.
@@ -89,7 +89,7 @@ class Outputs:
     def choose(self, name: str, label: str) -> Target:
         """Return where the files made from the input *name* go; call it from one thread.
 
-        Where another input goes already, a hash of *label* makes the difference.
+        If another input goes there already, a hash of *label* is added.
         """
         target = clean_name(name)
         if target in self._taken:
@@ -99,7 +99,7 @@ class Outputs:
 
     @contextmanager
     def folder(self) -> Iterator[Folder]:
-        """Give what one thread writes with."""
+        """Return what one thread writes with."""
         folder = Folder(self, self._root)
         try:
             yield folder
@@ -107,7 +107,7 @@ class Outputs:
             folder.leave()
 
     def note(self, dir_fd: int, directory: Target, name: str, original: str) -> None:
-        """Write down that the file *name* of a directory should be called *original*."""
+        """Record that the file *name* of a directory should be called *original*."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerow([name, original])
         line = text.getvalue().encode("utf-8", "backslashreplace")
@@ -121,7 +121,7 @@ class Outputs:
 
 
 class Folder:
-    """A directory of the outputs at a time, kept open while a thread writes to it."""
+    """One directory of the outputs at a time, kept open while a thread writes to it."""
 
     def __init__(self, outputs: Outputs, root: int) -> None:
         self._outputs, self._root = outputs, root
@@ -129,9 +129,9 @@ class Folder:
         self._fd = -1
 
     def drafts(self, target: Target, base: str | None = None) -> Drafts:
-        """Return what makes the files of one input; use it in a ``with`` block.
+        """Return what writes the files made from one input; use it in a ``with`` block.
 
-        Their names should begin with *base*, by default with what *target* ends with.
+        Their original names begin with *base*, by default the last component of *target*.
 
         Raises:
             DestinationError: the directory cannot be made.
@@ -157,8 +157,8 @@ class Folder:
 class Drafts:
     """The files made from one input, under temporary names until they are published.
 
-    Leaving the ``with`` block removes those that were not, and raises an `OSError` of the block as a
-    `DestinationError`.
+    Leaving the ``with`` block removes those that were not published, and raises an `OSError` of the block as
+    a `DestinationError`.
     """
 
     def __init__(self, outputs: Outputs, dir_fd: int, target: Target, base: str) -> None:
@@ -176,9 +176,9 @@ class Drafts:
                 raise error
 
     def write(self, suffix: str, writer: Callable[[int], int]) -> int:
-        """Make a file, let *writer* fill its descriptor, and return what that returns.
+        """Make a file, let *writer* write to its descriptor, and return what *writer* returns.
 
-        If *writer* fails, there is no such file.
+        If *writer* fails, the file is removed.
         """
         temporary, fd = create_draft(self._fd)
         try:
@@ -195,7 +195,7 @@ class Drafts:
         """Give every file its name.
 
         Raises:
-            DestinationError: there is one of that name, and it may not be replaced.
+            DestinationError: a file exists, and may not be replaced.
         """
         *directory, stem = self._target
         while self._files:

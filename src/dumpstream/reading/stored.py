@@ -1,4 +1,4 @@
-"""A capture, read back: which files it has, in which state it is, and the original bytes."""
+"""Stored captures, read back: their files, their state, and the original bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import zstandard
 from dumpstream._errors import NotACaptureError, PartError
 from dumpstream.archive.place import RESTORE, open_file
 from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, UnreadableRow
-from dumpstream.format.verdict import Verdict
 from dumpstream.reading.opening import open_place
-from dumpstream.system.location import SCHEMES, is_url
+from dumpstream.reading.storedfile import StoredFile, is_readable, misfit
+from dumpstream.remote.place import Buckets
+from dumpstream.system.location import is_url
 
 if TYPE_CHECKING:
     import os
@@ -25,17 +26,14 @@ if TYPE_CHECKING:
     from dumpstream.archive.manifest import Manifest
     from dumpstream.archive.place import Opened, Place, WritingProcess
     from dumpstream.archive.rows import Outcome, Row, StoredPart
-    from dumpstream.remote.place import Buckets
     from dumpstream.system.location import Prefix
 
-_ORDER = list(Verdict)
-_READABLE_SINKS = {"zstd", *SCHEMES}
 _BLOCK_BYTES = 1 << 20
-_FIRST_BLOCK_BYTES = 64 << 10  #: enough for a header, which is often all that is wanted
+_FIRST_BLOCK_BYTES = 64 << 10  #: enough for a header, which is often all that a caller reads
 
 
 class State(StrEnum):
-    """Whether a capture has all it will ever have."""
+    """Whether a capture is finished."""
 
     RUNNING = "running"  #: a process is writing it now
     INTERRUPTED = "interrupted"  #: a run was stopped before it could finish its journal
@@ -50,72 +48,17 @@ class LossTotal(NamedTuple):
     bytes: int
 
 
-class StoredFile:
-    """All that came under one name; a name that comes again adds a row."""
-
-    __slots__ = ("name", "rows")
-
-    def __init__(self, name: str, rows: Iterable[FileRow]) -> None:
-        self.name = name
-        self.rows = tuple(rows)
-
-    @property
-    def bytes(self) -> int:
-        """The original bytes, over all rows."""
-        return sum(row.bytes for row in self.rows)
-
-    @property
-    def stored_bytes(self) -> int:
-        """What they occupy, in all sinks together."""
-        return sum(part.stored_bytes for row in self.rows for part in row.stored)
-
-    @property
-    def chunks(self) -> int:
-        """The callbacks that brought it."""
-        return sum(row.chunks for row in self.rows)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of its rows' verdicts."""
-        return min((row.verdict for row in self.rows), key=_ORDER.index)
-
-    @property
-    def cause(self) -> str | None:
-        """The cause of the first loss, if any."""
-        return next((row.cause for row in self.rows if row.cause is not None), None)
-
-    @property
-    def missing(self) -> tuple[tuple[int, int], ...]:
-        """The ranges that never came, row by row, each counted from the start of its row."""
-        return tuple(range_ for row in self.rows for range_ in row.missing)
-
-    @property
-    def parts(self) -> tuple[StoredPart, ...]:
-        """Every part once, in order, however many sinks have it; preferably as it can be read back."""
-        return tuple(part for row in self.rows for part in parts_of(row))
-
-    @property
-    def path(self) -> str | None:
-        """Where the first part is, relative to the capture if inside it."""
-        return next((part.path for part in self.parts if part.path is not None), None)
-
-    @property
-    def readable(self) -> bool:
-        """Whether there is something of it to read back, and nothing that cannot be."""
-        return bool(self.parts) and all(is_readable(part) for part in self.parts)
-
-
 class StoredCapture:
-    """What the place of a capture says, as of when it was opened."""
+    """A capture as it was when it was opened."""
 
     def __init__(
         self, place: Place, manifest: Manifest, *, writer: WritingProcess | None, rows: Iterable[Row]
     ) -> None:
         self.place = place
         self.manifest = manifest
-        self.writer = writer  #: who is writing it, if anybody is
-        self.unreadable_lines: list[int] = []  #: journal lines that say nothing
-        self.torn = False  #: whether a writer was stopped in the middle of a line
+        self.writer = writer  #: the process that is writing it, if any
+        self.unreadable_lines: list[int] = []  #: lines of the journal, counted from 1
+        self.torn = False  #: whether a process was stopped in the middle of a line
         self.outcomes: dict[int, Outcome | None] = dict.fromkeys(run.run for run in manifest.runs)
         self._losses: dict[str, LossTotal] = {}
         files: dict[str, list[FileRow]] = {}
@@ -135,7 +78,7 @@ class StoredCapture:
 
         Raises:
             NotACaptureError: there is no capture, or one that this version cannot read.
-            StoreError: *path* is a URL that names no place, or the store refuses or does not answer.
+            StoreError: *path* is a URL that is not valid, or the store refuses or does not answer.
         """
         return cls.read(open_place(path))
 
@@ -149,18 +92,18 @@ class StoredCapture:
             raise NotACaptureError(place.path, problem)
         if not manifest.runs:
             raise NotACaptureError(place.path, "holds no capture: no run has begun there; capture into it")
-        # Before the journal: a capture that ends in between has then written all its rows.
+        # Before the journal: if the capture ends in between, the journal has all its rows.
         writer = place.find_writer()
         return cls(place, manifest, writer=writer, rows=place.read_rows())
 
     @property
     def path(self) -> Path | Prefix:
-        """Where it is."""
+        """Its location."""
         return self.place.path
 
     @property
     def pid(self) -> int | None:
-        """The process that is writing it, if any."""
+        """The id of the process that is writing it, if any."""
         return None if self.writer is None else self.writer.pid
 
     @cached_property
@@ -188,22 +131,22 @@ class StoredCapture:
 
     @property
     def state(self) -> State:
-        """Whether more will come, and whether all that came was finished."""
+        """Whether it is being written, was interrupted, or is finished."""
         if self.running:
             return State.RUNNING
         return State.INTERRUPTED if self.interrupted else State.FINISHED
 
     @property
     def losses(self) -> tuple[LossTotal, ...]:
-        """What was lost, by cause, whether the files' names are known or not."""
+        """What was lost, by cause, also of files whose names are not known."""
         return tuple(self._losses.values())
 
     def read_part(self, part: StoredPart) -> Iterator[memoryview]:
         """Yield the original bytes of *part*, block by block; a block is valid until the next is asked for.
 
         Raises:
-            PartError: it is missing, or what is there is not what was stored; also raised after the last
-                block, as only then the checksum is known.
+            PartError: it is missing, or is not what was stored; also raised after the last block, when the
+                checksum is known.
         """
         if part.path is None or not is_readable(part):
             raise PartError(
@@ -229,16 +172,16 @@ class StoredCapture:
             raise PartError(part.path, f"does not match its checksum; {RESTORE}")
 
     def open_stored(self, path: str, start: int = 0, length: int | None = None) -> Opened:
-        """Open what a row says is at *path*: inside the capture, or elsewhere if the user wanted it there.
+        """Open the stored file that a row has at *path*, inside the capture or elsewhere.
 
         Args:
             path: as in the row.
             start: where to begin.
-            length: how many bytes are wanted; all by default. Only then the file can be sought in.
+            length: how many bytes; by default all, and only then the file can seek.
 
         Raises:
             PartError: it is missing, or cannot be opened.
-            StoreError: it is in a store, and that refuses or does not answer.
+            StoreError: it is in a store that refuses or does not answer.
         """
         if path.startswith("/"):
             return open_file(Path(path), start, length)
@@ -250,9 +193,7 @@ class StoredCapture:
 
     @cached_property
     def buckets(self) -> Buckets:
-        """What lies at URLs that the journal names."""
-        from dumpstream.remote.place import Buckets  # noqa: PLC0415 - only who has some needs it
-
+        """The objects at URLs that the journal names."""
         return Buckets(self.path)
 
     @contextmanager
@@ -277,34 +218,6 @@ class StoredCapture:
             self.torn = True
         else:
             self.unreadable_lines.append(row.line)
-
-
-def parts_of(row: FileRow) -> list[StoredPart]:
-    """Return the parts of *row* in file order, each once, from the sink that is read back most easily."""
-    by_offset: dict[int, StoredPart] = {}
-    for part in row.stored:
-        chosen = by_offset.setdefault(part.offset, part)
-        if _ease(part) > _ease(chosen):
-            by_offset[part.offset] = part
-    return [by_offset[offset] for offset in sorted(by_offset)]
-
-
-def _ease(part: StoredPart) -> int:
-    return is_readable(part) + (is_readable(part) and not is_url(part.path or ""))
-
-
-def is_readable(part: StoredPart) -> bool:
-    """Whether `StoredCapture.read_part` can give the part's bytes back."""
-    return part.sink in _READABLE_SINKS and part.path is not None
-
-
-def misfit(part: StoredPart, size: int) -> str | None:
-    """Return why *size* bytes, which are where *part* was stored, are not those, if that is plain."""
-    if part.start is not None:
-        return f"has only {size} bytes; {RESTORE}" if part.start + part.stored_bytes > size else None
-    return (
-        f"has {size} bytes instead of {part.stored_bytes}; {RESTORE}" if size != part.stored_bytes else None
-    )
 
 
 @contextmanager

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from dumpstream.reading.collection import Member
     from dumpstream.reading.outputs import Target
-    from dumpstream.reading.stored import StoredCapture, StoredFile
+    from dumpstream.reading.stored import StoredCapture
+    from dumpstream.reading.storedfile import StoredFile
 
 
 class _Found(NamedTuple):

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.manifest import Process
     from dumpstream.reading.collection import Member
-    from dumpstream.reading.stored import StoredCapture, StoredFile
+    from dumpstream.reading.stored import StoredCapture
+    from dumpstream.reading.storedfile import StoredFile
 
 
 _LONGEST_COMMAND = 60

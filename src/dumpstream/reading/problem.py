@@ -1,0 +1,99 @@
+"""Problems: why not everything of a capture is whole. Does no I/O."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from dumpstream.archive.rows import JOURNAL, Outcome
+from dumpstream.format.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dumpstream.archive.place import WritingProcess
+    from dumpstream.archive.rows import FileRow
+    from dumpstream.reading.collection import Member
+    from dumpstream.reading.stored import StoredCapture
+
+_MEANING = {
+    Verdict.LOST: "bytes of it were lost",
+    Verdict.GAP: "ranges of it never came; `extract --sparse` places what is behind them",
+    Verdict.OVERLAP: "a range of it came twice, with different bytes; the first are kept",
+    Verdict.NEVER_CLOSED: "its last chunk never came, and its header does not vouch for its length",
+    Verdict.SHORT: "it has fewer bytes than its header promises",
+    Verdict.LONG: "it has more bytes than its header promises",
+}
+
+
+class Kind(StrEnum):
+    """What is wrong."""
+
+    RUNNING = "running"  #: the capture is not finished
+    INTERRUPTED = "interrupted"  #: the journal has no end
+    REFUSED = "refused"  #: a process was not captured
+    FAILED = "failed"  #: a run ended early
+    JOURNAL = "journal"  #: lines cannot be read
+    LOSS = "loss"  #: chunks were lost
+    VERDICT = "verdict"  #: a file is not whole
+    MISSING = "missing"  #: a stored file is not there
+    DAMAGED = "damaged"  #: a stored file is not what was stored
+    EXTRA = "extra"  #: a file is not in the journal
+    UNREACHABLE = "unreachable"  #: an object store refuses or does not answer, so nothing is known
+
+
+class Problem(NamedTuple):
+    """One reason why not everything is whole."""
+
+    kind: Kind
+    subject: str  #: the name of a file, or a path in the capture
+    detail: str
+
+    def below(self, prefix: str) -> Problem:
+        """Return it as a problem of one of several captures."""
+        return self._replace(subject=prefix + self.subject)
+
+
+def problem_of_member(member: Member) -> Problem:
+    """Return why *member* has no capture."""
+    process = member.process
+    assert process is not None
+    kind = Kind.INTERRUPTED if process.directory else Kind.REFUSED
+    subject = process.directory or f"process {process.pid}"
+    return Problem(kind, subject, member.problem or "has no capture")
+
+
+def problem_of_row(row: FileRow) -> Problem:
+    """Return why the file of *row* is not whole."""
+    detail = f"{row.verdict}: {_MEANING[row.verdict]}"
+    if row.lost_bytes:
+        detail += f"; {row.lost_bytes} bytes"
+    if row.cause is not None:
+        detail += f" ({row.cause})"
+    return Problem(Kind.VERDICT, row.name, detail)
+
+
+def still_running(subject: str, writer: WritingProcess) -> Problem:
+    """Return the problem that *writer* has not finished."""
+    return Problem(Kind.RUNNING, subject, f"{writer} is still capturing; verify again when it ends")
+
+
+def problems_of_capture(capture: StoredCapture, prefix: str) -> Iterator[Problem]:
+    """Yield what the manifest and the journal of *capture* say is wrong; *prefix* is that of its names."""
+    subject = str(capture.path)
+    if capture.writer is not None:
+        yield still_running(subject, capture.writer)
+    if capture.interrupted:
+        detail = "a run was stopped before its end; what it had not finished is not there"
+        yield Problem(Kind.INTERRUPTED, subject, detail)
+    for run, outcome in capture.outcomes.items():
+        if outcome not in {None, Outcome.FINISHED}:
+            detail = f"run {run} ended early ({outcome}); what came later is not there"
+            yield Problem(Kind.FAILED, subject, detail)
+    if capture.unreadable_lines:
+        count, first = len(capture.unreadable_lines), capture.unreadable_lines[0]
+        detail = f"{count} unreadable lines, the first is line {first}; restore a copy"
+        yield Problem(Kind.JOURNAL, prefix + JOURNAL, detail)
+    for loss in capture.losses:
+        lost = f"{loss.chunks} chunks, {loss.bytes} bytes were lost"
+        yield Problem(Kind.LOSS, prefix + loss.cause, f"{lost}; files known to miss some are marked lost")
