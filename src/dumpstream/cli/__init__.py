@@ -10,9 +10,11 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dumpstream._errors import DumpstreamError
+from dumpstream._errors import ConfigError, DumpstreamError
 from dumpstream.cli._display import print_error
+from dumpstream.cli._exit import FAILED, WRONG_USAGE, WrongUsageError
 from dumpstream.cli._interrupt import INTERRUPTED, ending_soon, raised_interrupts
+from dumpstream.cli._problems import print_problems
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -76,6 +78,11 @@ def _run(command: ModuleType, args: argparse.Namespace) -> int:
     try:
         code: int = command.run(args)
         sys.stdout.flush()
+    except WrongUsageError as exc:
+        print_error(exc)
+        return WRONG_USAGE
+    except ConfigError as exc:
+        print_problems(exc.problems, exc.path)
     except DumpstreamError as exc:
         print_error(exc)
     except BrokenPipeError:
@@ -85,7 +92,7 @@ def _run(command: ModuleType, args: argparse.Namespace) -> int:
         return INTERRUPTED
     else:
         return code
-    return 1
+    return FAILED
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

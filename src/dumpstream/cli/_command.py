@@ -11,7 +11,7 @@ import anyio
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._display import count_text, print_error, printable
-from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside, run_outside
+from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.command import Command
 from dumpstream.outside.liveness import exit_code
@@ -19,19 +19,15 @@ from dumpstream.outside.liveness import exit_code
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from dumpstream.cli._outside import Signals
+    from dumpstream.cli._signals import CaptureSignals
     from dumpstream.outside.collector import Collector
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 _PATIENCE_S = 1.0
 
 
-def run(args: Namespace) -> int:
+async def capture_command(args: Namespace) -> int:
     """Run the command, and return its exit code; 3 if it succeeded and the capture is not whole."""
-    return run_outside(args, _capture)
-
-
-async def _capture(args: Namespace) -> int:
     run = _Run(args.words)
     try:
         collector = await collect_while(args, run.follow)
@@ -61,7 +57,7 @@ class _Run:
         """Whether there was such a command."""
         return self._command is not None
 
-    async def follow(self, collector: Collector, signals: Signals) -> None:
+    async def follow(self, collector: Collector, signals: CaptureSignals) -> None:
         """Start the command, and return when it and all that is captured has ended."""
         environment = target_environment(collector.socket_path, os.environ)
         try:

@@ -1,6 +1,12 @@
-"""Exit codes beyond the usual: 0 done and everything whole, 1 failed, 2 wrong usage."""
+"""Exit codes beyond 0, which says that the command is done and everything is whole."""
 
 from __future__ import annotations
 
+FAILED = 1
+WRONG_USAGE = 2
 NOT_WHOLE = 3  #: done, but not everything is whole
-BY_SIGNAL = 128  #: and the number of the signal, as shells have it
+BY_SIGNAL = 128  #: plus the number of the signal, as in shells
+
+
+class WrongUsageError(Exception):
+    """The arguments do not go together, or one is out of range; the message says why."""

@@ -12,26 +12,12 @@ from typing import TYPE_CHECKING
 from dumpstream.cli._exit import BY_SIGNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 #: The exit code of a command that Ctrl-C has ended.
 INTERRUPTED = BY_SIGNAL + signal.SIGINT
 
 _TIDY_S = 4.0
-
-
-def heard(numbers: Iterable[signal.Signals]) -> list[signal.Signals]:
-    """Return those of *numbers* that were not ignored when the process began.
-
-    nohup, and scripts for what they put into the background, mean it.
-    """
-    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-
-
-def let_signals_end() -> None:
-    """From now on have SIGINT and SIGTERM end the process at once."""
-    for number in heard((signal.SIGINT, signal.SIGTERM)):
-        signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

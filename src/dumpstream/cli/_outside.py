@@ -7,33 +7,23 @@ import resource
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
-from importlib.util import find_spec
 from math import inf
 from typing import TYPE_CHECKING
 
-import anyio
-
-from dumpstream._errors import ConfigError
-from dumpstream.cli._display import count_text, printable
-from dumpstream.cli._exit import NOT_WHOLE
-from dumpstream.cli._interrupt import heard
+from dumpstream.cli._display import count_text
+from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._options import capture_options
-from dumpstream.cli._problems import print_problems
 from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
-from dumpstream.objectstore.patience import ABORT_S
+from dumpstream.cli._signals import CaptureSignals
 from dumpstream.outside.collector import open_collector
 from dumpstream.outside.command import FORWARDED
 
 if TYPE_CHECKING:
-    import signal
     from argparse import Namespace
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from anyio.abc import TaskStatus
-
     from dumpstream.outside.collector import Collector
-    from dumpstream.outside.command import Command
     from dumpstream.outside.process import CapturedProcess
 
 _NOBODY = (
@@ -43,43 +33,9 @@ _NOBODY = (
 )
 
 
-class WrongUsageError(Exception):
-    """What was asked for cannot be; the message says why."""
-
-
-class Signals:
-    """What signals do: they go to the command while it runs; then one ends the capture, the next aborts."""
-
-    def __init__(self, scope: anyio.CancelScope) -> None:
-        self.command: Command | None = None
-        self.collector: Collector | None = None
-        self._scope = scope
-        self._ending = False
-
-    async def obey(self, *, task_status: TaskStatus[None]) -> None:
-        """Do it until cancelled."""
-        with anyio.open_signal_receiver(*heard(FORWARDED)) as signals:
-            task_status.started()
-            async for number in signals:
-                self._obey(number)
-
-    def _obey(self, number: signal.Signals) -> None:
-        if self.command is not None:
-            self.command.forward(number)
-        elif self.collector is None or self._ending:
-            if self.collector is not None:
-                self.collector.hurry(ABORT_S)
-            self._scope.cancel()
-        else:
-            self._ending = True
-            self.collector.stop()
-            self.collector.hurry()
-            print("dumpstream: finishing what has come; again to abort", file=sys.stderr)
-
-
 async def collect_while(
     args: Namespace,
-    work: Callable[[Collector, Signals], Awaitable[None]],
+    work: Callable[[Collector, CaptureSignals], Awaitable[None]],
     socket_path: Path | None = None,
 ) -> Collector | None:
     """Open the collector that the flags ask for while *work* runs; None if it was aborted.
@@ -87,26 +43,14 @@ async def collect_while(
     Raises:
         WrongUsageError: an option is out of range.
     """
+    signals = CaptureSignals(FORWARDED)
     collector = None
-    with anyio.CancelScope() as scope:
-        try:
-            async with anyio.create_task_group() as tasks:
-                signals = Signals(scope)
-                await tasks.start(signals.obey)
-                async with AsyncExitStack() as stack:
-                    collector = signals.collector = await _enter(args, socket_path, stack)
-                    tasks.start_soon(show_progress, collector, partial(_processes_text, collector))
-                    await work(collector, signals)
-                tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            # The group is for signals and progress; what the collector raises is not to be wrapped by it.
-            raise group.exceptions[0] from None
-    if not scope.cancelled_caught:
-        return collector
-    print("dumpstream: aborted; what was finished stays", file=sys.stderr)
-    if collector is not None:
-        print_waiting(collector.report, args.spill, file=sys.stderr)
-    return None
+    async with signals.obeyed() as tasks, AsyncExitStack() as stack:
+        collector = await _enter(args, socket_path, stack)
+        signals.begin(collector, collector.stop)
+        tasks.start_soon(show_progress, collector, partial(_processes_text, collector))
+        await work(collector, signals)
+    return None if signals.tell_abort(args.spill) else collector
 
 
 async def _enter(args: Namespace, socket_path: Path | None, stack: AsyncExitStack) -> Collector:
@@ -124,19 +68,6 @@ async def _enter(args: Namespace, socket_path: Path | None, stack: AsyncExitStac
         )
     except ValueError as exc:
         raise WrongUsageError(str(exc)) from exc
-
-
-def run_outside(args: Namespace, capture: Callable[[Namespace], Awaitable[int]]) -> int:
-    """Return what *capture* returns, or the exit code for what it raises."""
-    uvloop = {"use_uvloop": find_spec("uvloop") is not None}
-    try:
-        return anyio.run(capture, args, backend_options=uvloop)
-    except WrongUsageError as exc:
-        print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
-        return 2
-    except ConfigError as exc:
-        print_problems(exc.problems, exc.path)
-        return 1
 
 
 def report_outside(collector: Collector, args: Namespace) -> int:

@@ -6,19 +6,20 @@ import sys
 from typing import TYPE_CHECKING
 
 from dumpstream.cli._display import printable
-from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside, run_outside
+from dumpstream.cli._loop import run_async
+from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside
 from dumpstream.outside.agent import SOCKET, agent_library
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from dumpstream.cli._outside import Signals
+    from dumpstream.cli._signals import CaptureSignals
     from dumpstream.outside.collector import Collector
 
 
 def run(args: Namespace) -> int:
     """Collect until a signal comes, print the summary, and return the exit code."""
-    return run_outside(args, _collect)
+    return run_async(_collect, args)
 
 
 async def _collect(args: Namespace) -> int:
@@ -27,7 +28,7 @@ async def _collect(args: Namespace) -> int:
     return 1 if collector is None else report_outside(collector, args)
 
 
-async def _listen(collector: Collector, _signals: Signals) -> None:
+async def _listen(collector: Collector, _signals: CaptureSignals) -> None:
     print(
         f"dumpstream: listening; join with {SOCKET}={printable(str(collector.socket_path))} "
         f"LD_PRELOAD={printable(str(agent_library()))}",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._display import count_text, printable
+from dumpstream.cli._exit import FAILED, WrongUsageError
 from dumpstream.cli._problems import print_problems, problem_text
 from dumpstream.config import Matcher, check_bytes, check_file, explain, json_schema, read_operators
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dumpstream.config import DumpSettings, Operator
-
-
-_USAGE = 2
 
 
 def run(args: Namespace) -> int:
@@ -49,14 +46,14 @@ def _check(args: Namespace) -> int:
             print(problem_text(problem, args.file))
         counts = f"{count_text(len(result.errors), 'error')}, {count_text(len(result.warnings), 'warning')}"
         print(f"{'refused' if result.errors else 'accepted'}: {counts}")
-    return 1 if result.errors else 0
+    return FAILED if result.errors else 0
 
 
 def _explain(args: Namespace) -> int:
     result = check_file(args.file)
     if result.config is None or result.errors:
         print_problems(result.errors, args.file)
-        return 1
+        return FAILED
     explanation = explain(result.config.dump)
     for title, sentences in explanation._asdict().items():
         for sentence in sentences:
@@ -86,10 +83,9 @@ def _new(args: Namespace) -> int:
     result = check_bytes(text.encode(errors="surrogateescape"))
     print_problems(result.problems, args.out)
     if result.config is None or result.errors:
-        return 1
+        return FAILED
     if args.mode not in result.config.dump.modes:
-        print(f"dumpstream: --scene {printable(args.scene)} is not for --mode {args.mode}", file=sys.stderr)
-        return _USAGE
+        raise WrongUsageError(f"--scene {args.scene} is not for --mode {args.mode}")
     flags = os.O_TRUNC if args.force else os.O_EXCL
     try:
         descriptor = os.open(args.out, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o666)

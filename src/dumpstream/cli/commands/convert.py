@@ -10,7 +10,7 @@ from dumpstream.analysis.conversion import ConversionOptions, convert
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.archive.destination import refuse_inside
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
-from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.outputs import Outputs
 from dumpstream.system.location import as_location
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 def run(args: Namespace) -> int:
     """Write the tensors."""
     if args.shape and not args.layout:
-        print("dumpstream: --shape is the shape in a --layout; name one", file=sys.stderr)
-        return 2
+        raise WrongUsageError("--shape is the shape in a --layout; name one")
     inputs = list(find_inputs(map(as_location, args.names), args.rank))
     captures = {it.capture.path.parent if it.prefix else it.capture.path for it in inputs if it.capture}
     refuse_inside(args.out, captures)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
+from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
-
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli._loop import run_async
 from dumpstream.cli._report import process_text
 from dumpstream.outside.recovery import recover
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Recover, print what came, and return the exit code."""
-    uvloop = {"use_uvloop": find_spec("uvloop") is not None}
-    processes = anyio.run(lambda: recover(args.directory, sinks=args.sink), backend_options=uvloop)
+    processes = run_async(partial(recover, args.directory, sinks=args.sink))
     if args.json:
         print(json.dumps({"processes": [process.as_dict() for process in processes]}, indent=2))
     else:

@@ -12,7 +12,7 @@ from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
 from dumpstream.analysis.preview import Histogram
 from dumpstream.cli._display import count_text, number_text, printable, size_text, time_text
-from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.reading.inputs import find_inputs
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dumpstream.reading.inputs import Input
 
 
-_USAGE = 2
 _SHOWN_MATCHES = 3
 _NO_ARGUMENT = 2**32 - 1
 _ALWAYS = ("count", "max", "min", "mean", "std", "l2norm")
@@ -33,11 +32,9 @@ def run(args: Namespace) -> int:
     remote = not isinstance(args.path, Path)
     if args.name is None and (remote or args.path.is_dir()):
         what = "a place in an object store" if remote else "a directory"
-        print(f"dumpstream: {args.path} is {what}; name a file of a capture behind it", file=sys.stderr)
-        return _USAGE
+        raise WrongUsageError(f"{args.path} is {what}; name a file of a capture behind it")
     if args.name is not None and not (remote or args.path.is_dir()):
-        print(f"dumpstream: {args.path} is no capture; leave the name out", file=sys.stderr)
-        return _USAGE
+        raise WrongUsageError(f"{args.path} is not a capture; leave the name out")
     inputs = list(find_inputs([args.path], args.rank))
     item = inputs[0] if args.name is None else _select(inputs, args.name)
     described = describe(item)

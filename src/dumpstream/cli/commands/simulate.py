@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._display import count_text, printable
-from dumpstream.cli._exit import BY_SIGNAL
+from dumpstream.cli._exit import BY_SIGNAL, FAILED, WrongUsageError
 from dumpstream.simulation.job import Job, JobOptions
 from dumpstream.simulation.workload import Workload, opened
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dumpstream.simulation.job import JobResult
 
 
-_USAGE = 2
-_FAILED = 1
 _MOST_RANKS = 1024
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _CRASHES = {"kill": signal.SIGKILL, "abort": signal.SIGABRT}
@@ -36,8 +34,7 @@ def run(args: Namespace) -> int:
     try:
         workload = _workload(args)
     except ValueError as exc:
-        print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
-        return _USAGE
+        raise WrongUsageError(str(exc)) from exc
     with _configured(args, workload) as config:
         options = JobOptions(
             workload=workload, config=config, crash_at=args.crash_at, crash_signal=_CRASHES[args.crash_by]
@@ -131,7 +128,7 @@ def _run_rank(options: JobOptions, rank: int, ranks: int) -> NoReturn:
     }
     if rank != ranks - 1:
         options = replace(options, crash_at=None)
-    code = _FAILED
+    code = FAILED
     try:
         code = _run_job(options.of_rank(rank), f"rank {rank}: ")
     except DumpstreamError as exc:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream.analysis.measurement import measure
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines
-from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.reading.outputs import open_output
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
 from dumpstream.statistics.parquet import ParquetWriter
@@ -29,7 +29,6 @@ _TABLE_COLUMNS = (
     *("count", "max", "min", "mean", "nan", "pos_inf", "neg_inf"),
 )
 _GROUP_ROWS = 8192
-_USAGE = 2
 
 
 class _Request(NamedTuple):
@@ -77,8 +76,7 @@ def run(args: Namespace) -> int:
     try:
         request = _Request.of(args)
     except ValueError as exc:
-        print(f"dumpstream: {printable(str(exc))}", file=sys.stderr)
-        return _USAGE
+        raise WrongUsageError(str(exc)) from exc
     found = _Found(args)
     rows: Iterable[TensorRow] = (row for row in found if all(it.holds(row) for it in request.conditions))
     if request.sort:

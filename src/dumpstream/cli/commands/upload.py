@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio import to_thread
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationInUseError, DumpstreamError
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import BY_SIGNAL
-from dumpstream.cli._interrupt import heard, let_signals_end
+from dumpstream.cli._signals import ENDING, obeying
 from dumpstream.remote.outbox import Outbox, count_objects, find_outboxes, state_directory, upload_command
 from dumpstream.remote.reconciliation import reconcile
 from dumpstream.system.cancellation import finish_in_thread
 
 if TYPE_CHECKING:
+    import signal
     from argparse import Namespace
     from pathlib import Path
-
-    from anyio.abc import TaskStatus
 
     from dumpstream.remote.reconciliation import Reconciliation
 
@@ -34,37 +31,18 @@ def run(args: Namespace) -> int:
 
 async def _run(directory: Path | None) -> int:
     """Upload until everything is there or a signal comes."""
-    code = 0
-    try:
-        async with anyio.create_task_group() as tasks:
-            with anyio.CancelScope() as scope:
-                signals = _Signals(scope)
-                await tasks.start(signals.obey)
-                code = await _upload_all(directory)
-            tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        # The group is for the signals; what the upload raises is not to be wrapped by it.
-        raise group.exceptions[0] from None
-    if signals.number is None:
-        return code
-    print(f"dumpstream: interrupted; {await to_thread.run_sync(_left_text, directory)}", file=sys.stderr)
-    return BY_SIGNAL + signals.number
+    received: list[signal.Signals] = []
+    with anyio.CancelScope() as scope:
 
+        def end(number: signal.Signals) -> bool:
+            received.append(number)
+            scope.cancel()
+            return False
 
-class _Signals:
-    """What signals do: the first ends what the scope is around, and the second the process."""
-
-    def __init__(self, scope: anyio.CancelScope) -> None:
-        self._scope = scope
-        self.number: signal.Signals | None = None  #: the first
-
-    async def obey(self, *, task_status: TaskStatus[None]) -> None:
-        """Do it until cancelled."""
-        with anyio.open_signal_receiver(*heard((signal.SIGINT, signal.SIGTERM))) as signals:
-            task_status.started()
-            self.number = await anext(signals)
-        let_signals_end()
-        self._scope.cancel()
+        async with obeying(ENDING, end):
+            return await _upload_all(directory)
+    print(f"dumpstream: interrupted; {await run_sync(_left_text, directory)}", file=sys.stderr)
+    return BY_SIGNAL + received[0]
 
 
 async def _upload_all(directory: Path | None) -> int:

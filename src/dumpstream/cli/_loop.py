@@ -1,0 +1,19 @@
+"""The event loop of the commands that capture or recover."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_Arguments = TypeVarTuple("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def run_async(work: Callable[[Unpack[_Arguments]], Awaitable[_Result]], *arguments: *_Arguments) -> _Result:
+    """Return what *work* returns; it runs on uvloop if that is installed."""
+    return anyio.run(work, *arguments, backend_options={"use_uvloop": find_spec("uvloop") is not None})
