@@ -34,8 +34,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
     """A place in memory that has a URL."""
     bucket = Bucket(MemoryStore(), "run")
     monkeypatch.setattr("dumpstream.objectstore.store.make_client", lambda *_: bucket.client)
-    monkeypatch.setattr("dumpstream.remote.uploader.PART_BYTES", _PART_BYTES)
-    monkeypatch.setattr("dumpstream.remote.largeupload.PART_BYTES", _PART_BYTES)
+    monkeypatch.setattr("dumpstream.remote.spilled.PART_BYTES", _PART_BYTES)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return bucket
 

@@ -241,7 +241,7 @@ async def test_killed_server_is_waited_for_in_the_spill(
 async def test_what_a_killed_server_did_not_get_is_uploaded_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpstream.remote.uploader._LAST_WAIT_S", 0.1)
+    monkeypatch.setattr("dumpstream.remote.backlog._LAST_WAIT_S", 0.1)
     monkeypatch.setattr("dumpstream.remote.uploader.SHORT_RETRY_S", 2.0)
     monkeypatch.setattr("dumpstream.remote.destination._PROBE_S", 2.0)
     before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}

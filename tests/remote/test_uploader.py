@@ -72,8 +72,8 @@ class MoodyStore(Store):
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MoodyStore:
-    monkeypatch.setattr("dumpstream.remote.uploader._FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr("dumpstream.remote.uploader._LAST_WAIT_S", 0.05)
+    monkeypatch.setattr("dumpstream.objectstore.backoff._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("dumpstream.remote.backlog._LAST_WAIT_S", 0.05)
     return MoodyStore()
 
 
@@ -103,7 +103,7 @@ async def test_object_waits_on_the_disk_until_the_store_is_back(store: MoodyStor
     assert [custody and custody.stage for custody in custodies] == [Stage.KEPT] * 5
     assert len(objects(outbox)) == 5
     store.error = None
-    await until(lambda: not uploader.waiting)
+    await until(lambda: not uploader.backlog.waiting)
 
     assert [custody and custody.stage for custody in custodies] == [Stage.STORED] * 5
     assert [await run_sync(store.get, f"key{number}") for number in range(5)] == [
@@ -144,7 +144,7 @@ async def test_store_that_comes_back_refusing_ends_the_capture_and_keeps_the_obj
 
     async def refused() -> bool:
         try:
-            uploader.away  # noqa: B018 - raises
+            uploader.backlog.away  # noqa: B018 - raises
         except SinkError:
             return True
         await anyio.sleep(0.002)
@@ -170,7 +170,7 @@ async def test_full_spill_makes_who_blocks_wait_for_room(store: MoodyStore, outb
         assert len(objects(outbox)) == 1
         store.error = None
 
-    await until(lambda: not uploader.waiting)
+    await until(lambda: not uploader.backlog.waiting)
     assert len(await run_sync(store.get, "second")) == 20
     await uploader.aclose()
 
@@ -212,7 +212,7 @@ async def test_deliveries_that_fill_the_spill_together_go_on_when_the_store_is_b
 ) -> None:
     uploader = Uploader(store, outbox)
     store.go_away()
-    uploader.note(StoreError("does not answer", away=True))
+    uploader.backlog.note(StoreError("does not answer", away=True))
 
     async def upload(key: str) -> None:
         upload = uploader.begin_large(key)
@@ -226,7 +226,7 @@ async def test_deliveries_that_fill_the_spill_together_go_on_when_the_store_is_b
             tasks.start_soon(upload, "other")
             await until(lambda: not outbox.free)
             store.error = None
-    await until(lambda: not uploader.waiting)
+    await until(lambda: not uploader.backlog.waiting)
 
     whole = b"".join(bytes([number]) * 25 for number in range(4))
     assert [await run_sync(store.get, key) for key in ("one", "other")] == [whole, whole]
@@ -246,7 +246,7 @@ async def test_store_that_is_back_is_used_although_nothing_had_fitted_into_the_s
     with pytest.raises(FileRefusedError):
         await uploader.upload("lost", bytes(10))
     store.error = None
-    await until(lambda: not uploader.away)
+    await until(lambda: not uploader.backlog.away)
 
     uploaded = await uploader.upload("key", bytes(10))
 
@@ -310,7 +310,7 @@ async def test_store_that_goes_away_in_the_middle_of_a_delivery_gets_all_of_it_l
     uploaded = await upload.finish()
     kept = uploaded.custody is not None and uploaded.custody.stage
     store.error = None
-    await until(lambda: not uploader.waiting)
+    await until(lambda: not uploader.backlog.waiting)
 
     assert kept is Stage.KEPT
     assert await run_sync(store.get, "large") == b"".join(pieces)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from dumpstream._errors import ObjectMissingError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _BEYOND = re.compile(
@@ -32,13 +37,24 @@ CHECK_NETWORK = "check the network and the endpoint"
 _NO_ACCESS = "check the credentials in the environment or the profile, and what they are allowed to do"
 
 
+@contextmanager
+def explained(what: str, place: object) -> Iterator[None]:
+    """Turn whatever keeps the block from doing *what* at *place* into a `StoreError`."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as exc:  # noqa: BLE001 - obstore has many, and its pieces may raise anything
+        raise explain_failure(exc, what, place) from None
+
+
 def is_beyond_the_end(exc: BaseException) -> bool:
-    """Whether *exc* was raised because an object has no byte of the range that was asked for."""
+    """Whether *exc* says that an object ends before the range that was asked for."""
     return _BEYOND.search(str(exc)) is not None
 
 
 def is_unsupported(exc: BaseException) -> bool:
-    """Whether *exc* was raised because the store, or obstore, does not know what was asked for."""
+    """Whether *exc* says that the store, or obstore, cannot do what was asked for."""
     if isinstance(exc, NotImplementedError) or type(exc).__name__ == "NotSupportedError":
         return True
     return _status(str(exc)) == _NOT_IMPLEMENTED
@@ -47,7 +63,7 @@ def is_unsupported(exc: BaseException) -> bool:
 def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
     """Return the error to report for *exc*, which kept a store from doing *what* at *place*.
 
-    obstore's own text goes no further: it quotes requests, and with Azure their signatures.
+    It does not repeat obstore's own text, which quotes requests, and with Azure their signatures.
     """
     text = str(exc)
     status = _status(text)
@@ -77,5 +93,5 @@ def _status(text: str) -> int | None:
 
 
 def _is_final(status: int) -> bool:
-    """Whether a later try would be answered with *status* again."""
+    """Whether the store would answer a later try with *status* again."""
     return status == _NOT_IMPLEMENTED or (status < _SERVER_ERRORS and status not in _TRY_LATER)

@@ -1,23 +1,20 @@
-"""Store: the objects below a place, with the traps of obstore kept inside."""
+"""Store: the objects below a prefix, with the traps of obstore kept inside."""
 
 from __future__ import annotations
 
-import asyncio
-import atexit
-import time
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import RETRY_S, make_client
-from dumpstream.objectstore.failure import CHECK_NETWORK, explain_failure, is_beyond_the_end, is_unsupported
-from dumpstream.objectstore.patience import GRACE_S, Patience, Silence
+from dumpstream.objectstore.failure import explain_failure, explained, is_beyond_the_end, is_unsupported
+from dumpstream.objectstore.patience import GRACE_S, Patience
+from dumpstream.objectstore.requests import Requests
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -25,25 +22,20 @@ if TYPE_CHECKING:
 
     from dumpstream.system.location import Prefix
 
-_Result = TypeVar("_Result")
-
 #: The size of a part of a large object; S3 takes 10,000 of them, so objects of up to 78 GiB.
 PART_BYTES = 8 << 20
-#: The parts of one object that are on their way at once.
+#: The parts of one object that are uploaded at once.
 PARTS_IN_FLIGHT = 4
+#: An empty object that is written and deleted to find out whether the store allows both.
+PROBE = ".dumpstream-probe"
 
 _LISTED_AT_ONCE = 1000
-#: Written and deleted to find out whether that can be done.
-PROBE = ".dumpstream-probe"
-# obstore's threads may still hold a result when the last await returns, and abort the process if the
-# interpreter has gone by the time they let go of it.
-_EXIT_S = 0.1
 
 
 class Entry(NamedTuple):
     """An object, as the store describes it."""
 
-    key: str  #: relative to the store's place
+    key: str  #: relative to the store's prefix
     bytes: int
     etag: str | None
     modified: datetime
@@ -51,10 +43,10 @@ class Entry(NamedTuple):
 
 
 class WriteLock(Protocol):
-    """What must be held when something is written; `remote.storelock.Lock` is one."""
+    """A lock that must be held when something is written, such as a `StoreLock`."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """Let a thread write something in the block; raises `StoreError` if the lock is not held."""
+        """Let a thread write in the block; raises `StoreError` if the lock is not held."""
 
     async def confirm(self) -> None:
         """Return when the lock is surely held; raises `StoreError` if it is not."""
@@ -66,14 +58,13 @@ class WriteLock(Protocol):
 class Store:
     """The objects below *prefix*; keys are relative to it.
 
-    Methods that are not async block: call them from a worker thread. The others work on asyncio alone, and
-    what they have begun goes on to its end even if the caller is cancelled, because a request that is cut
-    off may leave an upload behind; `aclose` waits for it.
+    Methods that are not async block: call them from a worker thread. The async ones are for asyncio alone.
+    Their requests go on even if the caller is cancelled; `aclose` waits for them.
 
     Args:
-        prefix: the place.
+        prefix: where the objects are.
         retry_s: how long a request is tried again before the store counts as away.
-        lock: what must be held when something is written.
+        lock: must be held when something is written.
         patience: how long the async methods wait for a store that does not answer.
 
     Every method raises `StoreError`, whose `away` tells whether a later try may succeed.
@@ -89,12 +80,12 @@ class Store:
     ) -> None:
         self.prefix = prefix
         self.patience = Patience() if patience is None else patience
-        self.silence = Silence(self.patience)  #: reached when the store has been given up
+        self._requests = Requests(prefix, self.patience)
         self._lock = lock
         self._client = make_client(prefix, retry_s)
         self._obstore: Any = import_module("obstore")
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._abandoned = False
+        self.silence = self._requests.silence  #: reached when the store has been given up
 
     def get(self, key: str) -> bytes:
         """Return the whole object *key*."""
@@ -108,9 +99,9 @@ class Store:
                 yield bytes(piece)
 
     def get_range(self, key: str, start: int, length: int) -> tuple[Entry, bytes]:
-        """Return what the store says of the object *key*, and *length* bytes of it from *start* on.
+        """Return the entry of the object *key*, and *length* bytes from *start* on, with one request.
 
-        Takes one request. There are fewer bytes if the object ends before.
+        There are fewer bytes if the object ends before.
         """
         with self._explained("read", key):
             path = self._path(key)
@@ -123,12 +114,12 @@ class Store:
             return self._entry(self._obstore.head(self._client, path)), b""
 
     def head(self, key: str) -> Entry:
-        """Return what the store says of the object *key*."""
+        """Return the entry of the object *key*."""
         with self._explained("look for", key):
             return self._entry(self._obstore.head(self._client, self._path(key)))
 
     def entries(self, below: str = "") -> Iterator[Entry]:
-        """Yield every object whose key begins with the components *below*, in no order."""
+        """Yield every object whose key begins with the components *below*, in any order."""
         with self._explained("list", below):
             last: str | None = None
             while True:
@@ -137,12 +128,12 @@ class Store:
                     path = str(meta["path"])
                     if after is not None and path <= after:
                         raise StoreError(
-                            f"cannot list {self.prefix / below}: the store tells only of some objects; "
+                            f"cannot list {self.prefix / below}: the store lists only some objects; "
                             "capture with --pack, which makes fewer, or into another store"
                         )
                     count, last = count + 1, max(last or "", path)
                     yield self._entry(meta)
-                # Some that speak S3's API do not say how a list goes on, and obstore takes it for whole.
+                # Some stores with S3's API do not say how a list goes on, and obstore takes it for whole.
                 if self.prefix.scheme != "s3" or count == 0 or count % _LISTED_AT_ONCE:
                     return
 
@@ -154,68 +145,44 @@ class Store:
 
     def write(self, key: str, data: bytes) -> str | None:
         """Store a small object, in place of what is there; return its entity tag."""
-        with self._writing("write", key):
+        with self._writing(key):
             return _tag(self._obstore.put(self._client, self._path(key), data, use_multipart=False))
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store a small object unless there is one; return whether there was none.
+        """Store a small object unless the key is taken; return whether it was free.
 
-        A store without conditional writes replaces what came in between a look and the write.
+        A store without conditional writes replaces an object that appears between the look and the write.
         """
-        with self._writing("write", key):
-            try:
-                self._put_if("create", key, data)
-            except self._obstore.exceptions.AlreadyExistsError:
-                return False
-            except Exception as exc:
-                if not is_unsupported(exc):
-                    raise
-                if self._is_there(key):
-                    return False
-                self._obstore.put(self._client, self._path(key), data, use_multipart=False)
-        return True
+        with self._writing(key):
+            return self._put_if("create", key, data)
 
     def replace(self, entry: Entry, data: bytes) -> bool:
-        """Store a small object in place of *entry*; return whether that was still what is there.
+        """Store a small object in place of *entry*; return False if another object is there by now.
 
-        A store without conditional writes replaces whatever is there.
+        A store without conditional writes replaces that, too.
         """
         known = {"e_tag": entry.etag, "version": entry.version}
         condition = {name: value for name, value in known.items() if value is not None}
-        with self._writing("write", entry.key):
-            try:
-                self._put_if(condition, entry.key, data)
-            except self._obstore.exceptions.PreconditionError:
-                return False
-            except Exception as exc:
-                if not is_unsupported(exc):
-                    raise
-                self._obstore.put(self._client, self._path(entry.key), data, use_multipart=False)
-        return True
+        with self._writing(entry.key):
+            return self._put_if(condition, entry.key, data)
 
     def delete(self, key: str) -> None:
-        """Remove the object *key*, if it is there."""
-        with self._writing("delete", key):
-            try:
-                self._obstore.delete(self._client, self._path(key))
-            except FileNotFoundError:
-                return
+        """Delete the object *key*, if it is there."""
+        with self._writing(key, "delete"), suppress(FileNotFoundError):
+            self._obstore.delete(self._client, self._path(key))
 
     def probe(self) -> list[Entry]:
-        """Find out whether the store can be read and written; return some of what is at the place."""
+        """Find out whether the store can be read and written; return some of the objects."""
         found = list(islice(self.entries(), _LISTED_AT_ONCE))
         self.write(PROBE, b"")
-        with suppress(StoreError):  # who may only add, leaves an empty object
+        with suppress(StoreError):  # credentials that may not delete leave an empty object
             self.delete(PROBE)
         return [entry for entry in found if entry.key != PROBE]
 
     async def look_for(self, key: str) -> Entry:
-        """Return what the store says of the object *key*."""
-
-        async def look() -> Entry:
-            return self._entry(await self._obstore.head_async(self._client, self._path(key)))
-
-        return await self._finish("look for", key, look)
+        """Return the entry of the object *key*."""
+        path, head = self._path(key), self._obstore.head_async
+        return self._entry(await self._requests.run("look for", key, lambda: head(self._client, path)))
 
     async def fetch(self, key: str) -> bytes:
         """Return the whole object *key*."""
@@ -224,7 +191,7 @@ class Store:
             found = await self._obstore.get_async(self._client, self._path(key))
             return bytes(await found.bytes_async())
 
-        return await self._finish("read", key, get)
+        return await self._requests.run("read", key, get)
 
     async def put(self, key: str, data: Buffer) -> str | None:
         """Store an object with one request, in place of what is there; return its entity tag."""
@@ -234,12 +201,12 @@ class Store:
             path = self._path(key)
             return _tag(await self._obstore.put_async(self._client, path, data, use_multipart=False))
 
-        return await self._finish("write", key, put)
+        return await self._requests.run("write", key, put)
 
     async def upload(self, key: str, pieces: AsyncIterator[Buffer]) -> str | None:
         """Store an object of any size while *pieces* come; return its entity tag.
 
-        The object appears when *pieces* end. If they raise, nothing is left of it, in the store either.
+        The object appears when *pieces* end. If they raise, the store keeps nothing of it.
         """
 
         async def put() -> str | None:
@@ -258,51 +225,35 @@ class Store:
                 raise
             return _tag(stored)
 
-        return await self._finish("write", key, put)
+        return await self._requests.run("write", key, put)
 
     def abandon(self) -> None:
-        """Take uploads back that still need pieces, and wait no more than seconds for a silent store."""
+        """Take back uploads that still need pieces, and wait only a few seconds for a silent store."""
         self._abandoned = True
         self.patience.limit(GRACE_S)
 
     async def aclose(self) -> None:
-        """Wait for everything that has begun."""
-        while self._tasks and not self.silence.reached:
-            await self.silence.wait_for(self._tasks)
+        """Wait for all requests, as long as the patience allows."""
+        await self._requests.aclose()
 
-    async def _finish(self, what: str, key: str, do: Callable[[], Awaitable[_Result]]) -> _Result:
-        async def run() -> _Result:
-            with self._explained(what, key):
-                return await do()
-
-        _linger_at_exit()
-        if not self.silence.reached:
-            self.silence.begin()
-            task = asyncio.get_running_loop().create_task(run())
-            self._tasks.add(task)
-            task.add_done_callback(self._forget)
-            await self.silence.wait_for([task])
-            if task.done():
-                return task.result()
-        raise StoreError(
-            f"cannot {what} {self.prefix / key}: the store does not answer; {CHECK_NETWORK}", away=True
-        )
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            error = task.exception()  # the caller may be gone, and asyncio would complain
-            if error is None or not getattr(error, "away", False):
-                self.silence.interrupt(pending=bool(self._tasks))
-
-    def _put_if(self, mode: str | dict[str, str], key: str, data: bytes) -> None:
-        """Store a small object on a condition, as obstore puts it.
-
-        The first try is made without patience: a store that knows no conditions may say so with a status
-        that obstore takes for a failure which passes.
-        """
-        path = self._path(key)
+    def _put_if(self, mode: str | dict[str, str], key: str, data: bytes) -> bool:
+        """Store a small object under the condition *mode* of obstore; return whether that was met."""
+        errors = self._obstore.exceptions
         try:
+            self._try_put_if(mode, self._path(key), data)
+        except (errors.AlreadyExistsError, errors.PreconditionError):
+            return False
+        except Exception as exc:
+            if not is_unsupported(exc):
+                raise
+            if mode == "create" and self._is_there(key):
+                return False
+            self._obstore.put(self._client, self._path(key), data, use_multipart=False)
+        return True
+
+    def _try_put_if(self, mode: str | dict[str, str], path: str, data: bytes) -> None:
+        try:
+            # Not repeated: a store without conditional writes may refuse as if the failure would pass.
             self._obstore.put(make_client(self.prefix, 0), path, data, mode=mode)
         except Exception as exc:
             if not explain_failure(exc, "write", path).away:
@@ -315,7 +266,7 @@ class Store:
             yield from page
 
     @contextmanager
-    def _writing(self, what: str, key: str) -> Iterator[None]:
+    def _writing(self, key: str, what: str = "write") -> Iterator[None]:
         with nullcontext() if self._lock is None else self._lock.writing(), self._explained(what, key):
             yield
 
@@ -326,7 +277,7 @@ class Store:
     async def _confirmed(self, pieces: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
         """Yield *pieces* as long as the lock is held, and end only if it is."""
         async for piece in pieces:
-            self.silence.interrupt(pending=True)  # more is wanted when something has arrived
+            self.silence.interrupt(pending=True)  # obstore wants more because something has arrived
             if self._abandoned:
                 raise StoreError(f"an upload to {self.prefix} was given up; upload again", away=True)
             await self._confirm_lock()
@@ -348,21 +299,10 @@ class Store:
             return False
         return True
 
-    @contextmanager
-    def _explained(self, what: str, key: str) -> Iterator[None]:
-        try:
-            yield
-        except StoreError:
-            raise
-        except Exception as exc:  # noqa: BLE001 - obstore has many, and its pieces may raise anything
-            raise explain_failure(exc, what, self.prefix / key) from None
+    def _explained(self, what: str, key: str) -> AbstractContextManager[None]:
+        return explained(what, self.prefix / key)
 
 
 def _tag(result: Any) -> str | None:
     tag = result["e_tag"]
     return None if tag is None else str(tag)
-
-
-@cache
-def _linger_at_exit() -> None:
-    atexit.register(time.sleep, _EXIT_S)

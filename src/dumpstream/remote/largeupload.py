@@ -1,4 +1,4 @@
-"""LargeUpload: a large object on its way to a store, and to the disk as long as it is not there."""
+"""LargeUpload: an object that is uploaded in parts, and kept on the disk until the store has it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import FileRefusedError, SinkError, StoreError
 from dumpstream.objectstore.multipart import MultipartUpload
-from dumpstream.objectstore.store import PART_BYTES
 from dumpstream.remote.outbox import SPILL_FULL
+from dumpstream.remote.spilled import read_pieces, spill_error
 from dumpstream.source import OnFull
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
     from dumpstream.custody import Custody
-    from dumpstream.remote.uploader import Uploader
+    from dumpstream.objectstore.store import Store
+    from dumpstream.remote.backlog import Backlog
 
 
 class Uploaded(NamedTuple):
@@ -31,32 +32,31 @@ class Uploaded(NamedTuple):
 
 
 class LargeUpload:
-    """A large object on its way: to the store and, if there is an outbox, to the disk as well.
+    """An object that goes to *store* and, if *backlog* has an outbox, to the disk as well.
 
-    Only so is it safe when the store goes away in its middle.
+    Only so is it safe if the store goes away in its middle.
     """
 
-    def __init__(self, uploader: Uploader, key: str) -> None:
-        self._uploader, self._key = uploader, key
-        self._upload = None if uploader.away else MultipartUpload(uploader.store, key)
-        self._on_disk = uploader.has_outbox
+    def __init__(self, store: Store, backlog: Backlog, key: str) -> None:
+        self._store, self._backlog, self._key = store, backlog, key
+        self._upload = None if backlog.away else MultipartUpload(store, key)
+        self._on_disk = backlog.has_outbox
         self._size = 0  # of what is on the disk
 
     async def send(self, pieces: Sequence[Buffer]) -> None:
-        """Take *pieces*, which must stay as they are.
+        """Take *pieces*, which must not change any more.
 
         Raises:
-            SinkError: the object can be uploaded nowhere.
+            SinkError: neither the store nor the disk takes them.
         """
-        size = sum(memoryview(piece).nbytes for piece in pieces)
         if self._on_disk:
-            await self._send_to_disk(pieces, size)
+            await self._send_to_disk(pieces, sum(memoryview(piece).nbytes for piece in pieces))
         if self._upload is not None:
             try:
                 for piece in pieces:
                     await self._upload.send(piece)
             except StoreError as exc:
-                await self._give_up_upload(exc)
+                self._give_up_upload(exc)
 
     async def finish(self) -> Uploaded:
         """Make the object appear, now or when the store is back.
@@ -68,41 +68,41 @@ class LargeUpload:
             try:
                 etag = await self._upload.finish()
             except StoreError as exc:
-                await self._give_up_upload(exc)
+                self._give_up_upload(exc)
             else:
                 await self._discard()
                 return Uploaded(etag, None)
-        return await self._uploader.keep(self._key, self._size)
+        return Uploaded(None, await self._backlog.keep(self._key, self._size))
 
     async def abort(self) -> None:
-        """Leave nothing of it."""
+        """Leave nothing of the object."""
         if self._upload is not None:
             await self._upload.abort()
         await self._discard()
 
     async def _send_to_disk(self, pieces: Sequence[Buffer], size: int) -> None:
-        uploader = self._uploader
-        if self._upload is not None and uploader.outbox.free < size:
-            await self._discard()  # the store is there, and will do alone
+        backlog = self._backlog
+        if self._upload is not None and backlog.outbox.free < size:
+            await self._discard()  # the store answers, and is enough
             return
-        while not await uploader.reserve(size, self._key):
+        while not await backlog.reserve(size, self._key):
             if await self._begin_again():
                 return
-        url, new = uploader.url(self._key), not self._size
+        url, new = backlog.url(self._key), not self._size
         self._size += size
         try:
-            await run_sync(lambda: uploader.outbox.append(url, pieces, new=new))
+            await run_sync(lambda: backlog.outbox.append(url, pieces, new=new))
         except OSError as exc:
             raise spill_error(exc) from None
 
     async def _begin_again(self) -> bool:
-        """Send the store, which is back, what the full disk has; return whether it goes on without that."""
-        upload = MultipartUpload(self._uploader.store, self._key)
+        """Send the store, which is back, what the full disk has; return whether it took that."""
+        upload = MultipartUpload(self._store, self._key)
         try:
             if self._size:
                 await self._resend(upload)
         except StoreError as exc:
-            self._uploader.note(exc)
+            self._backlog.note(exc)
             return False
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -113,9 +113,9 @@ class LargeUpload:
         return True
 
     async def _resend(self, upload: MultipartUpload) -> None:
-        url = self._uploader.url(self._key)
+        url = self._backlog.url(self._key)
         try:
-            fd = await run_sync(lambda: self._uploader.outbox.open_object(url, whole=False))
+            fd = await run_sync(lambda: self._backlog.outbox.open_object(url, whole=False))
             try:
                 async for piece in read_pieces(fd, self._size):
                     await upload.send(piece)
@@ -124,17 +124,17 @@ class LargeUpload:
         except OSError as exc:
             raise spill_error(exc) from None
 
-    async def _give_up_upload(self, exc: StoreError) -> None:
+    def _give_up_upload(self, exc: StoreError) -> None:
         """Go on with the disk alone.
 
         Raises:
-            SinkError: the disk does not have all of it.
+            SinkError: the disk does not have all of the object.
         """
         self._upload = None
-        self._uploader.note(exc)
+        self._backlog.note(exc)
         if not self._on_disk:
             problem = f"{exc}; the spill was too full to keep what had been sent"
-            if self._uploader.outbox.on_full is OnFull.DROP:
+            if self._backlog.outbox.on_full is OnFull.DROP:
                 raise FileRefusedError(problem, cause=SPILL_FULL) from None
             raise SinkError(problem) from None
 
@@ -142,19 +142,5 @@ class LargeUpload:
         if self._on_disk:
             self._on_disk = False
             if self._size:
-                await self._uploader.discard(self._key, self._size)
+                await self._backlog.discard(self._key, self._size)
                 self._size = 0
-
-
-async def read_pieces(fd: int, size: int) -> AsyncIterator[bytes]:
-    """Yield the first *size* bytes of the open file *fd*, a part at a time."""
-    position = 0
-    while position < size and (piece := await run_sync(os.pread, fd, PART_BYTES, position)):
-        position += len(piece)
-        yield piece
-
-
-def spill_error(exc: OSError) -> SinkError:
-    """Return the error to report for *exc*, which came from the disk that objects wait on."""
-    reason = exc.strerror or type(exc).__name__
-    return SinkError(f"the spill cannot be used: {reason}; free some space or choose another --spill")

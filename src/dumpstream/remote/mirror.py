@@ -1,26 +1,22 @@
-"""Mirror: keeps one object in a store as it should be, however long the store is away."""
+"""Mirror: keeps one object in a store equal to the latest data, however long the store is away."""
 
 from __future__ import annotations
 
-import random
 import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from dumpstream._errors import StoreError
+from dumpstream.objectstore.backoff import Backoff
 
 if TYPE_CHECKING:
     from dumpstream.objectstore.store import Store
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _LOOK_S = 0.1
 
 
 class Mirror:
-    """Writes the latest of what is published as the object *key* in *store*, from a thread of its own.
-
-    `stop` waits no longer than the patience of *store*.
-    """
+    """Writes the latest data as the object *key* in *store*, from a thread of its own."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._store, self._key = store, key
@@ -33,17 +29,19 @@ class Mirror:
 
     @property
     def waiting(self) -> bool:
-        """Whether the store has not confirmed the latest."""
+        """Whether the store has not confirmed the latest data."""
         return self._data is not None
 
     def update(self, data: bytes) -> None:
-        """Let *data* be the object, soon; what was published before and is not yet there is skipped."""
+        """Write *data* soon; earlier data that is not written yet is skipped."""
         with self._changed:
             self._data = data
             self._changed.notify()
 
     def stop(self) -> bool:
-        """Write what is left, once, and return whether everything is there.
+        """Try once more to write what is left; return whether the store has the latest data.
+
+        Waits no longer than the patience of the store.
 
         Raises:
             StoreError: the store refuses it.
@@ -58,27 +56,27 @@ class Mirror:
         return not self.waiting
 
     def _run(self) -> None:
-        pause = 0.0
+        backoff, pause_s = Backoff(), 0.0
         closing = False
         while not closing:
-            closing, data = self._wait(pause)
+            closing, data = self._wait(pause_s)
             try:
                 if data is not None:
                     self._store.write(self._key, data)
                     self._confirm(data)
-                pause = 0.0
+                backoff.reset()
+                pause_s = 0.0
             except StoreError as exc:
                 if not exc.away:
                     self._error = exc
                     return
-                pause = min(max(2 * pause, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+                pause_s = backoff.next_pause()
 
-    def _wait(self, pause: float) -> tuple[bool, bytes | None]:
-        """Return whether to stop and what to write, after *pause* seconds or when there is something."""
+    def _wait(self, pause_s: float) -> tuple[bool, bytes | None]:
+        """Wait for the pause, or else for data; return whether to stop, and what to write."""
         with self._changed:
-            if pause:
-                seconds = pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads clients
-                self._changed.wait_for(lambda: self._closing, seconds)
+            if pause_s:
+                self._changed.wait_for(lambda: self._closing, pause_s)
             else:
                 self._changed.wait_for(lambda: self._closing or self.waiting)
             return self._closing, self._data

@@ -14,7 +14,8 @@ from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.archive.rows import FileRow, read_rows
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.keys import Keys
-from dumpstream.remote.uploader import SHORT_RETRY_S, upload_from
+from dumpstream.remote.spilled import upload_from
+from dumpstream.remote.uploader import SHORT_RETRY_S
 from dumpstream.system.location import GIVEN, Prefix
 
 if TYPE_CHECKING:

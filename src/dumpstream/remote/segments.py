@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from contextlib import suppress
 from functools import partial
@@ -15,6 +14,7 @@ import anyio
 
 from dumpstream._errors import ObjectMissingError, PartError, StoreError
 from dumpstream.archive.rows import JOURNAL, MergedRow, is_finished_file, merged_row, read_rows
+from dumpstream.objectstore.backoff import Backoff
 from dumpstream.objectstore.patience import ask
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.system.batches import run_batches
@@ -31,7 +31,6 @@ _SEGMENT = re.compile(rf"{SEGMENTS}/(\d{{6,}})\.jsonl")
 _LONGEST_MERGED_ROW = 256
 _SEGMENT_S = 3.0
 _SEGMENT_LINES = 2000
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _BLOCK_BYTES = 1 << 20
 
 _T = TypeVar("_T")
@@ -43,7 +42,7 @@ def segment_key(number: int) -> str:
 
 
 def merged_through(store: Store) -> int:
-    """Return the number of the last segment that the merged journal has; 0 if there is no such journal."""
+    """Return the number of the last segment in the merged journal; 0 if there is no merged journal."""
     try:
         _, head = store.get_range(JOURNAL, 0, _LONGEST_MERGED_ROW)
     except ObjectMissingError:
@@ -59,16 +58,16 @@ def last_segment(store: Store) -> int:
 def read_journal(store: Store, read: Callable[[Iterator[bytes]], _T]) -> _T:
     """Return what *read* makes of the lines of the journal, each with its newline.
 
-    They are a consistent prefix, also while it is written. If a run ends in between, *read* does not come to
-    its end and is called again.
+    They are a consistent prefix, also while a capture writes. If a run ends meanwhile, the lines stop with an
+    exception, and *read* is called again.
     """
     while True:
         with suppress(_JournalReplaced):
             return read(_lines(store))
 
 
-class _JournalReplaced(Exception):  # noqa: N818 - nobody has done anything wrong
-    """What was read of the journal is not a prefix of what is there now."""
+class _JournalReplaced(Exception):  # noqa: N818 - not an error
+    """The lines that were read are not a prefix of the journal that is there now."""
 
 
 def _lines(store: Store) -> Iterator[bytes]:
@@ -92,7 +91,7 @@ def _lines(store: Store) -> Iterator[bytes]:
 
 
 def _get_segments(store: Store, numbers: Iterable[int]) -> list[bytes | None]:
-    """Return the segments *numbers*; None for one that has just been merged."""
+    """Return the segments *numbers*; None for a segment that has just been merged."""
     found: list[bytes | None] = []
     for number in numbers:
         try:
@@ -113,7 +112,7 @@ def _through(line: bytes) -> int:
 
 
 def _merged_before(store: Store) -> Iterator[bytes]:
-    """Yield the lines of the merged journal, or of one that somebody has copied there, in blocks."""
+    """Yield the lines of the merged journal, or of one that was copied there, in blocks."""
     blocks = store.read(JOURNAL)
     try:
         block = next(blocks, b"")
@@ -129,13 +128,9 @@ def _merged_before(store: Store) -> Iterator[bytes]:
 
 
 async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, through: int) -> None:
-    """Make one journal of all segments up to *through*, and delete them.
+    """Merge all segments up to *through* into one journal, and delete them.
 
-    Args:
-        store: where they are.
-        run: the lines of the segments from *first* on, in blocks.
-        first: the first segment of this run.
-        through: the last.
+    *run* has the lines of the segments from *first* on, in blocks.
     """
     merged = await ask(partial(merged_through, store))
 
@@ -147,7 +142,7 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
         yield from run
 
     def delete() -> None:
-        for number in _segments(store):  # also those that an earlier merge was killed before it had deleted
+        for number in _segments(store):  # an earlier merge that was killed may have left some
             if number <= through:
                 store.delete(segment_key(number))
 
@@ -156,19 +151,14 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
 
 
 async def _in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    # Not an iterator for obstore: it must not be called while it waits for one.
+    # Not a plain iterator: the pieces call obstore, which must not be called while it waits for a piece.
     while (piece := await ask(partial(next, pieces, None))) is not None:
         if piece:
             yield piece
 
 
 class SegmentJournal:
-    """Writes lines as segments, every few seconds, one after the other.
-
-    Args:
-        store: where to.
-        last: the number of the last segment that is there.
-    """
+    """Writes lines to *store* as segments, every few seconds; *last* is the number of the latest there."""
 
     def __init__(self, store: Store, *, last: int) -> None:
         self._store = store
@@ -177,7 +167,7 @@ class SegmentJournal:
         self._lines: list[str] = []
         self._sending = 0
         self.waiting_files = 0  #: finished files in the lines that the store has not confirmed
-        self._many = asyncio.Event()
+        self._due = asyncio.Event()  # there are lines enough for a segment, or the end has come
         self._closing = asyncio.Event()
         self.error: StoreError | None = None  #: why nothing more is written
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -192,39 +182,39 @@ class SegmentJournal:
         self._lines.append(line)
         self.waiting_files += is_finished_file(line)
         if len(self._lines) >= _SEGMENT_LINES:
-            self._many.set()
+            self._due.set()
 
     async def stop(self) -> bool:
-        """Write what is left, once, and return whether everything is there."""
+        """Try once more to write what is left; return whether the store has everything."""
         self._closing.set()
+        self._due.set()
         await asyncio.wait([self._task])
         self._task.result()
         return self.error is None and not self.waiting
 
     async def merge(self, path: Path) -> None:
-        """Merge everything; *path* has the lines of this run. Only after `stop` said that all is there.
+        """Merge everything, after `stop` has returned True; *path* has the lines of this run.
 
         Raises:
-            StoreError: it is not merged; the segments are still there.
+            StoreError: nothing is merged; the segments are still there.
         """
         await merge_segments(self._store, _blocks(path), first=self._first, through=self._last)
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE_S
+        backoff = Backoff()
         while True:
             closing = self._closing.is_set()
             try:
                 await self._write_segment()
-                pause = _FIRST_PAUSE_S
             except StoreError as exc:
                 if not exc.away:
                     self.error = exc
+                if closing or not exc.away:
                     return
-                if closing:
-                    return
-                await self._pause(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads clients
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                with anyio.move_on_after(backoff.next_pause()):
+                    await self._closing.wait()
                 continue
+            backoff.reset()
             if closing and not self._lines:
                 return
             if not closing:
@@ -249,25 +239,10 @@ class SegmentJournal:
 
     async def _gather(self) -> None:
         """Wait until a segment is worth its request."""
-        self._many.clear()
-        if len(self._lines) < _SEGMENT_LINES:
+        if len(self._lines) < _SEGMENT_LINES and not self._closing.is_set():
+            self._due.clear()
             with anyio.move_on_after(_SEGMENT_S):
-                await _first_of(self._many, self._closing)
-
-    async def _pause(self, seconds: float) -> None:
-        with anyio.move_on_after(seconds):
-            await self._closing.wait()
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    async with anyio.create_task_group() as tasks:
-
-        async def wait(event: asyncio.Event) -> None:
-            await event.wait()
-            tasks.cancel_scope.cancel()
-
-        for event in events:
-            tasks.start_soon(wait, event)
+                await self._due.wait()
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

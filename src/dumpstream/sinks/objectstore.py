@@ -150,7 +150,7 @@ class ObjectStoreSink:
             finally:
                 if self._own_lock is not None and self._uploader is not None:
                     silent = self._uploader.store.silence.reached
-                    self._own_lock.left_behind = silent or self._uploader.waiting > 0
+                    self._own_lock.left_behind = silent or self._uploader.backlog.waiting > 0
                 await self._held.aclose()
 
     def take_key(self, name: str, first: int) -> str:

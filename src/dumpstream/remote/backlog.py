@@ -1,0 +1,227 @@
+"""Backlog: objects that wait in an outbox, uploaded as soon as their store takes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import ObjectMissingError, SinkError, StoreError
+from dumpstream.custody import Custody, Stage
+from dumpstream.objectstore.backoff import Backoff
+from dumpstream.objectstore.patience import GRACE_S
+from dumpstream.objectstore.store import PROBE
+from dumpstream.remote.spilled import spill_error, upload_from
+
+if TYPE_CHECKING:
+    from dumpstream.objectstore.store import Store
+    from dumpstream.remote.outbox import Outbox
+
+_UPLOADED_AT_ONCE = 16
+#: How long the end of a capture waits for a store that is away.
+_LAST_WAIT_S = 30.0
+
+
+class _Kept(NamedTuple):
+    key: str
+    size: int
+    custody: Custody
+
+
+class Backlog:
+    """The objects for *store* that wait in *outbox*, and whether the store is away.
+
+    Without room in an outbox nothing can wait, and a store that is away is an error.
+    """
+
+    def __init__(self, store: Store, outbox: Outbox | None, *, durable: bool = False) -> None:
+        self._store = store
+        self._outbox = outbox if outbox is not None and outbox.capacity else None
+        self._durable = durable
+        self._away = False
+        self._kept: deque[_Kept] = deque()
+        self._drain: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._abandoned = False
+        self._error: StoreError | None = None
+        store.silence.when_reached(self._give_up)
+
+    @property
+    def waiting(self) -> int:
+        """How many objects wait."""
+        return len(self._kept)
+
+    @property
+    def away(self) -> bool:
+        """Whether the store did not answer the last request.
+
+        Raises:
+            SinkError: the store refuses for good.
+        """
+        self._check()
+        return self._away
+
+    @property
+    def outbox(self) -> Outbox:
+        """Where objects wait; only if `note` did not raise, or `has_outbox`."""
+        assert self._outbox is not None
+        return self._outbox
+
+    @property
+    def has_outbox(self) -> bool:
+        """Whether objects may wait."""
+        return self._outbox is not None
+
+    def url(self, key: str) -> str:
+        """Return the name of the object *key* in the outbox."""
+        return str(self._store.prefix / key)
+
+    def note(self, exc: StoreError) -> None:
+        """Take the store for away from now on.
+
+        Raises:
+            SinkError: the store refuses, or there is no outbox.
+        """
+        if not exc.away:
+            raise SinkError(str(exc)) from None
+        if self._outbox is None:
+            raise SinkError(f"{exc}, or give a --spill") from None
+        self._away = True
+        self._watch()
+
+    async def reserve(self, size: int, key: str) -> bool:
+        """Take room in the outbox for *size* bytes of the object *key*, as soon as there is enough.
+
+        Returns:
+            False if the store is back before there is room; there may never be so much.
+
+        Raises:
+            FileRefusedError: there is no room, and files are to be dropped then.
+            SinkError: the store refuses for good, or has been given up.
+        """
+        while not self.outbox.take_room(size, key):
+            if not self.away:
+                return False
+            if self._closing.is_set():
+                raise SinkError("the spill is full and the store does not answer; raise --spill-bytes")
+            await self.outbox.wait()
+        return True
+
+    async def discard(self, key: str, size: int) -> None:
+        """Remove from the outbox what there is of the object *key*, for which *size* bytes were reserved."""
+        await run_sync(self.outbox.discard, self.url(key))
+        self.outbox.release(size)
+
+    async def keep(self, key: str, size: int) -> Custody:
+        """Let the object *key*, all of which is in the outbox, wait for the store.
+
+        Raises:
+            SinkError: the disk fails.
+        """
+        try:
+            await run_sync(lambda: self.outbox.complete(self.url(key), durable=self._durable))
+        except OSError as exc:
+            raise spill_error(exc) from None
+        kept = _Kept(key, size, Custody(Stage.KEPT))
+        self._kept.append(kept)
+        self._watch()
+        return kept.custody
+
+    async def aclose(self) -> None:
+        """Upload what waits, if the store takes it within a short time, and stop.
+
+        If that is cancelled, requests have a few seconds more, and the rest stays in the outbox.
+
+        Raises:
+            SinkError: the store refuses what waits.
+        """
+        try:
+            if self._drain is not None:
+                if self._kept:
+                    with anyio.move_on_after(_LAST_WAIT_S):
+                        await asyncio.wait([self._drain])
+                self._closing.set()
+                await asyncio.wait([self._drain])
+            await self._store.aclose()
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await self._abandon()
+            raise
+        self._check()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise SinkError(str(self._error))
+
+    async def _abandon(self) -> None:
+        """Upload nothing more, and wait for the requests."""
+        self._abandoned = True
+        self._closing.set()
+        self._store.patience.limit(GRACE_S)
+        if self._drain is not None:
+            await asyncio.wait([self._drain])
+        await self._store.aclose()
+
+    def _give_up(self) -> None:
+        self._closing.set()
+        if self._outbox is not None:
+            self._outbox.notify()
+
+    def _watch(self) -> None:
+        if self._drain is None or self._drain.done():
+            self._drain = asyncio.get_running_loop().create_task(self._upload_kept())
+
+    async def _upload_kept(self) -> None:
+        """Upload what waits, and find out whether a store that is away is back."""
+        backoff = Backoff()
+        at_once = 1
+        while (self._kept or self._away) and not self._at_end:
+            batch = [self._kept[index] for index in range(min(at_once, len(self._kept)))]
+            results = await asyncio.gather(*map(self._upload, batch)) if batch else [await self._look()]
+            if all(results):
+                self._away, at_once = False, _UPLOADED_AT_ONCE
+                backoff.reset()
+                self.outbox.notify()
+            elif self._error is not None:
+                self.outbox.notify()
+                return
+            else:
+                self._away, at_once = True, 1
+                with anyio.move_on_after(backoff.next_pause()):
+                    await self._closing.wait()
+
+    @property
+    def _at_end(self) -> bool:
+        return self._abandoned or (self._away and self._closing.is_set())
+
+    async def _look(self) -> bool:
+        """Return whether the store answers."""
+        try:
+            await self._store.look_for(PROBE)
+        except ObjectMissingError:
+            return True
+        except StoreError as exc:
+            return self._fail(exc)
+        return True
+
+    async def _upload(self, kept: _Kept) -> bool:
+        """Return whether the store has the object now."""
+        try:
+            await upload_from(self.outbox, self._store, kept.key, kept.size)
+        except StoreError as exc:
+            return self._fail(exc)
+        except OSError as exc:
+            return self._fail(StoreError(str(spill_error(exc))))
+        self._kept.remove(kept)
+        self.outbox.release(kept.size)
+        kept.custody.advance(Stage.STORED)
+        return True
+
+    def _fail(self, exc: StoreError) -> bool:
+        """Remember *exc* unless a later try may succeed; return False."""
+        if not exc.away:
+            self._error = exc
+        return False

@@ -1,0 +1,71 @@
+"""Objects that lie in an outbox: read in parts, and uploaded to their store."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import SinkError, StoreError
+from dumpstream.objectstore.store import PART_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from dumpstream.objectstore.store import Store
+    from dumpstream.remote.outbox import Outbox
+
+
+async def upload_from(outbox: Outbox, store: Store, key: str, size: int) -> None:
+    """Upload the object *key* of *size* bytes from *outbox* to *store*, and remove it from *outbox*.
+
+    Raises:
+        StoreError: the store does not take it.
+        OSError: it cannot be read.
+    """
+    url = str(store.prefix / key)
+    if size <= PART_BYTES:
+        await store.put(key, await run_sync(outbox.read_object, url))
+    else:
+        await _upload_parts(outbox, store, key, size)
+    await run_sync(outbox.discard, url)
+
+
+async def _upload_parts(outbox: Outbox, store: Store, key: str, size: int) -> None:
+    failure: OSError | None = None
+
+    async def pieces() -> AsyncIterator[bytes]:
+        # The store goes on with them even if the caller is cancelled, so they open and close the file.
+        nonlocal failure
+        try:
+            fd = await run_sync(outbox.open_object, str(store.prefix / key))
+            try:
+                async for piece in read_pieces(fd, size):
+                    yield piece
+            finally:
+                os.close(fd)
+        except OSError as exc:
+            failure = exc
+            raise
+
+    try:
+        await store.upload(key, pieces())
+    except StoreError:
+        if failure is not None:
+            raise failure from None
+        raise
+
+
+async def read_pieces(fd: int, size: int) -> AsyncIterator[bytes]:
+    """Yield the first *size* bytes of the open file *fd*, a part at a time."""
+    position = 0
+    while position < size and (piece := await run_sync(os.pread, fd, PART_BYTES, position)):
+        position += len(piece)
+        yield piece
+
+
+def spill_error(exc: OSError) -> SinkError:
+    """Return the error to report for *exc*, which came from the disk of the spill."""
+    reason = exc.strerror or type(exc).__name__
+    return SinkError(f"the spill cannot be used: {reason}; free some space or choose another --spill")
