@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Stage(IntEnum):
-    """How far bytes have come."""
+    """How safe bytes are."""
 
     TAKEN = 0  #: in memory: a kill loses them
     KEPT = 1  #: on the local disk, to be uploaded
@@ -19,10 +19,10 @@ class Stage(IntEnum):
 
 
 class Custody:
-    """The stage of some files that share their fate. For the event loop's thread alone.
+    """The stage of some files that are stored or lost together. For the event loop's thread alone.
 
     Attributes:
-        cause: what the files were lost to, if they were.
+        cause: why the files were lost, if they were.
     """
 
     __slots__ = ("_waiting", "cause", "stage")
@@ -33,14 +33,14 @@ class Custody:
         self._waiting: list[tuple[Stage, Callable[[], None]]] = []
 
     def when(self, stage: Stage, call: Callable[[], None]) -> None:
-        """Call *call* once *stage* is reached, or the files are lost; at once if that is so already."""
+        """Call *call* when *stage* is reached or the files are lost; at once if that has happened."""
         if self.stage >= stage:
             call()
         else:
             self._waiting.append((stage, call))
 
     def advance(self, stage: Stage, cause: str | None = None) -> None:
-        """Go on to *stage*, never back; *cause* belongs to `Stage.LOST`."""
+        """Move on to *stage*, never back; *cause* is for `Stage.LOST`."""
         if stage <= self.stage:
             return
         self.stage, self.cause = stage, cause

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _GROUP = "dumpstream.sinks"
 #: Modules whose factories also take `Resources`; all others are called as `SinkFactory` says.
 _WITH_RESOURCES = frozenset(f"{_GROUP}.{module}" for module in ("objectstore", "stats", "zstd"))
-#: What libzstd accepts; a negative level is faster and compresses less.
+#: The levels of libzstd; a negative one is faster and compresses less.
 _LEVELS = (-(1 << 17), 22)
-#: A root, a directory below it, and two files on their way.
+#: For a root, a directory below it, and two files that are being written.
 _MIN_DESCRIPTORS = 4
 
 
@@ -70,12 +70,12 @@ class WholeFile(NamedTuple):
 class Stored(NamedTuple):
     """Where a file went."""
 
-    path: str | None = None  #: relative to the capture if inside it; None if it left nothing to open
-    bytes: int = 0  #: what it occupies there
+    path: str | None = None  #: relative to the capture if inside it; None if there is nothing to open
+    bytes: int = 0  #: its stored size
     xxh3: str | None = None  #: xxh3-64 of the original bytes, 16 hex digits
-    start: int | None = None  #: in a pack, where its bytes begin; None if the path is the file's alone
+    start: int | None = None  #: where its bytes begin in a pack; None if it is not in a pack
     etag: str | None = None  #: the entity tag that an object store gave
-    custody: Custody | None = None  #: how safe it is, if it is not yet where the path says
+    custody: Custody | None = None  #: how safe it is, if it is not yet at the path
 
 
 class SinkFile(Protocol):
@@ -88,7 +88,7 @@ class SinkFile(Protocol):
         """Make the file visible, whole, under its name."""
 
     async def abort(self) -> None:
-        """Leave no trace of the file. Also called after a failed `write` or `commit`."""
+        """Remove every trace of the file. Also called after a failed `write` or `commit`."""
 
 
 class Sink(Protocol):
@@ -109,7 +109,7 @@ class Sink(Protocol):
 
 
 class SinkFactory(Protocol):
-    """What an entry point of the group ``dumpstream.sinks`` names: a class or function that makes a sink."""
+    """A class or function that makes a sink, as an entry point of the group ``dumpstream.sinks``."""
 
     def __call__(self, location: str, settings: SinkSettings) -> Sink:
         """Return the sink for *location*, the part of the string after ``kind:``."""
@@ -142,17 +142,17 @@ def find_factory(kind: str, resources: Resources | None = None) -> SinkFactory:
 
 
 def make_sink(kind: str, factory: SinkFactory, location: str, settings: SinkSettings) -> Sink:
-    """Return what *factory*, that of *kind*, makes for *location*.
+    """Return the sink that *factory*, that of *kind*, makes for *location*.
 
     Raises:
-        SinkError: it cannot be made, whatever the factory raised.
+        SinkError: the factory raised an exception.
     """
     with _explained(kind):
         return factory(location, settings)
 
 
 async def prepare(sink: Sink) -> None:
-    """Await the method *prepare* of *sink*, if it has one: it raises what would make the capture fail.
+    """Await the method *prepare* of *sink*, if it has one; it raises what would make the capture fail.
 
     Raises:
         SinkError: the sink cannot be used.

@@ -10,7 +10,9 @@ import anyio
 from dumpstream._errors import SinkError
 from dumpstream.objectstore.store import PART_BYTES
 from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import CompressedFile, Frames, sink_error, view_bytes
+from dumpstream.sinks._compressed import CompressedFile, Frames
+from dumpstream.sinks._failure import sink_error
+from dumpstream.sinks._frames import view_bytes
 from dumpstream.system.heldbytes import HeldBytes
 
 if TYPE_CHECKING:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import struct
 
-#: More does not fit the field for it that every reader knows.
+#: The most that fit the field that every reader knows.
 MOST_ENTRIES = 0xFFFE
 
 _ZSTD = 93
-_VERSION = 63  # of the format, in which that method has its number
+_VERSION = 63  # of the ZIP format: the first one with zstd
 _UNIX = 3
 _UTF8 = 0x0800
-_EPOCH = (0, 0x21)  # time and date: 1980-01-01, as early as it gets
+_EPOCH = (0, 0x21)  # time and date: 1980-01-01, the earliest
 _MODE = 0o100600 << 16
 _MOST_16, _MOST_32 = 0xFFFF, 0xFFFFFFFF
 
-# The header in front of a file and its entry in the directory have this in common, each behind a beginning
-# of its own.
+# Common to the header in front of a file and its entry in the directory, each of which begins differently.
 _DESCRIBED = struct.Struct("<5H3L2H")
 _LOCAL_BEGIN = b"PK\3\4"
 _CENTRAL_BEGIN = struct.pack("<4sH", b"PK\1\2", _UNIX << 8 | _VERSION)
@@ -27,7 +26,7 @@ _END = struct.Struct("<4s4H2LH")
 
 
 class Pack:
-    """A container being made: first the files, each behind a header of its own, then a directory of them.
+    """A container that is being made: first the files, each behind its header, then a directory of them.
 
     A reader that streams needs only the headers; one that seeks begins with the directory.
     """
@@ -43,10 +42,10 @@ class Pack:
         """Append a file and return where its compressed bytes begin.
 
         Args:
-            path: its name, clean.
+            path: its clean name.
             frame: the compressed bytes.
-            size: how many they were.
-            crc: CRC-32 of what they were.
+            size: the number of original bytes.
+            crc: CRC-32 of the original bytes.
         """
         name = self._unique(path).encode()
         described = _DESCRIBED.pack(_VERSION, _UTF8, _ZSTD, *_EPOCH, crc, len(frame), size, len(name), 0)
@@ -60,7 +59,7 @@ class Pack:
         return start
 
     def finish(self) -> bytes:
-        """Return the whole container, and forget it; takes a while, but lets other threads run."""
+        """Return the whole container, and forget it; slow, but other threads can run."""
         directory = b"".join(self._directory)
         count, begin, length = self.entries, self.size, len(directory)
         end64 = begin + length
@@ -90,7 +89,7 @@ class Pack:
             )
         )
         pieces, self._pieces, self._directory = [*self._pieces, directory, tail], [], []
-        # Of bytes and nothing else, Python joins much without holding its lock.
+        # If all are bytes, Python releases its lock while it joins them.
         return b"".join(pieces)
 
     def _unique(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Packer: small files into packs that are stored when they are large or old enough."""
+"""Packer: puts small files into packs, which are stored when they are large or old enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from dumpstream._errors import FileRefusedError, SinkError
 from dumpstream.custody import Custody, Stage
 from dumpstream.names import clean_name
 from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import EMPTY_FRAME, sink_error, view_bytes
+from dumpstream.sinks._failure import sink_error
+from dumpstream.sinks._frames import EMPTY_FRAME, view_bytes
 from dumpstream.sinks._pack import MOST_ENTRIES, Pack
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _PACKED_BYTES = 1 << 20
 _PACK_BYTES = 8 << 20
 _PACK_S = 5.0
 _PACKS_IN_FLIGHT = 4
-# What it costs to hash a file and to keep its frame, in bytes compressed meanwhile.
+# What it costs to hash a file and keep its frame, as the number of bytes compressed in the same time.
 _KEEPING_WORK = 4 << 10
 _EMPTY_FRAME, _EMPTY_XXH3 = bytes(EMPTY_FRAME), xxh3_64_hexdigest(b"")
 
@@ -47,10 +48,10 @@ class PackTarget(Protocol):
 
     @property
     def path(self) -> str:
-        """What the journal calls it."""
+        """Its path in the journal."""
 
     async def store(self, data: Buffer) -> Custody | None:
-        """Store it, whole or not at all; return what it is in if it is safe but not there yet.
+        """Store it, whole or not at all; return its custody if it is kept and still has to be uploaded.
 
         Raises:
             SinkError: it is not stored.
@@ -71,7 +72,7 @@ class _File:
         self.error: SinkError | None = None
 
     def take(self, frame: memoryview) -> None:
-        # A copy: the frame lies in the same memory as those of other files, which would all stay with it.
+        # A copy, because the frame is a view of memory that it shares with the frames of other files.
         self.frame = bytes(frame)
         self.crc = crc32(self.data)
         self.xxh3 = xxh3_64_hexdigest(self.data)
@@ -88,15 +89,15 @@ class _Open(NamedTuple):
 
 
 class Packer:
-    """Collects files in packs, in memory, and stores a pack as a whole.
+    """Collects files in packs, in memory, and stores each pack as a whole.
 
-    Until then its files are in custody: a kill loses them, and nothing has said that they were there.
+    Until then its files are in custody: a kill loses them, and the journal does not name them yet.
 
     Args:
         workers: compress the files.
-        open_target: begins the pack of a name.
-        pack_bytes: a pack is stored when it has so many bytes,
-        pack_s: or after so many seconds.
+        open_target: begins the pack of that name.
+        pack_bytes: the size at which a pack is stored,
+        pack_s: or the age in seconds.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Packer:
     ) -> None:
         self._workers, self._open_target = workers, open_target
         self._pack_bytes, self._pack_s = pack_bytes, pack_s
-        self.token = secrets.token_hex(4)  #: the names of its packs begin with it, and no other's
+        self.token = secrets.token_hex(4)  #: the names of its packs, and no others, begin with it
         self._number = 0
         self._open: _Open | None = None
         self._adding = asyncio.Lock()
@@ -117,9 +118,9 @@ class Packer:
         self._error: SinkError | None = None
 
     async def put(self, files: Sequence[WholeFile], put_large: _Put) -> list[Stored | SinkError]:
-        """Pack the small ones of *files*, give the others to *put_large*; return where they are, in order.
+        """Pack the small ones of *files*, give the others to *put_large*, and return where each is, in order.
 
-        Waits while enough packs are on their way.
+        Waits while too many packs are being stored.
         """
         small: dict[int, _File] = {}
         large: list[int] = []
@@ -155,7 +156,7 @@ class Packer:
         return outcomes
 
     async def aclose(self) -> None:
-        """Store what is open.
+        """Store the last pack.
 
         Raises:
             SinkError: a pack could not be stored.

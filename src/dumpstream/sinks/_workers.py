@@ -1,26 +1,48 @@
-"""Workers: the threads that compress for a sink and store what comes out."""
+"""Workers: the threads that compress for a sink and store the result."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
+from threading import Condition
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
 from zstandard import ZstdCompressor
 
-from dumpstream.sinks._frames import SMALL_BYTES, Compressible, Turns, compress
+from dumpstream.sinks._frames import SMALL_BYTES, Compressible, compress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dumpstream.sinks._frames import Job
+    from dumpstream.sinks._compressed import Job
 
 _Work = TypeVar("_Work", bound=Compressible)
 
-# A thread takes at once small jobs that cost as much as compressing so many bytes: enough to be worth its
-# wake-up, and not so much that the other threads wait for it.
+# The work of the small jobs that a thread takes at once: enough to be worth waking it, and not so much that
+# the other threads wait for it.
 _LEAST_WORK, _MOST_WORK = 1 << 20, 4 << 20
+
+
+class _Turns:
+    """Lets threads through in the order of their tickets, which begin at 0."""
+
+    def __init__(self) -> None:
+        self._condition = Condition()
+        self._done = 0
+
+    @contextmanager
+    def turn(self, ticket: int) -> Iterator[None]:
+        """Wait until all lower tickets are done; the block is the turn of this one."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._done == ticket)
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._done += 1
+                self._condition.notify_all()
 
 
 class Workers:
@@ -32,53 +54,47 @@ class Workers:
         self._compressors: list[ZstdCompressor] = []
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Run *jobs* on as many threads as are worth it, storing in order what they compress.
+        """Compress *jobs* on several threads, and store the results in order.
 
-        Only one thread stores at a time: making files takes many short calls, and several threads at it
-        would spend more on taking the interpreter's lock from each other than on the files. Once a job is
-        begun all are run, even if the caller is cancelled.
+        Only one thread stores at a time: making files takes many short calls, and several threads would
+        spend more on taking the interpreter's lock from each other than on the files. Once a job has begun,
+        all are run, even if the caller is cancelled.
         """
-        batches = list(enumerate(_batches(jobs, self._threads)))
-        queue, turns = iter(batches), Turns()
+        turns = _Turns()
 
-        def work() -> None:
-            with self._compressor() as compressor:
-                for ticket, batch in queue:
-                    compress(batch, compressor)
-                    with turns.turn(ticket):
-                        for job in batch:
-                            job.store()
+        def store(ticket: int, batch: Sequence[Job]) -> None:
+            with turns.turn(ticket):
+                for job in batch:
+                    job.store()
 
-        await self._share(work, len(batches))
+        await self._compress(jobs, store)
 
     async def compress(self, files: Sequence[Compressible]) -> None:
-        """Compress *files* on as many threads as are worth it, in no order.
+        """Compress *files* on several threads, in any order.
 
-        Once one is begun all are compressed, even if the caller is cancelled.
+        Once one has begun, all are compressed, even if the caller is cancelled.
         """
-        batches = _batches(files, self._threads)
-        queue = iter(batches)
-
-        def work() -> None:
-            with self._compressor() as compressor:
-                for batch in queue:
-                    compress(batch, compressor)
-
-        await self._share(work, len(batches))
+        await self._compress(files, lambda _ticket, _batch: None)
 
     async def finish(self, function: Callable[[], None]) -> None:
         """Run *function*, even if the caller is cancelled."""
         with anyio.CancelScope(shield=True):
             await run_sync(function, limiter=self._limiter)
 
-    async def _share(self, work: Callable[[], None], batches: int) -> None:
-        """Let as many threads as there can be do *work* at once, which is *batches* to be taken."""
-        async with anyio.create_task_group() as group:
-            for _ in range(min(self._threads, batches)):
-                group.start_soon(self._run_in_thread, work)
+    async def _compress(self, jobs: Sequence[_Work], then: Callable[[int, Sequence[_Work]], None]) -> None:
+        """Compress *jobs* in batches, and call *then* with the number of each batch and its jobs."""
+        batches = list(enumerate(_batches(jobs, self._threads)))
+        queue = iter(batches)  # which several threads may share
 
-    async def _run_in_thread(self, work: Callable[[], None]) -> None:
-        await run_sync(work, limiter=self._limiter)
+        def work() -> None:
+            with self._compressor() as compressor:
+                for number, batch in queue:
+                    compress(batch, compressor)
+                    then(number, batch)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(min(self._threads, len(batches))):
+                group.start_soon(partial(run_sync, work, limiter=self._limiter))
 
     @contextmanager
     def _compressor(self) -> Iterator[ZstdCompressor]:
@@ -91,7 +107,7 @@ class Workers:
 
 
 def _batches(jobs: Sequence[_Work], threads: int) -> list[list[_Work]]:
-    """Divide *jobs* into batches worth a thread's while."""
+    """Divide *jobs* into batches that are worth a thread."""
     share = sum(job.work for job in jobs) // (2 * threads)
     batches: list[list[_Work]] = []
     room = 0  # in the last batch, for more small jobs

@@ -1,4 +1,4 @@
-"""The memory sink: dump files as bytes objects, for tests and for those who use the dump at once."""
+"""The memory sink: dump files as bytes objects, for tests and for programs that use a dump at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MemorySink:
     """Keeps every file in memory, without a bound.
 
     Attributes:
-        files: what is committed: for each name its parts, in the order of their commits.
+        files: for each name the parts that are committed, in order.
     """
 
     def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - has no place and no choices

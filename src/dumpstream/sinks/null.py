@@ -18,7 +18,7 @@ _NOTHING = Stored()
 
 
 class NullSink:
-    """Measures what the rest of the pipeline can do, or how much a dump would be.
+    """Measures how fast the rest of the pipeline is, or how large a dump would be.
 
     Attributes:
         files: how many files were committed.

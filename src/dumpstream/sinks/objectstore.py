@@ -18,7 +18,8 @@ from dumpstream.remote.keys import Keys
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import IN_FLIGHT, Uploader, retry_time
 from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import CompressedFile, Frames, cut, view_bytes
+from dumpstream.sinks._compressed import CompressedFile, Frames
+from dumpstream.sinks._frames import cut, view_bytes
 from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from dumpstream.remote.destination import RemoteDestination
     from dumpstream.remote.largeupload import Uploaded
     from dumpstream.sinks import SinkSettings, WholeFile
-    from dumpstream.sinks._frames import Job
+    from dumpstream.sinks._compressed import Job
 
 #: The store must answer within this before a capture begins.
 _PROBE_S = 10.0

@@ -12,7 +12,8 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.archive.manifest import STATS
 from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import sink_error, view_bytes
+from dumpstream.sinks._failure import sink_error
+from dumpstream.sinks._frames import view_bytes
 from dumpstream.sinks._parts import CsvFiles, ParquetParts
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv
 from dumpstream.statistics.columns import measure_columns

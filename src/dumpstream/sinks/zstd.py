@@ -1,4 +1,4 @@
-"""The zstd sink: every dump file becomes one ``.zst`` file, compressed on worker threads."""
+"""The zstd sink: every dump file becomes a ``.zst`` file, compressed on worker threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import SinkError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.sinks import Stored
-from dumpstream.sinks._frames import CompressedFile, cut, sink_error, view_bytes
+from dumpstream.sinks._compressed import CompressedFile
+from dumpstream.sinks._failure import sink_error
+from dumpstream.sinks._frames import cut, view_bytes
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
 from dumpstream.system.durable import Fsync
@@ -27,20 +29,20 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.sinks import SinkSettings, WholeFile
-    from dumpstream.sinks._frames import Job
+    from dumpstream.sinks._compressed import Job
     from dumpstream.sinks.resources import Resources
     from dumpstream.system.tree import Draft
 
 
 class ZstdSink:
-    """Mirrors the tree of the runtime's names as ``<name>.zst`` files, which ``zstd -d`` turns back.
+    """Mirrors the tree of the runtime's names as ``<name>.zst`` files, which ``zstd -d`` decompresses.
 
-    They go below *location*, or if it is empty, below ``files`` in the capture's directory. A name that
-    comes again, and a piece behind a gap, takes the next free of ``<name>.2.zst``, ``<name>.3.zst``, ...
+    They go below *location* or, if it is empty, below ``files`` in the capture's directory. A name that
+    comes again, and a piece behind a gap, gets the next free name of ``<name>.2.zst``, ``<name>.3.zst``, ...
     """
 
     def __init__(self, location: str, settings: SinkSettings, resources: Resources | None = None) -> None:
-        # One descriptor is the root's, and each thread needs one for the directory it works in.
+        # One descriptor is for the root, and each thread needs one for the directory it writes to.
         descriptors = settings.max_descriptors - 1
         threads = min(settings.workers, descriptors // (1 + TRANSIENT_DESCRIPTORS))
         self._workers = Workers(threads, settings.level, resources.threads if resources else None)
@@ -150,7 +152,7 @@ class _TreeFile:
 
 
 class _PackFile:
-    """A pack on its way into the tree. Making one blocks."""
+    """A pack that is stored in the tree. Making one blocks."""
 
     def __init__(self, tree: Tree, name: str, turn: anyio.Lock) -> None:
         self._tree, self._turn = tree, turn
@@ -180,7 +182,7 @@ class _PackFile:
 
 
 class _ZstdFile:
-    """A file of a `ZstdSink`; each write ends in a frame, so that nothing is held between them."""
+    """A file of a `ZstdSink`; each write ends with a whole frame, so that nothing is held between writes."""
 
     __slots__ = ("_compressed", "_name", "_workers")
 
