@@ -45,7 +45,7 @@ class TestInitDump:
 
         first = life.init_dump()
         life.set_dump(program.config("first"))
-        with pytest.raises(OrderError, match="somebody else began the dump"):
+        with pytest.raises(OrderError, match="another component began the dump"):
             life.finalize_dump()
 
         assert not first

@@ -79,7 +79,7 @@ def test_flags_say_what_is_collected(tmp_path: Path) -> None:
     [
         (["--profile-devices", "0"], "need --profile"),
         (["--profile-set", "dvpp_freq=1"], "need --profile"),
-        (["--profile", "--profile-devices", "0,0"], "each may be named once"),
+        (["--profile", "--profile-devices", "0,0"], "name each only once"),
         (["--profile", "--profile-devices", "64"], "from 0 to 63"),
         (["--profile", "--profile-set", "llc_mode=read"], "needs sys_hardware_mem_freq"),
         (["--profile", "--profile-devices", "x"], "no list of devices"),

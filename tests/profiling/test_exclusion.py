@@ -71,7 +71,7 @@ def test_a_refused_init_does_not_keep_the_turn(profiler: Profiler, acl: Acl, tmp
     other.finalize()
 
 
-def test_a_lock_that_somebody_planted_is_refused(profiler: Profiler, tmp_path: Path, place: Path) -> None:
+def test_a_lock_that_was_planted_is_refused(profiler: Profiler, tmp_path: Path, place: Path) -> None:
     (tmp_path / f"dumpstream-profiling-{os.getuid()}").symlink_to(tmp_path)
 
     with pytest.raises(ProfilingError, match="remove what is there or set TMPDIR"):
@@ -79,10 +79,10 @@ def test_a_lock_that_somebody_planted_is_refused(profiler: Profiler, tmp_path: P
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_lock_of_somebody_else_is_refused(profiler: Profiler, tmp_path: Path, place: Path) -> None:
+def test_a_lock_of_another_user_is_refused(profiler: Profiler, tmp_path: Path, place: Path) -> None:
     lock = tmp_path / f"dumpstream-profiling-{os.getuid()}"
     lock.mkdir()
     os.chown(lock, 12345, 12345)
 
-    with pytest.raises(ProfilingError, match="belongs to somebody else"):
+    with pytest.raises(ProfilingError, match="belongs to another user"):
         profiler.init(place)

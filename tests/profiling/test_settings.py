@@ -36,10 +36,10 @@ _VALUES = [
     ("settings", "problem"),
     [
         ({"devices": []}, "name at least one"),
-        ({"devices": [1, 1]}, "each may be named once"),
+        ({"devices": [1, 1]}, "name each only once"),
         ({"devices": [64]}, "from 0 to 63"),
         ({"devices": [-1]}, "from 0 to 63"),
-        ({"collect": Collect(0)}, "name something"),
+        ({"collect": Collect(0)}, "name at least one kind"),
         ({"extra": {"nonsense": "1"}}, "no setting 'nonsense'; it has storage_limit"),
         ({"extra": {"dvpp_freq": "0"}}, "a number of Hz from 1 to 100"),
         ({"extra": {"optype": "x" * 257}}, "in at most 256 bytes"),

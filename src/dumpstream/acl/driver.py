@@ -1,4 +1,4 @@
-"""Driver: the ACL calls around dumping, whatever binding makes them."""
+"""Driver: the ACL calls around dumping, with any binding."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class Driver(Protocol):
     """The calls that a `Lifecycle` puts in order.
 
-    They block: make them from a worker thread. They raise `AclError` if the runtime refuses, also for being
-    asked twice, and `LibraryNotFoundError` if the binding lacks the function.
+    They block: make them from a worker thread. They raise `AclError` if the runtime refuses, also for a
+    repeated call, and `LibraryNotFoundError` if the binding lacks the function.
     """
 
     @property
@@ -21,13 +21,13 @@ class Driver(Protocol):
 
     @property
     def delivering(self) -> bool:
-        """Whether the calling thread is the runtime's, inside the callback."""
+        """Whether the calling thread is inside the callback."""
 
     def init(self, config: Path | None) -> None:
         """Initialise ACL, with the configuration *config*."""
 
     def release(self) -> bool:
-        """Take back one `init`; False if the binding cannot."""
+        """Take back one `init`; return False if the binding cannot."""
 
     def finalize(self) -> None:
         """Finalise ACL, however often it was initialised."""
@@ -36,7 +36,7 @@ class Driver(Protocol):
         """Register the callback that fills the ring."""
 
     def unregister(self) -> None:
-        """Unregister whatever callback is registered."""
+        """Unregister the callback, also another component's."""
 
     def init_dump(self) -> None:
         """Start the dump server."""
@@ -45,10 +45,10 @@ class Driver(Protocol):
         """Apply the dump configuration *config* to the models loaded from now on."""
 
     def finalize_dump(self) -> None:
-        """Stop dumping; everything queued goes through the callback before this returns."""
+        """Stop dumping; queued chunks go through the callback before this returns."""
 
     def current_context(self) -> int | None:
         """Return the device context of the calling thread, if it has one."""
 
     def synchronize(self, context: int) -> None:
-        """Wait until the device of *context* has done all it was given."""
+        """Wait until the device of *context* has done all its work."""

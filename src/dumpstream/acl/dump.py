@@ -1,4 +1,4 @@
-"""Dump: what one capture does to the dump of its process, and undoes."""
+"""Dump: the part of its process's dump that one capture begins, and ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Dump:
-    """The dump, as far as one capture drives it: undoes what it did and nothing else.
+    """Registers the callback and starts the dump for one capture; undoes only what it did itself.
 
-    Everything in it blocks: call it from a worker thread, except for the context of the calling thread.
+    Its methods block: call them from a worker thread.
     """
 
     def __init__(self, lifecycle: Lifecycle, config: Path | None) -> None:
@@ -27,12 +27,12 @@ class Dump:
 
     @property
     def driver(self) -> Driver:
-        """Makes the calls."""
+        """What makes the calls."""
         return self._lifecycle.driver
 
     @property
     def started(self) -> bool:
-        """Whether `begin` started it, and it can be stopped, and has not been."""
+        """Whether `begin` started a dump that can be stopped and has not been."""
         return self._lifecycle.finalizable and not self._left
 
     def begin(self) -> None:
@@ -43,13 +43,13 @@ class Dump:
                 self._lifecycle.init_dump()
                 self._lifecycle.set_dump(self._config)
         except DumpstreamError:
-            # What failed first is what the caller must hear of.
+            # The caller needs the first error.
             with suppress(DumpstreamError):
                 self.undo()
             raise
 
     def undo(self) -> None:
-        """Stop dumping at once, whatever is under way, and unregister; what is undone already stays so."""
+        """Stop dumping at once, without waiting for the device, and unregister."""
         try:
             self.finalize(None)
         finally:
@@ -61,11 +61,11 @@ class Dump:
             self._lifecycle.unregister()
 
     def leave(self) -> None:
-        """Leave everything as it is, and the callback registered, so that it refuses what still comes."""
+        """Leave everything as it is; the callback stays registered and refuses what still comes."""
         self._left = True
 
     def finalize(self, context: int | None) -> bool:
-        """Stop what `begin` started, once the device of *context* has done its work; False if nothing was."""
+        """Stop the dump of `begin` once the device of *context* is done; return False without a dump."""
         if not self.started:
             return False
         self._lifecycle.finalize_dump(context)

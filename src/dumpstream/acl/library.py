@@ -1,4 +1,4 @@
-"""CANN's functions from its libraries: finding them, and calling them."""
+"""CANN's libraries: finds those of this process or of the installation, and calls their ACL functions."""
 
 from __future__ import annotations
 
@@ -22,30 +22,26 @@ _PROFILE: Final = "aclprofInit"
 
 
 class Acl:
-    """The ACL functions of one process, wherever they were found; a `Driver`.
+    """The ACL functions of one process; a `Driver`.
 
-    Calls release the GIL but block the thread; call them from a worker thread.
+    Calls release the GIL but block the thread: make them from a worker thread.
     """
 
     #: The callback is native: no Python runs on the thread that is inside it.
     delivering: Final = False
 
     def __init__(self, libraries: list[ctypes.CDLL]) -> None:
-        self._libraries = libraries
+        self.libraries = libraries
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The libraries in use, by the names they were opened with."""
-        names = (library._name for library in self._libraries)  # noqa: SLF001 - ctypes offers no other way
+        names = (library._name for library in self.libraries)  # noqa: SLF001 - ctypes offers no other way
         return tuple(str(name or "this process") for name in names)
-
-    def joined(self, libraries: Sequence[ctypes.CDLL]) -> Acl:
-        """Return these functions and those that only *libraries* have."""
-        return Acl([*self._libraries, *libraries])
 
     def has(self, function: str) -> bool:
         """Whether *function* exists in any of the libraries."""
-        return any(hasattr(library, function) for library in self._libraries)
+        return any(hasattr(library, function) for library in self.libraries)
 
     def init(self, config: Path | None) -> None:
         self.call("aclInit", None if config is None else os.fsencode(config))
@@ -86,12 +82,12 @@ class Acl:
         self.call("aclrtSynchronizeDevice")
 
     def function(self, name: str) -> ctypes._FuncPointer:
-        """Return the function *name*, for what does not return an error code.
+        """Return the function *name*; for functions that do not return an error code.
 
         Raises:
             LibraryNotFoundError: none of the libraries has it.
         """
-        for library in self._libraries:
+        for library in self.libraries:
             if hasattr(library, name):
                 function: ctypes._FuncPointer = getattr(library, name)
                 return function
@@ -113,11 +109,11 @@ class Acl:
 def load_acl(explicit: str | os.PathLike[str] | None = None) -> Acl:
     """Load the ACL libraries: the one named, else those in this process, else those of the installation.
 
-    A named library (also by ``DUMPSTREAM_ACL_LIBRARY``) may have all functions; what it lacks is looked for
-    among those in this process, and nothing else is loaded.
+    If a library is named (also by ``DUMPSTREAM_ACL_LIBRARY``), no other is loaded: functions that it lacks
+    are taken from the libraries of this process.
 
     Raises:
-        LibraryNotFoundError: with everything that was tried.
+        LibraryNotFoundError: none has the dump functions; the message has everything that was tried.
     """
     tried: list[str] = []
     named = explicit or os.environ.get(_ENVIRONMENT)
@@ -135,10 +131,10 @@ def load_acl(explicit: str | os.PathLike[str] | None = None) -> Acl:
 
 
 def load_profiling(explicit: str | os.PathLike[str] | None = None) -> Acl:
-    """Load what `load_acl` does, and CANN's profiler if the functions of profiling are not among it.
+    """Load what `load_acl` does, and CANN's profiler if that lacks the functions of profiling.
 
     Raises:
-        LibraryNotFoundError: there is no ACL library at all.
+        LibraryNotFoundError: no ACL library was found.
         ProfilingError: no library has the functions of profiling.
     """
     acl = load_acl(explicit)
@@ -148,7 +144,7 @@ def load_profiling(explicit: str | os.PathLike[str] | None = None) -> Acl:
     names = (_PROFILER_LIBRARY,)
     further = [*_loaded(names), *_installed(tried, names)]
     if any(hasattr(library, _PROFILE) for library in further):
-        return acl.joined(further)
+        return Acl([*acl.libraries, *further])
     raise ProfilingError(
         f"no library can profile; tried {'; '.join(tried)}. Source the set_env.sh of a CANN with "
         f"{_PROFILER_LIBRARY}, or leave profiling out"
@@ -156,7 +152,7 @@ def load_profiling(explicit: str | os.PathLike[str] | None = None) -> Acl:
 
 
 def _loaded(names: Sequence[str] = _LIBRARIES) -> Iterator[ctypes.CDLL]:
-    """Yield what is in the process already: its global scope, then CANN's libraries opened privately."""
+    """Yield the libraries of this process: its global scope, then CANN's that were opened privately."""
     yield ctypes.CDLL(None)
     pattern = "|".join(re.escape(name) for name in names)
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
@@ -166,7 +162,7 @@ def _loaded(names: Sequence[str] = _LIBRARIES) -> Iterator[ctypes.CDLL]:
 
 
 def _installed(tried: list[str], names: Sequence[str] = _LIBRARIES) -> Iterator[ctypes.CDLL]:
-    """Yield CANN's libraries from the loader's path, or from ASCEND_HOME_PATH."""
+    """Yield CANN's libraries from the path of the loader, or from ASCEND_HOME_PATH."""
     folders = [""]
     if home := os.environ.get("ASCEND_HOME_PATH"):
         folders += [f"{home}/lib64/", f"{home}/runtime/lib64/"]

@@ -1,4 +1,4 @@
-"""CANN's functions through pyACL, the ``acl`` package, for programs that can use only that."""
+"""pyACL, CANN's ``acl`` package: for programs that cannot use CANN's libraries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEEDED: Final = (
     "mdl.dump_reg_callback",
     "mdl.dump_unreg_callback",
 )
-#: Silence of this length means that no chunk is queued any more.
+#: If no chunk comes for so long, no chunk is queued any more.
 _QUIET_S: Final = 0.5
 #: CANN itself gives up on a chunk after this.
 _DRAIN_LIMIT_S: Final = 600.0
@@ -41,13 +41,13 @@ class PyAcl:
     """ACL through pyACL; a `Driver`, to be preferred only where `load_acl` finds nothing.
 
     pyACL takes the GIL for every chunk, and keeps it while ``acl.mdl.finalize_dump`` and ``acl.finalize``
-    wait for the thread that delivers chunks: with chunks queued they would never return. So both wait first,
-    with the GIL free, until no chunk has come for a while. Synchronise the device before.
+    wait for the thread that delivers chunks: with chunks queued they would never return. So this driver waits
+    before both, with the GIL free, until no chunk has come for a while. Synchronise the device before.
 
     Args:
         acl: the imported ``acl`` module.
-        quiet_s: how long no chunk must have come.
-        drain_limit_s: how long to wait for that.
+        quiet_s: seconds without a chunk.
+        drain_limit_s: seconds to wait for them.
     """
 
     def __init__(self, acl: Any, *, quiet_s: float = _QUIET_S, drain_limit_s: float = _DRAIN_LIMIT_S) -> None:
@@ -110,18 +110,18 @@ class PyAcl:
         self._call("rt.synchronize_device")
 
     def drain(self, quiet_s: float | None = None) -> None:
-        """Wait, with the GIL free, until no chunk has come for *quiet_s*; not if no callback is registered.
+        """Wait, with the GIL free, until no chunk has come for *quiet_s*; not without a registered callback.
 
         Raises:
-            DumpstreamError: they go on coming.
+            DumpstreamError: chunks go on coming.
         """
         deadline = time.monotonic() + self._drain_limit_s
         seen = -1
         while self._registered and (seen != self._calls or self._thread is not None):
             if time.monotonic() > deadline:
                 raise DumpstreamError(
-                    f"chunks still come after {self._drain_limit_s:g} s, and pyACL cannot finalise "
-                    "meanwhile; stop the model and synchronise the device first"
+                    f"chunks still come after {self._drain_limit_s:g} s, and until they stop pyACL cannot "
+                    "finalise; stop the model and synchronise the device first"
                 )
             seen = self._calls
             time.sleep(self._quiet_s if quiet_s is None else quiet_s)
@@ -129,8 +129,8 @@ class PyAcl:
     def on_chunk(self, chunk: dict[str, Any], _length: int = 0) -> int:
         """Copy one chunk into the ring; never raises, because pyACL leaves exceptions pending.
 
-        Called with one dict, or with a length behind it as CANN's documents say. A chunk that cannot be
-        understood is counted as `bad_name`.
+        pyACL gives it a dict, or a dict and a length as CANN's documents say. A chunk that cannot be read is
+        counted as `bad_name`.
         """
         self._thread = threading.get_ident()
         try:
@@ -158,21 +158,20 @@ class PyAcl:
 
 
 class PyAclSource(RingSource):
-    """The same ring, filled through pyACL, for those who have only that.
+    """A `RingSource` that pyACL fills, for programs that cannot use CANN's libraries.
 
-    Registers a callback with ``acl.mdl.dump_reg_callback``, which calls it with the GIL held: it then costs
-    microseconds instead of nanoseconds. Leaving unregisters it, unless the rest is discarded
-    (the capture failed or was cancelled): it stays and refuses what is still queued, which would otherwise go
-    to the runtime's own disk.
+    Registers a callback with ``acl.mdl.dump_reg_callback``. pyACL calls it with the GIL held, so it costs
+    microseconds instead of nanoseconds. Leaving unregisters it, unless the capture failed or was cancelled:
+    then it stays and refuses the queued chunks, which would otherwise go to the runtime's own disk.
 
-    Beware of ``acl.mdl.finalize_dump``: it keeps the GIL while it waits for the runtime's thread, which waits
-    for the GIL to deliver a chunk, so with chunks queued it never returns. Before finalising, synchronise the
-    device and wait until `quiet` says that no chunk has come for a while; or let `open_capture` drive the
-    dump, on the default source and with the driver of `load_pyacl`.
+    With chunks queued, ``acl.mdl.finalize_dump`` never returns: it keeps the GIL while it waits for the
+    runtime's thread, which waits for the GIL to deliver a chunk. Before finalising, synchronise the device
+    and wait for `quiet`; or let `open_capture` drive the dump, with its own source and the driver of
+    `load_pyacl`.
 
     Args:
         acl: the imported ``acl`` module.
-        options: the ring's.
+        options: of the ring.
     """
 
     def __init__(self, acl: Any, options: RingOptions | None = None) -> None:
@@ -205,7 +204,7 @@ class PyAclSource(RingSource):
         super().discard()
 
     async def quiet(self, seconds: float = 0.5) -> None:
-        """Wait until no chunk has come for *seconds*; the GIL is free meanwhile."""
+        """Wait, with the GIL free, until no chunk has come for *seconds*."""
         await run_sync(self._driver.drain, seconds, abandon_on_cancel=True)
 
 
@@ -213,7 +212,7 @@ def load_pyacl() -> PyAcl:
     """Import pyACL.
 
     Raises:
-        LibraryNotFoundError: there is no ``acl`` package, or it is not CANN's, or one without dump callback.
+        LibraryNotFoundError: there is no ``acl`` package, or it lacks the functions of dumping.
     """
     try:
         acl = import_module("acl")

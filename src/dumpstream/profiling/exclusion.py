@@ -1,4 +1,4 @@
-"""One profiling process at a time: a lock that all processes of a user know."""
+"""One profiling process at a time: a lock that all processes of a user share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dumpstream.system.lock import release_lock, take_lock
 
 
 def take_turn() -> int:
-    """Become the process that profiles; return what `end_turn` takes.
+    """Become the process that profiles; return what `end_turn` needs.
 
     Raises:
-        ProfilingInUseError: another one does, or another profile of this one.
-        ProfilingError: the lock cannot be taken there, or is not this user's own.
+        ProfilingInUseError: another process profiles, or this one already does.
+        ProfilingError: the lock cannot be taken, or belongs to another user.
     """
     try:
         return _lock(Path(tempfile.gettempdir(), f"dumpstream-profiling-{os.getuid()}"))
@@ -38,7 +38,7 @@ def _lock(path: Path) -> int:
     dir_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if os.fstat(dir_fd).st_uid != os.getuid():
-            raise PermissionError(errno.EPERM, "belongs to somebody else", str(path))
+            raise PermissionError(errno.EPERM, "belongs to another user", str(path))
         return take_lock(path, dir_fd)
     finally:
         os.close(dir_fd)

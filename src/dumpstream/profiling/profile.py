@@ -1,4 +1,4 @@
-"""Profile: what a block of a program did, as CANN's profiler sees it, in a directory."""
+"""Profile: what CANN's profiler collects, into a directory, while a block of a program runs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Profile:
     """A profile that is being collected, or has been."""
 
     def __init__(self, path: Path, settings: ProfileSettings) -> None:
-        self.path = path  #: the directory it goes to
+        self.path = path  #: its directory
         self.settings = settings
 
     def directories(self) -> list[Path]:
-        """Return what CANN wrote, one ``PROF_...`` directory per start, earlier profiles included; blocks."""
+        """Return CANN's directories, a ``PROF_...`` for each start, also of earlier profiles; blocks."""
         return sorted(self.path.glob("PROF_*/"))
 
 
@@ -48,23 +48,23 @@ async def open_profile(
     Entering calls ``aclprofInit``, ``aclprofSetConfig`` for everything in `ProfileSettings.extra`, and
     ``aclprofStart``; load your models inside the block. Leaving calls ``aclprofStop`` and
     ``aclprofFinalize``, after synchronising the device if the thread that leaves the block has a device
-    context. ``aclInit`` is never called; call it before, and check that ``aclFinalize`` succeeds.
+    context. ``aclInit`` is never called: call it before, and check that ``aclFinalize`` succeeds.
 
-    A cancelled block ends profiling in order, too, but does not wait for the device. What fails or is
-    cancelled before the block is entered is undone.
+    If the block is cancelled, profiling ends in order, but without waiting for the device. If entering fails
+    or is cancelled, what was begun is undone.
 
     Args:
         destination: a directory; made if missing.
         settings: what to collect; by default from device 0.
-        acl_library: the library with the ACL functions, where it is not to be searched for.
-        profiler: one that knows what the program did before; by default it is taken to be in time.
+        acl_library: the library with the ACL functions; by default it is searched for.
+        profiler: one that knows what the program did before; by default nothing that matters.
 
     Raises:
         DestinationError: *destination* cannot be made.
         LibraryNotFoundError: no ACL library was found.
-        ProfilingError: no library can profile, or not so.
+        ProfilingError: no library can profile, or not with these settings.
         ProfilingInUseError: another process is profiling.
-        OrderError: the *profiler* is in use, or knows that it is not the time.
+        OrderError: the *profiler* is in use, or knows that this is the wrong order.
         AclError: an ACL function refused; on leaving, the profile may be incomplete.
     """
     path = await run_sync(absolute, destination)
@@ -97,7 +97,7 @@ def _begin(profiler: Profiler, path: Path, settings: ProfileSettings) -> None:
             profiler.set_config(name, value)
         profiler.start(settings)
     except BaseException:
-        # What failed first is what the caller must hear of.
+        # The caller needs the first error.
         with suppress(DumpstreamError):
             profiler.close()
         raise

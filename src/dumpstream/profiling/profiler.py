@@ -1,4 +1,4 @@
-"""Profiler: CANN's profiling functions, in an order that the runtime takes."""
+"""Profiler: CANN's profiling functions, in an order that the runtime accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_PATH: Final = 4095
 
 
 class ProfilingWarning(UserWarning):
-    """The profile will not have everything."""
+    """The profile will not be complete."""
 
 
 class _Started(NamedTuple):
@@ -37,14 +37,17 @@ class _Started(NamedTuple):
 
 
 class Profiler:
-    """Profiling in this process: refuses a wrong order before the runtime is called.
+    """Profiling in this process.
 
-    What the program does besides it knows from *lifecycle* (``aclInit`` with which configuration, models that
-    were loaded) and from `ran`. Everything in it blocks: call it from a worker thread, one call at a time.
+    A call in the wrong order raises `OrderError` before the runtime is called, and one that the runtime
+    refuses raises `AclError` and changes nothing. What else the program did, *lifecycle* knows (``aclInit``
+    and its configuration, loaded models), and `ran`. Calls block: make them from a worker thread, one at a
+    time.
 
     Args:
-        acl: where the functions are; `load_profiling` finds them.
-        lifecycle: the process's one; by default somebody else has initialised ACL and loaded no models.
+        acl: has the functions; `load_profiling` finds them.
+        lifecycle: that of the process; by default another component has initialised ACL and no model is
+            loaded.
     """
 
     def __init__(self, acl: Acl, lifecycle: Lifecycle | None = None) -> None:
@@ -57,7 +60,7 @@ class Profiler:
 
     @property
     def initialized(self) -> bool:
-        """Whether `init` was called, and not yet `finalize`."""
+        """Whether `init` was called, and `finalize` was not."""
         return self._turn is not None
 
     @property
@@ -66,26 +69,24 @@ class Profiler:
         return tuple(started.settings for started in self._started)
 
     def ran(self) -> None:
-        """Note that a model has run; what is started afterwards comes too late for that."""
+        """Note that a model has run: what is started later does not collect that."""
         self._ran = True
 
     def init(self, path: Path) -> None:
-        """Begin profiling, with everything written below *path*; after `finalize` it may be another one.
+        """Begin profiling into the directory *path*, which may be another one after `finalize`.
 
         Raises:
-            OrderError: it is not the time.
             ProfilingInUseError: another process is profiling.
             ProfilingError: the path is too long, or this process is profiled dynamically.
-            AclError: the runtime refused.
         """
         function = "aclprofInit"
         if self.lifecycle.acl is Owner.NOBODY:
-            raise OrderError(function, "aclInit has not been called", _ORDER)
+            raise _refused(function, "aclInit has not been called")
         self.refuse_command(function, _ORDER)
         if self.initialized:
-            raise OrderError(function, "profiling is initialised; finalise it to change its path", _ORDER)
+            raise _refused(function, "profiling is initialised; finalise it to change its path")
         if self.subscribed:
-            raise OrderError(function, "a model is subscribed; unsubscribe every model", _ORDER)
+            raise _refused(function, "a model is subscribed; unsubscribe every model")
         encoded = os.fsencode(path)
         if len(encoded) > _LONGEST_PATH:
             raise ProfilingError(f"the path of a profile has {len(encoded)} bytes; use up to {_LONGEST_PATH}")
@@ -101,28 +102,26 @@ class Profiler:
         self._turn, self.lifecycle.profiling = turn, True
 
     def set_config(self, name: str, value: str) -> None:
-        """Give the setting *name* (see `ProfileSettings.extra`) its *value*, for what is started from now on.
+        """Give the setting *name* (see `ProfileSettings.extra`) a *value*, for what is started from now on.
+
+        Not every product has every setting.
 
         Raises:
-            OrderError: it is not the time.
-            ValueError: CANN does not know the setting, or does not take the value.
-            AclError: the runtime refused; not every product has every setting.
+            ValueError: CANN does not know the setting, or does not accept the value.
         """
         function = "aclprofSetConfig"
         extra = check_extra(name, value)
         self._need_init(function)
         if self._started:
-            raise OrderError(function, "collecting has started, and takes settings only before", _ORDER)
+            raise _refused(function, "collecting has started, and takes settings only before")
         encoded = value.encode()
         self.acl.call(function, ctypes.c_int(extra.number), encoded, ctypes.c_size_t(len(encoded)))
 
     def start(self, settings: ProfileSettings) -> None:
-        """Collect what *settings* say; of their `extra` nothing, which is for `set_config`.
+        """Collect what *settings* say, except for their `extra`, which `set_config` sets.
 
         Raises:
-            OrderError: it is not the time, or a device is being collected from.
-            ProfilingError: the runtime made no configuration of them.
-            AclError: the runtime refused.
+            ProfilingError: the runtime cannot make a configuration of them.
         """
         function = "aclprofStart"
         self._need_init(function)
@@ -139,43 +138,27 @@ class Profiler:
         self._started.append(started)
 
     def stop(self, settings: ProfileSettings) -> None:
-        """Stop collecting what was started with the same *settings*.
-
-        Raises:
-            OrderError: nothing was started so.
-            AclError: the runtime refused; it is not stopped then.
-        """
+        """Stop collecting what was started with the same *settings*."""
         function = "aclprofStop"
         self._need_init(function)
         started = next((one for one in self._started if one.settings.matches(settings)), None)
         if started is None:
-            raise OrderError(
-                function, "nothing was started with these settings; stop with those of a start", _ORDER
-            )
+            raise _refused(function, "nothing was started with these settings; stop with those of a start")
         self.acl.call(function, ctypes.c_void_p(started.config))
         self._started.remove(started)
         self._destroy(started)
 
     def finalize(self) -> None:
-        """End profiling; everything is written when this returns.
-
-        Raises:
-            OrderError: it is not the time, or something is still being collected.
-            AclError: the runtime refused; it is not finalised then.
-        """
+        """End profiling; everything is written when this returns."""
         function = "aclprofFinalize"
         self._need_init(function)
         if self._started:
-            raise OrderError(function, "collecting goes on; stop what was started", _ORDER)
+            raise _refused(function, "collecting goes on; stop what was started")
         self.acl.call(function)
         self._end_turn()
 
     def close(self) -> None:
-        """Stop, finalise and give up whatever is under way, in this order and whatever fails.
-
-        Raises:
-            AclError: the first thing that the runtime refused; the rest was done all the same.
-        """
+        """Stop everything and finalise; if the runtime refuses a call, make the others and raise then."""
         steps: list[Callable[[], None]] = []
         for started in reversed(self._started):
             config = ctypes.c_void_p(started.config)
@@ -202,14 +185,14 @@ class Profiler:
 
     def _need_init(self, function: str) -> None:
         if not self.initialized:
-            raise OrderError(function, "aclprofInit has not been called", _ORDER)
+            raise _refused(function, "aclprofInit has not been called")
 
     def _refuse_repetition(self, function: str, settings: ProfileSettings) -> None:
         for started in self.started:
             twice = sorted(set(started.devices) & set(settings.devices))
             if twice or started.matches(settings):
                 what = f"device {twice[0]} is" if twice else "the same is"
-                raise OrderError(function, f"{what} being collected; stop that", _ORDER)
+                raise _refused(function, f"{what} being collected; stop that")
 
     def _make_config(self, settings: ProfileSettings) -> int:
         devices = (ctypes.c_uint32 * len(settings.devices))(*settings.devices)
@@ -236,6 +219,10 @@ class Profiler:
         if self._turn is not None:
             end_turn(self._turn)
             self._turn, self.lifecycle.profiling = None, False
+
+
+def _refused(function: str, problem: str) -> OrderError:
+    return OrderError(function, problem, _ORDER)
 
 
 def _warn(text: str) -> None:

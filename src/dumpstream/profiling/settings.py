@@ -1,4 +1,4 @@
-"""What a profile collects, checked before the runtime is asked for it."""
+"""Settings: what a profile collects, checked before the runtime is called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_VALUE: Final = 256
 
 
 class Collect(Flag):
-    """Kinds of data, as ``ACL_PROF_*`` names them; which of them a product has, its documents say."""
+    """Kinds of data, with the names of ``ACL_PROF_*``; not every product has all."""
 
     ACL_API = 0x0001
     TASK_TIME = 0x0002
@@ -37,7 +37,7 @@ class Collect(Flag):
 
 
 class AicoreMetric(IntEnum):
-    """Which counters of the AI Core are read, as ``ACL_AICORE_*`` names them."""
+    """Which counters of the AI Core are read, with the names of ``ACL_AICORE_*``."""
 
     ARITHMETIC_UTILIZATION = 0
     PIPE_UTILIZATION = 1
@@ -52,16 +52,16 @@ class AicoreMetric(IntEnum):
 
 
 class Extra(NamedTuple):
-    """A setting of ``aclprofSetConfig``: its number, and what CANN takes as its value."""
+    """A setting of ``aclprofSetConfig``: its number, and the values that CANN accepts."""
 
     number: int
     rule: str  #: in words
     pattern: str = r".+"
-    least: int = 0  #: of the number in the first group of the pattern
+    least: int = 0  #: bounds of the number in the first group of the pattern
     most: int = 0
 
     def accepts(self, value: str) -> bool:
-        """Whether CANN takes *value*."""
+        """Whether CANN accepts *value*."""
         match = re.fullmatch(self.pattern, value, re.DOTALL)
         return match is not None and (not self.most or self.least <= int(match[1]) <= self.most)
 
@@ -69,6 +69,8 @@ class Extra(NamedTuple):
 def _frequency(number: int, most: int) -> Extra:
     return Extra(number, f"a number of Hz from 1 to {most}", r"([0-9]{1,19})", 1, most)
 
+
+_HOST: Final = ("cpu, mem, or both with a comma", r"(?:cpu|mem)(?:,(?:cpu|mem))*")
 
 #: By the names that follow ``ACL_PROF_``, in lower case.
 EXTRAS: Final[Mapping[str, Extra]] = {
@@ -80,8 +82,8 @@ EXTRAS: Final[Mapping[str, Extra]] = {
     "sys_io_freq": _frequency(5, 100),
     "sys_interconnection_freq": _frequency(6, 50),
     "dvpp_freq": _frequency(7, 100),
-    "host_sys": Extra(8, "cpu, mem, or both with a comma", r"(?:cpu|mem)(?:,(?:cpu|mem))*"),
-    "host_sys_usage": Extra(9, "cpu, mem, or both with a comma", r"(?:cpu|mem)(?:,(?:cpu|mem))*"),
+    "host_sys": Extra(8, *_HOST),
+    "host_sys_usage": Extra(9, *_HOST),
     "host_sys_usage_freq": _frequency(10, 50),
     "low_power_freq": _frequency(11, 100),
     "sys_mem_serviceflow": Extra(12, "the names of service flows"),
@@ -92,10 +94,10 @@ EXTRAS: Final[Mapping[str, Extra]] = {
 
 
 def check_extra(name: str, value: str) -> Extra:
-    """Return the setting *name* if CANN takes *value* for it.
+    """Return the setting *name* if CANN accepts *value* for it.
 
     Raises:
-        ValueError: there is no such setting, or the value is not one of its.
+        ValueError: CANN does not know the setting, or does not accept the value.
     """
     extra = EXTRAS.get(name)
     if extra is None:
@@ -110,10 +112,10 @@ class ProfileSettings:
     """What is collected, and from which devices.
 
     Raises:
-        ValueError: CANN would not take it.
+        ValueError: CANN would not accept it.
     """
 
-    devices: Sequence[int] = (0,)  #: one or several, each once; none only with `Collect.MSPROFTX`
+    devices: Sequence[int] = (0,)  #: each once; may be empty only with `Collect.MSPROFTX`
     collect: Collect = Collect.ACL_API | Collect.TASK_TIME | Collect.AICORE_METRICS
     metric: AicoreMetric = AicoreMetric.PIPE_UTILIZATION  #: counts only with `Collect.AICORE_METRICS`
     #: Values for ``aclprofSetConfig``, by what follows ``ACL_PROF_`` in its name, such as ``storage_limit``.
@@ -125,9 +127,9 @@ class ProfileSettings:
         if wrong:
             raise ValueError(f"devices={wrong[0]}: must be from 0 to {_MOST_DEVICES - 1}")
         if len(set(self.devices)) < len(self.devices):
-            raise ValueError("devices: each may be named once")
+            raise ValueError("devices: name each only once")
         if not self.collect:
-            raise ValueError("collect: name something, such as Collect.TASK_TIME")
+            raise ValueError("collect: name at least one kind, such as Collect.TASK_TIME")
         if not self.devices and Collect.MSPROFTX not in self.collect:
             raise ValueError("devices: name at least one; only Collect.MSPROFTX does without")
         for name, value in self.extra.items():
@@ -136,7 +138,7 @@ class ProfileSettings:
             raise ValueError("llc_mode needs sys_hardware_mem_freq; set both")
 
     def matches(self, other: ProfileSettings) -> bool:
-        """Whether both start, and therefore stop, the same."""
+        """Whether both start, and therefore stop, the same collection."""
         return (self.devices, self.collect, self.metric) == (other.devices, other.collect, other.metric)
 
     def as_dict(self) -> dict[str, Any]:

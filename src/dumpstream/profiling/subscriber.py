@@ -1,4 +1,4 @@
-"""Subscriber: the operators of a model, as the runtime runs them; excludes profiling."""
+"""Subscriber: the operators of a model as the runtime runs them; excludes profiling."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _ORDER: Final = "load models, aclprofModelSubscribe, run, aclprofGet*, aclprofMo
 
 class _Subscription(NamedTuple):
     config: int  #: address of the aclprofSubscribeConfig
-    descriptor: ctypes.c_int  #: which the runtime reads until the subscription ends
+    descriptor: ctypes.c_int  #: the runtime reads it until the subscription ends
 
 
 class Subscriber:
-    """CANN's functions for subscriptions, none of which may be called between `Profiler.init` and `finalize`.
+    """CANN's functions for subscriptions.
 
-    Everything in it blocks: call it from a worker thread, one call of it or of *profiler* at a time.
+    They raise `OrderError` between `Profiler.init` and `finalize`, and for a model that is in the wrong state;
+    and `AclError` if the runtime refuses. They block: call them from a worker thread, one of them or of
+    *profiler* at a time.
     """
 
     def __init__(self, profiler: Profiler) -> None:
@@ -34,12 +36,10 @@ class Subscriber:
     def subscribe(
         self, model: int, descriptor: int, *, metric: AicoreMetric = AicoreMetric.PIPE_UTILIZATION
     ) -> None:
-        """Have times and *metric* of every operator of the loaded *model* written to the pipe *descriptor*.
+        """Write times and *metric* of every operator of the loaded *model* to the pipe *descriptor*.
 
         Raises:
-            OrderError: profiling is initialised, or the model is subscribed.
-            ProfilingError: the runtime made no configuration.
-            AclError: the runtime refused.
+            ProfilingError: the runtime cannot make a configuration.
         """
         function = "aclprofModelSubscribe"
         self._refuse(function)
@@ -50,7 +50,7 @@ class Subscriber:
         create.restype = ctypes.c_void_p
         config = create(ctypes.c_int8(1), ctypes.c_int(metric), ctypes.byref(place))
         if not config:
-            raise ProfilingError("aclprofCreateSubscribeConfig made nothing; the runtime's log says why")
+            raise ProfilingError("aclprofCreateSubscribeConfig failed; the runtime's log says why")
         with ExitStack() as undo:
             undo.callback(self._acl.call, "aclprofDestroySubscribeConfig", ctypes.c_void_p(config))
             self._acl.call(function, ctypes.c_uint32(model), ctypes.c_void_p(config))
@@ -59,12 +59,7 @@ class Subscriber:
         self._profiler.subscribed.add(model)
 
     def unsubscribe(self, model: int) -> None:
-        """End the subscription of *model*.
-
-        Raises:
-            OrderError: profiling is initialised, or the model is not subscribed.
-            AclError: the runtime refused.
-        """
+        """End the subscription of *model*."""
         function = "aclprofModelUnSubscribe"
         self._refuse(function)
         if model not in self._subscriptions:
@@ -75,12 +70,7 @@ class Subscriber:
         self._acl.call("aclprofDestroySubscribeConfig", ctypes.c_void_p(config))
 
     def count_operators(self, data: bytes) -> int:
-        """Return how many operators *data* from the pipe of a subscription describe.
-
-        Raises:
-            OrderError: profiling is initialised.
-            AclError: the runtime refused.
-        """
+        """Return how many operators *data* from the pipe of a subscription describes."""
         function = "aclprofGetOpNum"
         self._refuse(function)
         count = ctypes.c_uint32()
@@ -88,7 +78,7 @@ class Subscriber:
         return count.value
 
     def _refuse(self, function: str) -> None:
-        """Refuse *function* while profiling, whoever began it."""
+        """Refuse *function* while profiling."""
         self._profiler.refuse_command(function, _ORDER)
         if self._profiler.initialized:
             raise OrderError(function, "profiling is initialised; finalise it", _ORDER)
