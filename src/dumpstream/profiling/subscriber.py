@@ -23,8 +23,8 @@ class _Subscription(NamedTuple):
 class Subscriber:
     """CANN's functions for subscriptions.
 
-    They raise `OrderError` between `Profiler.init` and `finalize`, and for a model that is in the wrong state;
-    and `AclError` if the runtime refuses. They block: call them from a worker thread, one of them or of
+    They raise `OrderError` between `Profiler.init` and `finalize` and for a model in the wrong state, and
+    `AclError` if the runtime refuses. They block: call them from a worker thread, one of them or of
     *profiler* at a time.
     """
 
