@@ -129,7 +129,8 @@ def _parser(complete: Collection[str] = _COMMANDS.keys()) -> argparse.ArgumentPa
         )
         if name in complete:
             arguments = import_module(f"dumpstream.cli.arguments.{name}")
-            command.description = arguments.__doc__
+            command.description, title, examples = (arguments.__doc__ or "").partition("Examples:\n")
+            command.epilog = title.lower() + examples
             arguments.add_arguments(command)
     return parser
 

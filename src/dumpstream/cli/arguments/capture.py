@@ -4,22 +4,8 @@ Runs a command and captures every process of it that uses ACL, from outside; or,
 simulated runtime in this process. Stores every file whole and compressed, and says for each whether anything
 is missing. Signals go to the command. With --simulate, Ctrl-C once stops and keeps everything that came;
 twice aborts.
-"""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import place
-from dumpstream.cli._options import add_capture_arguments
-from dumpstream.cli._profile import add_profile_arguments
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream capture --out run1 -- python train.py          a program, with the dump that it configures
   dumpstream capture --out run1 --config acl.json -- torchrun --nproc-per-node 8 train.py
   dumpstream capture --out run1 --simulate                  a small simulated training run
@@ -33,10 +19,16 @@ exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not e
 a command's own, if it is not 0
 """
 
+from argparse import ArgumentParser
+from pathlib import Path
+
+from dumpstream.cli._arguments import place
+from dumpstream.cli._options import add_capture_arguments
+from dumpstream.cli._profile import add_profile_arguments
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "--out", type=place, metavar="PLACE", required=True, help="the directory or URL for this capture"
     )

@@ -2,21 +2,8 @@
 
 Listens at a socket. A process joins with DUMPSTREAM_SOCKET and LD_PRELOAD in its environment, or by calling
 dumpstream.attach(). Ctrl-C once ends the captures and keeps everything that came; twice aborts.
-"""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import place
-from dumpstream.cli._options import add_capture_arguments
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream collect --socket /run/user/1000/dumpstream --out run1
   dumpstream collect --socket ./socket --out run1 --config acl.json --buffer-bytes 1G
   dumpstream collect --socket ./socket --out s3://bucket/run1 --spill /var/tmp/spill
@@ -24,10 +11,15 @@ examples:
 exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole
 """
 
+from argparse import ArgumentParser
+from pathlib import Path
+
+from dumpstream.cli._arguments import place
+from dumpstream.cli._options import add_capture_arguments
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "--socket", type=Path, metavar="PATH", required=True, help="where processes join; made, and removed"
     )

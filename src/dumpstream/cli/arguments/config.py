@@ -2,19 +2,8 @@
 
 `check` finds everything that CANN or its documents object to, `explain` says in words what will be dumped,
 where it goes and what it costs, `new` writes a configuration, and `schema` prints a JSON Schema for editors.
-"""
 
-from __future__ import annotations
-
-from argparse import RawDescriptionHelpFormatter
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream config check acl.json
   dumpstream config check acl.json --json | jq -r '.problems[] | .path'
   dumpstream config explain acl.json --ops graph.json
@@ -24,13 +13,14 @@ examples:
 exit codes: 0 the configuration is accepted, warnings or not; 1 it is refused; 2 wrong usage
 """
 
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from pathlib import Path
 
 _MODES = ("model", "op", "exception", "overflow", "watch")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser("check", help="find everything that is wrong with a configuration")
     check.add_argument("file", type=Path, metavar="FILE", help="the configuration")

@@ -4,21 +4,8 @@ Takes captures, dump files (raw or .zst) and directories of them, and writes a f
 the dump file: NAME.input.0.npy, NAME.output.0.npy, and so for buffers and spaces. bfloat16 and the narrow
 floats become float32, int4 int8, uint1 bits, complex32 complex64; bytes behind the shape are left out. A
 damaged tensor is left out and the others are written. Exits with 3 if a file is damaged or is not whole.
-"""
 
-from __future__ import annotations
-
-from argparse import ArgumentTypeError
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream convert run1 --out npy                                        a capture
   dumpstream convert s3://bucket/run1 --out npy                            one in an object store
   dumpstream convert MatMulV2.a.1.2.1780159660546556 --out npy             a file
@@ -26,6 +13,10 @@ examples:
   dumpstream convert x.zst --out npy --layout ND --shape 77,1024           with the shape it had on the host
 """
 
+from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
+
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
 
 _FORMATS = ("npy", "bin", "csv")
 
@@ -42,7 +33,6 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     add_inputs_argument(parser)
     add_rank_argument(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")

@@ -3,30 +3,22 @@
 The parts of a file are joined, and each is checked against its checksum on the way; a damaged file is left
 out and the others are written. Names are cleaned, so that nothing is ever written outside the directory. Of
 a file with a gap, what is before the gap is written. Exits with 3 if a file is damaged or is not whole.
-"""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream extract run1 --out dumps                      every file
   dumpstream extract run1 '*MatMul*' --out dumps           those that match
   dumpstream extract run1 a.csv --out dumps --force        one, replacing an earlier extraction
   dumpstream extract run1 --out dumps --sparse             with what is behind gaps, and holes for the gaps
 """
 
+from argparse import ArgumentParser
+from pathlib import Path
+
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     add_capture_argument(parser)
     parser.add_argument(
         "names",

@@ -2,29 +2,21 @@
 
 Shows for each name its verdict, its original and its stored size, the chunks it came in and the parts it is
 stored in; then the processes, if the capture is of several, and how each ended. Works while it runs, too.
-"""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream ls run1
   dumpstream ls s3://bucket/run1
   dumpstream ls run1 --rank 0                   of a capture of several processes, those of one rank
   dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
 """
 
+from argparse import ArgumentParser
+
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     add_capture_argument(parser)
     add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -4,27 +4,19 @@ Takes a run with dump_debug on: a capture, or a directory that CANN itself wrote
 overflowed, in the order of time, what the device recorded about it, and its inputs and outputs with their
 statistics. A record without tensors, and tensors without a record, are told, too. Exits with 3 if a file
 cannot be read, or not completely.
-"""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import add_rank_argument, place
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream overflow run1
   dumpstream overflow run1 --json | jq -r '.overflows[0].op_name'
 """
 
+from argparse import ArgumentParser
+
+from dumpstream.cli._arguments import add_rank_argument, place
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
     )

@@ -2,28 +2,20 @@
 
 Works on what collect or capture -- COMMAND wrote with --buffer-file: the rings in its files are read to
 their ends, and every file gets its verdict.
-"""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import place
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream recover run1
 
 exit codes: 0 everything that was left is whole, 1 failed, 2 wrong usage, 3 done, but not everything is whole
 """
 
+from argparse import ArgumentParser
+
+from dumpstream.cli._arguments import place
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     parser.add_argument("directory", type=place, metavar="DIR", help="what the collector wrote to")
     parser.add_argument(
         "--sink",

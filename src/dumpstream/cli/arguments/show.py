@@ -3,28 +3,20 @@
 Prints the operator, and for each tensor its type, format and shape, statistics, a histogram of the finite
 values and the first and last of them. Of an overflow record prints what it says, and of an exception dump
 what each segment is. Exits with 3 if the file is damaged or is not whole.
-"""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import add_rank_argument, place
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream show MatMulV2.a.1.2.1780159660546556
   dumpstream show run1 '*MatMulV2.a.*'                          a file of a capture, by name or pattern
   dumpstream show run1 '*MatMulV2.a.*' --json | jq '.tensors[] | .statistics.nan'
 """
 
+from argparse import ArgumentParser
+
+from dumpstream.cli._arguments import add_rank_argument, place
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "path", type=place, metavar="PATH", help="a dump file (raw or .zst), or a capture (directory or URL)"
     )

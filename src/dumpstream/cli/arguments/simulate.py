@@ -3,30 +3,22 @@
 Behaves like a program on an NPU: initialises ACL, configures a dump, loads its models, runs steps, finalises.
 It captures nothing by itself; put it behind `dumpstream capture --out DIR --`. Without a capture the runtime
 writes what it dumps to its own disk, as CANN does. Ctrl-C ends it after the files it is in.
-"""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import size
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream capture --out run1 -- dumpstream simulate --ranks 4     four processes, captured from outside
   dumpstream simulate --workload demo --steps 20 --rate 50M          a longer run at 50 MiB/s
   dumpstream simulate --steps 10 --crash-at 3                        one that is killed
   dumpstream simulate --fault nan=3@1 --fault truncated=0.01         with NaNs, and files that are cut off
 """
 
+from argparse import ArgumentParser
+from pathlib import Path
+
+from dumpstream.cli._arguments import size
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "--ranks", type=int, metavar="N", help="fork N processes, each with a rank and a device of its own"
     )

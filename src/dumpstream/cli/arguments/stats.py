@@ -2,20 +2,8 @@
 
 A capture with the statistics sink has them already; of everything else they are computed. Prints a line for
 each file that cannot be read, or not completely, and then exits with 3.
-"""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream stats run1                                          a table of all tensors
   dumpstream stats run1 --where 'nan > 0' --sort timestamp       those with NaNs, the earliest first
   dumpstream stats dumps --format csv --select Max,Min,L2norm    as CANN writes it
@@ -23,10 +11,14 @@ examples:
   dumpstream stats run1.parquet --sort l2norm:desc               from a table written before
 """
 
+from argparse import ArgumentParser
+from pathlib import Path
+
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     add_inputs_argument(parser)
     add_rank_argument(parser)
     parser.add_argument(

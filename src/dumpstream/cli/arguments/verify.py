@@ -5,29 +5,21 @@ or not in the journal. Of what is in an object store, asks the store what is the
 does not match the journal; with --deep reads it, too. Prints a line for each problem. Exits with 0 if
 everything is whole and with 3 if not, which includes files that came incomplete, losses, and a capture that
 was interrupted or is still running.
-"""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream verify run1
   dumpstream verify s3://bucket/run1             whether everything is there, with its size
   dumpstream verify s3://bucket/run1 --deep      whether every byte is what was captured
   dumpstream verify run1 --json | jq '.problems[] | .kind' | sort | uniq -c
 """
 
+from argparse import ArgumentParser
+
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     add_capture_argument(parser)
     add_rank_argument(parser)
     parser.add_argument(

@@ -4,29 +4,21 @@ Takes a run with dump_scene watcher: a capture, or a directory that CANN itself 
 watched operator and iteration in the order of time, and says between which two of them the bytes changed, how
 many elements and where, and which operators ran in between. Exits with 3 if something was trampled on, or if
 not every dump could be compared.
-"""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from dumpstream.cli._arguments import add_rank_argument, place
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-_EPILOG = """\
-examples:
+Examples:
   dumpstream watch run1
   dumpstream watch run1 --ops graph.json                        name every operator in between
   dumpstream watch run1 --json | jq '.watched[] | select(.state == "trampled")'
 """
 
+from argparse import ArgumentParser
+from pathlib import Path
+
+from dumpstream.cli._arguments import add_rank_argument, place
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
     )
