@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dumpstream.source import OnFull
+from dumpstream.source import OnFull, RingOptions, RingSource
 
 if TYPE_CHECKING:
     import os
@@ -46,8 +46,10 @@ class Request:
     @property
     def on_full(self) -> OnFull:
         """What happens when the spill is full: unless it was set, the same as when the ring is."""
-        of_ring: OnFull = getattr(self.stages.ring or self.source, "on_full", OnFull.BLOCK)
-        return self.stages.on_full or of_ring
+        if self.stages.on_full is not None:
+            return self.stages.on_full
+        ring = self.stages.ring or self.source
+        return ring.on_full if isinstance(ring, RingOptions | RingSource) else OnFull.BLOCK
 
 
 def as_json(options: CaptureOptions) -> dict[str, Any]:
