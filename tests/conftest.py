@@ -14,17 +14,16 @@ from blockbuster import blockbuster_ctx
 
 import dumpstream
 from dumpstream.archive.destination import Destination
-from dumpstream.archive.manifest import Configured
+from dumpstream.archive.manifest import Configured, Process
 from dumpstream.archive.rows import JOURNAL, Outcome, StoredPart, begin_row, end_row, file_row, timestamp
 from dumpstream.format.verdict import Verdict
 from dumpstream.simulation import dump_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from dumpstream.archive.manifest import Process
 
 #: How long a test waits for what must come. Only what never comes takes so long, however busy the machine is.
 LIMIT_S = 120
@@ -141,6 +140,11 @@ class CaptureBuilder:
         return self.path
 
 
+def make_process(pid: int, *, command: Sequence[str] = ("job",), **more: Any) -> Process:
+    """Return a process as it is known when it joins a collector."""
+    return Process(directory="", pid=pid, parent=1, command=list(command), started=timestamp(), **more)
+
+
 class CollectionBuilder:
     """Leaves a capture of several processes as the collector does, step by step."""
 
@@ -152,23 +156,17 @@ class CollectionBuilder:
 
     def begin(self, *, rank: int | None, pid: int = 1, **more: Any) -> CaptureBuilder:
         """Begin the capture of a process."""
-        process = self._destination.begin_process(
-            pid=pid,
-            parent=1,
-            command=["/usr/bin/train", "jobs/fast", "--slow"],
-            rank=rank,
-            device=rank,
-            **more,
-        )
+        command = ["/usr/bin/train", "jobs/fast", "--slow"]
+        process = make_process(pid, command=command, rank=rank, device=rank, **more)
+        self._destination.begin_process(process)
         capture = CaptureBuilder(self.path / process.directory)
         self._processes[capture.path] = process
         return capture
 
     def refuse(self, *, pid: int) -> None:
         """Write down a process that was not captured."""
-        self._destination.begin_process(
-            pid=pid, parent=1, command=["train"], refused=True, problem="no room is left"
-        )
+        process = make_process(pid, command=["train"], problem="no room is left")
+        self._destination.begin_process(process, refused=True)
 
     def end(self, capture: CaptureBuilder, ending: str = "exit code 0") -> None:
         """End the capture of a process, and the process."""

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.conftest import make_process
 
 from dumpstream._errors import DestinationError, DestinationInUseError, NotACaptureError
 from dumpstream.archive.destination import Destination
@@ -37,7 +38,8 @@ def make_processes(path: Path) -> None:
     destination = Destination.open(path, of_processes=True)
     destination.begin_processes()
     for pid, rank in ((1, 0), (2, None)):
-        process = destination.begin_process(pid=pid, parent=1, command=[], rank=rank)
+        process = make_process(pid, rank=rank)
+        destination.begin_process(process)
         make_capture(path / process.directory)
         destination.end_process(process, "exit code 0")
     destination.close()
@@ -294,10 +296,13 @@ class TestProcesses:
         destination.begin_processes()
 
         processes = [
-            destination.begin_process(pid=pid, parent=1, command=["train", "x"], rank=rank, device=rank)
+            make_process(pid, command=["train", "x"], rank=rank, device=rank)
             for pid, rank in ((10, 0), (11, 1), (12, 0), (13, None), (13, None))
         ]
-        refused = destination.begin_process(pid=14, parent=1, command=[], rank=2, refused=True)
+        for process in processes:
+            destination.begin_process(process)
+        refused = make_process(14, rank=2)
+        destination.begin_process(refused, refused=True)
         destination.end_process(processes[0], "exit code 0")
         destination.close()
 
@@ -314,7 +319,8 @@ class TestProcesses:
 
         destination = Destination.open(path, append=True, of_processes=True)
         destination.begin_processes()
-        added = destination.begin_process(pid=3, parent=1, command=[], rank=7)
+        added = make_process(3, rank=7)
+        destination.begin_process(added)
         destination.close()
 
         assert added.directory == "rank-7.2"
@@ -324,7 +330,7 @@ class TestProcesses:
 
         destination = Destination.open(path, append=True, of_processes=True)
         destination.begin_processes()
-        destination.begin_process(pid=3, parent=1, command=[], rank=0)
+        destination.begin_process(make_process(3, rank=0))
         destination.close()
 
         assert [it.directory for it in read_manifest(path).processes] == ["rank-0", "pid-2", "rank-0.2"]

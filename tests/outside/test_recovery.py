@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 import xxhash
 from anyio.to_thread import run_sync
+from tests.conftest import make_process
 
 from dumpstream import Chunk, Loss, NotACaptureError, recover
 from dumpstream._native import SharedRing
@@ -86,11 +87,11 @@ async def test_only_a_capture_can_be_recovered(tmp_path: Path) -> None:
 
 async def test_a_process_whose_ring_died_with_its_collector_is_closed(tmp_path: Path) -> None:
     def leave_behind() -> None:
-        place = Destination.open(tmp_path / "run", of_processes=True)
-        place.begin_processes()
-        place.begin_process(pid=1, parent=0, command=["job"], ring=None)
-        place.begin_process(pid=2, parent=0, command=["job"], ring=str(tmp_path / "gone.ring"))
-        place.close()
+        destination = Destination.open(tmp_path / "run", of_processes=True)
+        destination.begin_processes()
+        destination.begin_process(make_process(1))
+        destination.begin_process(make_process(2, ring=str(tmp_path / "gone.ring")))
+        destination.close()
 
     await run_sync(leave_behind)
 
@@ -111,10 +112,11 @@ async def test_pack_that_a_dead_collector_had_not_written_down_is_deleted_unless
     pack = tmp_path / "run" / "pid-1" / "packs" / "0123abcd-000001.zip"
 
     def leave_behind() -> None:
-        place = Destination.open(tmp_path / "run", of_processes=True)
-        place.begin_processes()
-        process = place.begin_process(pid=1, parent=0, command=["job"], ring=None)
-        place.close()
+        destination = Destination.open(tmp_path / "run", of_processes=True)
+        destination.begin_processes()
+        process = make_process(1)
+        destination.begin_process(process)
+        destination.close()
         member = Destination.open(tmp_path / "run" / process.directory)
         member.begin_run(options)
         member.close()

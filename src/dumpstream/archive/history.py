@@ -86,33 +86,12 @@ class History(ABC):
         """Delete a capture that is to be replaced, and record that processes may follow."""
         self._begin()
 
-    def begin_process(
-        self,
-        *,
-        pid: int,
-        parent: int,
-        command: Sequence[str],
-        rank: int | None = None,
-        device: int | None = None,
-        refused: bool = False,
-        problem: str | None = None,
-        ring: str | None = None,
-    ) -> Process:
-        """Record a process; unless it is *refused*, its capture goes to a new `directory`."""
-        process = Process(
-            directory="" if refused else self._choose_directory(rank, pid),
-            pid=pid,
-            parent=parent,
-            command=list(command),
-            rank=rank,
-            device=device,
-            started=timestamp(),
-            problem=problem,
-            ring=ring,
-        )
+    def begin_process(self, process: Process, *, refused: bool = False) -> None:
+        """Record *process*; unless it is *refused*, its capture goes to a new `directory`."""
+        if not refused:
+            process.directory = self._choose_directory(process.rank, process.pid)
         self.manifest.processes.append(process)
         self._write()
-        return process
 
     def update_processes(self) -> None:
         """Record what has changed in processes."""

@@ -1,10 +1,10 @@
-"""The processes of a collector, written down in its manifest as they come and end."""
+"""Roster: the processes of a collector, recorded in its manifest as they come and end."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from dumpstream.archive.history import History
     from dumpstream.outside.process import CapturedProcess
 
-#: Refused processes that are written down; what comes after so many is no job any more.
+#: Refused processes that are recorded; a job that has more of them has a problem that these show.
 _MAX_REFUSED = 1024
-
-_Result = TypeVar("_Result")
 
 
 class Roster:
-    """What *destination* says of processes; the manifest is written anew for every change, one at a time."""
+    """The processes in the manifest of *destination*, which is written for every change, one at a time."""
 
     def __init__(self, destination: History) -> None:
         self.processes: list[CapturedProcess] = []  #: in the order in which they came
@@ -40,15 +38,16 @@ class Roster:
         return self.refused == 0 and all(process.whole for process in self.processes)
 
     async def add(self, process: CapturedProcess, ring: Path | None = None) -> None:
-        """Write down a process that is captured; its record gets the directory for that.
+        """Record a process that is captured; its record gets the directory for that.
 
         Raises:
             DestinationError: the manifest cannot be written.
         """
-        await self._add(process, ring=ring)
+        process.record.ring = None if ring is None else str(ring)
+        await self._add(process)
 
     async def refuse(self, process: CapturedProcess, reason: str) -> None:
-        """Write down a process that is not captured."""
+        """Record a process that is not captured."""
         process.fail(reason)
         self.refused += 1
         if self.refused <= _MAX_REFUSED:
@@ -56,45 +55,29 @@ class Roster:
                 await self._add(process, refused=True)
 
     async def drop_ring(self, process: CapturedProcess) -> None:
-        """Write down that nothing is left in the ring of a process, if that is in a file."""
+        """Record that nothing is left in the ring of a process, if that is in a file."""
         if process.record.ring is not None:
             process.record.ring = None
             with suppress(DumpstreamError):
                 await self._write(self._destination.update_processes)
 
     async def end(self, process: CapturedProcess, ending: str) -> None:
-        """Write down how a process ended."""
+        """Record how a process ended."""
         with suppress(DumpstreamError):
             await self._write(partial(self._destination.end_process, process.record, ending))
 
-    async def _add(
-        self, process: CapturedProcess, *, ring: Path | None = None, refused: bool = False
-    ) -> None:
-        said = process.record
+    async def _add(self, process: CapturedProcess, *, refused: bool = False) -> None:
         self.processes.append(process)
         try:
-            process.record = await self._write(
-                partial(
-                    self._destination.begin_process,
-                    pid=said.pid,
-                    parent=said.parent,
-                    command=said.command,
-                    rank=said.rank,
-                    device=said.device,
-                    refused=refused,
-                    problem=said.problem,
-                    ring=None if ring is None else str(ring),
-                )
-            )
+            await self._write(partial(self._destination.begin_process, process.record, refused=refused))
         except BaseException:
             self.processes.remove(process)
             raise
-        process.record.problem = said.problem  # what it said while that was being written, too
 
-    async def _write(self, change: Callable[[], _Result]) -> _Result:
+    async def _write(self, change: Callable[[], None]) -> None:
         async with self._writing:
             try:
-                return await run_sync(change)
+                await run_sync(change)
             except DumpstreamError as exc:
                 self.error = self.error or exc
                 raise
