@@ -68,7 +68,7 @@ def test_only_the_first_values_are_kept() -> None:
     found = only(compared(file_of(old.tobytes(), [100]), file_of(new.tobytes(), [100])))
 
     assert found.changed == 100
-    assert [value.place for value in found.values] == [(0,), (1,), (2,), (3,)]
+    assert [value.position for value in found.values] == [(0,), (1,), (2,), (3,)]
 
 
 @pytest.mark.parametrize(
@@ -203,5 +203,5 @@ def test_what_was_flipped_is_found_exactly(
     (one,) = found
     assert one.changed == len(places)
     assert (one.padding > 0) or places
-    assert [value.place for value in one.values] == [(place,) for place in places[:4]]
+    assert [value.position for value in one.values] == [(place,) for place in places[:4]]
     assert (one.first, one.last) == (((places[0],), (places[-1],)) if places else (None, None))

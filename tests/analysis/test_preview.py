@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dumpstream.analysis.preview import Histogram, count_stretches, pick_values
+from dumpstream.analysis.preview import Histogram, count_bins, pick_values
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_every_element_is_counted_where_it_lies(
     array = np.array(values, dtype)
     numbers = array.astype(np.float64)
 
-    found = count_stretches([array], float(numbers.min()), float(numbers.max()), 4)
+    found = count_bins([array], float(numbers.min()), float(numbers.max()), 4)
 
     assert found.counts == counts
 
@@ -37,13 +37,13 @@ def test_every_element_is_counted_where_it_lies(
 def test_what_is_not_finite_is_not_counted() -> None:
     array = np.array([np.nan, np.inf, -np.inf, 1, 2], np.float32)
 
-    assert sum(count_stretches([array], 1, 2, 4).counts) == 2
+    assert sum(count_bins([array], 1, 2, 4).counts) == 2
 
 
 def test_more_than_a_block_is_counted() -> None:
     array = np.arange(1 << 21, dtype=np.float32).reshape(2, -1)
 
-    assert count_stretches([array], 0, float(array.max()), 4).counts == (1 << 19,) * 4
+    assert count_bins([array], 0, float(array.max()), 4).counts == (1 << 19,) * 4
 
 
 def test_bars_rise_with_the_counts_and_are_blank_without_any() -> None:

@@ -30,32 +30,32 @@ _BLOCK_BITS = 256  #: of the channels of a block
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversionOptions:
-    """What to make of the tensors."""
+    """How to write the tensors."""
 
     format: FileFormat = FileFormat.NPY
-    layout: str | None = None  #: the format to rearrange them to; None leaves them as they lie
-    shape: tuple[int, ...] = ()  #: theirs in that layout, if the header does not tell, or not the truth
-    workers: int | None = None  #: threads; by default as many as are worth it
+    layout: str | None = None  #: the format to rearrange them to; None leaves them as they are
+    shape: tuple[int, ...] = ()  #: their shape in that layout, if the header has none or a wrong one
+    workers: int | None = None  #: threads; by default as many as are useful
 
 
 class Converted(NamedTuple):
-    """What became of an input."""
+    """The result for an input."""
 
     input: Input
-    tensors: int = 0  #: that were written
-    bytes: int = 0  #: that they took
+    tensors: int = 0  #: how many were written
+    bytes: int = 0  #: how many bytes that took
     skipped: bool = False  #: whether it is not a dump file, and nobody said it was
-    problem: str | None = None  #: why not all of it was written, or what was written is not to be trusted
+    problem: str | None = None  #: why not all of it was written, or cannot be trusted
 
 
 def convert(inputs: Iterable[Input], outputs: Outputs, options: ConversionOptions) -> Iterator[Converted]:
-    """Write the tensors of *inputs* to *outputs*, several files at once; yield what became of each, in order.
+    """Write the tensors of *inputs* to *outputs*, several files at once; yield a result for each, in order.
 
-    The files of an input appear once all of it was read. A tensor that is damaged is left out, and so is one
-    that cannot be rearranged. Those that have no axes to rearrange are written as they lie.
+    The files of an input appear after all of it was read. A tensor that is damaged or cannot be rearranged is
+    left out. A tensor that has no axes to rearrange is written as it is.
 
     Raises:
-        DestinationError: something cannot be written, or is already there and may not be replaced.
+        DestinationError: a file cannot be written, or exists and may not be replaced.
         StoreError: an object store refuses, or does not answer.
     """
     return run_batches(
@@ -119,7 +119,7 @@ def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptio
 
 
 def _write_tensor(fd: int, dump: DumpFile, tensor: Tensor, options: ConversionOptions) -> int:
-    """Write *tensor* to *fd*; what is compressed and stays as it lies does not have to fit into memory."""
+    """Write *tensor* to *fd*; a compressed one that is not rearranged does not have to fit into memory."""
     shape = element_shape(tensor.dtype, tensor.shape, tensor.size)
     name, layout = tensor.format.name, options.layout
     without_axes = name == "ND" or (name in PLAIN and len(name) != len(shape))

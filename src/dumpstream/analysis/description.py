@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
-from dumpstream.analysis.preview import count_stretches, pick_values
+from dumpstream.analysis.preview import count_bins, pick_values
 from dumpstream.format.dtypes import decode
 from dumpstream.format.header import IO
 from dumpstream.format.opname import OVERFLOW_OPERATOR, Scheme, parse_name
@@ -32,7 +32,7 @@ _CORE_SUFFIX = ".core"
 _DEBUGGER = "load it into CANN's debugger, msdebug"
 _KINDS = {IO.SPACE: "workspace"}
 _USER_TAG = "user_tag"
-_STRETCHES = 48  #: of a histogram
+_BINS = 48  #: of a histogram
 _FIRST_VALUES, _LAST_VALUES = 8, 4
 _HELD_BYTES = 64 << 20  #: of a compressed tensor, in memory
 
@@ -189,7 +189,7 @@ def _histogram(
     low, high = float(found.finite_min), float(found.finite_max)
     if not low <= high:
         return None
-    return count_stretches(elements(), low, high, _STRETCHES)._asdict()
+    return count_bins(elements(), low, high, _BINS)._asdict()
 
 
 def _describe_overflow(dump: DumpFile, tensors: list[dict[str, Any]]) -> dict[str, Any] | None:

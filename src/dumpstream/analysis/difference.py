@@ -1,4 +1,4 @@
-"""Difference: which elements of a tensor are not the same in two dump files. Reads both block by block."""
+"""Difference: which elements of a tensor differ between two dump files. Reads both block by block."""
 
 from __future__ import annotations
 
@@ -28,35 +28,34 @@ _UINT8 = 4
 class Unreadable(NamedTuple):
     """Why two dump files could not be compared."""
 
-    dump: DumpFile  #: which of the two is to blame
+    dump: DumpFile  #: the one that has the problem
     problem: str  #: without its name
 
 
 class ChangedValue(NamedTuple):
-    """One element that is not the same."""
+    """One element that differs."""
 
-    place: tuple[int, ...]  #: by dimension; one number if the shape is not known
+    position: tuple[int, ...]  #: by dimension; one number if the shape is not known
     before: Any
     after: Any
 
 
 class Difference(NamedTuple):
-    """How a tensor differs; at least one element, or a byte of the padding, does."""
+    """How a tensor differs: in at least one element, or a byte of the padding."""
 
     tensor: Tensor
-    elements: int  #: of the tensor
-    changed: int  #: of them
-    first: tuple[int, ...] | None  #: that changed, by dimension
-    last: tuple[int, ...] | None  #: likewise
-    values: tuple[ChangedValue, ...]  #: the first few of them
-    padding: int  #: bytes behind the last element that changed
+    elements: int  #: how many the tensor has
+    changed: int  #: how many of them differ
+    first: tuple[int, ...] | None  #: the index of the first that differs, by dimension
+    last: tuple[int, ...] | None  #: the index of the last
+    values: tuple[ChangedValue, ...]  #: the first few that differ
+    padding: int  #: how many bytes behind the last element differ
 
 
 def compare(before: DumpFile, after: DumpFile) -> list[Difference] | Unreadable:
-    """Return the tensors that differ; those that are not in the result are the same, bit for bit.
+    """Return the tensors that differ; all others are the same, bit for bit.
 
-    Both files are read to their ends, so that damage shows. Takes memory for some blocks, however large
-    they are.
+    Both files are read to their ends, so that damage is found. Takes memory for a few blocks only.
     """
     try:
         return _compare(before, after)
@@ -140,7 +139,7 @@ class _Tally:
         dtype, shape, size = tensor.dtype, tensor.shape, tensor.size
         try:
             self._needed = needed_bytes(dtype, shape, size)
-        except ValueError:  # a shape that does not fit: bytes are all there is
+        except ValueError:  # the shape does not fit the bytes, which are compared instead
             dtype, shape = dtype_of(_UINT8), ()
             self._needed = size
         self._shape = element_shape(dtype, shape, size)
@@ -157,55 +156,57 @@ class _Tally:
         self.padding = 0
 
     def add(self, start: int, old: NDArray[np.uint8], new: NDArray[np.uint8]) -> None:
-        """Take the blocks that begin at byte *start*, a multiple of `block_bytes`."""
+        """Compare the blocks that begin at byte *start*, a multiple of `block_bytes`."""
         if np.array_equal(old, new):
             return
         inside = min(max(self._needed - start, 0), len(old))
         self.padding += int(np.count_nonzero(old[inside:] != new[inside:]))
         base = start // self._unit * self._unit_elements
         old, new = old[:inside], new[:inside]
-        places = self._changed_places(base, old, new)
-        if not len(places):
+        changed = self._changed_elements(base, old, new)
+        if not len(changed):
             return
-        self.changed += len(places)
-        self._first = base + int(places[0]) if self._first is None else self._first
-        self._last = base + int(places[-1])
-        self._note_values(base, places[: _SHOWN_VALUES - len(self._values)], old, new)
+        self.changed += len(changed)
+        self._first = base + int(changed[0]) if self._first is None else self._first
+        self._last = base + int(changed[-1])
+        self._note_values(base, changed[: _SHOWN_VALUES - len(self._values)], old, new)
 
     def result(self) -> Difference:
-        """Return what was counted."""
-        first, last = (None if it is None else self._place(it) for it in (self._first, self._last))
+        """Return the counts."""
+        first, last = (None if it is None else self._index(it) for it in (self._first, self._last))
         return Difference(
             self._tensor, self._elements, self.changed, first, last, tuple(self._values), self.padding
         )
 
-    def _changed_places(self, base: int, old: NDArray[np.uint8], new: NDArray[np.uint8]) -> NDArray[np.intp]:
+    def _changed_elements(
+        self, base: int, old: NDArray[np.uint8], new: NDArray[np.uint8]
+    ) -> NDArray[np.intp]:
         """Return which elements differ, counted from the first of the block."""
         if not self._packed:
             return np.flatnonzero((old != new).reshape(-1, self._unit).any(axis=1))
         width = self._dtype.bits
         bits = np.unpackbits(old ^ new, bitorder="little")
         count = min(len(bits) // width, self._elements - base)
-        self.padding += int(bits[count * width :].any())  # what is left of the last byte
+        self.padding += int(bits[count * width :].any())  # the rest of the last byte
         return np.flatnonzero(bits[: count * width].reshape(count, width).any(axis=1))
 
     def _note_values(
-        self, base: int, places: NDArray[np.intp], old: NDArray[np.uint8], new: NDArray[np.uint8]
+        self, base: int, changed: NDArray[np.intp], old: NDArray[np.uint8], new: NDArray[np.uint8]
     ) -> None:
-        if not len(places):
+        if not len(changed):
             return
         count = len(old) * _BYTE_BITS // self._dtype.bits
         before, after = (
-            numbers_of(decode_elements(self._dtype, raw, count, packed=self._packed)[places])
+            numbers_of(decode_elements(self._dtype, raw, count, packed=self._packed)[changed])
             for raw in (old, new)
         )
-        for place, *values in zip(places, before, after, strict=True):
-            self._values.append(ChangedValue(self._place(base + int(place)), *values))
+        for element, *values in zip(changed, before, after, strict=True):
+            self._values.append(ChangedValue(self._index(base + int(element)), *values))
 
-    def _place(self, flat: int) -> tuple[int, ...]:
-        """Return the place of an element by dimension."""
-        places: list[int] = []
+    def _index(self, flat: int) -> tuple[int, ...]:
+        """Return the index of an element by dimension."""
+        index: list[int] = []
         for length in reversed(self._shape[1:]):
-            flat, place = divmod(flat, length)
-            places.append(place)
-        return (flat, *reversed(places))
+            flat, position = divmod(flat, length)
+            index.append(position)
+        return (flat, *reversed(index))

@@ -1,4 +1,4 @@
-"""Modes: what captures were asked to dump, as their manifests kept it."""
+"""Modes: what captures were configured to dump, as their manifests have it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ if TYPE_CHECKING:
 
 
 def settings_of(capture: StoredCapture | None) -> list[DumpSettings | None]:
-    """Return all settings of every run of *capture*; None where nobody knows, as of files in no capture."""
+    """Return all settings of every run of *capture*; None for those that are not known.
+
+    Those of files that are not in a capture are not known either.
+    """
     runs = [] if capture is None else capture.manifest.runs
     return [None] if capture is None else [_settings(config) for run in runs for config in _configs(run)]
 
 
 def modes_of(configured: Iterable[Configured]) -> tuple[str, ...] | None:
-    """Return the modes that are known of *configured*; None if nothing is."""
+    """Return the known modes of *configured*; None if none is known."""
     known = [settings for it in configured if (settings := _settings(it.config)) is not None]
     return tuple(dict.fromkeys(mode for it in known for mode in it.modes)) if known else None
 
 
 def need_mode(path: Path, inputs: Iterable[Input], mode: Mode) -> None:
-    """Refuse *inputs*, which *path* stands for, if they are known to be of other modes than *mode*.
-
-    Raises:
-        DumpstreamError: they are.
-    """
+    """Raise `DumpstreamError` if *inputs*, those of *path*, are known to be of other modes than *mode*."""
     captures = {id(item.capture): item.capture for item in inputs}.values()
     known = [settings for capture in captures for settings in settings_of(capture)]
     modes = {it for settings in known if settings is not None for it in settings.modes}
@@ -49,7 +48,7 @@ def need_mode(path: Path, inputs: Iterable[Input], mode: Mode) -> None:
 
 
 def _configs(run: Run) -> list[dict[str, Any] | None]:
-    """Return what chunks may be of: what the environment switches on never comes as chunks."""
+    """Return the configurations that chunks may come from: those of the environment never cause any."""
     return [it.config for it in run.configured if it.by != ENVIRONMENT] or [run.config]
 
 

@@ -21,35 +21,35 @@ _PLAIN_BARS = " .:-=+*#@"
 
 
 class Histogram(NamedTuple):
-    """How many of the finite elements lie in each of equal stretches from *low* to *high*."""
+    """How many of the finite elements are in each of equal bins from *low* to *high*."""
 
     low: float
     high: float
     counts: tuple[int, ...]
 
     def bars(self, *, ascii_only: bool = False) -> str:
-        """Return a character for each stretch, the higher the more lie in it, and blank if none does."""
+        """Return a character for each bin, higher for more elements and blank for none."""
         levels = _PLAIN_BARS if ascii_only else _BARS
         most = max(self.counts, default=0)
         steps = len(levels) - 1
         return "".join(levels[-(-count * steps // most)] if count else levels[0] for count in self.counts)
 
 
-def count_stretches(blocks: Iterable[NDArray[Any]], low: float, high: float, stretches: int) -> Histogram:
-    """Return the histogram of the elements in *blocks*, the finite ones between *low* and *high*."""
-    counts = np.zeros(stretches, np.int64)
-    # Halved, as the distance between the largest floats is none.
+def count_bins(blocks: Iterable[NDArray[Any]], low: float, high: float, bins: int) -> Histogram:
+    """Return the histogram of the elements in *blocks*, whose finite ones are between *low* and *high*."""
+    counts = np.zeros(bins, np.int64)
+    # Halved, as the distance between the largest floats is not finite.
     width = high / 2 - low / 2
     for part in _parts(blocks):
         numbers = part.astype(np.float64)
         finite = numbers[np.isfinite(numbers)]
-        places = (finite / 2 - low / 2) / width * stretches if width else np.zeros(len(finite))
-        counts += np.bincount(np.clip(places.astype(np.int64), 0, stretches - 1), minlength=stretches)
+        places = (finite / 2 - low / 2) / width * bins if width else np.zeros(len(finite))
+        counts += np.bincount(np.clip(places.astype(np.int64), 0, bins - 1), minlength=bins)
     return Histogram(low, high, tuple(counts.tolist()))
 
 
 def pick_values(blocks: Iterable[NDArray[Any]], first: int, last: int) -> tuple[list[Any], list[Any]]:
-    """Return the first and the last elements, as Python's numbers; if they are few, all are first."""
+    """Return the first and the last elements as Python's numbers; if there are few, all are first."""
     begin: list[Any] = []
     end: deque[Any] = deque(maxlen=last)
     count = 0
@@ -63,7 +63,7 @@ def pick_values(blocks: Iterable[NDArray[Any]], first: int, last: int) -> tuple[
 
 def numbers_of(flat: NDArray[Any]) -> list[Any]:
     """Return the elements as Python's numbers."""
-    # Of types that numpy does not know, tolist would leave the elements as they are.
+    # Elements of types that numpy does not know are not converted by tolist.
     numbers: list[Any] = flat.astype(plain_dtype(flat.dtype), copy=False).tolist()
     return numbers
 

@@ -1,4 +1,4 @@
-"""Tensor files: an array written as what numpy, other programs and people open."""
+"""Tensor files: arrays in formats that numpy, other programs and people can read."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_BLOCK_BYTES = 1 << 20  #: written at once
+_BLOCK_BYTES = 1 << 20  #: the most that is written at once
 _CSV_ELEMENTS = 1 << 16
 
-_REGISTERED = 2  #: what `numpy.dtype.isbuiltin` says of a type that another package brought
+_REGISTERED = 2  #: `numpy.dtype.isbuiltin` of a type that another package added
 
 
 class FileFormat(StrEnum):
-    """What a tensor is written as."""
+    """The format of a tensor's file."""
 
     NPY = "npy"
-    BIN = "bin"  #: the elements as in NPY, and nothing else
+    BIN = "bin"  #: the elements as in NPY, without a header
     CSV = "csv"  #: a line for each run of the last axis
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that elements of *dtype* are written as: float32 for those that numpy does not know."""
+    """Return the type that elements of *dtype* are written as: float32 if numpy does not know *dtype*."""
     return np.dtype("<f4") if dtype.isbuiltin == _REGISTERED else dtype
 
 
 def write_array(fd: int, array: NDArray[Any], file_format: FileFormat) -> int:
-    """Write *array* to *fd* and return how many bytes it took.
+    """Write *array* to *fd* and return how many bytes that took.
 
-    Elements that numpy knows, in the order of memory, are written from where they lie.
+    A contiguous array of a type that numpy knows is written without a copy.
     """
     return write_elements(fd, [array.reshape(-1)], array.dtype, array.shape, file_format)
 
@@ -60,7 +60,7 @@ def write_elements(
 
 @lru_cache(maxsize=1024)
 def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return what stands before the elements of an array in C order."""
+    """Return the header of an NPY file whose array is in C order."""
     header = io.BytesIO()
     described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, described)
@@ -68,7 +68,7 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _pieces(flat: NDArray[Any]) -> Iterator[memoryview]:
-    """Yield the bytes of the elements; those of a mapped file go out faster in pieces than at one go."""
+    """Yield the bytes of the elements in pieces, which is faster for a mapped file than one large write."""
     dtype = plain_dtype(flat.dtype)
     step = max(1, _BLOCK_BYTES // dtype.itemsize)
     for start in range(0, len(flat), step):
@@ -76,7 +76,7 @@ def _pieces(flat: NDArray[Any]) -> Iterator[memoryview]:
 
 
 def _lines(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any], shape: tuple[int, ...]) -> Iterator[str]:
-    """Yield the text: a line for each run of the last axis, or an empty one if there are no elements."""
+    """Yield the text: a line for each run of the last axis, or one empty line without elements."""
     length = shape[-1] if shape else 1
     dtype = np.dtype(np.uint8) if dtype == np.bool_ else plain_dtype(dtype)
     if not math.prod(shape):

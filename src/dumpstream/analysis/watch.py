@@ -56,7 +56,7 @@ class Watched:
     op_name: str
     name: OpName  #: model, device and so on, from its first dump
     rank: int | None  #: of the process, in a capture of several
-    early: int  #: dumps of which it is not known that it had run, so that they say nothing
+    early: int  #: dumps from before its own, which say nothing about its outputs
     dumps: tuple[WatchDump, ...]  #: from its own on, in the order of time; none if its own is missing
     unseen: tuple[str, ...]  #: operators of ``layer``, if that is known, after which there is no dump
 
@@ -66,22 +66,22 @@ class Trampling(NamedTuple):
 
     before: WatchDump
     after: WatchDump
-    suspects: tuple[str, ...]  #: who may have done it: in order, and then those of ``layer`` that are unseen
+    suspects: tuple[str, ...]  #: operators that may have done it: in order, then the unseen of ``layer``
     by_graph: bool  #: whether these are all operators in between; otherwise there may be others
     differences: tuple[Difference, ...]
 
 
 class WatchResult(NamedTuple):
-    """What became of the outputs of a watched operator."""
+    """What happened to the outputs of a watched operator."""
 
     watched: Watched
-    compared: int  #: dumps that could be compared with an earlier one
+    compared: int  #: dumps that were compared with an earlier one
     tramplings: tuple[Trampling, ...]
-    problems: tuple[str, ...]  #: why others could not, each with the name of a file or an operator
+    problems: tuple[str, ...]  #: why others were not, each with the name of a file or an operator
 
     @property
     def clean(self) -> bool:
-        """Whether all dumps could be compared, and there were some, and nothing changed."""
+        """Whether there were dumps, all of them were compared, and nothing changed."""
         return self.compared > 0 and not self.tramplings and not self.problems
 
 
@@ -93,7 +93,7 @@ class Graph:
         self._operators = sorted(chosen, key=lambda it: it.order or 0)
 
     def between(self, first: str, last: str, model: str | None) -> tuple[str, ...] | None:
-        """Return those behind *first* up to *last*, by the names that files have; None if it cannot tell."""
+        """Return the operators after *first* up to *last*, as files are named; None if one is not known."""
         names = [
             _file_name(it.name)
             for it in self._operators
@@ -117,7 +117,7 @@ class _Names:
         self._last_endings: Counter[str] = Counter()
 
     def add(self, name: str) -> None:
-        """Take another name, or one that was there before."""
+        """Add *name*, which may have been added before."""
         if name not in self._names:
             self._names.add(name)
             endings = [watched for watched, _ in _splits(name)]
@@ -125,7 +125,7 @@ class _Names:
             self._last_endings.update(endings[:1])
 
     def split(self, name: str) -> tuple[str, str]:
-        """Return the watched operator, and the one after which it was dumped; the same if that is itself."""
+        """Return the watched operator, and the one after which it was dumped, which may be itself."""
         splits = _splits(name)
         for watched, after in splits:
             if watched in self._names:
@@ -135,17 +135,17 @@ class _Names:
 
 
 def _splits(name: str) -> list[tuple[str, str]]:
-    """Return the ways to read ``A_To_C``: who is watched, the shortest name first, and who came before."""
+    """Return the ways to read ``A_To_C``: the watched operator, the shortest name first, and the other."""
     places = [match.start() for match in re.finditer(f"(?={_AFTER})", name)]
     splits = [(name[place + len(_AFTER) :], name[:place]) for place in reversed(places)]
     return [split for split in splits if all(split)]
 
 
 def find_watched(inputs: Iterable[Input]) -> list[Watched]:
-    """Return the watched operators that the names of *inputs* tell of, with their dumps in order.
+    """Return the watched operators that the names of *inputs* show, with their dumps in order.
 
-    A name with ``_To_`` in it is a dump of the operator behind that if a dump of that operator, or another
-    one like it, is there, too.
+    A name with ``_To_`` is a dump of the operator behind it if there is also a dump of that operator itself,
+    or another such name with the same operator.
     """
     dumps: list[WatchDump] = []
     names: dict[str | None, _Names] = defaultdict(_Names)
@@ -162,15 +162,15 @@ def find_watched(inputs: Iterable[Input]) -> list[Watched]:
         groups[key].append(replace(dump, after=after))
     layers = {id(dump.input.capture): _layer(dump.input.capture) for dump in dumps}
     found = [
-        _execution(str(key[0]), stretch, layers[id(stretch[0].input.capture)])
+        _execution(str(key[0]), iteration, layers[id(iteration[0].input.capture)])
         for key, group in groups.items()
-        for stretch in _iterations(group)
+        for iteration in _iterations(group)
     ]
     return sorted(found, key=lambda it: it.name.timestamp or 0)
 
 
 def _layer(capture: StoredCapture | None) -> tuple[str, ...]:
-    """Return the operators of ``layer``, as files are named; none if it changed, or is not known."""
+    """Return the operators of ``layer``, as files are named; none if it changed or is not known."""
     watching = [it for it in settings_of(capture) if it is None or it.is_watch]
     items = [it.dump_list[-1] if it and it.dump_list else None for it in watching]
     layers = {None if item is None else item.layer for item in items}
@@ -179,14 +179,14 @@ def _layer(capture: StoredCapture | None) -> tuple[str, ...]:
 
 
 def _iterations(dumps: Sequence[WatchDump]) -> Iterator[list[WatchDump]]:
-    """Yield the dumps of each iteration, in which every operator runs once; directories may share them."""
-    stretch: dict[str, WatchDump] = {}
+    """Yield the dumps of each iteration, in which every operator runs once; directories may have several."""
+    iteration: dict[str, WatchDump] = {}
     for dump in dumps:
-        if dump.after in stretch:
-            yield list(stretch.values())
-            stretch = {}
-        stretch[dump.after] = dump
-    yield list(stretch.values())
+        if dump.after in iteration:
+            yield list(iteration.values())
+            iteration = {}
+        iteration[dump.after] = dump
+    yield list(iteration.values())
 
 
 def _execution(op_name: str, dumps: Sequence[WatchDump], layer: Sequence[str]) -> Watched:
@@ -204,7 +204,7 @@ def _execution(op_name: str, dumps: Sequence[WatchDump], layer: Sequence[str]) -
 
 
 def watch(watched: Iterable[Watched], graph: Graph | None = None) -> Iterator[WatchResult]:
-    """Compare the dumps of each of *watched*, several at once, and yield what became of them, in order."""
+    """Compare the dumps of each of *watched*, several at once, and yield the results in order."""
     return run_batches(
         partial(_watch_batch, graph),
         watched,
@@ -215,6 +215,10 @@ def watch(watched: Iterable[Watched], graph: Graph | None = None) -> Iterator[Wa
 
 def _watch_batch(graph: Graph | None, batch: Sequence[Watched]) -> list[WatchResult]:
     return [_Chain(watched, graph).result() for watched in batch]
+
+
+def _problem(error: DumpFormatError | PartError | OSError) -> str:
+    return f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.detail
 
 
 class _Chain:
@@ -231,7 +235,7 @@ class _Chain:
         dumps = self._watched.dumps
         if not dumps:
             name = self._watched.op_name
-            self._problems.append(f"{name}: its own dump is missing, so nobody knows what it wrote; {_AGAIN}")
+            self._problems.append(f"{name}: its own dump is missing, so its outputs are not known; {_AGAIN}")
         last: int | None = None
         for place, dump in enumerate(dumps):
             if not dump.input.whole:
@@ -241,18 +245,15 @@ class _Chain:
         return WatchResult(self._watched, self._compared, tuple(self._tramplings), tuple(self._problems))
 
     def _step(self, last: int, place: int) -> int:
-        """Compare two dumps and return which of them the next one is to be compared with."""
+        """Compare two dumps and return the one to compare the next with."""
         before, after = self._watched.dumps[last], self._watched.dumps[place]
         with ExitStack() as stack:
             opened: list[DumpFile] = []
             for dump in (before, after):
                 try:
                     opened.append(stack.enter_context(dump.input.open()))
-                except (DumpFormatError, PartError) as exc:
-                    self._note(dump, exc.detail)
-                    return place if dump is before else last
-                except OSError as exc:
-                    self._note(dump, f"cannot be read: {exc.strerror}")
+                except (DumpFormatError, PartError, OSError) as exc:
+                    self._note(dump, _problem(exc))
                     return place if dump is before else last
             found = compare(*opened)
         if isinstance(found, Unreadable):

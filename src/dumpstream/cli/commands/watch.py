@@ -134,7 +134,7 @@ def _print_difference(difference: Difference) -> None:
         title += f", {count_text(difference.padding, 'byte')} behind the last element changed"
     print(f"    {title}")
     for value in difference.values:
-        print(f"      {list(value.place)}: {number_text(value.before)} -> {number_text(value.after)}")
+        print(f"      {list(value.position)}: {number_text(value.before)} -> {number_text(value.after)}")
 
 
 def _as_json(result: WatchResult) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
         "last": difference.last,
         "padding": difference.padding,
         "values": [
-            {"place": value.place, "before": json_value(value.before), "after": json_value(value.after)}
+            {"place": value.position, "before": json_value(value.before), "after": json_value(value.after)}
             for value in difference.values
         ],
     }
