@@ -18,7 +18,8 @@ from dumpstream.acl.lifecycle import Lifecycle
 from dumpstream.archive.destination import Destination
 from dumpstream.profiling.profiler import Profiler
 from dumpstream.remote.destination import RemoteDestination, open_remote_destination
-from dumpstream.remote.outbox import Outbox, state_directory
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.outboxes import state_directory
 from dumpstream.remote.room import Room
 from dumpstream.sinks import find_factory, make_sink, prepare
 from dumpstream.sinks.objectstore import ObjectStoreSink

@@ -14,7 +14,7 @@ from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.archive.destination import explained
 from dumpstream.archive.manifest import PROFILE
 from dumpstream.archive.rows import Outcome, begin_row, end_row, loss_row, timestamp
-from dumpstream.remote.outbox import waiting_text
+from dumpstream.remote.outboxes import waiting_text
 from dumpstream.stages.ledger import SINK_FAILED
 from dumpstream.stages.outlet import as_sink_error
 from dumpstream.stages.report import LossCount, Report

@@ -20,7 +20,8 @@ from dumpstream._errors import (
 )
 from dumpstream.custody import Stage
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.outbox import Outbox, find_outboxes
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.outboxes import find_outboxes
 from dumpstream.remote.room import Room
 from dumpstream.remote.uploader import Uploader
 from dumpstream.source import OnFull
@@ -110,7 +111,7 @@ async def test_object_waits_on_the_disk_until_the_store_is_back(store: MoodyStor
         b"data%d" % number for number in range(5)
     ]
     assert objects(outbox) == []
-    assert outbox.free == 100
+    assert outbox.room.free == 100
     await uploader.aclose()
 
 
@@ -224,14 +225,14 @@ async def test_deliveries_that_fill_the_spill_together_go_on_when_the_store_is_b
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(upload, "one")
             tasks.start_soon(upload, "other")
-            await until(lambda: not outbox.free)
+            await until(lambda: not outbox.room.free)
             store.error = None
     await until(lambda: not uploader.backlog.waiting)
 
     whole = b"".join(bytes([number]) * 25 for number in range(4))
     assert [await run_sync(store.get, key) for key in ("one", "other")] == [whole, whole]
     assert objects(outbox) == []
-    assert outbox.free == 100
+    assert outbox.room.free == 100
     await uploader.aclose()
 
 
@@ -289,7 +290,7 @@ async def test_what_a_full_disk_has_of_an_object_is_removed(store: MoodyStore, o
         signal.signal(signal.SIGXFSZ, handler)
 
     assert objects(outbox) == []
-    assert outbox.free == 100
+    assert outbox.room.free == 100
     await uploader.aclose()
 
 
@@ -333,7 +334,7 @@ async def test_finished_object_leaves_nothing_on_the_disk(store: MoodyStore, tmp
     assert uploaded.custody is None
     assert [entry.key for entry in await run_sync(lambda: list(store.entries()))] == ["finished"]
     assert objects(outbox) == []
-    assert outbox.free == outbox.capacity
+    assert outbox.room.free == outbox.room.capacity
     await uploader.aclose()
     await run_sync(outbox.close)
 
@@ -347,7 +348,7 @@ async def test_delivery_that_outgrows_the_spill_goes_on_without_it(store: MoodyS
     await upload.finish()
 
     assert len(await run_sync(store.get, "large")) == 120
-    assert outbox.free == 100
+    assert outbox.room.free == 100
     await uploader.aclose()
 
 
@@ -379,5 +380,5 @@ def test_outbox_that_is_needed_stays(tmp_path: Path) -> None:
 def test_description_that_cannot_be_understood_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "outbox.json").write_text(text)
 
-    with pytest.raises(DestinationError, match="is no outbox"):
+    with pytest.raises(DestinationError, match="is not an outbox"):
         Outbox.open(tmp_path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 import anyio
 
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
-from dumpstream.remote.outbox import waiting_text
+from dumpstream.remote.outboxes import waiting_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

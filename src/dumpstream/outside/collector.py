@@ -18,7 +18,7 @@ from dumpstream.outside.request import CollectorRequest
 from dumpstream.outside.roster import Roster
 from dumpstream.outside.service import Service
 from dumpstream.outside.shares import LEAST_SHARE, Shares
-from dumpstream.remote.outbox import waiting_text
+from dumpstream.remote.outboxes import waiting_text
 from dumpstream.request import DEFAULT_SINKS, as_json
 from dumpstream.stages.options import CaptureOptions, StageOptions
 from dumpstream.stages.report import Report, total_report

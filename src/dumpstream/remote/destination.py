@@ -141,7 +141,7 @@ class RemoteDestination(History):
                     self.lock.take()  # if not now, then with the first that is stored
                 self._store.write(MANIFEST, text)
             except StoreError as exc:
-                if not (self._inside and exc.away and self._outbox.capacity):
+                if not (self._inside and exc.away and self._outbox.room.capacity):
                     raise
 
     def _write(self) -> None:

@@ -1,15 +1,13 @@
-"""Outbox: a local directory for what has to go to an object store and cannot just now."""
+"""Outbox: a local directory for what an object store has still to get."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
-import shlex
 import shutil
 from contextlib import suppress
 from hashlib import blake2b
-from pathlib import Path
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,8 @@ from dumpstream.system.nofollow import open_regular
 from dumpstream.system.publishing import replace_file, write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from typing_extensions import Buffer
 
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
     from dumpstream.remote.storelock import StoreLock
     from dumpstream.system.location import Prefix
 
-#: What a file is lost to that fits nowhere while its store is away.
+#: Why a file is lost for which there was no room while its store was away.
 SPILL_FULL = "spill_full"
 
-_DESCRIPTION = "outbox.json"
-_OBJECTS = "objects"
+DESCRIPTION = "outbox.json"
+OBJECTS = "objects"
 _FORMAT = 1
 _LARGEST_DESCRIPTION = 1 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -53,10 +52,13 @@ class Outbox:
     Held by one process. Methods that are not async block: call them from a worker thread.
 
     Args:
-        path: its directory.
+        path: the directory.
         description: what `describe` wrote.
-        room: for the objects; without it none may wait here.
-        on_full: whether who brings more than fits waits or is refused.
+        room: for the objects; without it no object may wait here.
+        on_full: whether a file for which there is no room waits or is refused.
+
+    Attributes:
+        needed: whether it has something that is not yet where it belongs.
     """
 
     def __init__(
@@ -69,9 +71,9 @@ class Outbox:
     ) -> None:
         self.path = path
         self.description = description
-        self.needed = False  #: whether it has something that is not yet where it belongs
-        self._on_full = on_full
-        self._room = Room(0) if room is None else room
+        self.needed = False
+        self.on_full = on_full
+        self.room = Room(0) if room is None else room
         self._dir_fd = -1
         self._lock_fd = -1
 
@@ -80,14 +82,14 @@ class Outbox:
         """Make an outbox below *root* for a capture to *destination*, and take it.
 
         Raises:
-            DestinationError: there can be none.
+            DestinationError: it cannot be made.
         """
         name = f"{strftime('%Y%m%dT%H%M%S', gmtime())}-{secrets.token_hex(4)}"
         description = {"format": _FORMAT, "destination": destination}
         outbox = cls(root / name, description, room=room, on_full=on_full)
         try:
             outbox._take()
-            (outbox.path / _OBJECTS).mkdir(mode=0o700, exist_ok=True)
+            (outbox.path / OBJECTS).mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
             raise DestinationError(
                 root,
@@ -102,7 +104,7 @@ class Outbox:
 
         Raises:
             DestinationInUseError: the capture is still running.
-            DestinationError: there is none.
+            DestinationError: there is no outbox.
         """
         outbox = cls(path, _read_description(path))
         outbox.needed = True
@@ -116,29 +118,29 @@ class Outbox:
         return self.path / JOURNAL
 
     def describe(self, **more: Any) -> None:
-        """Write down *more* of what `dumpstream upload` has to know."""
+        """Record *more* of what `dumpstream upload` has to know."""
         self.description |= more
         with explained(self.path):
-            replace_file(_DESCRIPTION, [json.dumps(self.description).encode("ascii")], self._dir_fd)
+            replace_file(DESCRIPTION, [json.dumps(self.description).encode("ascii")], self._dir_fd)
 
     def add_store(self, prefix: Prefix) -> None:
-        """Write down that objects for *prefix* may wait here."""
+        """Record that objects for *prefix* may wait here."""
         self.describe(stores=sorted({*self.description.get("stores", ()), prefix.url}))
 
     def add_packs(self, url: str) -> None:
-        """Write down how the URLs of all packs begin that a sink makes."""
+        """Record *url*, with which the URLs of all packs of a sink begin."""
         self.describe(packs=[*self.description.get("packs", ()), url])
 
     def add_lock(self, lock: StoreLock, *, shared: bool = False) -> None:
-        """Write down that *lock* must be held when something is uploaded from here.
+        """Record that *lock* must be held when something is uploaded from here.
 
-        Unless it is *shared* with others, it is nobody's any more when this is left behind.
+        Unless other captures use it, too (*shared*), a later upload may take it from a capture that has died.
         """
         locks = self.description.get("locks", {})
         self.describe(locks={**locks, lock.prefix.url: None if shared else lock.text})
 
     def keep_manifest(self, manifest: Manifest) -> bytes:
-        """Write down the *manifest* that the destination is to have; return its text."""
+        """Record the *manifest* that the destination is to have; return its text."""
         with explained(self.path):
             write_manifest(manifest, self._dir_fd)
         return manifest_text(manifest).encode()
@@ -147,57 +149,25 @@ class Outbox:
         """Return the manifest that was kept; None if the capture had not begun."""
         return read_manifest(self.path) if (self.path / MANIFEST).exists() else None
 
-    # Space
-
-    @property
-    def capacity(self) -> int:
-        """How many bytes may ever wait here."""
-        return self._room.capacity
-
-    @property
-    def free(self) -> int:
-        """How many bytes more may wait here."""
-        return self._room.free
-
-    @property
-    def on_full(self) -> OnFull:
-        """What is to happen to a file for which there is no room."""
-        return self._on_full
-
     def take_room(self, size: int, name: str) -> bool:
-        """Take room for *size* bytes of the object *name*; return whether there was so much.
+        """Take room for *size* bytes of the object *name*; return whether there was enough.
 
         Raises:
-            FileRefusedError: there was not, and who comes then is to be refused.
+            FileRefusedError: there was not enough, and files are to be refused then.
         """
-        if size > self.free:
-            if self._on_full is OnFull.DROP:
-                raise FileRefusedError(
-                    f"{name!r} does not fit into the spill of {self.capacity} bytes; raise --spill-bytes",
-                    cause=SPILL_FULL,
-                )
-            return False
-        self._room.take(size)
-        return True
-
-    def release(self, size: int) -> None:
-        """Give room back; for the event loop's thread."""
-        self._room.give_back(size)
-
-    async def wait(self) -> None:
-        """Wait until room is given back, or `notify` is called."""
-        await self._room.freed()
-
-    def notify(self) -> None:
-        """Let those who wait look again; for the event loop's thread."""
-        self._room.wake()
-
-    # Objects
+        if size <= self.room.free:
+            self.room.take(size)
+            return True
+        if self.on_full is OnFull.DROP:
+            raise FileRefusedError(
+                f"{name!r} does not fit into the spill of {self.room.capacity} bytes; raise --spill-bytes",
+                cause=SPILL_FULL,
+            )
+        return False
 
     def append(self, url: str, pieces: Iterable[Buffer], *, new: bool) -> None:
         """Add *pieces* to what there is of the object *url*, or begin it if it is *new*."""
-        flags = _NEW if new else _MORE
-        fd = open_regular(self._object_path(url, whole=False), flags)
+        fd = open_regular(self._object_path(url, whole=False), _NEW if new else _MORE)
         try:
             for piece in pieces:
                 write_all(fd, memoryview(piece))
@@ -234,9 +204,9 @@ class Outbox:
             return file.read()
 
     def move(self, urls: Mapping[str, str], lines: Iterable[bytes]) -> None:
-        """Give objects other URLs, and the journal *lines* that say so, both or neither.
+        """Give objects other URLs, and the journal the *lines* that name them, both or neither.
 
-        What is under the new URLs now is nobody's.
+        Whatever lies under the new URLs is replaced.
         """
         for old, new in urls.items():
             self.discard(new)
@@ -251,10 +221,8 @@ class Outbox:
             with suppress(FileNotFoundError):
                 self._object_path(url, whole=whole).unlink()
 
-    # The end
-
     def close(self) -> None:
-        """Give it up, and delete it unless it is needed; a second call does nothing."""
+        """Release the directory, and delete it unless it is needed; a second call does nothing."""
         if self._dir_fd >= 0:
             if not self.needed:
                 with suppress(OSError):
@@ -264,10 +232,10 @@ class Outbox:
             self._dir_fd = -1
 
     async def aclose(self) -> None:
-        """Close it, and tell who shares its room."""
+        """Close it, and leave its room to the captures that share it."""
         with anyio.CancelScope(shield=True):
             await run_sync(self.close)
-        self._room.leave(cleared=not self.needed)
+        self.room.leave(cleared=not self.needed)
 
     def _take(self) -> None:
         self._dir_fd = make_directory(self.path)
@@ -279,15 +247,15 @@ class Outbox:
             raise
 
     def _object_path(self, url: str, *, whole: bool) -> Path:
-        # Hashed: keys may be longer than file names, and one may be another's directory.
+        # Hashed: keys may be longer than file names, and one key may be the directory of another.
         digest = blake2b(url.encode(), digest_size=16).hexdigest()
-        return self.path / _OBJECTS / (digest if whole else f"{digest}.part")
+        return self.path / OBJECTS / (digest if whole else f"{digest}.part")
 
 
 def _read_description(path: Path) -> dict[str, Any]:
-    problem = f"is no outbox: its {_DESCRIPTION} cannot be read; name a --spill directory"
+    problem = f"is not an outbox: its {DESCRIPTION} cannot be read; name a --spill directory"
     try:
-        with os.fdopen(open_regular(path / _DESCRIPTION, os.O_RDONLY), "rb") as file:
+        with os.fdopen(open_regular(path / DESCRIPTION, os.O_RDONLY), "rb") as file:
             description = json.loads(file.read(_LARGEST_DESCRIPTION))
         readable = description["format"] == _FORMAT and isinstance(description["destination"], str)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
@@ -295,34 +263,3 @@ def _read_description(path: Path) -> dict[str, Any]:
     if not readable:
         raise DestinationError(path, problem)
     return dict(description)
-
-
-def find_outboxes(directory: Path) -> Iterator[Path]:
-    """Yield the outboxes in *directory*, oldest first, or *directory* itself if it is one."""
-    if (directory / _DESCRIPTION).exists():
-        yield directory
-        return
-    for path in sorted(directory.glob(f"*/{_DESCRIPTION}")):
-        yield path.parent
-
-
-def count_objects(path: Path) -> int:
-    """Return how many objects wait in the outbox at *path*."""
-    return sum(not object_path.suffix for object_path in (path / _OBJECTS).glob("*"))
-
-
-def upload_command(directory: Path | None) -> str:
-    """Return the command that brings what waits in *directory*, or in the user's state directory."""
-    return "dumpstream upload" if directory is None else f"dumpstream upload {shlex.quote(str(directory))}"
-
-
-def waiting_text(files: int, spill: Path | None) -> str:
-    """Return what there is to say of *files* that a capture with *spill* leaves behind, and the remedy."""
-    what = {0: "the end of the journal waits", 1: "1 file waits"}.get(files, f"{files} files wait")
-    return f"{what} for the store; upload what is missing with: {upload_command(spill)}"
-
-
-def state_directory() -> Path:
-    """Return where outboxes are if nobody says where."""
-    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(home, "dumpstream").expanduser()

@@ -1,4 +1,4 @@
-"""OutboxUploader: brings the objects of an outbox to their stores, and over nobody else's."""
+"""OutboxUploader: uploads the objects that a capture left in its outbox, and replaces no others."""
 
 from __future__ import annotations
 
@@ -22,33 +22,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from dumpstream.archive.rows import StoredPart
     from dumpstream.objectstore.patience import Patience
     from dumpstream.remote.outbox import Outbox
     from dumpstream.remote.storelock import StoreLock
 
 
 class OutboxUploader:
-    """Knows which store an object in *outbox*, of a capture at *place*, is for; *locks* are held.
+    """The stores for which objects wait in *outbox*, which a capture at *location* left.
 
-    Making one blocks.
+    *locks* are held. Making one blocks.
     """
 
     def __init__(
-        self, outbox: Outbox, place: Path | Prefix, locks: Sequence[StoreLock], patience: Patience
+        self, outbox: Outbox, location: Path | Prefix, locks: Sequence[StoreLock], patience: Patience
     ) -> None:
-        self._outbox, self._locks, self._patience = outbox, locks, patience
-        places = [place] if isinstance(place, Prefix) else []
+        self._outbox, self._locks = outbox, locks
         self._prefixes = [Prefix.parse(url) for url in _urls(outbox)]
-        self._base = f"{place}/" if isinstance(place, Prefix) else ""
-        self._stores = {prefix: self._open(prefix) for prefix in {*places, *self._prefixes}}
+        self._base = f"{location}/" if isinstance(location, Prefix) else ""
+        own = [location] if isinstance(location, Prefix) else []
+        self._stores = {
+            prefix: Store(
+                prefix,
+                retry_s=SHORT_RETRY_S,
+                lock=next((lock for lock in locks if lock.covers(prefix)), None),
+                patience=patience,
+            )
+            for prefix in {*own, *self._prefixes}
+        }
 
     def url(self, path: str) -> str:
-        """Return what the outbox calls the object that a row has at *path*."""
+        """Return the name in the outbox of the object that a row has at *path*."""
         return path if "://" in path else f"{self._base}{path}"
 
     async def upload(self, path: str) -> int | None:
-        """Bring what a row has at *path*, if it is waiting; return its size."""
+        """Upload what a row has at *path*, if it waits; return its size."""
         size = await run_sync(self._outbox.size, self.url(path))
         if size is None:
             return None
@@ -57,40 +64,38 @@ class OutboxUploader:
         return size
 
     def find_new_paths(self, rows: Sequence[FileRow]) -> dict[str, str]:
-        """Return free paths for those of *rows* that wait, and where something else is by now; blocks.
+        """Return new paths for objects of *rows* that wait, and whose keys others have by now; blocks.
 
         A later run that was added to the capture could not know that these keys were to be taken.
         """
-        waiting: dict[Prefix, dict[str, tuple[FileRow, StoredPart]]] = {}
+        waiting: dict[Prefix, dict[str, tuple[str, str]]] = {}
         for row in rows:
             for part in row.stored:
-                # Packs have names that nobody else gives.
+                # Packs have names of their own.
                 if part.path is not None and part.start is None and self._waits(part.path):
                     prefix, key = self._locate(part.path)
-                    waiting.setdefault(prefix, {})[key] = row, part
+                    waiting.setdefault(prefix, {})[key] = row.name, part.path
         found: dict[str, str] = {}
         for prefix, of_key in waiting.items():
             store = self.store_at(prefix)
             keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
-            there = set()
+            taken = set()
             for entry in store.entries(FILES):
                 keys.add(entry.key)
                 if entry.key in of_key:
-                    there.add(entry.key)
+                    taken.add(entry.key)
             for key in of_key:
                 keys.add(key)
-            for key in there:
-                row, part = of_key[key]
-                assert part.path is not None
-                if not self._is_same(store, key, self.url(part.path)):
-                    new = keys.take(row.name, first=2)
-                    found[part.path] = part.path.removesuffix(key) + new
+            for key in taken:
+                name, path = of_key[key]
+                if not self._is_same(store, key, self.url(path)):
+                    found[path] = path.removesuffix(key) + keys.take(name, first=2)
         return found
 
     def delete_packs(self, lines: Iterable[bytes], read_journal: Callable[[], Iterable[bytes]]) -> int:
         """Delete the packs of the run that neither its *lines* nor the journal name; return how many; blocks.
 
-        It was killed when they were stored, and before anything had said so.
+        The capture was killed after it had stored them, and before it had recorded that.
         """
         found: dict[str, tuple[Store, str]] = {}
         for begin in map(str, self._outbox.description.get("packs", ())):
@@ -108,14 +113,14 @@ class OutboxUploader:
         return len(found)
 
     def store_at(self, prefix: Prefix) -> Store:
-        """Return the store at *prefix*, which is the place of the capture or has objects in the outbox."""
+        """Return the store at *prefix*, where the capture is, or for which objects wait."""
         return self._stores[prefix]
 
     async def aclose(self) -> None:
-        """Wait for everything that has begun.
+        """Wait for all requests.
 
-        If that is cancelled, uploads that are not all sent are taken back, and a store that says nothing is
-        waited for no longer than a few seconds.
+        If that is cancelled, large uploads are taken back, and a store that does not answer is waited for
+        no longer than a few seconds.
         """
         try:
             for store in self._stores.values():
@@ -134,11 +139,6 @@ class OutboxUploader:
                 if store.silence.reached and lock.covers(prefix):
                     lock.left_behind = True
 
-    def _open(self, prefix: Prefix) -> Store:
-        """Return a store for somebody who waits in front of a terminal."""
-        lock = next((lock for lock in self._locks if lock.covers(prefix)), None)
-        return Store(prefix, retry_s=SHORT_RETRY_S, lock=lock, patience=self._patience)
-
     def _waits(self, path: str) -> bool:
         return self._outbox.size(self.url(path)) is not None
 
@@ -150,7 +150,7 @@ class OutboxUploader:
         raise StoreError(f"{url} is for a store that the outbox does not name; upload it by hand")
 
     def _is_same(self, store: Store, key: str, url: str) -> bool:
-        """Whether the object that waits as *url* has been uploaded before, by who could not say so."""
+        """Whether an earlier upload, which could not record that, has stored the object *url* as *key*."""
         with os.fdopen(self._outbox.open_object(url), "rb") as file:
             if os.fstat(file.fileno()).st_size != store.head(key).bytes:
                 return False

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError
-from dumpstream.archive.destination import Destination, explained
-from dumpstream.archive.journal import Journal
-from dumpstream.archive.manifest import MANIFEST, manifest_text, parse_manifest
+from dumpstream._errors import DestinationError, DestinationInUseError
+from dumpstream.archive.destination import Destination
 from dumpstream.archive.place import WritingProcess
-from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, UnreadableRow, file_row, read_rows
+from dumpstream.archive.rows import JOURNAL, FileRow, UnreadableRow, file_row, read_rows
 from dumpstream.objectstore.patience import Patience, ask
+from dumpstream.remote.completion import complete_directory, complete_store, journal_lines, stored_manifest
 from dumpstream.remote.outboxuploader import OutboxUploader
-from dumpstream.remote.segments import last_segment, merge_segments, read_journal, segment_key
+from dumpstream.remote.segments import read_journal
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.system.cancellation import finish_in_thread
-from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
@@ -32,11 +29,9 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.manifest import Manifest
     from dumpstream.archive.rows import Row
-    from dumpstream.objectstore.store import Store
     from dumpstream.remote.outbox import Outbox
 
-_SEGMENT_LINES = 10_000
-_BROUGHT_AT_ONCE = 16
+_UPLOADED_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -48,43 +43,40 @@ class Reconciliation:
     objects: int = 0  #: that had been waiting
     bytes: int = 0  #: in those
     lines: int = 0  #: of the journal that the destination did not have
-    deleted_packs: int = (
-        0  #: that the run had stored and not written down, so that none of their files counts
-    )
+    deleted_packs: int = 0  #: that the run had stored, and had not recorded before it was killed
 
 
 async def reconcile(
     outbox: Outbox, progress: Callable[[Reconciliation], None] | None = None
 ) -> Reconciliation:
-    """Bring the objects in *outbox* to their stores, and then the lines that name them to the journal.
+    """Upload the objects in *outbox* to their stores, and then complete the journal with their lines.
 
-    May be repeated after any failure, and if it was cancelled: an object is stored under the same key again,
-    and a line that is there is not added. A cancelled one ends within seconds, also if a store says nothing.
+    May be repeated after a failure or a cancellation: an object is stored under the same key again, and a
+    line that is there is not added. Once cancelled it ends within seconds, also if a store does not answer.
 
     Raises:
         StoreError: a store refuses or is away; what was not uploaded stays in the outbox.
-        DestinationError: the capture cannot be written: a later run does, or it is another one by now.
+        DestinationError: a later run is writing to the capture, or another capture is there by now.
     """
-    place = as_location(outbox.description["destination"])
-    result = Reconciliation(str(place))
+    location = as_location(outbox.description["destination"])
+    result = Reconciliation(str(location))
     async with AsyncExitStack() as stack:
-        if not isinstance(place, Prefix):
-            directory = await run_sync(_open_directory, place, outbox)
+        if not isinstance(location, Prefix):
+            directory = await run_sync(_open_directory, location, outbox)
             stack.push_async_callback(finish_in_thread, directory.close)
-            uploader = await _open_uploader(outbox, place, stack)
-            lines = await _bring_objects(outbox, uploader, result, progress)
-            result.lines = await _complete_local(directory, lines)
-            result.deleted_packs = await ask(
-                lambda: uploader.delete_packs(lines, lambda: list(_lines_of(place / JOURNAL)))
-            )
+            uploader = await _open_uploader(outbox, location, stack)
+            lines = await _upload_objects(outbox, uploader, result, progress)
+            result.lines = await complete_directory(directory, lines)
+            read = partial(journal_lines, location / JOURNAL)
+            result.deleted_packs = await ask(lambda: uploader.delete_packs(lines, read))
         elif (manifest := await run_sync(_begun, outbox)) is not None:
-            uploader = await _open_uploader(outbox, place, stack)
-            store = uploader.store_at(place)
-            there = await ask(partial(_stored_manifest, store))
+            uploader = await _open_uploader(outbox, location, stack)
+            store = uploader.store_at(location)
+            there = await ask(partial(stored_manifest, store))
             if there is not None:
-                _refuse_other(place, there, manifest, outbox)
-            lines = await _bring_objects(outbox, uploader, result, progress)
-            result.lines = await _complete_remote(store, lines, manifest)
+                _refuse_other(location, there, manifest, outbox)
+            lines = await _upload_objects(outbox, uploader, result, progress)
+            result.lines = await complete_store(store, lines, manifest)
             result.deleted_packs = await ask(
                 lambda: uploader.delete_packs(lines, lambda: read_journal(store, list))
             )
@@ -93,25 +85,24 @@ async def reconcile(
 
 
 def _begun(outbox: Outbox) -> Manifest | None:
-    """Return the manifest of a run that has begun to store anything."""
+    """Return the manifest of a capture that has stored something, or was about to."""
     manifest = outbox.manifest()
     if manifest is None or manifest.processes:
         return manifest
     return manifest if any(True for _ in _journalled(outbox.journal_path)) else None
 
 
-async def _open_uploader(outbox: Outbox, place: Path | Prefix, stack: AsyncExitStack) -> OutboxUploader:
-    """Return what brings the objects of *outbox*, and have the locks of their places until *stack* is left.
+async def _open_uploader(outbox: Outbox, location: Path | Prefix, stack: AsyncExitStack) -> OutboxUploader:
+    """Return the uploader of *outbox*; *stack* holds the locks that it needs.
 
     Raises:
-        DestinationError: somebody else has one of them.
+        DestinationError: another process holds one of them.
     """
     locks, patience = [], Patience()
-    for url, left in _find_locks(outbox, place).items():
-        prefix = Prefix.parse(url)
-        lock = await run_sync(partial(StoreLock, prefix, text=left, patience=patience))
+    for url, left in _find_locks(outbox, location).items():
+        lock = await run_sync(partial(StoreLock, Prefix.parse(url), text=left, patience=patience))
         if left is None:
-            with suppress(DestinationError):  # the disk is full: whoever goes on if this is killed must wait
+            with suppress(DestinationError):  # the disk is full: after a kill the next upload has to wait
                 await run_sync(outbox.add_lock, lock)
         await stack.enter_async_context(lock.held())
         try:
@@ -119,27 +110,27 @@ async def _open_uploader(outbox: Outbox, place: Path | Prefix, stack: AsyncExitS
         except DestinationInUseError as exc:
             raise _in_use(exc) from None
         locks.append(lock)
-    uploader = await run_sync(OutboxUploader, outbox, place, locks, patience)
+    uploader = await run_sync(OutboxUploader, outbox, location, locks, patience)
     stack.push_async_callback(uploader.aclose)
     return uploader
 
 
-def _find_locks(outbox: Outbox, place: Path | Prefix) -> dict[str, str | None]:
-    """Return the places to lock, each with what the lock says of a run that is known to be gone."""
-    locks: dict[str, str | None] = {place.url: None} if isinstance(place, Prefix) else {}
+def _find_locks(outbox: Outbox, location: Path | Prefix) -> dict[str, str | None]:
+    """Return the prefixes to lock, each with the text of the lock that the dead capture left there."""
+    locks: dict[str, str | None] = {location.url: None} if isinstance(location, Prefix) else {}
     described = outbox.description.get("locks")
     if isinstance(described, dict):
         locks |= {str(url): left if isinstance(left, str) else None for url, left in described.items()}
     return {url: locks[url] for url in sorted(locks)}
 
 
-async def _bring_objects(
+async def _upload_objects(
     outbox: Outbox,
     uploader: OutboxUploader,
     result: Reconciliation,
     progress: Callable[[Reconciliation], None] | None,
 ) -> Sequence[bytes]:
-    """Bring the objects, and return the lines of the run, which say where they are."""
+    """Upload the objects, and return the lines of the run, which say where they are."""
     lines = await _settle_paths(outbox, uploader)
     paths: dict[str, None] = {}
     for row in read_rows(lines):
@@ -147,7 +138,7 @@ async def _bring_objects(
             result.files += 1
             paths |= dict.fromkeys(part.path for part in row.stored if part.path is not None)
     remaining = iter(paths)
-    while batch := list(islice(remaining, _BROUGHT_AT_ONCE)):
+    while batch := list(islice(remaining, _UPLOADED_AT_ONCE)):
         sizes = await asyncio.gather(*map(uploader.upload, batch), return_exceptions=True)
         for size in sizes:
             if isinstance(size, BaseException):
@@ -161,7 +152,7 @@ async def _bring_objects(
 
 
 async def _settle_paths(outbox: Outbox, uploader: OutboxUploader) -> Sequence[bytes]:
-    """Give objects whose keys are taken by now new ones, and return the lines of the run."""
+    """Give new keys to objects whose keys are taken by now, and return the lines of the run."""
     journalled = await run_sync(lambda: list(_journalled(outbox.journal_path)))
     rows = [row for _, row in journalled if isinstance(row, FileRow)]
     new_paths = await ask(partial(uploader.find_new_paths, rows))
@@ -195,7 +186,7 @@ def _moved(row: FileRow, new_paths: Mapping[str, str]) -> str:
 
 
 def _journalled(path: Path) -> Iterator[tuple[bytes, Row]]:
-    """Yield the lines that are all there, without their newlines, and what they say."""
+    """Yield the complete lines of a journal, without their newlines, and their rows."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
@@ -204,78 +195,11 @@ def _journalled(path: Path) -> Iterator[tuple[bytes, Row]]:
                     yield line.removesuffix(b"\n"), row
 
 
-def _missing(lines: Sequence[bytes], there: Iterator[bytes]) -> list[bytes]:
-    """Return the *lines* that are not *there*, as often as they are not."""
-    counts = Counter(there)
-    missing = []
-    for line in lines:
-        if counts[line]:
-            counts[line] -= 1
-        else:
-            missing.append(line)
-    return missing
-
-
-def _refuse_other(place: Path | Prefix, there: Manifest, kept: Manifest, outbox: Outbox) -> None:
-    if there.created != kept.created:
-        raise DestinationError(
-            place, f"holds another capture by now, or none; if this one is not wanted, delete {outbox.path}"
-        )
-
-
-def _stored_manifest(store: Store) -> Manifest | None:
-    try:
-        return parse_manifest(store.prefix, store.get(MANIFEST))
-    except ObjectMissingError:
-        return None
-
-
-async def _complete_remote(store: Store, lines: Sequence[bytes], manifest: Manifest) -> int:
-    """Bring *lines* to the journal in *store*, merge it and end the run; return how many were missing."""
-
-    def add_missing() -> int:
-        missing = read_journal(store, lambda there: _missing(lines, (it.removesuffix(b"\n") for it in there)))
-        number = last_segment(store)
-        for start in range(0, len(missing), _SEGMENT_LINES):
-            number += 1
-            block = missing[start : start + _SEGMENT_LINES]
-            store.write(segment_key(number), b"\n".join([*block, b""]))
-        return len(missing)
-
-    def end_run() -> None:
-        merged = _merge_manifests(_stored_manifest(store), manifest, lines)
-        store.write(MANIFEST, manifest_text(merged).encode())
-
-    missing = 0
-    if manifest.runs:
-        missing = await ask(add_missing)
-        last = await ask(partial(last_segment, store))
-        await merge_segments(store, (), first=last + 1, through=last)
-    await ask(end_run)
-    return missing
-
-
-def _merge_manifests(there: Manifest | None, kept: Manifest, lines: Sequence[bytes]) -> Manifest:
-    """Return the manifest that is *there* with what only the one that was *kept*, and its journal, know."""
-    if there is not None:
-        runs = {run.run: run for run in [*kept.runs, *there.runs]}
-        processes = {
-            (process.directory, process.pid, process.started): process
-            for process in [*there.processes, *kept.processes]
-        }
-        kept = replace(there, runs=[runs[run] for run in sorted(runs)], processes=[*processes.values()])
-    ends = {row.run: row for row in read_rows(lines) if isinstance(row, EndRow)}
-    for run in kept.runs:
-        if run.run in ends:
-            run.ended, run.outcome = ends[run.run].time, str(ends[run.run].outcome)
-    return kept
-
-
 def _open_directory(path: Path, outbox: Outbox) -> Destination:
     """Take the directory *path* of the capture that left *outbox*.
 
     Raises:
-        DestinationError: somebody else writes there, or it is another capture by now.
+        DestinationError: another process writes there, or it is another capture by now.
     """
     try:
         directory = Destination.open(path, append=True)
@@ -290,24 +214,16 @@ def _open_directory(path: Path, outbox: Outbox) -> Destination:
     return directory
 
 
+def _refuse_other(location: Path | Prefix, there: Manifest, kept: Manifest, outbox: Outbox) -> None:
+    if there.created != kept.created:
+        raise DestinationError(
+            location,
+            f"holds another capture by now, or none; if this one is not wanted, delete {outbox.path}",
+        )
+
+
 def _in_use(exc: DestinationInUseError) -> DestinationError:
     holder = WritingProcess(exc.pid, exc.host)
     # In a store, which has no processes, a capture that was killed leaves its lock behind.
     wait = "" if exc.host is None else ", or in two minutes if it was killed"
     return DestinationError(exc.path, f"is being written by {holder}; upload again when that has ended{wait}")
-
-
-async def _complete_local(place: Destination, lines: Sequence[bytes]) -> int:
-    """Bring *lines* to the journal in the directory *place*; return how many were missing."""
-    missing = await run_sync(lambda: _missing(lines, _lines_of(place.journal_path)))
-    with explained(place.path):
-        async with Journal.open(place.journal_path, fsync=Fsync.CAPTURE) as journal:
-            for line in missing:
-                journal.add(line.decode("ascii"))
-    return len(missing)
-
-
-def _lines_of(path: Path) -> Iterator[bytes]:
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        for line in file:
-            yield line.removesuffix(b"\n")

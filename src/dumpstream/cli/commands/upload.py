@@ -12,7 +12,8 @@ from dumpstream._errors import DestinationInUseError, DumpstreamError
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import BY_SIGNAL
 from dumpstream.cli._signals import ENDING, obeying
-from dumpstream.remote.outbox import Outbox, count_objects, find_outboxes, state_directory, upload_command
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.outboxes import count_objects, find_outboxes, state_directory, upload_command
 from dumpstream.remote.reconciliation import reconcile
 from dumpstream.system.cancellation import finish_in_thread
 

@@ -1,0 +1,109 @@
+"""Completion: the journal and manifest of a capture get what only its outbox has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anyio.to_thread import run_sync
+
+from dumpstream._errors import ObjectMissingError
+from dumpstream.archive.destination import explained
+from dumpstream.archive.journal import Journal
+from dumpstream.archive.manifest import MANIFEST, manifest_text, parse_manifest
+from dumpstream.archive.rows import EndRow, read_rows
+from dumpstream.objectstore.patience import ask
+from dumpstream.remote.segments import last_segment, merge_segments, read_journal, segment_key
+from dumpstream.system.durable import Fsync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from dumpstream.archive.destination import Destination
+    from dumpstream.archive.manifest import Manifest
+    from dumpstream.objectstore.store import Store
+
+_SEGMENT_LINES = 10_000
+
+
+async def complete_directory(destination: Destination, lines: Sequence[bytes]) -> int:
+    """Add to the journal in *destination* those of *lines* that it lacks; return how many."""
+    path = destination.journal_path
+    missing = await run_sync(lambda: _missing(lines, journal_lines(path)))
+    with explained(destination.path):
+        async with Journal.open(path, fsync=Fsync.CAPTURE) as journal:
+            for line in missing:
+                journal.add(line.decode("ascii"))
+    return len(missing)
+
+
+async def complete_store(store: Store, lines: Sequence[bytes], manifest: Manifest) -> int:
+    """Add to the journal in *store* those of *lines* that it lacks, and end the run; return how many."""
+
+    def add_missing() -> int:
+        missing = read_journal(store, lambda there: _missing(lines, (it.removesuffix(b"\n") for it in there)))
+        number = last_segment(store)
+        for start in range(0, len(missing), _SEGMENT_LINES):
+            number += 1
+            block = missing[start : start + _SEGMENT_LINES]
+            store.write(segment_key(number), b"\n".join([*block, b""]))
+        return len(missing)
+
+    def end_run() -> None:
+        merged = _merge_manifests(stored_manifest(store), manifest, lines)
+        store.write(MANIFEST, manifest_text(merged).encode())
+
+    missing = 0
+    if manifest.runs:
+        missing = await ask(add_missing)
+        last = await ask(partial(last_segment, store))
+        await merge_segments(store, (), first=last + 1, through=last)
+    await ask(end_run)
+    return missing
+
+
+def stored_manifest(store: Store) -> Manifest | None:
+    """Return the manifest in *store*; blocks."""
+    try:
+        return parse_manifest(store.prefix, store.get(MANIFEST))
+    except ObjectMissingError:
+        return None
+
+
+def journal_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of the journal at *path*, without their newlines; blocks."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        for line in file:
+            yield line.removesuffix(b"\n")
+
+
+def _missing(lines: Sequence[bytes], there: Iterator[bytes]) -> list[bytes]:
+    """Return the *lines* that are not *there*; a line that comes twice must be there twice."""
+    counts = Counter(there)
+    missing = []
+    for line in lines:
+        if counts[line]:
+            counts[line] -= 1
+        else:
+            missing.append(line)
+    return missing
+
+
+def _merge_manifests(there: Manifest | None, kept: Manifest, lines: Sequence[bytes]) -> Manifest:
+    """Return the manifest that is *there* with what only the *kept* one and the *lines* tell."""
+    if there is not None:
+        runs = {run.run: run for run in [*kept.runs, *there.runs]}
+        processes = {
+            (process.directory, process.pid, process.started): process
+            for process in [*there.processes, *kept.processes]
+        }
+        kept = replace(there, runs=[runs[run] for run in sorted(runs)], processes=[*processes.values()])
+    ends = {row.run: row for row in read_rows(lines) if isinstance(row, EndRow)}
+    for run in kept.runs:
+        if run.run in ends:
+            run.ended, run.outcome = ends[run.run].time, str(ends[run.run].outcome)
+    return kept

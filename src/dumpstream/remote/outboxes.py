@@ -1,0 +1,44 @@
+"""The outboxes that captures left: where they are, what waits in them, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dumpstream.remote.outbox import DESCRIPTION, OBJECTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def state_directory() -> Path:
+    """Return where outboxes are without a spill directory."""
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(home, "dumpstream").expanduser()
+
+
+def find_outboxes(directory: Path) -> Iterator[Path]:
+    """Yield the outboxes in *directory*, oldest first, or *directory* itself if it is one."""
+    if (directory / DESCRIPTION).exists():
+        yield directory
+        return
+    for path in sorted(directory.glob(f"*/{DESCRIPTION}")):
+        yield path.parent
+
+
+def count_objects(path: Path) -> int:
+    """Return how many objects wait in the outbox at *path*."""
+    return sum(not object_path.suffix for object_path in (path / OBJECTS).glob("*"))
+
+
+def upload_command(directory: Path | None) -> str:
+    """Return the command that uploads what waits in *directory*, or in the state directory."""
+    return "dumpstream upload" if directory is None else f"dumpstream upload {shlex.quote(str(directory))}"
+
+
+def waiting_text(files: int, spill: Path | None) -> str:
+    """Return how many *files* a capture with *spill* leaves behind, and the remedy."""
+    what = {0: "the end of the journal waits", 1: "1 file waits"}.get(files, f"{files} files wait")
+    return f"{what} for the store; upload what is missing with: {upload_command(spill)}"
