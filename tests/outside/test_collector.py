@@ -246,7 +246,7 @@ async def test_a_configuration_that_makes_no_sense_is_a_note_and_no_failure(rig:
 
     (run,) = (await run_sync(read_manifest, rig.out / "rank-0")).runs
     assert [it.path for it in run.configured] == ["/x/acl.json"] * 2
-    assert (run.configured[0].problem or "").startswith("this is no JSON")
+    assert (run.configured[0].problem or "").startswith("this is not JSON")
     assert run.configured[1].problem == "did not reach the collector as a whole"
     assert run.outcome == "finished"
     assert (await rig.records())[0].problem is None

@@ -1,4 +1,4 @@
-"""Check a configuration: every problem at once."""
+"""Checks: every problem of a configuration at once."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _TYPE_RULES: Final = {
     "tuple_type": "type.array",
 }
 
-#: Takes the place of a wrong item in any list of strings, of which only that of statistics is choosy.
+#: Replaces a wrong item in a list of strings; also valid in that of statistics, which accepts few strings.
 _ANY_STRING: Final = get_args(Statistic)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What came of checking a file."""
+    """The result of checking a file."""
 
     config: AclConfig | None  #: None if the file, or a type in it, is wrong
     problems: tuple[Problem, ...]  #: errors first
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """The problems because of which CANN refuses the file; with *strict*, also the documents."""
+        """The problems for which CANN refuses the file; with *strict*, also those of the documents."""
         return tuple(problem for problem in self.problems if problem.is_error)
 
     @property
@@ -58,12 +58,10 @@ class LoadedConfig(NamedTuple):
 def check_file(
     path: str | os.PathLike[str], *, strict: bool = False, environment: Mapping[str, str] = os.environ
 ) -> Check:
-    """Check the file *path* as CANN would when this process gave it to ``aclmdlSetDump``.
+    """Check the file *path* as ``aclmdlSetDump`` would in this process.
 
-    Args:
-        path: the file.
-        strict: make errors of what only the documents, or only some releases, refuse.
-        environment: the variables of the process that will dump.
+    *strict* makes errors of what only the documents, or only some releases, refuse. *environment* has the
+    variables of the process that will dump.
     """
     data = read_bytes(path)
     if isinstance(data, Unreadable):
@@ -72,10 +70,10 @@ def check_file(
 
 
 def load_config(path: str | os.PathLike[str]) -> LoadedConfig:
-    """Return the configuration in the file *path*, one that CANN accepts from this process.
+    """Return the configuration in the file *path*, if CANN accepts it from this process.
 
     Raises:
-        ConfigError: CANN would refuse it; has all the reasons.
+        ConfigError: CANN would refuse it; the error has all reasons.
     """
     data = read_bytes(path)
     check = _unreadable(data) if isinstance(data, Unreadable) else check_bytes(data)
@@ -85,7 +83,7 @@ def load_config(path: str | os.PathLike[str]) -> LoadedConfig:
 
 
 def check_bytes(data: bytes, *, strict: bool = False, environment: Mapping[str, str] = os.environ) -> Check:
-    """Check what a file holds; the arguments are those of `check_file`."""
+    """Check the content of a file, as `check_file` does."""
     document = parse(data)
     if isinstance(document, Unreadable):
         return _unreadable(document)
@@ -103,9 +101,9 @@ def check_bytes(data: bytes, *, strict: bool = False, environment: Mapping[str, 
 
 
 def parse_config(data: bytes) -> AclConfig | Problem:
-    """Return the configuration in *data*, whether or not it obeys the rules; or why there is none in it.
+    """Return the configuration in *data*, even if it breaks rules, or why *data* does not hold one.
 
-    Looks at nothing but *data*, which may be anybody's.
+    Reads only *data*, which may come from an untrusted process.
     """
     document = parse(data)
     if isinstance(document, Unreadable):
@@ -124,7 +122,7 @@ def check_config(
     environment: Mapping[str, str] = os.environ,
     disk: bool = True,
 ) -> tuple[Problem, ...]:
-    """Return what the rules say about *config*; without *disk*, only those that do not look at it."""
+    """Return the problems of *config*; without *disk*, only those that are found without the disk."""
     found = _findings(Subject(config, environment), disk=disk)
     return _sorted(rule.broken_at(finding, strict=strict) for rule, finding in found)
 
@@ -137,7 +135,7 @@ def _findings(subject: Subject, *, disk: bool = True) -> Iterator[tuple[Rule, Fi
 
 
 def _typed(root: Any) -> tuple[AclConfig, list[tuple[str, Finding]]]:
-    """Return the configuration without its wrong values, and the rules that these break. Changes *root*."""
+    """Return the configuration without its wrong values, and the rules that they break. Changes *root*."""
     try:
         return AclConfig.model_validate(root, context=UNCHECKED), []
     except ValidationError as exc:
@@ -161,7 +159,7 @@ def _broken(error: ErrorDetails) -> tuple[str, Finding]:
 
 
 def _remove(root: Any, location: Location, neutral: object) -> None:
-    """Remove the key at *location*; an item is replaced by *neutral*, so that no index changes."""
+    """Remove the key at *location*, or replace the item there by *neutral*, so that no index changes."""
     *way, last = location
     for key in way:
         root = root[key]

@@ -1,7 +1,7 @@
-"""The ways in which the table of rules says when a rule is broken, and where.
+"""Conditions: when a rule of the table is broken, and where.
 
-CANN looks at nothing but the conflicts once a configuration asks for exception dumps, and at no selection
-once it asks for overflow dumps; nor do `selection`, `items` and `blacklists`.
+If a configuration asks for exception dumps, CANN checks only the conflicts; if it asks for overflow dumps,
+CANN does not check the selection. Nor do `items` and `blacklists`, then.
 """
 
 from __future__ import annotations
@@ -38,13 +38,8 @@ def always(key: str, test: Callable[[DumpSettings], object]) -> Condition:
     return find
 
 
-def selection(key: str, test: Callable[[DumpSettings], object]) -> Condition:
-    """Break the rule at *key* if *test* is true of settings that select operators."""
-    return always(key, lambda dump: dump.selects and test(dump))
-
-
 def present(keys: Iterable[str], test: Callable[[DumpSettings, str], object]) -> Condition:
-    """Break the rule at each of *keys* that is written down and of which *test* is true."""
+    """Break the rule at each of *keys* that the file has and *test* is true of."""
 
     def find(subject: Subject) -> Iterator[Finding]:
         for key in keys:
@@ -55,7 +50,7 @@ def present(keys: Iterable[str], test: Callable[[DumpSettings, str], object]) ->
 
 
 def items(key: str, test: Callable[[DumpSettings, Selection], object]) -> Condition:
-    """Break the rule at *key* of each item of ``dump_list`` of which *test* is true."""
+    """Break the rule at *key* of each item of ``dump_list`` that *test* is true of."""
 
     def find(subject: Subject) -> Iterator[Finding]:
         for place, item in _selections(subject):
@@ -66,7 +61,7 @@ def items(key: str, test: Callable[[DumpSettings, Selection], object]) -> Condit
 
 
 def blacklists(test: Callable[[DumpSettings, tuple[Blacklisted, ...]], object]) -> Condition:
-    """Break the rule at each blacklist of which *test* is true."""
+    """Break the rule at each blacklist that *test* is true of."""
 
     def find(subject: Subject) -> Iterator[Finding]:
         for place, item in _selections(subject):
@@ -79,7 +74,7 @@ def blacklists(test: Callable[[DumpSettings, tuple[Blacklisted, ...]], object]) 
 
 
 def remote_path(path: str) -> str | None:
-    """Return the path of ``a.b.c.d:path``, or None if *path* is of this machine."""
+    """Return the path of ``a.b.c.d:path``, or None if *path* is on this machine."""
     match = _REMOTE.fullmatch(path)
     if match and all(int(part) <= _LARGEST_BYTE for part in match[1].split(".")):
         return match[2]
@@ -87,21 +82,21 @@ def remote_path(path: str) -> str | None:
 
 
 def has_bad_remote_path(dump: DumpSettings) -> bool:
-    """Whether the path behind an address has characters that CANN does not take."""
+    """Whether the path behind an address has characters that CANN does not accept."""
     remote = remote_path(dump.dump_path)
     return not dump.is_exception and remote is not None and not _REMOTE_CHARACTERS.fullmatch(remote)
 
 
 def unusable_path(subject: Subject) -> Iterator[Finding]:
-    """Find a ``dump_path`` that is no directory to read and write."""
+    """Find a ``dump_path`` that is not a directory to read and write."""
     path = subject.dump.dump_path
     if subject.dump.is_exception or not path or remote_path(path) is not None:
         return
     problem = None
-    if "\0" in path or not os.path.exists(path):  # noqa: PTH110 - a Path drops what CANN would see
+    if "\0" in path or not os.path.exists(path):  # noqa: PTH110 - a Path changes what CANN would see
         problem = "does not exist"
     elif not os.path.isdir(path):  # noqa: PTH112 - likewise
-        problem = "is no directory"
+        problem = "is not a directory"
     elif not os.access(path, os.R_OK | os.W_OK):
         problem = "cannot be read and written by this user"
     if problem:
@@ -142,7 +137,7 @@ def repeated_models(subject: Subject) -> Iterator[Finding]:
 
 
 def hidden_models(subject: Subject) -> Iterator[Finding]:
-    """Find the items of ``dump_list`` for a model that another item for all models hides."""
+    """Find the items of ``dump_list`` for one model that are hidden by an item for all models."""
     found = list(_selections(subject))
     if subject.dump.is_watch or all(item.model_name for _, item in found):
         return
@@ -159,7 +154,7 @@ def replaced_watches(subject: Subject) -> Iterator[Finding]:
 
 
 def watched_layers(subject: Subject) -> Iterator[Finding]:
-    """Find names in ``layer`` that are in ``watcher_nodes``, too."""
+    """Find names in ``layer`` that are also in ``watcher_nodes``."""
     for place, item in _selections(subject):
         watched = set(item.watcher_nodes)
         for position, name in enumerate(item.layer):
@@ -193,7 +188,7 @@ def open_ranges(subject: Subject) -> Iterator[Finding]:
 
 
 def collects(subject: Subject) -> Iterator[Finding]:
-    """Find that the environment collects what the settings would dump."""
+    """Find an environment that collects what the settings would dump."""
     if subject.environment.get("NPU_COLLECT_PATH") and subject.dump.is_data:
         yield Finding(("dump",))
 

@@ -1,4 +1,4 @@
-"""The bytes of ``acl.json`` as plain Python values, within CANN's limits."""
+"""Document: the bytes of ``acl.json`` as plain Python values, within CANN's limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Document(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """The one reason why there are no values, by the id of the rule."""
+    """Why a file has no values: the id of a rule, and the finding."""
 
     rule: str
     finding: Finding
@@ -38,7 +38,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes | Unreadable:
         return _unreadable("file.path", problem=getattr(exc, "strerror", None) or str(exc))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return _unreadable("file.path", problem="it is no regular file")
+            return _unreadable("file.path", problem="it is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as exc:
@@ -49,7 +49,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes | Unreadable:
 
 
 def parse(data: bytes) -> Document | Unreadable:
-    """Return the values in *data*; an empty file has none, and is an empty object."""
+    """Return the values in *data*; an empty file is an empty object."""
     if len(data) > MAX_FILE_BYTES:
         return _unreadable("file.size")
     if _is_too_deep(data, b"{", b"}") or _is_too_deep(data, b"[", b"]"):
@@ -72,7 +72,7 @@ def parse(data: bytes) -> Document | Unreadable:
 
 
 class _Repeating(dict[str, Any]):
-    """An object in which keys stand more than once; the last one counts."""
+    """An object that has keys more than once; the last one counts."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -86,7 +86,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _examined(root: Any) -> Document | Unreadable:
-    """Return what is at *root*; without recursion, which the file could exhaust."""
+    """Return the document at *root*; works without recursion, which a file could exhaust."""
     repeated: list[Location] = []
     waiting: list[tuple[Location, Any]] = [((), [root])]
     while waiting:
@@ -124,7 +124,7 @@ def _is_text(value: object) -> bool:
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""A configuration in words: what is dumped, where it goes, what it costs."""
+"""Explanation: a configuration in words. What is dumped, where it goes, and what it costs."""
 
 from __future__ import annotations
 

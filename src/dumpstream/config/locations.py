@@ -1,4 +1,4 @@
-"""Where exception dumps land: by the source and by the documents, which do not agree."""
+"""Locations: where exception dumps land, by the source and by the documents, which do not agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENVIRONMENT_SCENES: Final = ("aic_err_brief_dump", "aic_err_norm_dump", "aic_er
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A place that comes into question, and why it is not taken, if it is not."""
+    """A possible directory, and why it is rejected, if it is."""
 
     name: str  #: the variable, ``dump_path``, or the current directory
     value: str | None
@@ -33,16 +33,16 @@ class Landing:
     """Where exception dumps land by one of the two orders."""
 
     order: Origin
-    candidates: tuple[Candidate, ...]  #: in order; the first that is not rejected is taken
+    candidates: tuple[Candidate, ...]  #: in order
 
     @property
     def chosen(self) -> Candidate:
-        """The one that is taken."""
+        """The first candidate that is not rejected."""
         return next(candidate for candidate in self.candidates if candidate.rejected is None)
 
     @property
     def directory(self) -> str:
-        """Where the files are; one directory per device is below it."""
+        """Where the files are, below one directory per device."""
         return os.path.join(self.chosen.value or ".", "extra-info", "data-dump")  # noqa: PTH118 - text to show
 
 
@@ -55,7 +55,7 @@ def landings(settings: DumpSettings, environment: Mapping[str, str] = os.environ
 
 
 def switched_on_by(environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
-    """Return the variable that switches exception dumps on by itself, and the scene it means."""
+    """Return the variable that switches exception dumps on by itself, and the scene that it selects."""
     scene = environment.get("ASCEND_DUMP_SCENE", "")
     if scene in _ENVIRONMENT_SCENES:
         return "ASCEND_DUMP_SCENE", scene
@@ -81,6 +81,6 @@ def _variable(name: str, value: str | None, *, creates: bool) -> Candidate:
 
 
 def _can_be_made(path: Path) -> bool:
-    """Whether *path* is a directory that can be used, or the source could make it one."""
+    """Whether *path* is a usable directory, or one that the source could make."""
     existing = next((place for place in (path, *path.parents) if os.path.lexists(place)), Path())
     return existing.is_dir() and os.access(existing, os.R_OK | os.W_OK | os.X_OK)

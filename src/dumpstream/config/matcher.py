@@ -1,4 +1,4 @@
-"""Whether a configuration dumps an operator, and why. Follows what the source does with a selection."""
+"""Matcher: whether a configuration dumps an operator, and why; by the source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALL_MODELS: Final = ""
 
 
 class Operator(BaseModel):
-    """An operator as the graph has it; of what is left out, everything is meant or nothing is known."""
+    """An operator of the graph; a field that is left out is unknown, or stands for every value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,13 +37,13 @@ class Operator(BaseModel):
     original_names: tuple[str, ...] = ()  #: before conversion
     feeds: tuple[str, ...] = ()  #: the operators that take its outputs
     static: bool = True  #: part of a static graph
-    single: bool = False  #: a call of its own, not part of a model
+    single: bool = False  #: a single-operator call, not part of a model
     ai_core: bool = True
-    faulty: bool | None = None  #: it overflows or fails, as the mode asks
+    faulty: bool | None = None  #: whether it overflows or fails, as the mode asks
 
 
 class Match(NamedTuple):
-    """The answer, and why; None where it depends on what is not known."""
+    """The answer, and why; None if it depends on something unknown."""
 
     dumped: bool | None
     reason: str
@@ -52,7 +52,7 @@ class Match(NamedTuple):
 class Matcher:
     """Answers for one configuration and one graph.
 
-    The graph gives ranges their order and data operators their consumers; without it some answers are None.
+    Ranges need the order of the graph, and data operators their consumers; without them, answers are None.
     """
 
     def __init__(self, settings: DumpSettings, graph: Iterable[Operator] = ()) -> None:
@@ -74,7 +74,7 @@ class Matcher:
             return _if_faulty(operator, "fails", "; the file goes to disk, past the callback")
         if Mode.OVERFLOW in modes:
             if not operator.ai_core:
-                return Match(False, "only operators on the AI Core are looked at for overflows")
+                return Match(False, "only operators on the AI Core are checked for overflows")
             return _if_faulty(operator, "overflows")
         if Mode.WATCH in modes:
             return self._watched(operator)
@@ -106,7 +106,7 @@ class Matcher:
         return self._out_of_step(operator) or dumped
 
     def _excluded(self, operator: Operator) -> Match | None:
-        """Return why level, step or direction exclude *operator*, or leave it open."""
+        """Return why level, direction or step exclude *operator*, or may exclude it; None if they do not."""
         settings = self._settings
         if operator.level is not None and settings.dump_level not in ("all", operator.level):
             return Match(False, f"dump_level is {settings.dump_level}")
@@ -119,7 +119,7 @@ class Matcher:
         if not steps:
             return None
         if operator.single:
-            return Match(False, "with dump_step nothing is dumped that has no step")
+            return Match(False, "with dump_step, calls without a step are not dumped")
         if operator.step is None:
             return Match(None, f"only in the steps {steps}")
         return None if operator.step in self._steps else Match(False, f"dump_step is {steps}")
@@ -181,7 +181,7 @@ class Matcher:
         )
 
     def _blacklisted(self, operator: Operator, found: Match) -> Match:
-        """Return *found* as far as the blacklists leave it."""
+        """Return *found* without what the blacklists exclude."""
         left_out = {
             pos
             for item in self._settings.dump_list
@@ -206,7 +206,7 @@ def read_operators(data: bytes) -> tuple[Operator, ...]:
     """Return the operators of a JSON array; those without an ``order`` get their place in it.
 
     Raises:
-        DumpstreamError: it is something else; the message says what and where.
+        DumpstreamError: *data* is not such an array; the message says what is wrong and where.
     """
     try:
         operators = _OPERATORS.validate_json(data)

@@ -1,7 +1,7 @@
-"""``acl.json`` as typed values: what it may say, and what CANN takes where it says nothing.
+"""Model: ``acl.json`` as typed values, with CANN's defaults.
 
-Values check types and choices; what settings mean to each other is in `dumpstream.config.rules`. Keys that
-are not known here are kept.
+Here types and choices are checked; `dumpstream.config.rules` checks how settings fit together. Unknown keys
+are kept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KernelData = Literal["all", "printf", "tensor", "assert", "timestamp"]
 WATCHER: Final = "watcher"
 EXCEPTION_SCENES: Final = tuple(scene for scene in get_args(Scene) if scene != WATCHER)
 
-#: Other settings that ``aclInit`` reads from the same file.
+#: Other keys that ``aclInit`` reads from the same file.
 NEIGHBOURS: Final = frozenset(
     {
         "StackSize",
@@ -59,11 +59,11 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
     def has(self, key: str) -> bool:
-        """Whether *key* is written down, not only taken by default."""
+        """Whether the file has *key*."""
         return key in self.model_fields_set
 
     def unknown(self) -> tuple[str, ...]:
-        """Return the keys that are not known here."""
+        """Return the unknown keys."""
         return tuple(self.model_extra or ())
 
 
@@ -99,7 +99,7 @@ class Selection(_Part):
 
 
 def _drop_default(schema: dict[str, Any]) -> None:
-    """Leave out a default that may not be written down."""
+    """Leave out a default that may not stand in a file."""
     del schema["default"]
 
 
@@ -155,12 +155,12 @@ class DumpSettings(_Part):
 
     @property
     def is_overflow(self) -> bool:
-        """Whether it asks for overflow dumps and no scene takes their place."""
+        """Whether it asks for overflow dumps, and no scene replaces them."""
         return self.dump_debug == "on" and self.dump_scene is None
 
     @property
     def selects(self) -> bool:
-        """Whether CANN looks at the selection at all: at ``dump_list``, ``dump_step`` and ``dump_stats``."""
+        """Whether CANN reads the selection: ``dump_list``, ``dump_step`` and ``dump_stats``."""
         return not self.is_exception and not self.is_overflow
 
     @property
@@ -170,7 +170,7 @@ class DumpSettings(_Part):
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """What is switched on; nothing is a valid answer, and model and op may come together."""
+        """What is switched on: nothing, one mode, or model and op together."""
         if self.is_exception:
             return (Mode.EXCEPTION,)
         if self.is_watch:
@@ -181,17 +181,17 @@ class DumpSettings(_Part):
         return listed + ((Mode.OP,) if self.dump_op_switch == "on" else ())
 
 
-#: Given as the validation context, it keeps `AclConfig` from refusing what the rules forbid.
+#: A validation context in which `AclConfig` accepts what the rules forbid.
 UNCHECKED: Final = {"unchecked": True}
 
 
 class AclConfig(_Part):
     """A whole ``acl.json``.
 
-    Built in Python it obeys every rule that does not depend on the disk.
+    One that is built in Python obeys every rule that does not depend on the disk.
 
     Raises:
-        ValueError: it would be refused; the message has all the reasons.
+        ValueError: CANN would refuse it; the message has all reasons.
     """
 
     dump: DumpSettings = Field(default_factory=DumpSettings)
@@ -207,7 +207,7 @@ class AclConfig(_Part):
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what was written down, unknown keys included, and no defaults."""
+        """Return what the file has, unknown keys included, without defaults."""
         return self.model_dump(exclude_unset=True)
 
     def to_json(self) -> str:

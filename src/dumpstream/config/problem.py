@@ -1,10 +1,10 @@
-"""What can be wrong with a configuration: rules, and where they were broken."""
+"""Rules, and problems: what can be wrong with a configuration, and where it is."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,12 +18,12 @@ Location = tuple[str | int, ...]
 
 
 class Origin(StrEnum):
-    """Who says so."""
+    """Where a rule comes from."""
 
     SOURCE = "source"
     DOCUMENTS = "documents"
     BOTH = "both"
-    RELEASES = "releases"  #: the source of some releases; others accept it
+    RELEASES = "releases"  #: the source of some releases; others do not have the rule
 
 
 class Subject(NamedTuple):
@@ -34,7 +34,7 @@ class Subject(NamedTuple):
 
     @property
     def dump(self) -> DumpSettings:
-        """The settings that most rules are about."""
+        """The settings, which most rules are about."""
         return self.config.dump
 
 
@@ -58,10 +58,10 @@ class Rule:
     message: str
     remedy: str
     origin: Origin
-    refuses: bool = True  #: False: accepted, but perhaps not what was meant
+    refuses: bool = True  #: False: CANN accepts it, but it may not be what the author meant
     acl_error: int | None = None
     message_class: str | None = None
-    find: Condition | None = None  #: None: reading the file finds it
+    find: Condition | None = None  #: None: found when the file is read
     on_disk: bool = False  #: needs to look at the disk
 
     def broken_at(self, finding: Finding, *, strict: bool = False) -> Problem:
@@ -98,17 +98,9 @@ class Problem:
         return f"{self.message}; {self.remedy}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
-        return {
-            "severity": "error" if self.is_error else "warning",
-            "rule": self.rule,
-            "path": self.path,
-            "message": self.message,
-            "remedy": self.remedy,
-            "origin": str(self.origin),
-            "acl_error": self.acl_error,
-            "message_class": self.message_class,
-        }
+        """Return all fields for JSON."""
+        fields = asdict(self)
+        return {"severity": "error" if fields.pop("is_error") else "warning", **fields}
 
 
 def json_path(location: Location) -> str:

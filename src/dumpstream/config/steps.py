@@ -1,4 +1,4 @@
-"""``dump_step``: which iterations are dumped."""
+"""Steps: which iterations ``dump_step`` dumps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BadStep:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The iterations that a ``dump_step`` names; without any, all."""
+    """The iterations that a ``dump_step`` names; all if it names none."""
 
     ranges: tuple[tuple[int, int], ...] = ()
 
@@ -32,7 +32,7 @@ class Steps:
 
     @property
     def count(self) -> int | None:
-        """How many iterations these are; None for all."""
+        """The number of iterations; None for all."""
         if not self.ranges:
             return None
         total, end = 0, -1
@@ -43,7 +43,7 @@ class Steps:
 
 
 def parse_steps(text: str) -> tuple[Steps, tuple[BadStep, ...]]:
-    """Read ``0|3-5|10``; return what could be read and every item that could not."""
+    """Read ``0|3-5|10``; return its steps, and every item that cannot be read."""
     if not text:
         return Steps(), ()
     ranges, bad = [], []
