@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hmac
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,19 +20,21 @@ from xml.etree import ElementTree as ET
 
 import obstore
 from obstore.store import AzureStore
+from tests.conftest import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Where `make` installs it.
-AZURITE = Path(__file__).parents[2] / "build/azurite/node_modules/.bin/azurite-blob"
+AZURITE = Path(__file__).parents[3] / "build/azurite/node_modules/.bin/azurite-blob"
 ACCOUNT = "account"
 CONTAINER = "container"
 #: Easy to look for wherever it must not be.
 KEY = base64.b64encode(b"marker-of-a-secret-account-key").decode()
 
 _VERSION = "2021-12-02"
-_START_S = 30
+#: Whatever proxy a test has set when the first request is made.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class AzureServer:
@@ -39,9 +42,7 @@ class AzureServer:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,7 +61,7 @@ class AzureServer:
             stderr=subprocess.DEVNULL,
             cwd=self._directory,
         )
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + LIMIT_S
         while True:
             try:
                 self._ask("PUT", {"restype": "container"})
@@ -108,7 +109,7 @@ class AzureServer:
         headers |= {"Authorization": f"SharedKey {ACCOUNT}:{signature}", "Content-Length": "0"}
         url = f"{self.endpoint}/{CONTAINER}?{urlencode(query)}"
         request = urllib.request.Request(url, method=method, headers=headers)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with _DIRECT.open(request, timeout=LIMIT_S) as answer:
             data: bytes = answer.read()
             return data
 
@@ -123,3 +124,12 @@ def running_azure_server(directory: Path) -> Iterator[AzureServer]:
     finally:
         server.kill()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _free_port() -> int:
+    """Return a port that is free, and that the kernel gives to no client meanwhile."""
+    while True:
+        port = 30_000 + secrets.randbelow(2_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
