@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dumpstream import Capture
     from dumpstream.stages.options import CaptureOptions
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 @pytest.fixture(autouse=True)

@@ -40,12 +40,6 @@ _LIMIT_S = 20
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop makes no difference here."""
-    return "asyncio", {"use_uvloop": False}
-
-
-@pytest.fixture
 async def proxy(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FaultProxy]:
     """What stands before the server for everybody but the test."""
     async with FaultProxy(s3.port).running() as proxy:

@@ -36,12 +36,6 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The test itself runs no capture; those of its processes are asyncio's."""
-    return "asyncio"
-
-
 async def peak_of_capturing(url: str, mib: int) -> int:
     done = await anyio.run_process([sys.executable, "-c", _CAPTURE, url, str(mib)], stderr=None)
     return int(done.stdout)

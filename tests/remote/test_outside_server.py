@@ -38,12 +38,6 @@ _RANKS = ("rank-0", "rank-1")
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The other loop has its turn with stores in memory, where it takes less time."""
-    return "asyncio", {"use_uvloop": False}
-
-
-@pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """A server that the test may kill."""
     with running_server(tmp_path / "weed") as server:

@@ -42,12 +42,6 @@ _RUN = "/dump/20260530164725/0/net/1/0"
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """Reading has no loop, so one is enough."""
-    return "asyncio", {"use_uvloop": False}
-
-
-@pytest.fixture
 def directory(builder: CaptureBuilder, dump_of: Callable[[str], DumpBuilder]) -> Path:
     """A capture with dumps of a watched operator, and a file with a gap."""
     for number, (name, value) in enumerate([("C", 0), ("A_To_C", 0), ("B_To_C", 7)]):

@@ -40,12 +40,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 _MIB = 1 << 20
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The other loop has its turn with stores in memory, where it takes less time."""
-    return "asyncio", {"use_uvloop": False}
-
-
 async def test_files_manifest_and_journal_are_below_the_prefix(bucket: Bucket) -> None:
     files = small_files(300)
 

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop makes no difference here."""
-    return "asyncio", {"use_uvloop": False}
-
-
 async def test_key_that_a_later_run_has_taken_is_left_to_it(bucket: Bucket, tmp_path: Path) -> None:
     async with capturing(bucket.url):
         pass

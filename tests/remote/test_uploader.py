@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from dumpstream.objectstore.store import Entry
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class MoodyStore(Store):

@@ -40,12 +40,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 _MIB = 1 << 20
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop makes no difference here."""
-    return "asyncio", {"use_uvloop": False}
-
-
 async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_what_brings_them(
     bucket: Bucket, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

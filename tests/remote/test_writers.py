@@ -33,12 +33,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 _DUMPSTREAM = [sys.executable, "-m", "dumpstream"]
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop makes no difference here."""
-    return "asyncio", {"use_uvloop": False}
-
-
 async def test_second_capture_with_the_same_sink_is_refused_and_the_first_is_named(
     bucket: Bucket, tmp_path: Path
 ) -> None:
