@@ -37,7 +37,11 @@ demo: $(VENV)/installed ## capture a simulated job of four processes, list it an
 	$(BIN)/dumpstream ls $(DEMO)
 	$(BIN)/dumpstream verify $(DEMO)
 
-test: lint native-test pytest ## lint, types, native tests, Python tests; minutes
+# Linting and the two builds of the native tests have one core each at most, so they run at once; pytest keeps
+# all cores busy by itself.
+test: $(VENV)/installed ## lint, types, native tests, Python tests; minutes
+	$(MAKE) --jobs=3 --output-sync=target lint native-test
+	$(MAKE) pytest
 
 pytest: $(VENV)/installed ## the Python tests
 	$(BIN)/python -m pytest $(PARALLEL)
@@ -46,8 +50,8 @@ $(AZURITE):
 	npm install --prefix build/azurite --no-audit --no-fund --loglevel=error 'azurite@^3' || \
 	    echo 'azurite cannot be installed; the tests leave Azure out' >&2
 
-test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; five minutes, not part of test
-	$(BIN)/python -m pytest -m stores tests/remote
+test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; minutes, not part of test
+	$(BIN)/python -m pytest $(PARALLEL) -m stores tests/remote
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
 	$(BIN)/python -m pytest -m scale tests/scale
@@ -61,13 +65,14 @@ lint: $(VENV)/installed ## ruff, mypy, clang-format, codespell
 
 native-test: native-test-address native-test-thread ## the C tests under ASan + UBSan and under TSan
 
+# Without MAKEFLAGS: ninja counts its jobs itself.
 native-test-address: SANITIZE := address,undefined
 native-test-thread: SANITIZE := thread
 native-test-%: $(VENV)/installed
 	$(BIN)/cmake -S . -B build/native-$* -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	    -DDUMPSTREAM_NATIVE_TESTS=ON -DDUMPSTREAM_WERROR=ON -DDUMPSTREAM_SANITIZE=$(SANITIZE) >/dev/null
-	$(BIN)/cmake --build build/native-$*
-	$(BIN)/ctest --test-dir build/native-$* --output-on-failure
+	MAKEFLAGS= $(BIN)/cmake --build build/native-$*
+	$(BIN)/ctest --test-dir build/native-$* --output-on-failure --parallel 2
 
 # Debian's cross compiler and user-mode emulation. fork_test is left out: qemu does not wipe pages on fork.
 native-test-aarch64: $(VENV)/installed ## the C tests for aarch64, emulated; not part of test
