@@ -20,18 +20,6 @@
 
 #define MAX_FRONTS 4
 
-enum function {
-    INIT,
-    FINALIZE,
-    FINALIZE_REFERENCE,
-    INIT_DUMP,
-    SET_DUMP,
-    FINALIZE_DUMP,
-    REGISTER,
-    UNREGISTER,
-    FUNCTION_COUNT
-};
-
 DS_AGENT_API aclError aclInit(const char *config_path);
 DS_AGENT_API aclError aclFinalize(void);
 DS_AGENT_API aclError aclFinalizeReference(uint64_t *references);
@@ -42,19 +30,25 @@ DS_AGENT_API aclError acldumpRegCallback(acldumpCallback callback, int32_t flag)
 DS_AGENT_API void acldumpUnregCallback(void);
 DS_AGENT_API void *dlsym(void *handle, const char *name);
 
+#define FUNCTIONS(X)                                                                                         \
+    X(INIT, aclInit)                                                                                         \
+    X(FINALIZE, aclFinalize)                                                                                 \
+    X(FINALIZE_REFERENCE, aclFinalizeReference)                                                              \
+    X(INIT_DUMP, aclmdlInitDump)                                                                             \
+    X(SET_DUMP, aclmdlSetDump)                                                                               \
+    X(FINALIZE_DUMP, aclmdlFinalizeDump)                                                                     \
+    X(REGISTER, acldumpRegCallback)                                                                          \
+    X(UNREGISTER, acldumpUnregCallback)
+
+#define CONSTANT(constant, wrapper) constant,
+#define ENTRY(constant, wrapper) [constant] = {#wrapper, (void *)wrapper},
+
+enum function { FUNCTIONS(CONSTANT) FUNCTION_COUNT };
+
 static const struct {
     const char *name;
     void *wrapper;
-} functions[FUNCTION_COUNT] = {
-    [INIT] = {"aclInit", (void *)aclInit},
-    [FINALIZE] = {"aclFinalize", (void *)aclFinalize},
-    [FINALIZE_REFERENCE] = {"aclFinalizeReference", (void *)aclFinalizeReference},
-    [INIT_DUMP] = {"aclmdlInitDump", (void *)aclmdlInitDump},
-    [SET_DUMP] = {"aclmdlSetDump", (void *)aclmdlSetDump},
-    [FINALIZE_DUMP] = {"aclmdlFinalizeDump", (void *)aclmdlFinalizeDump},
-    [REGISTER] = {"acldumpRegCallback", (void *)acldumpRegCallback},
-    [UNREGISTER] = {"acldumpUnregCallback", (void *)acldumpUnregCallback},
-};
+} functions[FUNCTION_COUNT] = {FUNCTIONS(ENTRY)};
 
 /* Where dlsym last found each of them. */
 static _Atomic(void *) handed_out[FUNCTION_COUNT];

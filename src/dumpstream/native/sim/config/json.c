@@ -20,9 +20,16 @@ static char peek(const struct reader *reader) {
     return reader->at < reader->end ? *reader->at : '\0';
 }
 
+/* Skips one of the characters, if it comes next. */
+static bool skip_one(struct reader *reader, const char *characters) {
+    bool found = peek(reader) && strchr(characters, peek(reader));
+    reader->at += found;
+    return found;
+}
+
 static void skip_space(struct reader *reader) {
-    while (reader->at < reader->end && strchr(" \t\r\n", *reader->at) && *reader->at)
-        reader->at++;
+    while (skip_one(reader, " \t\r\n"))
+        ;
 }
 
 static bool accept(struct reader *reader, char wanted) {
@@ -49,24 +56,15 @@ static bool skip_digits(struct reader *reader) {
 }
 
 static bool skip_number(struct reader *reader) {
-    if (peek(reader) == '-')
-        reader->at++;
-    if (peek(reader) == '0')
-        reader->at++;
-    else if (!skip_digits(reader))
+    skip_one(reader, "-");
+    if (!skip_one(reader, "0") && !skip_digits(reader))
         return false;
-    if (peek(reader) == '.') {
-        reader->at++;
-        if (!skip_digits(reader))
-            return false;
-    }
-    if (peek(reader) == 'e' || peek(reader) == 'E') {
-        reader->at++;
-        if (peek(reader) == '+' || peek(reader) == '-')
-            reader->at++;
-        return skip_digits(reader);
-    }
-    return true;
+    if (skip_one(reader, ".") && !skip_digits(reader))
+        return false;
+    if (!skip_one(reader, "eE"))
+        return true;
+    skip_one(reader, "+-");
+    return skip_digits(reader);
 }
 
 /* What no double holds is no number to CANN. */
@@ -109,22 +107,11 @@ static bool read_hex4(struct reader *reader, uint32_t *code) {
 }
 
 static char *put_utf8(char *out, uint32_t code) {
-    if (code < 0x80) {
-        *out++ = (char)code;
-        return out;
-    }
-    if (code < 0x800) {
-        *out++ = (char)(0xc0 | code >> 6);
-    } else {
-        if (code < 0x10000) {
-            *out++ = (char)(0xe0 | code >> 12);
-        } else {
-            *out++ = (char)(0xf0 | code >> 18);
-            *out++ = (char)(0x80 | (code >> 12 & 0x3f));
-        }
-        *out++ = (char)(0x80 | (code >> 6 & 0x3f));
-    }
-    *out++ = (char)(0x80 | (code & 0x3f));
+    static const uint8_t leads[] = {0, 0xc0, 0xe0, 0xf0};
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    *out++ = (char)(leads[more] | code >> 6 * more);
+    while (more-- > 0)
+        *out++ = (char)(0x80 | (code >> 6 * more & 0x3f));
     return out;
 }
 

@@ -9,19 +9,8 @@
 #include "config/config.h"
 #include "workload/random.h"
 
-const char *const fault_names[FAULT_COUNT] = {
-    [FAULT_STATS_TEXT] = "stats_text",
-    [FAULT_HEADER_ONLY] = "header_only",
-    [FAULT_NULL_ADDRESS] = "null_address",
-    [FAULT_TRUNCATED] = "truncated",
-    [FAULT_MISSING_LAST] = "missing_last",
-    [FAULT_RESEND_SLICE] = "resend_slice",
-    [FAULT_NAN] = "nan",
-    [FAULT_OVERFLOW] = "overflow",
-    [FAULT_FAILS] = "fails",
-    [FAULT_OFFSETS] = "offsets",
-    [FAULT_SHUFFLE] = "shuffle",
-};
+#define NAME(constant, name) [constant] = name,
+const char *const fault_names[FAULT_COUNT] = {FAULTS(NAME)};
 
 enum { MAX_LINE = 1024 };
 

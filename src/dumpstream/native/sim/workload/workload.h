@@ -9,20 +9,22 @@
 #include "device/proto.h"
 #include "workload/tensors.h"
 
-enum fault {
-    FAULT_STATS_TEXT,
-    FAULT_HEADER_ONLY,
-    FAULT_NULL_ADDRESS,
-    FAULT_TRUNCATED,
-    FAULT_MISSING_LAST,
-    FAULT_RESEND_SLICE,
-    FAULT_NAN,
-    FAULT_OVERFLOW,
-    FAULT_FAILS,
-    FAULT_OFFSETS,
-    FAULT_SHUFFLE,
-    FAULT_COUNT,
-};
+/* In the order in which they apply: sim.h explains them. */
+#define FAULTS(X)                                                                                            \
+    X(FAULT_STATS_TEXT, "stats_text")                                                                        \
+    X(FAULT_HEADER_ONLY, "header_only")                                                                      \
+    X(FAULT_NULL_ADDRESS, "null_address")                                                                    \
+    X(FAULT_TRUNCATED, "truncated")                                                                          \
+    X(FAULT_MISSING_LAST, "missing_last")                                                                    \
+    X(FAULT_RESEND_SLICE, "resend_slice")                                                                    \
+    X(FAULT_NAN, "nan")                                                                                      \
+    X(FAULT_OVERFLOW, "overflow")                                                                            \
+    X(FAULT_FAILS, "fails")                                                                                  \
+    X(FAULT_OFFSETS, "offsets")                                                                              \
+    X(FAULT_SHUFFLE, "shuffle")
+
+#define CONSTANT(constant, name) constant,
+enum fault { FAULTS(CONSTANT) FAULT_COUNT };
 
 extern const char *const fault_names[FAULT_COUNT];
 
