@@ -15,10 +15,10 @@ static _Atomic(struct ds_ring *) active;
 static struct ds_policy active_policy;
 static _Atomic int64_t inside; /* calls that may be using the active ring */
 static _Atomic uint64_t late_calls;
-static _Atomic uint64_t stalled_at; /* the tail when the last wait in vain began */
+static _Atomic uint64_t stalled_at; /* the tail when the last wait that timed out began */
 
-/* A page that reads 1 here and 0 in a forked child, whatever made the child:
- * pthread_atfork does not see a raw clone. NULL before the first attach. */
+/* A page that reads 1 here and 0 in a forked child, however the child was made:
+ * pthread_atfork does not notice a raw clone. NULL before the first attach. */
 static _Atomic(_Atomic uint8_t *) alive;
 
 /* Refused files. The lock is held for a look-up, never across a copy. */
@@ -32,7 +32,7 @@ static _Atomic uint32_t refused_count;
 static atomic_flag refused_lock = ATOMIC_FLAG_INIT;
 
 bool ds_forked(void) {
-    /* acquire, with the store in make_alive_page: the page is seen as it was made. */
+    /* acquire, pairs with the store in make_alive_page: this thread sees the page complete. */
     _Atomic uint8_t *page = atomic_load_explicit(&alive, memory_order_acquire);
     return page && !atomic_load_explicit(page, memory_order_relaxed);
 }
@@ -75,11 +75,11 @@ static struct refused_file *find_refused(const char *name, uint32_t length, uint
     return NULL;
 }
 
-/* Remembers a file so that the rest of it is refused. False: no slot is free. */
+/* Remembers a file, so that later calls refuse the rest of it. False: no slot is free. */
 static bool remember_refused(const char *name, uint32_t length) {
     uint64_t hash = hash_name(name, length);
     lock_refused();
-    /* Two calls for one file may be lost at the same time. */
+    /* Two calls for one file may lose a chunk at the same time. */
     bool stored = find_refused(name, length, hash) != NULL;
     for (uint32_t i = 0; i < DS_REFUSED_MAX && !stored; i++) {
         if (refused[i].name_length)
@@ -165,7 +165,7 @@ static int push_record(struct ds_ring *ring, const struct ds_message *message) {
         return result;
     uint64_t tail = atomic_load(&ring->data.positions->tail);
     if (tail == atomic_load(&stalled_at))
-        return -ETIMEDOUT; /* the reader has not moved since the last wait was in vain */
+        return -ETIMEDOUT; /* the reader has not moved since the last wait timed out */
     result = ds_ring_push_wait(ring, message, ds_clock_ns() + active_policy.block_limit_ns);
     if (result == -ETIMEDOUT)
         atomic_store(&stalled_at, tail);
@@ -183,7 +183,7 @@ static enum ds_cause cause_of(int error) {
     }
 }
 
-/* Loses what is left of a chunk, `done` bytes of which have passed. */
+/* Loses the rest of a chunk after `done` bytes of it have been passed on. */
 static int32_t lose_rest(struct ds_ring *ring, enum ds_cause cause, const struct ds_message *message,
                          uint64_t done, uint64_t rest, uint32_t last, bool reserved) {
     uint32_t flags = last;
@@ -200,7 +200,7 @@ static int32_t push_records(struct ds_ring *ring, struct ds_message *message, co
     uint32_t most =
         ring->max_record - (uint32_t)sizeof(struct ds_record) - message->name_length - DS_RECORD_ALIGN;
     uint64_t done = 0;
-    /* Before the first record: once it has passed, a cut must not go unnoticed. */
+    /* Before the first record: once that is in the ring, the reader must learn of a cut. */
     bool reserved = data_length > most && ds_ring_reserve_abandon(ring);
     do {
         uint64_t rest = data_length - done;
@@ -247,12 +247,12 @@ static void leave(void) {
     atomic_fetch_sub_explicit(&inside, 1, memory_order_release);
 }
 
-/* Announces a call before it looks at the active ring, so that ds_detach
- * either is seen here or waits for us. NULL: refuse. */
+/* Announces a call before it looks at the active ring, so that either this call sees
+ * ds_detach, or ds_detach waits for this call. NULL: refuse. */
 static struct ds_ring *enter(void) {
     if (ds_forked())
         return NULL;
-    /* A first look, so that calls which come too late do not hold up ds_detach. */
+    /* A first look, so that late calls do not delay ds_detach. */
     struct ds_ring *ring = atomic_load_explicit(&active, memory_order_relaxed);
     if (ring) {
         atomic_fetch_add_explicit(&inside, 1, memory_order_seq_cst);
@@ -274,7 +274,7 @@ static int32_t check_and_push(struct ds_ring *ring, const acldumpChunk *chunk_un
     const acldumpChunk *chunk = chunk_untrusted;
     size_t name_length = strnlen(chunk->fileName, sizeof chunk->fileName);
     uint32_t data_length = chunk->bufLen;
-    /* A payload that `len` does not cover is passed on as none. */
+    /* Without data, accept_chunk loses the chunk as DS_CAUSE_BAD_LENGTH. */
     const uint8_t *data = (size_t)len - payload >= data_length ? chunk->dataBuf : NULL;
     return accept_chunk(ring, chunk->fileName, name_length, data, data_length, chunk->isLastChunk,
                         chunk->offset, chunk->flag);
@@ -295,7 +295,7 @@ int32_t ds_push_chunk(const char *name, uint64_t name_length, const void *data, 
     if (!ring)
         return REFUSED;
     if (name_length && name_length <= DS_NAME_MAX && memchr(name, '\0', name_length))
-        name_length = 0; /* no name: the runtime's would have ended there */
+        name_length = 0; /* no name: a name from the runtime would end at the NUL */
     int32_t result = accept_chunk(ring, name, name_length, data, data_length, is_last, offset, flag);
     leave();
     return result;
@@ -325,7 +325,7 @@ int ds_attach(struct ds_ring *ring, const struct ds_policy *policy) {
     if (error)
         return error;
     if (ds_forked()) {
-        /* A child that captures for itself begins with nothing of its parent's. */
+        /* A child that captures for itself keeps nothing from its parent. */
         atomic_store(&active, NULL);
         atomic_store(&inside, 0);
         atomic_store(&late_calls, 0);
@@ -347,7 +347,7 @@ int ds_detach(struct ds_ring *ring, uint64_t limit_ns) {
         atomic_store_explicit(&active, NULL, memory_order_seq_cst);
     ds_ring_set_state(ring, DS_STATE_CLOSED);
     uint64_t deadline = ds_clock_ns() + limit_ns;
-    /* seq_cst, with enter(): a call that saw the ring is counted here. */
+    /* seq_cst, pairs with enter(): a call that saw the ring is counted here. */
     while (atomic_load_explicit(&inside, memory_order_seq_cst) > 0) {
         if (ds_clock_ns() > deadline)
             return -ETIMEDOUT;

@@ -3,7 +3,7 @@
 #include "dumpstream/header.h"
 #include "wire.h"
 
-/* The fields of a segment, under whichever number its message has them. */
+/* The fields of a segment. Each kind of message has its own numbers for them. */
 enum slot {
     SLOT_UNKNOWN,
     SLOT_TYPE,
@@ -15,7 +15,7 @@ enum slot {
     SLOT_SIZE,
     SLOT_ADDRESS,
     SLOT_OFFSET,
-    SLOT_SHAPE, /* from here on WIRE_BYTES, before it WIRE_VARINT */
+    SLOT_SHAPE, /* from here on WIRE_BYTES; WIRE_VARINT above */
     SLOT_ORIGINAL_SHAPE,
     SLOT_DIM_RANGE,
     SLOT_ORIGINAL_OP,
@@ -58,8 +58,8 @@ static bool fail(struct ds_dump_data *message, const uint8_t *where, const char 
 
 static bool check(struct ds_dump_data *message, const struct cursor *in, const uint8_t *start) {
     if (in->cut)
-        return fail(message, start, "a field reaches beyond the message it is in");
-    return !in->bad || fail(message, start, "what should be a field is none");
+        return fail(message, start, "a field reaches beyond the end of its message");
+    return !in->bad || fail(message, start, "a field is malformed");
 }
 
 /* Reads one field; false at the end, or with a fault. */

@@ -30,8 +30,8 @@ static void store_tail(struct ds_reader *reader, const struct ds_lane *lane, uin
                          position);
 }
 
-/* Adds to a word of the control page, in the kernel, which returns an error
- * where a store of ours would be a SIGBUS; and wakes all who wait for it. */
+/* Adds to a word of the control page and wakes all waiters. The kernel does the
+ * addition: it returns an error where a store by this process would raise SIGBUS. */
 static void add_and_wake(_Atomic uint32_t *word, int delta) {
     const uint32_t operation = FUTEX_OP(FUTEX_OP_ADD, (uint32_t)delta & 0xfff, FUTEX_OP_CMP_EQ, 0);
     syscall(SYS_futex, word, FUTEX_WAKE_OP, INT_MAX, 0, word, operation);
@@ -44,8 +44,8 @@ static bool is_stamped(const struct ds_reader *reader, const struct ds_lane *lan
 
 /* Copies */
 
-/* Moves `*position` behind the record there, which is read where it lies, and
- * behind the padding before it. Returns as ds_ring_peek. */
+/* Moves `*position` past the record there and the pad before it. Reads the record in
+ * the ring. Returns as ds_ring_peek. */
 static int walk(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t *position) {
     const uint32_t known = ds_known_flags(&reader->ring, lane);
     for (int pads = 0; pads <= 1; pads++) {
@@ -59,14 +59,14 @@ static int walk(const struct ds_reader *reader, const struct ds_lane *lane, uint
         if (found)
             return found;
     }
-    return -EBADMSG; /* no lap has two */
+    return -EBADMSG; /* a lap has one pad */
 }
 
 int ds_copy_next(const struct ds_copy *copy, uint64_t *position, struct ds_view *view) {
     while (*position < copy->end) {
         const struct ds_record *record = (const void *)(copy->bytes + (*position - copy->start));
         uint64_t rest = copy->size - *position % copy->size, left = copy->end - *position;
-        /* A copy's end and every length are multiples of 16: there is a stamp. */
+        /* The end of a copy and every length are multiples of 16: there is a stamp. */
         if (atomic_load_explicit(&record->stamp, memory_order_relaxed) != ds_stamp(copy->nonce, *position))
             return -EBADMSG;
         int found = ds_record_read(record, rest < left ? rest : left, copy->known, position, view);
@@ -76,7 +76,7 @@ int ds_copy_next(const struct ds_copy *copy, uint64_t *position, struct ds_view 
     return 0;
 }
 
-/* Copies a part of a lane, which may go on at the lane's begin. */
+/* Copies a part of a lane. It may continue at the beginning of the lane. */
 static int copy_lane(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t start, uint64_t end,
                      struct ds_copy *copy) {
     uint64_t bytes = end - start, offset = start % lane->size, first = lane->size - offset;
@@ -96,7 +96,7 @@ static int copy_lane(const struct ds_reader *reader, const struct ds_lane *lane,
 }
 
 /* Ends the copy before the first record that begins at `until` or is damaged: the
- * producer may have changed what was checked where it lay. */
+ * producer may have changed the ring after the reader checked it there. */
 static void cut(struct ds_copy *copy, uint64_t until) {
     struct ds_view view;
     uint64_t end = copy->start, position = end;
@@ -119,7 +119,7 @@ static int copy_records(const struct ds_reader *reader, const struct ds_lane *la
         uint64_t next = end;
         if ((found = walk(reader, lane, &next)) != 1)
             break;
-        /* One lap is all there can be; what goes on is the producer's doing. */
+        /* There can be only one lap; anything longer is forged by the producer. */
         if (next - start > lane->size)
             break;
         end = next;
@@ -156,8 +156,8 @@ static uint64_t find_stamp(const struct ds_reader *reader, const struct ds_lane 
     return end;
 }
 
-/* Goes on behind the records that a dead producer has claimed and never
- * published. Returns how many bytes they are. */
+/* Moves past the records that a dead producer claimed and never published. Returns
+ * their length. */
 static uint64_t skip_hole(struct ds_reader *reader, struct ds_lane *lane) {
     uint64_t start = lane->read;
     if (!reader->producer_died || walk(reader, lane, &start) != 0)
@@ -173,8 +173,8 @@ static bool is_drained(const struct ds_reader *reader) {
     return reader->producer_died && reader->ring.data.read >= reader->ring.data.end;
 }
 
-/* Takes the notes that belong before the next chunk, and says up to where chunks
- * may be read before the next note. */
+/* Takes the notes that belong before the next chunk. Sets `until` to the position up to
+ * which chunks may be read before the next note. */
 static int take_losses(struct ds_reader *reader, struct ds_copy *losses, uint64_t *until) {
     struct ds_lane *notes = &reader->ring.notes;
     struct ds_view note;
@@ -243,7 +243,7 @@ int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, s
     }
     batch->end = data->read;
     batch->size = data->read - start;
-    /* What was found before the damage is not lost with it. */
+    /* What was found before the damage is still delivered. */
     return batch->size || batch->losses.bytes ? 0 : error;
 }
 
@@ -254,7 +254,7 @@ void ds_batch_free(struct ds_batch *batch) {
 
 /* Control */
 
-/* Where a lane ends when nobody writes any more: at most a lap behind what the
+/* Sets where a lane ends when its producer is dead: at most one lap after what the
  * reader had freed, whatever the producer says. */
 static void end_lane(const struct ds_reader *reader, struct ds_lane *lane, uint64_t freed) {
     uint64_t claimed = load_head(reader, lane) - freed;
@@ -269,8 +269,8 @@ void ds_reader_end(struct ds_reader *reader) {
 
 void ds_reader_free(struct ds_reader *reader, uint64_t position) {
     reader->freed = position;
-    /* seq_cst, and before the load of waiters, so that a producer which found no
-     * space is seen waiting. */
+    /* seq_cst, and before the load of waiters, so that the reader sees a producer that
+     * found no space and waits. */
     store_tail(reader, &reader->ring.data, position);
     if (ds_reader_load_waiters(reader))
         add_and_wake(&reader->ring.control->freed, 1);
@@ -278,7 +278,7 @@ void ds_reader_free(struct ds_reader *reader, uint64_t position) {
 
 bool ds_reader_arm(struct ds_reader *reader, uint64_t distance) {
     uint64_t position = reader->ring.data.read;
-    /* seq_cst, with the load in a producer's wake_reader. */
+    /* seq_cst, pairs with the load in a producer's wake_reader. */
     ds_reader_store_word(reader, CONTROL(wake_at), position + distance);
     if (walk(reader, &reader->ring.data, &position) == 0)
         return false;
@@ -295,7 +295,7 @@ void ds_reader_set_state(struct ds_reader *reader, enum ds_state state) {
     add_and_wake(&reader->ring.control->freed, 1);
 }
 
-/* Callbacks that the producer began and did not live to end. */
+/* Callbacks that the producer began and did not finish before it died. */
 static uint64_t unfinished(const struct ds_reader *reader, const struct ds_counters *counters) {
     uint64_t ended = reader->finished;
     if (reader->resumed || !is_drained(reader))

@@ -1,4 +1,4 @@
-/* The memory and the files that readers get at. */
+/* The memory and the files of readers. */
 #include "reader_memory.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 /* Access */
 
-/* Orders what a system call did to the file before what comes next, as the
- * seq_cst operations on a mapping are ordered by themselves. */
+/* Orders what a system call did to the file before what comes next. seq_cst operations
+ * on a mapping need nothing of the kind. */
 static void order_system_calls(void) {
     static _Atomic uint32_t word;
     atomic_fetch_add_explicit(&word, 0, memory_order_seq_cst);
@@ -38,7 +38,7 @@ void ds_reader_load(const struct ds_reader *reader, uint64_t at, void *to, size_
 
 static void store(struct ds_reader *reader, uint64_t at, const void *from, size_t bytes) {
     ssize_t written = pwrite(reader->ring.memory_fd, from, bytes, (off_t)at);
-    (void)written; /* only the producer, who has damaged the file, waits for it */
+    (void)written; /* it only fails in a damaged file, and only the producer that damaged it waits */
     order_system_calls();
 }
 
@@ -121,7 +121,7 @@ int ds_reader_create(struct ds_reader *reader, uint64_t data_size, const char *p
     return error;
 }
 
-/* Whether a lane can have been left like this. */
+/* Whether an earlier reader can have left a lane like this. */
 static bool lane_is_sound(const struct ds_lane_positions *positions, uint64_t size) {
     uint64_t head = atomic_load(&positions->head), tail = atomic_load(&positions->tail);
     return head % DS_RECORD_ALIGN == 0 && tail % DS_RECORD_ALIGN == 0 && head - tail <= size;
@@ -154,7 +154,7 @@ static int resume(struct ds_reader *reader) {
 
 int ds_reader_resume(struct ds_reader *reader, const char *path) {
     *reader = (struct ds_reader){.in_file = true, .resumed = true, .ring = {.event_fd = -1}};
-    /* Without O_NONBLOCK a pipe of that name would hold us up. */
+    /* O_NONBLOCK: opening a pipe of that name would wait. */
     reader->ring.memory_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (reader->ring.memory_fd < 0)
         return -errno;

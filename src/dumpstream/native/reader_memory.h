@@ -1,11 +1,11 @@
-/* How a reader gets at its ring, in memory or in a file. `at` counts from the
- * ring's begin. */
+/* How a reader accesses its ring, in memory or in a file. `at` counts from the beginning
+ * of the ring. */
 #pragma once
 
 #include "dumpstream/reader.h"
 
-/* Copies bytes of the ring. What is not in the file any more reads as zeros,
- * which is no record. */
+/* Copies bytes of the ring. Bytes that are no longer in the file read as zeros, which
+ * are not a record. */
 void ds_reader_load(const struct ds_reader *reader, uint64_t at, void *to, size_t bytes);
 
 /* Words: their loads and stores are seq_cst, in a file as well. */

@@ -10,10 +10,10 @@
 
 #define LONGEST_NOTE                                                                                         \
     ((sizeof(struct ds_record) + DS_NAME_MAX + DS_RECORD_ALIGN - 1) / DS_RECORD_ALIGN * DS_RECORD_ALIGN)
-/* A waiting producer looks up this often even if nobody wakes it. */
+/* A waiting producer looks again after this time even if it is not woken. */
 #define WAIT_SLICE_NS 50000000u
 
-/* Other notes leave this much; a lap has one padding, shorter than a note. */
+/* Other notes leave this much space. A lap has one pad, which is shorter than a note. */
 _Static_assert((DS_ABANDON_MAX + 1) * LONGEST_NOTE <= DS_ABANDON_BYTES, "every reserved note finds space");
 
 uint64_t ds_clock_ns(void) {
@@ -32,14 +32,14 @@ static int claim(struct ds_ring *ring, struct ds_lane *lane, uint32_t need, uint
     do {
         if (head % DS_RECORD_ALIGN)
             return -EBADMSG; /* another process has damaged it: a record might leave the lane */
-        /* With the store in ds_ring_free: the reader's last look at these bytes
-         * comes before our first write to them; seq_cst for push_wait. */
+        /* Pairs with the store in ds_ring_free: the reader's last look at these bytes
+         * comes before the producer's first write to them. seq_cst for push_wait. */
         uint64_t tail = atomic_load_explicit(&lane->positions->tail, memory_order_seq_cst);
         uint64_t rest = lane->size - head % lane->size;
         pad = need > rest ? rest : 0;
         if (head + pad + need > tail + size)
             return -EAGAIN;
-        /* Padding and record in one claim, so nobody can come between them. */
+        /* Pad and record in one claim, so that no other producer comes between them. */
     } while (!atomic_compare_exchange_weak_explicit(&lane->positions->head, &head, head + pad + need,
                                                     memory_order_relaxed, memory_order_relaxed));
     if (pad) {
@@ -54,13 +54,13 @@ static int claim(struct ds_ring *ring, struct ds_lane *lane, uint32_t need, uint
 
 static void wake_reader(struct ds_ring *ring, uint64_t end) {
     struct ds_control *control = ring->control;
-    /* seq_cst, with the store in ds_ring_arm: either the reader sees our stamp
-     * after arming, or we see that it has armed. */
+    /* seq_cst, pairs with the store in ds_ring_arm: either the reader sees the stamp
+     * after it has armed, or this producer sees that the reader has armed. */
     uint64_t wake_at = atomic_load_explicit(&control->wake_at, memory_order_seq_cst);
     if (end < wake_at || wake_at == DS_NEVER)
         return;
     if (!atomic_compare_exchange_strong(&control->wake_at, &wake_at, DS_NEVER))
-        return; /* another producer wakes it, or the reader is up */
+        return; /* another producer wakes the reader, or it is awake */
     atomic_fetch_add_explicit(&control->wakeups, 1, memory_order_relaxed);
     ring->wake(ring);
 }
@@ -106,8 +106,8 @@ bool ds_ring_reserve_abandon(struct ds_ring *ring) {
     do {
         if (count >= DS_ABANDON_MAX)
             return false;
-        /* acquire, with ds_ring_return_abandon: the tail is seen behind the note
-         * whose place we take. */
+        /* acquire, pairs with ds_ring_return_abandon: this producer sees the tail past
+         * the note that it takes the place of. */
     } while (!atomic_compare_exchange_weak_explicit(abandons, &count, count + 1, memory_order_acquire,
                                                     memory_order_relaxed));
     return true;
@@ -132,7 +132,7 @@ int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, ui
     int result;
     atomic_fetch_add(&control->waiters, 1);
     for (;;) {
-        /* Read before trying: a change after this makes the wait return at once. */
+        /* Read before the push: if it changes after this, the wait returns at once. */
         uint32_t seen = atomic_load(&control->freed);
         if (atomic_load(&control->state) != DS_STATE_OPEN) {
             result = -EPIPE;
@@ -202,7 +202,7 @@ int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_
                  struct ds_view *view) {
     for (;;) {
         const struct ds_record *record = ds_record_at(lane, *position);
-        /* seq_cst, with the store in ds_ring_push: see wake_reader. */
+        /* seq_cst, pairs with the store in ds_ring_push: see wake_reader. */
         if (atomic_load_explicit(&record->stamp, memory_order_seq_cst) != ds_stamp(ring->nonce, *position))
             return 0;
         int found = ds_record_read(record, lane->size - *position % lane->size, ds_known_flags(ring, lane),
@@ -214,8 +214,8 @@ int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_
 
 void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position) {
     struct ds_control *control = ring->control;
-    /* seq_cst: release for claim(), and ordered before the load of waiters, so
-     * that a producer which found no space is seen waiting. */
+    /* seq_cst: release for claim(), and ordered before the load of waiters, so that
+     * the reader sees a producer that found no space and waits. */
     atomic_store_explicit(&lane->positions->tail, position, memory_order_seq_cst);
     if (lane == &ring->data && atomic_load(&control->waiters))
         futex_wake_all(&control->freed);
@@ -224,7 +224,7 @@ void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position)
 bool ds_ring_arm(struct ds_ring *ring, uint64_t distance) {
     struct ds_view view;
     uint64_t position = ring->data.read;
-    /* seq_cst, with the load in wake_reader. */
+    /* seq_cst, pairs with the load in wake_reader. */
     atomic_store_explicit(&ring->control->wake_at, position + distance, memory_order_seq_cst);
     if (ds_ring_peek(ring, &ring->data, &position, &view) == 0)
         return false;
@@ -236,7 +236,7 @@ void ds_ring_disarm(struct ds_ring *ring) {
     atomic_store(&ring->control->wake_at, DS_NEVER);
     uint64_t count;
     ssize_t taken = read(ring->event_fd, &count, sizeof count);
-    (void)taken; /* nothing to take unless a producer has just written */
+    (void)taken; /* there is nothing to read unless a producer has just written */
 }
 
 void ds_ring_count(const struct ds_ring *ring, struct ds_counters *counters) {

@@ -1,5 +1,5 @@
-/* How a ring lies in its memory or file, for those who make, fill and read it:
- * the control block, the note lane and the data lane, each on its own pages. */
+/* The layout of a ring in memory or in a file: the control block, the note lane and
+ * the data lane, each on pages of its own. */
 #pragma once
 
 #include "dumpstream/ring.h"
@@ -17,7 +17,7 @@ static inline uint64_t ds_align_up(uint64_t value, uint64_t unit) {
     return (value + unit - 1) / unit * unit;
 }
 
-/* Bytes of a whole ring. */
+/* The length of a whole ring. */
 static inline uint64_t ds_ring_bytes(uint64_t data_size) {
     return DS_CONTROL_BYTES + DS_NOTE_LANE_BYTES + data_size;
 }
@@ -35,19 +35,19 @@ static inline uint32_t ds_known_flags(const struct ds_ring *ring, const struct d
     return DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE);
 }
 
-/* Reads the head of the record at `*position`, from where its lane has `rest` bytes,
- * each number once, checks it, and moves `*position` behind the record. Returns 1
- * and fills `view`, 0 for a pad, which fills the rest, or -EBADMSG. */
+/* Reads the head of the record at `*position`, checks it, and moves `*position` past the
+ * record. Reads each number once. The lane has `rest` bytes from that position on. Returns
+ * 1 and fills `view`, 0 for a pad, which must fill the rest, or -EBADMSG. */
 int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
                    struct ds_view *view);
 
-/* Makes a ring without a way to wake its reader. As ds_ring_create otherwise. */
+/* As ds_ring_create, but the ring has no way to wake its reader. */
 int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path);
 
 /* Makes a new file and allocates its blocks. Returns the descriptor or -errno. */
 int ds_ring_open_file(const char *path, uint64_t bytes);
 
-/* Tells `ring` where things are. `base` is NULL if the lanes are not mapped. */
+/* Fills in where the parts of `ring` are. `base` is NULL if the lanes are not mapped. */
 void ds_ring_lay_out(struct ds_ring *ring, struct ds_control *control, uint8_t *base, uint64_t data_size);
 
 int ds_control_init(struct ds_control *control, uint64_t data_size);

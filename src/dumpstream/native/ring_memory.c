@@ -1,4 +1,4 @@
-/* The memory and the files that rings lie in. */
+/* The memory and the files of rings. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -28,7 +28,7 @@ int ds_ring_open_file(const char *path, uint64_t bytes) {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -errno;
-    /* Blocks now: a full disk must be an error here, not a SIGBUS in the callback. */
+    /* Allocate the blocks now: a full disk must be an error here, not a SIGBUS in the callback. */
     int error = posix_fallocate(fd, 0, (off_t)bytes);
     if (error != 0) {
         close(fd);
@@ -112,7 +112,7 @@ int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path) {
 static void wake_by_event(struct ds_ring *ring) {
     uint64_t one = 1;
     ssize_t written = write(ring->event_fd, &one, sizeof one);
-    (void)written; /* only fails when it is readable already */
+    (void)written; /* only fails if the descriptor is readable already */
 }
 
 int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path) {
@@ -130,8 +130,8 @@ int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path) {
     return error;
 }
 
-/* Whether the descriptor is that of a ring of this size. A memfd must be sealed:
- * one that shrinks would kill who writes to it. */
+/* Whether the descriptor may be that of a ring of this size. A memfd must be sealed:
+ * if it could shrink, a producer that writes to it could be killed. */
 static bool is_ring(int fd, uint64_t bytes, bool *in_memory) {
     struct stat status;
     int seals = fcntl(fd, F_GET_SEALS);
@@ -155,7 +155,7 @@ int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size) {
     ring->mapped = ds_ring_bytes(data_size);
     if (!is_ring(fd, ring->mapped, &in_memory))
         return -EBADMSG;
-    /* A file may be larger than memory; the first lap then pays for its pages. */
+    /* A file may be larger than memory: its pages are touched during the first lap instead. */
     uint8_t *base =
         mmap(NULL, ring->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | (in_memory ? MAP_POPULATE : 0), fd, 0);
     if (base == MAP_FAILED)

@@ -6,8 +6,8 @@
 
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-/* Unread bytes. `cut` is set when they end inside a field, `bad` when they
- * cannot be protobuf whatever may follow. */
+/* Unread bytes. `cut` is set if they end inside a field, `bad` if they cannot be
+ * protobuf whatever follows. */
 struct cursor {
     const uint8_t *at;
     const uint8_t *end;

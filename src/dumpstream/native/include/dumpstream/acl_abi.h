@@ -1,5 +1,5 @@
-/* The part of CANN's dump interface that dumpstream speaks, as CANN's own
- * headers lay it out. Nothing here is ours to change. */
+/* The part of CANN's dump interface that dumpstream uses, with the layout of CANN's
+ * own headers, which must not be changed here. */
 #pragma once
 
 #include <stddef.h>

@@ -10,15 +10,15 @@
 
 enum ds_header_state {
     DS_HEADER_WHOLE,   /* the header was read */
-    DS_HEADER_PARTIAL, /* what is there may be the beginning of one */
-    DS_HEADER_NONE,    /* this is no dump header */
+    DS_HEADER_PARTIAL, /* the bytes may be the beginning of a header */
+    DS_HEADER_NONE,    /* the bytes are not a dump header */
 };
 
 struct ds_header {
-    /* WHOLE: the file's length with every segment. PARTIAL: how many bytes the
-     * header has, 0 if that is not known yet. Saturates instead of wrapping. */
+    /* WHOLE: the length of the file with every segment. PARTIAL: the length of the
+     * header, 0 if that is not known yet. Saturates instead of wrapping. */
     uint64_t total;
-    /* WHOLE: the length without tensors whose address is null, where at least
+    /* WHOLE: the length without the tensors that have a null address, if at least
      * one tensor has an address; otherwise the same as total. */
     uint64_t present;
 };
@@ -28,7 +28,7 @@ enum ds_header_state ds_header_read(const uint8_t *bytes, size_t length, struct 
 
 /* CANN stops at 25 dimensions, numpy 1 at 32. */
 #define DS_MAX_DIMS 32
-/* Segments and attributes together: each takes far more memory than bytes. */
+/* Segments and attributes together: each one takes far more memory than its bytes. */
 #define DS_MAX_ENTRIES 65536
 
 /* Bytes inside the message. */
@@ -42,11 +42,11 @@ struct ds_dims {
     uint64_t dim[DS_MAX_DIMS];
 };
 
-/* The messages whose unknown fields are kept; the first four are segments, in
- * the order in which their bytes follow each other in a file. */
+/* The messages that keep their unknown fields. The first four are segments, in the
+ * order of their bytes in a file. */
 enum ds_message_kind { DS_INPUT, DS_OUTPUT, DS_BUFFER, DS_SPACE, DS_DUMP_DATA };
 
-/* What a segment does not say is 0, as protobuf has it. */
+/* A field that the message does not have is 0, as in protobuf. */
 struct ds_segment {
     enum ds_message_kind kind;
     int32_t type; /* of a buffer or a space */
@@ -75,7 +75,7 @@ struct ds_segment {
 };
 
 enum ds_entry_kind {
-    DS_ENTRY_UNKNOWN, /* `ds_unknown_fields` gives them all */
+    DS_ENTRY_UNKNOWN, /* `ds_unknown_fields` returns them all */
     DS_ENTRY_TIME,
     DS_ENTRY_VERSION,
     DS_ENTRY_OP_NAME,
@@ -102,17 +102,17 @@ struct ds_dump_data {
     const uint8_t *at;
     const uint8_t *end;
     uint32_t entries;
-    const char *fault; /* NULL as long as nothing is wrong */
+    const char *fault; /* NULL while nothing is wrong */
     size_t fault_position;
 };
 
 void ds_dump_data_begin(struct ds_dump_data *message, const uint8_t *bytes, size_t length);
 
-/* Reads the next field; false at the end, or with `fault` set. A field that may
- * come once but comes again replaces what it said before. */
+/* Reads the next field; false at the end, or with `fault` set. A field that should
+ * come once but comes again replaces the earlier one. */
 bool ds_dump_data_next(struct ds_dump_data *message, struct ds_entry *entry);
 
-/* Returns how many bytes the fields of `message` have that its kind does not
- * know, and copies them to `out` unless that is NULL. The message must be one
- * that was read without a fault. */
+/* Returns the length of the fields of `message` that its kind does not know, and
+ * copies them to `out` unless that is NULL. The message must have been read without
+ * a fault. */
 size_t ds_unknown_fields(enum ds_message_kind kind, struct ds_span message, uint8_t *out);

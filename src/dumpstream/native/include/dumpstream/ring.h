@@ -5,11 +5,11 @@
  *   | control |      note lane       |              data lane              |
  *   +---------+----------------------+-------------------------------------+
  *
- * A lane is a circular run of records. Positions are 64-bit, count bytes since
- * the lane was made and only grow; the record at position p starts at byte
- * p mod size of its lane, aligned to 16. Each record begins with a stamp that
- * depends on its position and on a secret of the ring, so bytes of an earlier
- * lap are never taken for a record and nothing has to be cleared.
+ * A lane is a circular run of records. Positions have 64 bits, count the bytes
+ * since the lane was made and only grow. The record at position p starts at
+ * byte p mod size of its lane, aligned to 16. Each record begins with a stamp
+ * that depends on its position and on a secret of the ring. A reader therefore
+ * never takes bytes of an earlier lap for a record, and nothing is cleared.
  *
  *   CLAIMED  -> PUBLISHED -> LEASED -> free again
  *   producer    either       reader
@@ -20,10 +20,10 @@
  * them by moving `tail`. It keeps its own copy of every number it steers by;
  * what it finds in a record is copied once and checked before use.
  *
- * The data lane carries chunks. The note lane is small, and carries the names
+ * The data lane carries chunks. The note lane is small and carries the names
  * of losses, because losses happen when the data lane is full. Part of it is
- * kept for abandon notes, which end a chunk that was cut off between its
- * records: without one, the next file of that name would continue the chunk.
+ * reserved for abandon notes. Such a note ends a chunk that was cut off between
+ * its records: without it, the next file of that name would continue the chunk.
  *
  * Functions return 0 or a negative errno unless they say otherwise. None of
  * them calls into Python. */
@@ -37,31 +37,31 @@
 #define DS_RING_MIN_BYTES (64u << 10)
 #define DS_RECORD_ALIGN 16u
 #define DS_NAME_MAX 4095u
-/* Abandon notes that are reserved or unread at most. A chunk that is cut off
+/* The most abandon notes that may be reserved or unread. A chunk that is cut off
  * leaves a record of about an eighth of the data lane between its note and the
- * one before, so one producer never needs more. */
+ * note before, so one producer never needs more. */
 #define DS_ABANDON_MAX 10u
 
-/* Why bytes were not delivered. Counted per cause; the names are in python/module.c. */
+/* Why bytes were not delivered. Losses are counted by cause; python/module.c has the names. */
 enum ds_cause {
     DS_CAUSE_NULL_CHUNK, /* the runtime passed no chunk */
     DS_CAUSE_BAD_LENGTH, /* `len` does not cover what bufLen promises */
-    DS_CAUSE_BAD_NAME,   /* empty, with a NUL inside, or not ended within 4096 bytes */
+    DS_CAUSE_BAD_NAME,   /* empty, contains a NUL, or does not end within 4096 bytes */
     DS_CAUSE_BAD_OFFSET, /* below -1 */
     DS_CAUSE_TOO_LARGE,  /* would end beyond max_file_bytes */
     DS_CAUSE_FULL,       /* the ring was full and the policy is to drop */
     DS_CAUSE_TIMEOUT,    /* the ring was full for longer than the time limit */
     DS_CAUSE_AFTER_LOSS, /* the rest of a file that had lost a chunk */
     DS_CAUSE_DISCARDED,  /* the capture had ended, the dump had not */
-    DS_CAUSE_UNFINISHED, /* its process died while it was being written */
+    DS_CAUSE_UNFINISHED, /* the producer died while it wrote the chunk */
     DS_CAUSE_COUNT
 };
 
 enum ds_record_flags {
-    DS_RECORD_PAD = 1u << 0,     /* fills the end of a lap; carries nothing */
+    DS_RECORD_PAD = 1u << 0,     /* fills the end of a lap and carries nothing */
     DS_RECORD_LAST = 1u << 1,    /* the file's last chunk */
     DS_RECORD_MORE = 1u << 2,    /* data: further records of this callback follow */
-    DS_RECORD_ABANDON = 1u << 3, /* note: the chunk was cut off behind a record with MORE */
+    DS_RECORD_ABANDON = 1u << 3, /* note: the chunk was cut off after a record with MORE */
 };
 
 /* The head of a record as it lies in the ring; name and data follow, the data
@@ -81,7 +81,7 @@ _Static_assert(sizeof(struct ds_record) == 48, "record head");
 
 struct ds_lane_positions {
     _Alignas(64) _Atomic uint64_t head; /* producers claim here */
-    _Alignas(64) _Atomic uint64_t tail; /* the reader has freed up to here */
+    _Alignas(64) _Atomic uint64_t tail; /* the reader has freed everything before */
 };
 
 struct ds_control {
@@ -94,14 +94,14 @@ struct ds_control {
     struct ds_lane_positions notes;
     _Alignas(64) _Atomic uint64_t wake_at; /* a record that ends here or later wakes the reader */
     _Alignas(64) _Atomic uint32_t waiters; /* producers that wait for space */
-    _Atomic uint32_t freed;                /* futex: changes when space was freed or the state changed */
+    _Atomic uint32_t freed;                /* futex: changes when space is freed or the state changes */
     _Atomic uint32_t state;                /* enum ds_state */
     _Atomic uint32_t abandons;             /* abandon notes that are reserved or unread */
     _Alignas(64) _Atomic uint64_t callbacks;
     _Atomic uint64_t wakeups;
     _Atomic uint64_t lost_chunks[DS_CAUSE_COUNT];
     _Atomic uint64_t lost_bytes[DS_CAUSE_COUNT];
-    _Atomic uint64_t unnamed_chunks; /* losses whose name is not known to the reader */
+    _Atomic uint64_t unnamed_chunks; /* losses of which the reader does not know the name */
 };
 
 enum ds_state { DS_STATE_OPEN, DS_STATE_DISCARD, DS_STATE_CLOSED };
@@ -114,7 +114,7 @@ struct ds_lane {
     uint64_t size;
     uint64_t kept; /* bytes that only abandon notes may take */
     uint64_t read; /* the reader's own position */
-    uint64_t end;  /* of what a dead producer has claimed */
+    uint64_t end;  /* where the claims of a dead producer end */
 };
 
 struct ds_ring {
@@ -124,16 +124,16 @@ struct ds_ring {
     uint64_t nonce;
     uint32_t max_record; /* an eighth of the data lane */
     size_t mapped;
-    int memory_fd; /* -1: mapped from a descriptor that was somebody else's */
+    int memory_fd; /* -1: mapped from a descriptor that the caller owns */
     int event_fd;  /* -1: `wake` does not need one */
-    /* Called by a producer when the reader asked to be woken. */
+    /* A producer calls it when the reader has asked to be woken. */
     void (*wake)(struct ds_ring *ring);
-    /* Asked while a producer waits for space; false: nobody will read any more.
-     * NULL: the reader is in this process. */
+    /* A producer that waits for space calls it. False: the reader is gone. NULL:
+     * the reader is in this process. */
     bool (*watch)(struct ds_ring *ring);
 };
 
-/* What a producer hands in. */
+/* What a producer passes to the ring. */
 struct ds_message {
     const char *name;
     const void *data;
@@ -160,50 +160,50 @@ struct ds_view {
     int32_t flag;
 };
 
-/* Makes a ring with a data lane of `data_size` bytes, rounded up to a page: in
- * memory and touched in advance, or, with a path, in a new file of that name,
- * whose blocks are allocated but not touched. */
+/* Makes a ring with a data lane of `data_size` bytes, rounded up to a page. Without
+ * a path it lies in memory that is touched in advance; with one it lies in a new
+ * file of that name, with blocks that are allocated but not touched. */
 int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path);
 
 /* Maps, for producers, the ring in `fd` that another process made and reads. The
- * descriptor stays the caller's and may be closed. -EBADMSG: it does not hold a
- * ring of such a data lane, or not one that its maker cannot shrink. */
+ * caller keeps the descriptor and may close it. -EBADMSG: it does not hold a ring
+ * with such a data lane, or its maker could still shrink the memory. */
 int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size);
 
-/* Unmaps and closes. Nobody may be inside the ring. */
+/* Unmaps and closes. No thread may be inside the ring. */
 void ds_ring_destroy(struct ds_ring *ring);
 
 /* Copies one record into a lane. -EAGAIN: there is no space now. Wakes the
  * reader if it sleeps and this record reaches what it waits for. */
 int ds_ring_push(struct ds_ring *ring, struct ds_lane *lane, const struct ds_message *message);
 
-/* Reserves an abandon note: a push onto the note lane with that flag finds
- * space. False: DS_ABANDON_MAX are reserved or unread. */
+/* Reserves an abandon note: a push onto the note lane with that flag will find
+ * space. False: DS_ABANDON_MAX notes are reserved or unread. */
 bool ds_ring_reserve_abandon(struct ds_ring *ring);
 
-/* Gives a reservation back: by the producer that did not need it, or by the
- * reader that has freed the note. */
+/* Returns a reservation. The producer calls it if it did not need the note, the
+ * reader after it has freed the note. */
 void ds_ring_return_abandon(struct ds_ring *ring);
 
-/* Pushes onto the data lane, waiting for space until `deadline_ns` on the
- * monotonic clock. -ETIMEDOUT: none came; -EPIPE: the ring is not open, or
- * nobody reads it. */
+/* Pushes onto the data lane and waits for space until `deadline_ns` on the
+ * monotonic clock. -ETIMEDOUT: there was still no space; -EPIPE: the ring is not
+ * open, or its reader is gone. */
 int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, uint64_t deadline_ns);
 
 /* Ends all waiting and makes every later push_wait return -EPIPE. */
 void ds_ring_set_state(struct ds_ring *ring, enum ds_state state);
 
-/* Takes the record at `*position` and moves `*position` behind it. Returns 1,
- * 0 if nothing is published there, or -EBADMSG if the record is damaged. */
+/* Reads the record at `*position` and moves `*position` past it. Returns 1, 0 if
+ * nothing is published there, or -EBADMSG if the record is damaged. */
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
                  struct ds_view *view);
 
 /* Frees everything before `position`. */
 void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position);
 
-/* Asks to be woken when a record ends `distance` bytes beyond what has been
- * read, 0 for the very next one. Returns whether one is there already, and then
- * does not arm. */
+/* Asks to be woken when a record ends `distance` bytes after what has been read;
+ * 0 stands for the very next record. If a record is there already, returns true
+ * and does not arm. */
 bool ds_ring_arm(struct ds_ring *ring, uint64_t distance);
 void ds_ring_disarm(struct ds_ring *ring);
 
@@ -211,7 +211,7 @@ struct ds_counters {
     uint64_t fill; /* bytes of the data lane that are not free */
     uint64_t callbacks;
     uint64_t wakeups;
-    uint64_t unnamed; /* losses whose name is not known */
+    uint64_t unnamed; /* losses without a known name */
     uint64_t lost_chunks[DS_CAUSE_COUNT];
     uint64_t lost_bytes[DS_CAUSE_COUNT];
 };

@@ -1,12 +1,12 @@
 /* Statistics of one tensor in one pass over its bytes, however they are split.
  *
- * Bytes are gathered into blocks that stay in the first cache; a kernel sums up
- * a block, and the blocks are merged. The same bytes give the same answer for
- * every split. Elements with a table of values are only counted by value; all
- * the rest follows from the counts.
+ * Bytes are gathered into blocks that fit the first cache. A kernel sums up each
+ * block, and the blocks are merged. The same bytes give the same results however
+ * they are split. Elements with a table of values are only counted by value;
+ * everything else follows from the counts.
  *
- * Answers do not depend on the thread's floating-point mode. Nothing here is
- * for two threads at once, and nothing calls into Python. */
+ * Results do not depend on the thread's floating-point mode. One thread at a time
+ * may use an object, and nothing calls into Python. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ enum ds_kind {
     DS_U2,
     DS_I1,
     DS_U1,
-    DS_SUMMED_KINDS,           /* what is above has kernels; what is below is counted by value */
+    DS_SUMMED_KINDS,           /* the kinds above have kernels; those below are counted by value */
     DS_BOOL = DS_SUMMED_KINDS, /* nonzero is 1 */
     DS_BYTE,                   /* one code a byte, values from a table of 256 */
     DS_BITS6,                  /* four codes in three bytes, values from a table of 64 */
@@ -42,7 +42,7 @@ enum ds_kind {
 #define DS_UNLIMITED UINT64_MAX
 
 /* What is known of the elements so far. `sum`, `squares`, `spread`, `max` and
- * `min` are of the finite ones only. */
+ * `min` cover only the finite ones. */
 struct ds_totals {
     uint64_t count, nan, pos_inf, neg_inf, zero, negative, subnormal, saturated;
     double sum, sum_error; /* the true sum is nearest to sum + sum_error */
@@ -63,7 +63,7 @@ struct ds_statistics {
     struct ds_totals totals;
     size_t block_bytes;
     size_t filled;
-    /* These three are set and copied only if values are counted. */
+    /* The next three are set and copied only if values are counted. */
     double table[256];
     uint64_t counters[DS_COUNTER_TABLES][256]; /* codes, or exponents for the histogram; to be added up */
     uint64_t loose[256];                       /* codes in a byte that is partly padding */
@@ -71,43 +71,41 @@ struct ds_statistics {
 };
 
 struct ds_summary {
-    bool is_integer; /* max, min and sum are the exact ones, or their nearest doubles */
+    bool is_integer; /* max, min and sum are exact, or the nearest doubles */
     bool has_saturated;
     bool has_histogram;
     uint64_t count, finite, nan, pos_inf, neg_inf, zero, negative, subnormal, saturated;
-    /* As IEEE and numpy have them: a NaN shows, an infinity shows. Without
-     * elements, only sum and l2norm have a meaning; they are 0. */
+    /* As IEEE and numpy define them: NaN and infinities show. Without elements only
+     * sum and l2norm have a meaning: both are 0. */
     double max, min, sum, mean, l2norm, std;
-    /* Of the finite elements; without one, they have no meaning. */
+    /* Of the finite elements; without a finite element they have no meaning. */
     double finite_max, finite_min, finite_mean;
     __int128 exact_max, exact_min, exact_sum;
-    /* Bin b in 1..254: 2^(b-127) <= |x| < 2^(b-126), where 254 takes what is
-     * larger too. Bin 0: zero, subnormal in the kind's own format, or below
-     * 2^-126. Bin 255: infinite or NaN. */
+    /* Bin b in 1..254: 2^(b-127) <= |x| < 2^(b-126); bin 254 also holds larger values.
+     * Bin 0: zero, subnormal in the kind's own format, or below 2^-126. Bin 255:
+     * infinite or NaN. */
     uint64_t histogram[256];
 };
 
-/* Finds the kind of that name ("f8" .. "bits1"); false if there is none. */
+/* Finds the kind of that name ("f8" .. "bits1"); false: there is no such kind. */
 bool ds_kind_find(const char *name, enum ds_kind *kind);
 const char *ds_kind_name(enum ds_kind kind);
 
-/* Values in the kind's table; 0 if it takes none. */
+/* The number of values in the kind's table; 0: the kind has no table. */
 size_t ds_kind_table_size(enum ds_kind kind);
 
-/* Begins a tensor with the kernels in use. `table` is copied; for kinds without
- * one it is NULL. Values of the table below `min_normal` in magnitude are
- * subnormal. Only the first `elements` count (DS_UNLIMITED: all): what follows
- * is padding. */
+/* Begins a tensor with the kernels in use. `table` is copied; it is NULL for kinds
+ * without one. Values of the table below `min_normal` in magnitude are subnormal.
+ * Only the first `elements` count (DS_UNLIMITED: all); the rest is padding. */
 void ds_statistics_init(struct ds_statistics *statistics, enum ds_kind kind, const double *table,
                         double min_normal, uint64_t elements, bool histogram);
 
 void ds_statistics_update(struct ds_statistics *statistics, const void *bytes, size_t length);
 
-/* Sums up what was given so far; an element that is not whole does not count.
- * Updates may follow. */
+/* Sums up the bytes so far; an incomplete element does not count. Updates may follow. */
 void ds_statistics_result(const struct ds_statistics *statistics, struct ds_summary *summary);
 
 /* Uses the kernels of that name ("portable", "avx2", "neon", or "auto" for the
- * fastest) for all statistics begun from now on. Returns the name of those in
- * use, or NULL if this machine has none of that name. */
+ * fastest) for all statistics that begin from now on. Returns the name of the
+ * kernels in use, or NULL if this machine does not have the kernels asked for. */
 const char *ds_kernels_use(const char *name);

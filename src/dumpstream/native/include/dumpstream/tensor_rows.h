@@ -2,9 +2,9 @@
  * call and kept as fixed records.
  *
  * Only plain files are taken: a header without a fault, exactly the bytes that it
- * promises, and tensors whose elements need no table and fit their shape. Of any
- * other file, who calls must make the rows. Bytes are untrusted, and nothing calls
- * into Python. */
+ * promises, and tensors with elements that need no table and fit their shape. For
+ * any other file the caller must make the rows. Bytes are untrusted, and nothing
+ * calls into Python. */
 #pragma once
 
 #include "dumpstream/header.h"
@@ -14,7 +14,7 @@
 struct ds_reading {
     bool known;
     enum ds_kind kind;   /* one without a table */
-    uint32_t components; /* numbers in an element: 2 of a complex one */
+    uint32_t components; /* numbers in an element: 2 in a complex one */
 };
 
 /* CANN's data types have smaller numbers. */
@@ -22,7 +22,7 @@ struct ds_reading {
 
 struct ds_tensor_row {
     __int128 exact_max, exact_min; /* integers only */
-    uint64_t file;                 /* which one, by the order in which they were added */
+    uint64_t file;                 /* its number, in the order in which files were added */
     uint64_t size;
     uint64_t start, taken; /* where in the file its elements lie, and how many bytes they take */
     uint64_t op_name_start, op_name_length;
@@ -30,9 +30,9 @@ struct ds_tensor_row {
     double max, min, mean, l2norm, std;
     double finite_max, finite_min, finite_mean;
     int32_t data_type, format;
-    uint32_t io, index; /* a ds_message_kind, and which of them */
+    uint32_t io, index; /* a ds_message_kind, and the number among those of that kind */
     uint32_t dims, original_dims;
-    uint8_t stored; /* whether the file has its bytes; if not, nothing is known of its elements */
+    uint8_t stored; /* the file has the bytes; if it has not, nothing is known of the elements */
     uint8_t is_integer;
 };
 
