@@ -100,9 +100,9 @@ static void test_what_is_no_file_is_a_problem_and_is_not_waited_for(void) {
     check_problem("", NULL);
     check_problem("/nowhere/acl.json", strerror(ENOENT));
     check_problem(name, strerror(ENAMETOOLONG));
-    check_problem(directory, "it is no regular file");
-    check_problem(fifo, "it is no regular file");
-    check_problem("/dev/zero", "it is no regular file");
+    check_problem(directory, "it is not a regular file");
+    check_problem(fifo, "it is not a regular file");
+    check_problem("/dev/zero", "it is not a regular file");
     check_problem("/proc/self/mem", strerror(EIO));
     unlink(fifo);
 }

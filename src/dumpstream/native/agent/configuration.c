@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* CANN takes no larger file. */
+/* CANN refuses larger files. */
 #define MAX_FILE_BYTES (10u << 20)
 
 /* Returns the problem with the file, or NULL. */
@@ -33,7 +33,7 @@ void configuration_read(struct configuration *configuration, const char *path) {
     if (fd < 0 || fstat(fd, &status) != 0)
         configuration->problem = strerror(errno);
     else if (!S_ISREG(status.st_mode))
-        configuration->problem = "it is no regular file";
+        configuration->problem = "it is not a regular file";
     else if (!(configuration->text = malloc(MAX_FILE_BYTES + 2)))
         configuration->problem = strerror(ENOMEM);
     else
@@ -50,8 +50,7 @@ void configuration_free(struct configuration *configuration) {
     configuration->length = 0;
 }
 
-/* Whether the text has the key "dump", at whatever depth: a program that names
- * it means to dump. */
+/* Whether the text has the key "dump", at any depth: a program that names it wants to dump. */
 bool configuration_has_dump(const struct configuration *configuration) {
     static const char key[] = "\"dump\"";
     if (!configuration->text)
@@ -64,7 +63,7 @@ bool configuration_has_dump(const struct configuration *configuration) {
     return false;
 }
 
-/* Returns why the text cannot be told, or NULL. */
+/* Returns why the text cannot be sent, or NULL. */
 static const char *obstacle(const struct configuration *configuration) {
     if (!configuration->text)
         return configuration->problem ? configuration->problem : "it is not known";
@@ -85,7 +84,7 @@ static void begin(struct packet *packet, const struct circumstances *circumstanc
 bool configuration_send(const struct configuration *configuration, const struct circumstances *circumstances,
                         const struct connection *connection, uint64_t deadline_ns) {
     static const char key[] = "text";
-    static struct packet packet; /* a program's thread may have no stack for it */
+    static struct packet packet; /* not on the stack: a thread of the program may have too little of it */
     const char *problem = obstacle(configuration);
     if (problem) {
         begin(&packet, circumstances);

@@ -1,6 +1,6 @@
-/* A dump configuration that is put in force in this process: the file as it was
- * at that moment, for the collector. What strange file a program may name is not
- * our business: whatever it is, reading it neither fails nor waits. */
+/* A dump configuration that is put in force in this process: the file as it is at that
+ * moment, for the collector. The program may name any kind of file: reading it neither
+ * fails nor waits. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,32 +9,32 @@
 
 #include "connection.h"
 
-/* Of a longer one only the path is told. */
+/* Of a longer file the collector only learns the path. */
 #define MAX_TOLD_BYTES (1u << 20)
 
 struct configuration {
-    char *text; /* ended by NUL; NULL: not known */
+    char *text; /* ends with NUL; NULL: not known */
     size_t length;
-    const char *problem; /* why not; NULL: there is none */
+    const char *problem; /* why it could not be read, or NULL */
 };
 
-/* Who put a configuration in force, by which call. */
+/* Who put a configuration in force, and with which call. */
 struct circumstances {
     const char *by; /* "program" or "agent" */
     const char *call;
     const char *path;
-    uint64_t lost; /* configurations before it that could not be told */
+    uint64_t lost; /* earlier configurations that the collector did not take */
 };
 
-/* Reads the file `path`, which may be NULL or empty: none. */
+/* Reads the file `path`. NULL and an empty path mean no file. */
 void configuration_read(struct configuration *configuration, const char *path);
 void configuration_free(struct configuration *configuration);
 
 /* Whether it has a dump section. */
 bool configuration_has_dump(const struct configuration *configuration);
 
-/* Tells the collector, in as many packets as are needed, until the deadline;
- * one that has passed means without waiting. False: it has not taken all. By one
- * thread at a time. */
+/* Tells the collector, in as many packets as needed, until the deadline. With a deadline in
+ * the past it does not wait. False: the collector has not taken all of it. One thread at a
+ * time. */
 bool configuration_send(const struct configuration *configuration, const struct circumstances *circumstances,
                         const struct connection *connection, uint64_t deadline_ns);

@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 #define PROTOCOL_VERSION "1"
-/* On a busy machine a collector may need seconds to give each of many processes its ring: a process that
- * starts a minute late is captured, one that gave up is not. */
+/* On a busy machine a collector may need seconds to give each of many processes its ring. Starting a minute
+ * late is better than not being captured. */
 #define ANSWER_LIMIT_NS 60000000000u
 #define RETRY_NS 10000000
-/* Whoever sends more descriptors than the one we expect loses them. */
+/* The collector sends one descriptor. Of a message with more, all are closed. */
 #define MAX_DESCRIPTORS 8
 
-/* Who the process is in its job, and what switches exception dumps on in it. */
+/* The variables that say which rank the process has in its job, and those that switch exception dumps on. */
 static const char *const TOLD_VARIABLES[] = {"RANK",
                                              "RANK_ID",
                                              "LOCAL_RANK",
@@ -43,7 +43,7 @@ void complain(const char *format, ...) {
     va_end(arguments);
     strcat(line, "\n");
     ssize_t written = write(STDERR_FILENO, line, strlen(line));
-    (void)written; /* there is nobody else to tell */
+    (void)written; /* there is no other place to write it to */
 }
 
 /* Packets */
@@ -80,7 +80,7 @@ void packet_add_number(struct packet *packet, const char *key, uint64_t value) {
     packet_add(packet, key, text);
 }
 
-/* The command line as the kernel has it; the end of a long one is left out. */
+/* The command line as the kernel knows it, without the end if it is long. */
 static void add_command(struct packet *packet) {
     char text[32 << 10];
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -112,7 +112,7 @@ static void introduce(struct packet *packet) {
     add_command(packet);
 }
 
-/* Returns the value of a field, or NULL. The packet's last byte is NUL. */
+/* Returns the value of a field, or NULL. The last byte of the packet must be NUL. */
 static const char *packet_get(const struct packet *packet, const char *key) {
     const char *end = packet->bytes + packet->length;
     size_t length = strlen(key);
@@ -141,7 +141,7 @@ static bool is_ours(const struct connection *connection) {
            status.st_dev == connection->device && status.st_ino == connection->inode;
 }
 
-/* Waits for `events`; false: not before the deadline. */
+/* Waits for `events`; false: they did not come before the deadline. */
 static bool wait_for(int fd, short events, uint64_t deadline_ns) {
     struct pollfd watched = {.fd = fd, .events = events};
     for (;;) {
@@ -169,7 +169,7 @@ static int connect_to(struct connection *connection, const char *path, uint64_t 
     while (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
         if ((errno != EAGAIN && errno != EINTR) || ds_clock_ns() >= deadline_ns)
             return -errno;
-        /* Too many others connect: a socket of this kind cannot be waited for. */
+        /* Too many processes connect at once, and poll cannot wait for a socket of this kind. */
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     }
     if (fstat(fd, &status) != 0)
@@ -190,7 +190,7 @@ static int send_packet(int fd, const struct packet *packet, uint64_t deadline_ns
     }
 }
 
-/* Receives a packet and the descriptor that came with it, -1 if none or several. */
+/* Receives a packet, and the descriptor that came with it, or -1. */
 static int receive_packet(int fd, struct packet *packet, int *received, uint64_t deadline_ns) {
     union {
         char bytes[CMSG_SPACE(MAX_DESCRIPTORS * sizeof(int))];
@@ -253,7 +253,7 @@ static int read_answer(const struct packet *answer, int ring_fd, struct offer *o
     bool refused = strcmp(answer->bytes, "refused") == 0;
     snprintf(reason, reason_bytes, "%s",
              refused && refusal ? refusal
-                                : "the collector's answer makes no sense; is it of another version?");
+                                : "the collector's answer cannot be read; is it of another version?");
     return refused ? -ECONNREFUSED : -EBADMSG;
 }
 

@@ -1,9 +1,9 @@
-/* The agent's connection to its collector: a Unix socket of packets.
+/* The agent's connection to its collector: a Unix socket for packets.
  *
- * A packet is a type and fields, each ended by NUL: "type\0key=value\0...".
- * The program around us may close descriptors it does not know, and get the
- * same numbers again for files of its own: every use looks first whether the
- * socket is still the one that was opened. */
+ * A packet is a type and fields, each ended by NUL: "type\0key=value\0...". The program
+ * around the agent may close descriptors that it does not know, and get the same numbers
+ * again for files of its own. Every use therefore checks first that the socket is still the
+ * one that the agent opened. */
 #pragma once
 
 #include <limits.h>
@@ -15,17 +15,17 @@
 #include "dumpstream/callback.h"
 
 struct connection {
-    int fd; /* -1: none */
+    int fd; /* -1: not connected */
     dev_t device;
     ino_t inode;
 };
 
-/* What the collector hands over. */
+/* What the collector offers. */
 struct offer {
     int ring_fd;
     uint64_t size; /* of the data lane */
     struct ds_policy policy;
-    char config[PATH_MAX]; /* the dump configuration to apply; empty: none */
+    char config[PATH_MAX]; /* the path of the dump configuration to apply, or empty */
 };
 
 /* A packet under construction. Fields that do not fit are left out. */
@@ -42,14 +42,14 @@ void packet_add_number(struct packet *packet, const char *key, uint64_t value);
 /* The longest value that a further field may have. */
 size_t packet_room(const struct packet *packet, const char *key);
 
-/* Connects to the collector at `path`, introduces this process, and waits for
- * the ring it is offered. Returns 0, or -errno and one line in `reason`. */
+/* Connects to the collector at `path`, introduces this process, and waits for the offer of
+ * a ring. Returns 0, or -errno and one line in `reason`. */
 int connection_open(struct connection *connection, const char *path, struct offer *offer, char *reason,
                     size_t reason_bytes);
 void connection_close(struct connection *connection);
 
-/* Sends, and waits until the deadline if the collector has not read what came
- * before; one that has passed means without waiting. False: it was not taken. */
+/* Sends, and waits until the deadline if the collector has not read earlier packets. With a
+ * deadline in the past it does not wait. False: the collector did not take the packet. */
 bool connection_send(const struct connection *connection, const struct packet *packet, uint64_t deadline_ns);
 
 /* Wakes the collector. Never waits. */

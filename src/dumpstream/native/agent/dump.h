@@ -1,6 +1,6 @@
-/* CANN's dump functions, as the agent calls them: registering the callback in
- * every image that has the dump library, and driving the dump by a
- * configuration. Undoes what it did and nothing else. Reports every call. */
+/* CANN's dump functions, as the agent calls them: it registers the callback with every copy
+ * of the dump library, and drives the dump with a configuration. It undoes only what it did
+ * itself, and reports every call. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,16 +12,16 @@
 #define ACL_DUMP_ALREADY_RUN 100044
 #define ACL_FAILURE 500001
 
-/* Registers `callback` wherever acldumpRegCallback is defined: near `library`
- * first, in every loaded library, and if there is none in libascend_dump.so.
- * Returns whether any took it. */
+/* Registers `callback` with every acldumpRegCallback in the process, that near `library`
+ * first. If there is no such function, loads libascend_dump.so. Returns whether any call
+ * succeeded. */
 bool dump_register(const void *library, acldumpCallback callback);
 void dump_unregister(const void *library);
 
-/* Starts dumping by the configuration `path`. Returns the first code that is not
- * success; nothing is left started then. */
+/* Starts the dump with the configuration `path`. Returns the first code that is not success;
+ * the dump is then not started. */
 aclError dump_start(const void *library, const char *path);
 void dump_stop(const void *library);
 
-/* Waits until the device of the calling thread has done what it was given. */
+/* Waits until the device of the calling thread has finished its work. */
 void dump_synchronize(const void *library);

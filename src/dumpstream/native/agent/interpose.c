@@ -1,12 +1,12 @@
-/* The ACL functions that the agent wraps, and dlsym, through which programs get
- * them that do not link ACL.
+/* The ACL functions that the agent wraps, and dlsym, through which programs that do
+ * not link ACL get these functions.
  *
- * A wrapper finds the function that the program would have called without it:
- * in the global scope behind the agent, else in the scope of the caller's own
- * library, which may have been opened with RTLD_LOCAL, else where dlsym last
- * found it, else in any loaded library. CANN has fronts that forward a function
- * to a library behind them, by the same name: that call comes back here, is
- * passed on to the next definition, and is otherwise none of our business. */
+ * A wrapper finds the function that the program would have called without the agent:
+ * in the global scope after the agent, else in the scope of the caller's own library,
+ * which may have been opened with RTLD_LOCAL, else where dlsym last found it, else in
+ * any loaded library. CANN has front libraries that forward a function to another
+ * library under the same name. Such a call arrives here again, and is only passed on
+ * to the next definition. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -50,7 +50,7 @@ static const struct {
     void *wrapper;
 } functions[FUNCTION_COUNT] = {FUNCTIONS(ENTRY)};
 
-/* Where dlsym last found each of them. */
+/* Where dlsym last found each function. */
 static _Atomic(void *) handed_out[FUNCTION_COUNT];
 
 /* Successful aclInit calls that no aclFinalize has undone. */
@@ -87,8 +87,8 @@ static void *find_real(enum function function, const void *caller) {
     return NULL;
 }
 
-/* Returns the function that a wrapper stands for, or NULL; `leave` follows if
- * it is called. */
+/* Returns the function that a wrapper stands for, or NULL. If it is not NULL, `leave` must
+ * follow. */
 static void *enter(enum function function, const void *caller) {
     int saved = errno;
     void *real = entered.count < MAX_FRONTS ? find_real(function, caller) : NULL;
@@ -103,7 +103,7 @@ static void leave(void) {
     entered.count--;
 }
 
-/* Whether the program made the call, and not a front or the agent. */
+/* Whether the program made the call, not a front library or the agent. */
 static bool is_outermost(void) {
     return entered.count == 1 && !session_is_working();
 }
@@ -205,12 +205,12 @@ void acldumpUnregCallback(void) {
     leave();
 }
 
-/* What a program that asks for the ACL function gets. */
+/* What dlsym returns to a program that asks for the ACL function. */
 static void *look_up(void *handle, enum function function, const void *caller) {
     const char *name = functions[function].name;
     void *found = real_dlsym()(handle, name);
-    /* A scope that begins with the agent has the function only if one is behind,
-     * or, as the default scope ends with the caller's own libraries, among them. */
+    /* A scope that begins with the agent has the function only if a library after the agent
+     * defines it. The default scope ends with the caller's own libraries. */
     if (found && is_own(found))
         found = next_definition(name);
     if (!found && handle == RTLD_DEFAULT)
@@ -221,8 +221,8 @@ static void *look_up(void *handle, enum function function, const void *caller) {
     return functions[function].wrapper;
 }
 
-/* Ends in a jump: glibc finds the scope of RTLD_NEXT by the return address, which
- * must be the caller's. */
+/* Must end in a jump: glibc finds the scope of RTLD_NEXT by the return address, which must
+ * be the caller's. */
 void *dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && strncmp(name, "acl", 3) == 0) {
         for (int function = 0; function < FUNCTION_COUNT; function++) {

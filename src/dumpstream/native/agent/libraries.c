@@ -10,7 +10,7 @@
 
 dlsym_fn real_dlsym(void) {
     static _Atomic(dlsym_fn) known;
-    /* The first version that each architecture ever had, and the one of today. */
+    /* The version of today, and the first version on each architecture. */
     static const char *const VERSIONS[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
     dlsym_fn real = atomic_load_explicit(&known, memory_order_relaxed);
     for (size_t i = 0; !real && i < sizeof VERSIONS / sizeof *VERSIONS; i++) {
@@ -36,7 +36,7 @@ void *next_definition(const char *name) {
     return address && !is_own(address) ? address : NULL;
 }
 
-/* Looks in one loaded library and those it needs. */
+/* Searches one loaded library and those that it needs. */
 static void *definition_in(const char *path, const char *name) {
     void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     if (!handle)
@@ -51,7 +51,7 @@ void *definition_near(const char *name, const void *address) {
     return *path ? definition_in(path, name) : NULL;
 }
 
-/* The names of everything that is loaded. */
+/* The paths of all loaded libraries. */
 struct names {
     char **paths;
     size_t count;
@@ -61,7 +61,7 @@ static int collect(struct dl_phdr_info *info, size_t size, void *argument) {
     struct names *names = argument;
     (void)size;
     if (!info->dlpi_name || !*info->dlpi_name)
-        return 0; /* the program itself: its scope begins with the agent */
+        return 0; /* the program itself: a search there would find the agent first */
     char **paths = realloc(names->paths, (names->count + 1) * sizeof *paths);
     if (!paths)
         return 1;
@@ -88,7 +88,7 @@ void all_definitions(const char *name, const void *first, struct definitions *fo
     found->count = 0;
     add_definition(found, definition_near(name, first));
     add_definition(found, next_definition(name));
-    /* Names first: libraries must not be opened inside dl_iterate_phdr. */
+    /* First all paths: libraries must not be opened inside dl_iterate_phdr. */
     dl_iterate_phdr(collect, &names);
     for (size_t i = 0; i < names.count; i++) {
         add_definition(found, definition_in(names.paths[i], name));

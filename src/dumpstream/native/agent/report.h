@@ -1,15 +1,15 @@
-/* What the agent tells its collector. All of it is called under the session's lock, except
- * report_losses: it may be called when the process ends.
+/* What the agent tells its collector. Called with the session's lock held; only
+ * report_losses may also be called when the process ends.
  *
- * A collector that does not read is waited for once. While it goes on not reading, further reports
- * are not waited for. */
+ * If the collector does not read, the agent waits for it once, and not again until the
+ * collector reads. */
 #pragma once
 
 #include "configuration.h"
 #include "dumpstream/acl_abi.h"
 #include "dumpstream/ring.h"
 
-/* Begins with a new collector, which stays where it is. */
+/* Begins with a new collector. The connection must stay where it is. */
 void report_begin(const struct connection *collector);
 
 /* The agent has called `function` of ACL. */

@@ -21,9 +21,9 @@
 
 static struct {
     bool joined;
-    bool started;  /* the dump, by us: ours to stop */
-    bool stuck;    /* a callback never left: the ring stays mapped, and the only one */
-    pid_t refused; /* the process that was told that it is not captured */
+    bool started;  /* the agent has started the dump, and must stop it */
+    bool stuck;    /* a callback never returned: the ring stays mapped, and there is no other */
+    pid_t refused; /* the process that has complained that it is not captured */
     const void *library;
     struct connection connection;
     struct ds_ring ring;
@@ -32,8 +32,9 @@ static struct {
 
 static _Atomic(acldumpCallback) shared;
 
-/* The lock holds the number of its process: a child forked while it was held
- * finds its parent's number, and takes it. Never held by the callback. */
+/* The lock contains the number of the process that holds it. A child that was forked
+ * while the lock was held finds its parent's number and takes the lock. The callback
+ * never holds it. */
 static _Atomic pid_t holder;
 static _Thread_local bool working;
 
@@ -55,7 +56,7 @@ static int lock(void) {
 }
 
 static void unlock(int saved) {
-    dlerror(); /* the program must not find what our searches did not */
+    dlerror(); /* the program must not see the errors of the agent's searches */
     working = false;
     atomic_store(&holder, 0);
     errno = saved;
@@ -83,7 +84,7 @@ static bool watch(struct ds_ring *ring) {
 
 acldumpCallback session_share(acldumpCallback callback) {
     acldumpCallback none = NULL;
-    /* As the runtime does: the first one stays. */
+    /* As in the runtime, the first callback stays. */
     atomic_compare_exchange_strong(&shared, &none, callback);
     return on_chunk;
 }
@@ -98,7 +99,7 @@ bool session_unshare(void) {
 
 /* Joining and leaving */
 
-/* Notes the files that were still refused: nobody else knows their names. */
+/* Notes the files that are still refused: only this process knows their names. */
 static void note_refused(void) {
     struct ds_ring *ring = &session.ring;
     for (uint32_t i = 0; i < DS_REFUSED_MAX; i++) {
@@ -120,13 +121,13 @@ static void leave(void) {
         note_refused();
     report_bye(&session.ring);
     if (session.stuck)
-        return; /* the call inside may still want to wake the collector */
+        return; /* the call inside the ring may still wake the collector */
     connection_close(&session.connection);
     ds_ring_destroy(&session.ring);
 }
 
-/* A child starts afresh: the ring is not mapped in it, and the socket is its
- * parent's. */
+/* A child starts without a session: the ring is not mapped in it, and the socket
+ * belongs to its parent. */
 static void forget_parent(void) {
     if (!ds_forked())
         return;
@@ -134,8 +135,8 @@ static void forget_parent(void) {
     session.joined = session.started = session.stuck = false;
 }
 
-/* The collector takes a socket that is open for a process that is there: a child
- * must not hold that of a parent which ends, or becomes another program. */
+/* The collector takes an open socket as a sign that the process is alive. A child must
+ * therefore not keep the socket of a parent that ends or becomes another program. */
 static void close_inherited(void) {
     connection_close(&session.connection);
 }
@@ -182,7 +183,7 @@ static int begin(const char *socket, const void *library, bool driven) {
         return error;
     session.library = library;
     if (!dump_register(library, on_chunk)) {
-        complain("no library here lets a dump callback register; this process is not captured");
+        complain("no library in this process can register a dump callback; this process is not captured");
         leave();
         return -ENOSYS;
     }
@@ -193,7 +194,7 @@ static int begin(const char *socket, const void *library, bool driven) {
     aclError code = dump_start(library, offer.config);
     session.started = code == ACL_SUCCESS;
     if (code == ACL_REPEAT_INITIALIZE || code == ACL_DUMP_ALREADY_RUN) {
-        report_driven("aclmdlInitDump"); /* somebody had started it before us */
+        report_driven("aclmdlInitDump"); /* the program had started it before */
         return 0;
     }
     if (session.started)
@@ -225,7 +226,7 @@ void session_acl_initialized(const void *init, const char *config_path, bool fir
     unlock(saved);
 }
 
-/* Stops what we started, once the device has sent what it has. */
+/* Waits until the device has sent everything, then stops the dump if the agent started it. */
 static void stop(void) {
     dump_synchronize(session.library);
     if (session.started)
@@ -233,9 +234,9 @@ static void stop(void) {
     session.started = false;
 }
 
-/* Nothing may be queued any more: the runtime would write it to its disk. */
+/* To be called when nothing is queued any more: the runtime would write it to disk. */
 static void unregister_and_leave(void) {
-    /* The program's own callback is registered under our name. */
+    /* The runtime knows the program's callback as the agent's: both go through on_chunk. */
     if (!atomic_load(&shared))
         dump_unregister(session.library);
     leave();
@@ -272,10 +273,10 @@ void session_configured(const char *call, const char *path) {
     unlock(saved);
 }
 
-/* For a program that asks by itself */
+/* For a program that joins by itself */
 
-/* Without aclFinalize nothing says that the queue is empty: the dump server also
- * runs for whoever gave aclInit a configuration. */
+/* Waits until no chunk has come for a while. Without aclFinalize there is no sign that the
+ * queue is empty: the dump server may go on, because aclInit was given a configuration. */
 static void await_quiet(void) {
     uint64_t deadline = ds_clock_ns() + QUIET_LIMIT_NS, seen, calls = UINT64_MAX;
     do {
@@ -307,8 +308,8 @@ int ds_agent_leave(void) {
     return joined ? 0 : -ENOTCONN;
 }
 
-/* Chunks may still come while the process ends, and the ring outlives it: there
- * is nothing to end but what nobody will read. */
+/* Chunks may still come while the process ends, and the ring outlives the process. All that
+ * is left to do is to report what the collector will never read. */
 __attribute__((destructor)) static void end(void) {
     if (session.joined && !ds_forked())
         report_losses(&session.ring);
