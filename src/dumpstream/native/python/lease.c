@@ -57,7 +57,7 @@ static void run_done(Lease *self) {
 void lease_settle(Lease *self) {
     if (!self->released)
         return;
-    /* Who looks at a copy does not look at the ring. */
+    /* A view of a copy does not need the ring. */
     if (self->run && (self->views == 0 || self->copy))
         run_done(self);
     if (self->views == 0) {

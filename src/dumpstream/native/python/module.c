@@ -134,7 +134,7 @@ static PyObject *rename_noreplace(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     if (renameat2(from_fd, from_name, to_fd, to_name, RENAME_NOREPLACE) != 0)
         error = -errno;
-    /* File systems without the flag: a hard link never replaces either. */
+    /* Not every file system has the flag. A hard link never replaces a file either. */
     if (error == -EINVAL || error == -ENOSYS) {
         error = linkat(from_fd, from_name, to_fd, to_name, 0) != 0 ? -errno : 0;
         if (!error && unlinkat(from_fd, from_name, 0) != 0)

@@ -1,5 +1,5 @@
-/* What the files of the extension share. Only this directory knows Python, and
- * no policy lives in it.
+/* What the files of the extension share. Only this directory uses Python, and it
+ * decides nothing.
  *
  * A function that returns int returns 0, or -1 with an exception set. */
 #pragma once
@@ -23,7 +23,7 @@ PyObject *raise_errno(int error);
 PyObject *decode_name(const char *name, Py_ssize_t length);
 int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type);
 
-/* Appends `item`, a new reference, or NULL with an exception set. */
+/* Appends `item`, a new reference; or fails if it is NULL with an exception set. */
 int append_new(PyObject *list, PyObject *item);
 
 /* Leases */
@@ -33,28 +33,28 @@ typedef struct AnyRing AnyRing;
 typedef struct {
     PyObject_HEAD AnyRing *ring;
     struct run *run;
-    uint8_t *copy; /* the chunks' bytes, from malloc; NULL if they lie in the ring */
+    uint8_t *copy; /* the bytes of the chunks, from malloc; NULL: they are in the ring */
     unsigned long long size;
     Py_ssize_t views;
     bool released;
 } Lease;
 
-/* Returns a lease on nothing yet. */
+/* Returns a lease that holds nothing yet. */
 Lease *lease_new(AnyRing *ring);
 
 /* Puts the `size` bytes of ring space that end at `end` under the lease. */
 int lease_begin(Lease *self, uint64_t size, uint64_t end);
 
-/* Frees what can be freed; called when the lease is released and when a view ends. */
+/* Frees what can be freed. To be called when the lease is released and when a view ends. */
 void lease_settle(Lease *self);
 
-/* (chunks, losses, lease), or None if there is nothing in them. */
+/* (chunks, losses, lease), or None if all are empty. */
 PyObject *lease_result(Lease *self, PyObject *chunks, PyObject *losses);
 
 /* Chunks */
 
-/* The name of the chunk before: chunks of one file follow each other, and one
- * str serves them all. Begins zeroed; `text` is owned. */
+/* The name of the previous chunk. Chunks of one file follow each other, and share one str.
+ * Begins zeroed; the caller owns `text`. */
 struct chunk_name {
     PyObject *text;
     const char *raw;
@@ -92,13 +92,13 @@ struct AnyRing {
     bool busy; /* another thread is inside `lease`, without the GIL */
 };
 
-/* Makes a ring without the GIL; 0 or -errno. */
+/* Makes a ring; called without the GIL. Returns 0 or -errno. */
 typedef int (*create_fn)(AnyRing *self, uint64_t size, const char *path);
 
 /* `__new__(size, *, path=None)` */
 PyObject *any_ring_new(PyTypeObject *type, create_fn create, PyObject *args, PyObject *kwargs);
 
-/* Returns the new ring, or NULL if there is an `error`. */
+/* Returns the new ring, or raises the `error`. */
 PyObject *any_ring_made(AnyRing *self, int error);
 
 /* Sets an error and returns false if the ring cannot be used now and here. */

@@ -12,7 +12,7 @@ typedef struct {
     struct ds_ring ring;
     struct ds_policy policy;
     bool attached;
-    bool stuck; /* a call never left: stays mapped for good */
+    bool stuck; /* a call never left the ring, which therefore stays mapped */
     uint64_t ends[MAX_LEASE_RECORDS];
 } Ring;
 
@@ -30,7 +30,7 @@ static void ring_unmap(Ring *self) {
         return;
     self->any.open = false;
     if (self->any.pid != getpid()) {
-        /* Not mapped here, and the address may be somebody else's by now. */
+        /* The ring is not mapped in this child, which may use the address for something else. */
         close(self->ring.event_fd);
         close(self->ring.memory_fd);
         return;
@@ -43,13 +43,13 @@ static void ring_unmap(Ring *self) {
 
 static void ring_dealloc(Ring *self) {
     ring_unmap(self);
-    if (!self->stuck) /* otherwise a call still uses it */
+    if (!self->stuck) /* otherwise a call still uses the memory */
         free_object((PyObject *)self);
 }
 
 static PyObject *ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
     if (!self->any.runs.oldest)
-        ring_unmap(self); /* otherwise when the last lease is gone */
+        ring_unmap(self); /* otherwise the ring is unmapped after the last lease */
     Py_RETURN_NONE;
 }
 
@@ -82,8 +82,8 @@ static PyObject *ring_detach(Ring *self, PyObject *args) {
 
 /* Reading */
 
-/* Moves the notes that belong before the next chunk into `losses`. Returns the
- * position up to which chunks may be read before the next note, or -1. */
+/* Moves the notes that belong before the next chunk into `losses`. Sets `until` to the
+ * position up to which chunks may be read before the next note. */
 static int take_notes(Ring *self, PyObject *losses, uint64_t *until) {
     struct ds_lane *notes = &self->ring.notes;
     struct ds_view view;
@@ -166,7 +166,7 @@ int ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, PyObject *loss
     return error;
 }
 
-/* The names that are still refused, with their bytes, after `detach`. */
+/* After `detach`: the names of the files that are still refused, and their bytes. */
 static PyObject *ring_refused(Ring *self, PyObject *Py_UNUSED(ignored)) {
     if (!any_ring_usable(&self->any))
         return NULL;

@@ -1,4 +1,4 @@
-/* SharedRing: a ring that another process fills, read by private copies. */
+/* SharedRing: a ring that another process fills. It is read through private copies. */
 #include "module.h"
 
 #include <unistd.h>
@@ -14,7 +14,7 @@ static PyTypeObject *shared_ring_type;
 
 /* Life */
 
-/* Tells the part that both kinds have where the ring is. */
+/* Fills in where the ring is, and returns its reader. */
 static struct ds_reader *reader_of(AnyRing *any) {
     any->reader = &((SharedRing *)any)->reader;
     any->ring = &any->reader->ring;
@@ -95,7 +95,7 @@ int shared_ring_fill_lease(AnyRing *self, Lease *lease, PyObject *chunks, PyObje
         if (lease_begin(lease, batch.size, batch.end) != 0 || append_losses(losses, &batch) != 0 ||
             append_chunks(chunks, lease, &batch) != 0)
             error = -1;
-        batch.chunks.bytes = NULL; /* the lease's */
+        batch.chunks.bytes = NULL; /* the lease owns it now */
     }
     ds_batch_free(&batch);
     return error;

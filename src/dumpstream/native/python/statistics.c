@@ -7,7 +7,7 @@
 #include "dumpstream/statistics.h"
 
 #define CACHED_BYTES (128 << 10)
-/* Below this, giving the GIL up costs more than it gains. */
+/* For fewer bytes, releasing the GIL costs more than it gains. */
 #define UNLOCKED_BYTES (16 << 10)
 
 typedef struct {
@@ -17,7 +17,7 @@ typedef struct {
 
 static PyTypeObject *statistics_type, *summary_type;
 
-/* Copies the 2^n values of `object` to `values`, again and again up to `size`. */
+/* Copies the values of `object` to `values`. If `repeated`, 2^n values fill all `size` places. */
 static int read_table(PyObject *object, size_t size, bool repeated, double *values) {
     Py_buffer view;
     if (PyObject_GetBuffer(object, &view, PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0)
@@ -108,7 +108,7 @@ static PyObject *exact_integer(__int128 value) {
     return PyLong_FromString(text, NULL, 16);
 }
 
-/* An integer where the kind is one, None where there is nothing to tell. */
+/* An integer if the kind is an integer; None without elements. */
 static PyObject *extreme(const struct ds_summary *summary, uint64_t count, __int128 exact, double value) {
     if (count == 0)
         return Py_NewRef(Py_None);

@@ -6,7 +6,7 @@
 
 #include "dumpstream/tensor_rows.h"
 
-/* Records, as numpy is told of them. */
+/* The layout of a record, for numpy. */
 
 #define FIELD(name, format) {#name, format, offsetof(struct ds_tensor_row, name)}
 

@@ -1,4 +1,4 @@
-/* Kernels for x86-64 with AVX2, FMA and F16C; compiled for these, called only where they are. */
+/* Kernels for x86-64 with AVX2, FMA and F16C. Only called on machines that have these. */
 #define DS_VECTOR_BYTES 32
 #include <immintrin.h>
 
@@ -19,7 +19,7 @@ DS_OF_ONE(vd, high_i, vi, _mm256_cvtepi32_pd(_mm256_extracti128_si256((__m256i)x
 
 vf load_f2(const uint8_t *data) {
     vf x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)data));
-    /* Else clang joins this with the conversion to doubles and does both one by one. */
+    /* Otherwise clang joins this with the conversion to doubles and converts lane by lane. */
     __asm__("" : "+x"(x));
     return x;
 }

@@ -1,11 +1,11 @@
-/* Kernels for integers of 1 byte, over the vectors of the including kernel set.
- * Unsigned ones have their top bit flipped, which is 128 less read as signed
- * ones; what that does to the sums is undone at the end, exactly. */
+/* Kernels for integers of 1 byte, with the vectors of the kernel set that includes this file.
+ * The top bit of unsigned integers is flipped: read as signed, they are then 128 smaller.
+ * Their sums are corrected at the end, exactly. */
 #pragma once
 
 #include "vectors.h"
 
-/* So many vectors can be taken before lanes of 1 and 2 bytes overflow. */
+/* The number of vectors before lanes of 1 and 2 bytes could overflow. */
 #define DS_BYTE_RUN 64
 
 struct byte_lanes {
@@ -42,7 +42,7 @@ DS_INLINE void take_bytes(struct byte_lanes *lanes, vb x, vb zero) {
     lanes->squares += widen_unsigned((vhu)(even * even) + (vhu)(odd * odd));
 }
 
-/* Moves what would overflow out of the lanes. */
+/* Adds to `sums` what would overflow in the lanes. */
 DS_INLINE void end_byte_run(struct byte_lanes *lanes, struct byte_sums *sums) {
     vi sum = widen(lanes->sum);
     for (size_t i = 0; i < DS_LANES; i++)

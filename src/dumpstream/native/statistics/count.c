@@ -1,5 +1,5 @@
-/* Counting by value. Neighbours count in different tables: two additions to one
- * counter would wait for each other. */
+/* Counting by value. Neighbours are counted in different tables: the second of two
+ * additions to one counter would wait for the first. */
 #include "element.h"
 
 void ds_count_bytes(uint64_t counters[DS_COUNTER_TABLES][256], const uint8_t *data, size_t count) {
@@ -27,7 +27,7 @@ void ds_count_bits6(uint64_t counters[DS_COUNTER_TABLES][256], const uint8_t *da
     }
 }
 
-/* The exponent field; of 8 bytes, in the bias and the range of 4-byte floats. */
+/* The exponent field. That of an 8-byte float gets the bias and the range of a 4-byte float. */
 DS_INLINE size_t exponent_of(enum ds_kind kind, const uint8_t *data) {
     switch (kind) {
     case DS_F8: {

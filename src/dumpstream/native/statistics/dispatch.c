@@ -7,11 +7,11 @@
 
 #include "kernels.h"
 
-/* NULL until somebody asks: then the fastest. */
+/* NULL before the first use, which chooses the fastest. */
 static const struct ds_kernels *_Atomic in_use;
 
 #if defined(__x86_64__)
-/* __builtin_cpu_supports knows no F16C in older versions of clang. */
+/* __builtin_cpu_supports does not know F16C in older versions of clang. */
 static bool has_f16c(void) {
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && ecx & bit_F16C;

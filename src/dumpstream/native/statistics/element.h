@@ -1,4 +1,4 @@
-/* One element at a time: for the ends of blocks, and where there are no lanes. */
+/* One element at a time: for the ends of blocks, which do not fill a vector. */
 #pragma once
 
 #include <math.h>
@@ -33,7 +33,7 @@ DS_INLINE size_t ds_width(enum ds_kind kind) {
     }
 }
 
-/* Below it, magnitudes are subnormal in the format of `kind`; 0 for integers. */
+/* Smaller magnitudes are subnormal in the format of `kind`; 0 for integers. */
 DS_INLINE double ds_min_normal(enum ds_kind kind) {
     switch (kind) {
     case DS_F8:
@@ -91,7 +91,7 @@ DS_INLINE double ds_element(enum ds_kind kind, const uint8_t *data) {
     }
 }
 
-/* Takes integers too, with a `min_normal` of 0. */
+/* Also for integers, with a `min_normal` of 0. */
 DS_INLINE void ds_block_add(struct ds_block *block, double value, double min_normal) {
     block->negative += value < 0;
     if (isnan(value)) {
@@ -109,7 +109,7 @@ DS_INLINE void ds_block_add(struct ds_block *block, double value, double min_nor
     }
 }
 
-/* For integers of up to 4 bytes: 2^14 of them have a sum that fits a double. */
+/* For integers of up to 4 bytes: a double holds the sum of 2^14 of them exactly. */
 DS_INLINE void ds_block_set_exact(struct ds_block *block) {
     block->exact_sum = (int64_t)block->sum;
     block->exact_max = (int64_t)block->max;

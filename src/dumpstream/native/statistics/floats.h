@@ -1,4 +1,4 @@
-/* Kernels for floats, over the vectors of the including kernel set. */
+/* Kernels for floats, with the vectors of the kernel set that includes this file. */
 #pragma once
 
 #include "vectors.h"
@@ -69,8 +69,8 @@ DS_INLINE void sum_up_singles(enum ds_kind kind, const uint8_t *data, size_t cou
         ds_block_add(block, ds_element(kind, data + i * width), min_normal);
 }
 
-/* Floats of 8 bytes. Few additions follow each other before their sum is taken
- * by ds_add: the error stays below that of a pairwise sum. */
+/* Floats of 8 bytes. ds_add takes the sum after a few additions, so that the error stays
+ * below that of a pairwise sum. */
 
 #define DS_CHAINS 4
 #define DS_RUN (16 * DS_CHAINS * DS_DOUBLE_LANES)
@@ -160,8 +160,8 @@ DS_INLINE void pass_floats(enum ds_kind kind, const uint8_t *data, size_t count,
         sum_up_singles(kind, data, count, block, checked);
 }
 
-/* The first pass leaves out all that only blocks with NaN or infinities need;
- * these show in the squares, and are passed again. */
+/* The first pass leaves out what only blocks with NaN or infinities need. The squares of such
+ * blocks are not finite, and they get a second pass. */
 DS_INLINE void sum_up_floats(enum ds_kind kind, const uint8_t *data, size_t count, struct ds_block *block) {
     pass_floats(kind, data, count, block, false);
     if (!isfinite(block->squares))

@@ -1,10 +1,10 @@
-/* Kernels for integers, over the vectors of the including kernel set. */
+/* Kernels for integers, with the vectors of the kernel set that includes this file. */
 #pragma once
 
 #include "vectors.h"
 
-/* Integers of 4 and 2 bytes, as 4 bytes. Unsigned ones of 4 bytes have their
- * top bit flipped, which is 2^31 less read as signed ones. */
+/* Integers of 4 and 2 bytes, in 4 bytes. The top bit of unsigned integers of 4 bytes is
+ * flipped: read as signed, they are then 2^31 smaller. */
 
 struct integer_lanes {
     vd sum[2], squares[2];
@@ -69,8 +69,8 @@ DS_INLINE vu load_biased(enum ds_kind kind, const uint8_t *data) {
     return DS_LOAD(vu, data) ^ (kind == DS_I8 ? (uint64_t)INT64_MIN : 0);
 }
 
-/* Their values. Each half is put into the mantissa of a double that is large
- * enough; what that adds is taken away again, exactly, and one sum is rounded. */
+/* Their values. Each half is put into the mantissa of a large double, and what that adds is
+ * subtracted again, exactly. Only the sum of the halves is rounded. */
 DS_INLINE vd biased_values(enum ds_kind kind, vu biased) {
     double bias = kind == DS_I8 ? 0x1p63 : 0;
     vd low = (vd)((biased & UINT32_MAX) | 0x4330000000000000) - 0x1p52;

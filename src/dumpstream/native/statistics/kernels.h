@@ -1,22 +1,22 @@
-/* Between the statistics and their kernels: what one block of elements gives. */
+/* What the statistics and their kernels share. */
 #pragma once
 
 #include "dumpstream/statistics.h"
 
-/* The fields mean what they mean in ds_totals. */
+/* The result of a kernel for one block. The fields are those of ds_totals. */
 struct ds_block {
     uint64_t nan, pos_inf, neg_inf, zero, negative, subnormal;
     double sum, squares, max, min;
     __int128 exact_sum, exact_max, exact_min;
 };
 
-/* Kernels take unaligned data and up to a block of it. */
+/* Kernels take at most one block of data, which may be unaligned. */
 struct ds_kernels {
     const char *name;
-    /* Fills `block` from `count` elements, of which there is at least one. */
+    /* Fills `block` from `count` elements, at least one. */
     void (*sum_up[DS_SUMMED_KINDS])(const uint8_t *data, size_t count, struct ds_block *block);
-    /* Returns the squared distances from `mean`; all elements are finite. NULL
-     * where the sums are exact, for integers of up to 2 bytes. */
+    /* Returns the sum of the squared distances from `mean`; all elements are finite. NULL for
+     * integers of up to 2 bytes, for which the sums are exact. */
     double (*spread[DS_SUMMED_KINDS])(const uint8_t *data, size_t count, double mean);
 };
 
@@ -27,7 +27,7 @@ extern const struct ds_kernels ds_avx2_kernels;
 extern const struct ds_kernels ds_neon_kernels;
 #endif
 
-/* The kernels that a statistic begun now gets. */
+/* The kernels for statistics that begin now. */
 const struct ds_kernels *ds_kernels_in_use(void);
 
 /* Counting by value: `count` elements into `counters`. */
@@ -36,10 +36,10 @@ void ds_count_bits6(uint64_t counters[DS_COUNTER_TABLES][256], const uint8_t *da
 void ds_count_exponents(uint64_t counters[DS_COUNTER_TABLES][256], enum ds_kind kind, const uint8_t *data,
                         size_t count);
 
-/* Fills the summary from totals and counters; blocks are all taken. */
+/* Fills the summary from totals and counters, after all blocks were taken. */
 void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_summary *summary);
 
-/* Facts about a kind: how long an element is, and whether it is an integer. */
+/* The length of an element of a kind, and whether it is an integer. */
 size_t ds_kind_bits(enum ds_kind kind);
 bool ds_kind_is_integer(enum ds_kind kind);
 
@@ -48,7 +48,7 @@ static inline bool ds_counts_values(const struct ds_statistics *statistics) {
     return statistics->histogram || statistics->kind >= DS_SUMMED_KINDS;
 }
 
-/* Adds `value` to the pair `sum` + `error`, which keeps what rounding takes. */
+/* Adds `value` to the pair `sum` + `error`: `error` keeps what rounding loses. */
 static inline void ds_add(double *sum, double *error, double value) {
     double total = *sum + value;
     double rounded = total - *sum;

@@ -1,5 +1,5 @@
-/* All kernels of one set, written once: the set includes this file with
- * DS_VECTOR_BYTES set, and then provides what vectors.h asks for. */
+/* All kernels of one set. A set defines DS_VECTOR_BYTES, includes this file, and then defines
+ * the operations that vectors.h declares. */
 #pragma once
 
 #include "bytes.h"
@@ -57,7 +57,7 @@ DS_INLINE double spread(enum ds_kind kind, const uint8_t *data, size_t count, do
 
 /* The functions of the set */
 
-/* Name, kind, and the elements it is summed up as: kinds with a spread, ... */
+/* Name, kind, and the elements that it is summed up as. Kinds with a spread ... */
 #define DS_SPREAD_KINDS(X)                                                                                   \
     X(f8, DS_F8, floats)                                                                                     \
     X(f4, DS_F4, floats)                                                                                     \
@@ -68,7 +68,7 @@ DS_INLINE double spread(enum ds_kind kind, const uint8_t *data, size_t count, do
     X(i4, DS_I4, integers)                                                                                   \
     X(u4, DS_U4, integers)
 
-/* ... and kinds whose sums are exact. */
+/* ... and kinds with exact sums. */
 #define DS_EXACT_KINDS(X)                                                                                    \
     X(i2, DS_I2, integers)                                                                                   \
     X(u2, DS_U2, integers)                                                                                   \

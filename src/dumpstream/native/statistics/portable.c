@@ -1,5 +1,5 @@
-/* Kernels for any machine: vectors of 16 bytes, which the compiler breaks up
- * where there are none. */
+/* Kernels for any machine: vectors of 16 bytes, which the compiler breaks up on machines
+ * without vectors. */
 #define DS_VECTOR_BYTES 16
 #include "lanes.h"
 
@@ -26,7 +26,7 @@ vi load_u2(const uint8_t *data) {
     return __builtin_convertvector(DS_LOAD(half, data), vi);
 }
 
-/* Read as a float, the moved bits are 2^112 too small, subnormals too. */
+/* The shifted bits, read as a float, are 2^112 times too small; so are subnormals. */
 vf load_f2(const uint8_t *data) {
     vi bits = load_u2(data);
     vf magnitude = (vf)((bits & 0x7fff) << 13) * 0x1p112f;

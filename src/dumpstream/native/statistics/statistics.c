@@ -63,7 +63,7 @@ void ds_statistics_init(struct ds_statistics *statistics, enum ds_kind kind, con
     statistics->elements_left = elements;
     statistics->totals.max = -INFINITY;
     statistics->totals.min = INFINITY;
-    /* Whole elements: of 6 bits, four take three bytes. */
+    /* Whole elements: four elements of 6 bits take three bytes. */
     statistics->block_bytes = kind == DS_BITS6 ? DS_STATISTICS_BLOCK / 3 * 3 : DS_STATISTICS_BLOCK;
     if (KINDS[kind].has_table)
         memcpy(statistics->table, table, ds_kind_table_size(kind) * sizeof *table);
@@ -74,11 +74,11 @@ void ds_statistics_init(struct ds_statistics *statistics, enum ds_kind kind, con
 
 /* Blocks */
 
-/* Below this share of the squares, the squares cannot tell the spread: a pass
- * over the distances must. Above it, rounding takes at most 1e-11 of it. */
+/* If the spread is a smaller share of the squares, it cannot be computed from them and
+ * takes a pass over the distances. If it is larger, the error is at most 1e-11 of it. */
 #define SPREAD_SHARE 0x1p-16
 
-/* For integers whose squares are exact too. */
+/* For integers with squares that are exact, too. */
 static double exact_spread(size_t count, const struct ds_block *block) {
     __int128 squares = (int64_t)block->squares;
     return (double)((__int128)count * squares - block->exact_sum * block->exact_sum) / (double)count;
@@ -95,7 +95,7 @@ static double block_spread(const struct ds_statistics *statistics, const uint8_t
     return statistics->kernels->spread[statistics->kind](data, count, mean);
 }
 
-/* Adds the spread of a block and of its mean from that of what came before. */
+/* Adds the spread of a block, and that between its mean and the mean of the earlier blocks. */
 static void merge_spread(struct ds_totals *totals, const struct ds_block *block, uint64_t count,
                          double spread) {
     double before = (double)totals->count, added = (double)count;
@@ -128,7 +128,7 @@ static void sum_up(struct ds_statistics *statistics, const uint8_t *data, size_t
     totals->subnormal += block.subnormal;
     totals->max = fmax(totals->max, block.max);
     totals->min = fmin(totals->min, block.min);
-    /* With a NaN or an infinity, there is no spread to know. */
+    /* With a NaN or an infinity there is no spread. */
     if (totals->nan + totals->pos_inf + totals->neg_inf == 0)
         merge_spread(totals, &block, count, block_spread(statistics, data, count, &block));
     if (KINDS[statistics->kind].is_integer)
@@ -145,7 +145,7 @@ static void count_packed(struct ds_statistics *statistics, const uint8_t *data, 
         statistics->loose[data[whole] >> used & ((1u << bits) - 1)]++;
 }
 
-/* Takes the elements that are whole in `length` bytes of a block. */
+/* Takes the complete elements in `length` bytes of a block. */
 static void take_block(struct ds_statistics *statistics, const uint8_t *data, size_t length) {
     enum ds_kind kind = statistics->kind;
     size_t count = length * 8 / KINDS[kind].bits;

@@ -1,4 +1,4 @@
-/* From totals and counters to the summary that a reader sees. */
+/* From totals and counters to the summary. */
 #include <math.h>
 
 #include "kernels.h"
@@ -13,9 +13,9 @@ static void add_counters(const struct ds_statistics *statistics, uint64_t sums[2
 
 /* Codes */
 
-/* Counts of codes, from counts of the bytes that they are packed in. */
+/* Computes the counts of codes from the counts of the bytes that they are packed in. */
 static void count_codes(const struct ds_statistics *statistics, uint64_t codes[256]) {
-    /* Those of 6 bits were counted one by one. */
+    /* Codes of 6 bits were counted one by one. */
     size_t bits = statistics->kind == DS_BITS6 ? 8 : ds_kind_bits(statistics->kind);
     uint64_t bytes[256];
     add_counters(statistics, bytes);
@@ -79,7 +79,7 @@ static void total_exact(const struct ds_statistics *statistics, const uint64_t c
         totals->exact_sum += (__int128)codes[code] * (int64_t)statistics->table[code];
 }
 
-/* Brings the fields of 2-byte floats, 0 to 31, to the bias of 4-byte ones. */
+/* Moves the exponents of 2-byte floats, 0 to 31, to the bias of 4-byte floats. */
 static void rebias_half(uint64_t bins[256]) {
     bins[255] = bins[31];
     bins[31] = 0;
@@ -100,7 +100,7 @@ static size_t value_bin(double value, double min_normal) {
 
 /* Summary */
 
-/* What arithmetic gives for all elements, where it gives `finite` for the finite ones. */
+/* The sum or mean of all elements, given that of the finite ones. */
 static double with_infinities(const struct ds_totals *totals, double finite) {
     if (totals->nan || (totals->pos_inf && totals->neg_inf))
         return NAN;
@@ -109,7 +109,7 @@ static double with_infinities(const struct ds_totals *totals, double finite) {
 
 static void summarise_finite(const struct ds_totals *totals, double sum, struct ds_summary *summary) {
     summary->finite = totals->count - totals->nan - totals->pos_inf - totals->neg_inf;
-    /* A zero is given without its sign. */
+    /* Adding 0 drops the sign of a zero. */
     summary->finite_max = totals->max + 0.0;
     summary->finite_min = totals->min + 0.0;
     summary->finite_mean = sum / (double)summary->finite + 0.0;

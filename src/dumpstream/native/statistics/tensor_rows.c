@@ -11,12 +11,12 @@
 /* A dimension that was not known when the operator was compiled. */
 #define DYNAMIC UINT64_MAX
 
-/* A plain file, as far as it has been looked at. */
+/* A plain file, as far as it has been read. */
 struct file {
     const uint8_t *data;
     size_t length;
     size_t header_bytes;
-    bool skips_null; /* tensors without an address have no bytes in it */
+    bool skips_null; /* the file has no bytes for tensors without an address */
     uint64_t position;
     struct ds_span op_name;
     uint32_t segments[DS_DUMP_DATA];
@@ -84,8 +84,8 @@ static bool look_at_header(struct file *file) {
     return !message.fault;
 }
 
-/* How many elements the shape has, or without one the bytes; false if it does not
- * fit them. */
+/* Counts the elements of the shape, or of the bytes if there is no shape. False: the shape
+ * does not fit the bytes. */
 static bool count_elements(const struct ds_segment *segment, uint64_t element_bytes, uint64_t *count) {
     uint64_t most = segment->size / element_bytes, product = 1;
     bool shaped = segment->shape.count > 0;
@@ -128,7 +128,7 @@ static const struct ds_reading *find_reading(const struct ds_tensor_rows *rows, 
     return known ? &rows->readings[data_type] : NULL;
 }
 
-/* Computes what the bytes of `segment` say, which come next in the file. */
+/* Measures the bytes of `segment`, which come next in the file. */
 static bool measure(struct ds_tensor_rows *rows, struct file *file, const struct ds_segment *segment,
                     struct ds_tensor_row *row) {
     struct ds_summary summary;
@@ -200,7 +200,7 @@ static int append_file(struct ds_tensor_rows *rows, struct file *file) {
         if (result != 1)
             return result;
     }
-    /* Both readers of the header must have come to the same sizes. */
+    /* Both readers of the header must have found the same sizes. */
     return file->position == file->length;
 }
 

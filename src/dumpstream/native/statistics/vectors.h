@@ -1,5 +1,5 @@
-/* Vectors of DS_VECTOR_BYTES in the compiler's vector language (GCC and clang).
- * Compared lanes are 0 or -1, so subtracting a comparison counts it. */
+/* Vectors of DS_VECTOR_BYTES, with the vector extensions of GCC and clang. The lanes of a
+ * comparison are 0 or -1, so subtracting a comparison counts it. */
 #pragma once
 
 #include "element.h"
@@ -17,7 +17,7 @@ typedef uint64_t vu __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef uint16_t vhu __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef uint32_t viu __attribute__((vector_size(DS_VECTOR_BYTES)));
 
-/* What the language cannot say, each kernel set provides: the larger and the
+/* Each kernel set defines the operations that the extensions do not have: the larger and the
  * smaller by lane, ... */
 DS_INLINE vf max_f(vf a, vf b);
 DS_INLINE vf min_f(vf a, vf b);
@@ -32,7 +32,7 @@ DS_INLINE vd low_f(vf x);
 DS_INLINE vd high_f(vf x);
 DS_INLINE vd low_i(vi x);
 DS_INLINE vd high_i(vi x);
-/* ... and elements of 2 bytes as ones of 4. */
+/* ... and elements of 2 bytes as elements of 4. */
 DS_INLINE vf load_f2(const uint8_t *data);
 DS_INLINE vi load_i2(const uint8_t *data);
 DS_INLINE vi load_u2(const uint8_t *data);
@@ -47,14 +47,14 @@ DS_INLINE vi load_u2(const uint8_t *data);
         return __VA_ARGS__;                                                                                  \
     }
 
-/* Takes `a` where `mask` is set. */
+/* `a` where `mask` is set, otherwise `b`. */
 #define DS_SELECT(type, mask, a, b)                                                                          \
     ((type)(((mask) & (__typeof__(mask))(a)) | (~(mask) & (__typeof__(mask))(b))))
 
 /* Loading and reducing */
 
-/* Asks for what comes later, in the next block too: processors on their own do
- * not look beyond a page. May point behind the buffer. */
+/* Prefetches what comes later, also from the next block: a processor does not prefetch across
+ * pages by itself. The address may be past the end of the buffer. */
 DS_INLINE void read_ahead(const uint8_t *data) {
     __builtin_prefetch((const void *)((uintptr_t)data + 2048));
 }
