@@ -30,7 +30,7 @@ static bool is_enabled(const struct dump_order *order, acldumpType type) {
     return false;
 }
 
-/* The answer stays as it is until the thread asks again. */
+/* The result stays valid until the thread calls again. */
 const char *acldumpGetPath(acldumpType type) {
     static _Thread_local char path[PATH_MAX];
     struct dump_order order = runtime_dump_order();
@@ -68,7 +68,7 @@ static bool is_tensor(const acldumpTensorInfo *info) {
            info->addrType <= ACL_DUMP_ADDR_RAW && info->placement < ACL_DUMP_PLACEMENT_END;
 }
 
-/* The types as programs number them; others are not told. */
+/* The numbers that programs use for types. Other types are left out of the dump. */
 static bool find_type(int32_t number, enum dtype *dtype) {
     static const int32_t numbers[DTYPE_COUNT] = {
         [DTYPE_FLOAT32] = 0, [DTYPE_FLOAT16] = 1, [DTYPE_BFLOAT16] = 27, [DTYPE_INT32] = 3,
@@ -82,7 +82,7 @@ static bool find_type(int32_t number, enum dtype *dtype) {
     return false;
 }
 
-/* A device has no memory of its own here: every address is the program's. */
+/* The simulated device has no memory of its own: every address is one of the program. */
 static struct tensor describe(const acldumpTensorInfo *info, uint32_t place) {
     static const enum part parts[] = {PART_INPUT, PART_OUTPUT, PART_SPACE};
     struct tensor tensor = {

@@ -1,4 +1,4 @@
-/* The error codes that the simulated entry points return. */
+/* The error codes that the simulated functions return. */
 #pragma once
 
 #include <dumpstream/acl_abi.h>

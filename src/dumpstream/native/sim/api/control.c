@@ -70,7 +70,7 @@ static uint64_t render_stats(const struct dump_file *file, uint8_t *out) {
     return bytes;
 }
 
-/* Appended chunks lie as they come, one that comes twice included. */
+/* Chunks without offsets are appended as they come, also a slice that comes twice. */
 static uint64_t render_chunks(const struct dump_file *file, const struct delivery *delivery, uint8_t *out) {
     uint64_t bytes = 0;
     for (uint64_t chunk = 0; chunk < delivery->chunks; chunk++) {

@@ -9,18 +9,18 @@
 #include "device/thread.h"
 #include "prof/prof.h"
 
-/* Held by the dump functions throughout, also while they wait for the
- * callback: called from inside it they would wait for themselves, as CANN's do. */
+/* The dump functions hold it from begin to end, also while they wait for the callback. As in
+ * CANN, a callback that calls one of them waits for ever. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
     uint64_t references;   /* aclInit calls; 0: not initialised */
     bool dump_started;     /* by aclmdlInitDump */
     bool init_started;     /* the record thread, by aclInit with a configuration */
-    bool configured;       /* aclInit was once given a configuration, ... */
+    bool configured;       /* aclInit has had a configuration, ... */
     uint64_t content_hash; /* ... of this content */
     struct dump_config *config;
-    uint64_t dump; /* finalised so far */
+    uint64_t dump; /* dumps finalised so far */
     struct exception_dump exception;
 } state;
 
@@ -39,7 +39,7 @@ static void switch_exception_on(enum scene scene, const char *dump_path) {
     exception_find_root(dump_path, state.exception.root);
 }
 
-/* Takes over the configuration; the one before stays with the models loaded under it. */
+/* Owns the configuration from now on. Models that were loaded before keep the earlier one. */
 static void set_config(struct dump_config *config) {
     config_release(state.config);
     state.config = config;
@@ -47,8 +47,8 @@ static void set_config(struct dump_config *config) {
         switch_exception_on(config->scene, config->dump_path);
 }
 
-/* Ends the dump, also that of loaded models, and leaves its queue to
- * record_stop. Detailed exception dumps cannot be ended. */
+/* Ends the dump, also that of loaded models. record_stop then delivers what is queued.
+ * Detailed exception dumps cannot be ended. */
 static void end_dump(void) {
     set_config(NULL);
     state.dump++;
@@ -91,7 +91,7 @@ aclError aclInit(const char *config_path) {
     return code;
 }
 
-/* Ends the dump and the record thread that `started` says was started. */
+/* Ends the dump, and stops the record thread for the function that set `started`. */
 static void stop(bool *started) {
     end_dump();
     record_stop(atomic_load(&finalize_joins));
@@ -161,7 +161,7 @@ aclError aclmdlFinalizeDump(void) {
     return code;
 }
 
-/* Dumps of the arguments of single operators go to disk only: here nothing but their codes is CANN's. */
+/* CANN writes the arguments of single operators to disk. Here only the codes are simulated. */
 aclError aclopStartDumpArgs(uint32_t dump_type, const char *path) {
     if (path == NULL || !*path || !(dump_type & ACL_OP_DUMP_OP_AICORE_ARGS) || disk_make_directory(path) != 0)
         return ACL_ERROR_FAILURE;
@@ -233,7 +233,7 @@ void runtime_set_joining(bool joining) {
     atomic_store(&finalize_joins, joining);
 }
 
-/* The device stops first; its threads may be waiting for room in the queue. */
+/* The device stops first: its threads may be waiting for space in the queue. */
 static void stop_everything(void) {
     dssim_stop();
     record_refuse();
@@ -259,7 +259,7 @@ void runtime_reset(void) {
     state.exception = (struct exception_dump){.scene = SCENE_NONE};
 }
 
-/* As in CANN the dump ends with its process: a forked child must init it again. */
+/* As in CANN, a forked child has no dump and must initialise it again. */
 static void after_fork_in_child(void) {
     pthread_mutex_init(&lock, NULL);
     end_dump();

@@ -1,8 +1,8 @@
-/* Everything the simulated runtime exports: CANN's dump entry points, with
- * CANN's codes and habits, and the functions that drive the simulation.
+/* Everything that the simulated runtime exports: CANN's dump functions, with CANN's codes
+ * and habits, and the functions that drive the simulation.
  *
- * One runtime per process, as with CANN. Every function may be called from
- * any thread. Only the record thread calls the registered callback. */
+ * As with CANN, there is one runtime per process. Every function may be called from any
+ * thread. Only the record thread calls the registered callback. */
 #pragma once
 
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #define DSSIM_API __attribute__((visibility("default")))
 
-/* CANN's entry points; those of profiling are in prof_abi.h. */
+/* CANN's functions; those of profiling are in prof/abi.h. */
 
 enum { ACL_OP_DUMP_OP_AICORE_ARGS = 0x1, ACL_DUMP_MAX_SHAPE_NUM = 25 };
 
@@ -65,85 +65,85 @@ DSSIM_API aclError aclrtResetDevice(int32_t device);
 DSSIM_API aclError aclrtGetCurrentContext(void **context);
 DSSIM_API aclError aclrtSetCurrentContext(void *context);
 
-/* Waits for the device only: chunks may still be queued for the record
- * thread. aclmdlFinalizeDump delivers those. */
+/* Waits only for the device: chunks may still be queued for the record thread.
+ * aclmdlFinalizeDump delivers those. */
 DSSIM_API aclError aclrtSynchronizeDevice(void);
 
 /* Workloads: what the simulated models dump.
  *
- * The text has one key=value per line; a key left out has its default, and
- * of a key given twice the last counts.
+ * The text has one key=value per line. A missing key has its default; if a key comes twice,
+ * the last one counts.
  *
  *   seed                the same seed gives the same names and bytes (0)
  *   models, ops         models, and operators of each (2, 8)
  *   single_ops          calls of single operators in each step (0)
- *   op_types            of the operators of a model in turn, joined by '+' (eight); a Data operator
- *                       feeds the next one, Hcom... is a collective
+ *   op_types            the types of a model's operators in turn, joined by '+' (eight types); a Data
+ *                       operator feeds the next one, Hcom... is a collective
  *   inputs, outputs     tensors of each operator (2, 1)
- *   io_files            joint or separate: whether dump_mode all gives one file or two; calls and
- *                       collectives always give two (joint)
+ *   io_files            joint or separate: whether dump_mode all makes one file or two; calls and
+ *                       collectives always make two (joint)
  *   overwrite           A:C or A:C@STEP: operator A of every model writes over the first output of
- *                       the earlier operator C, which shows in what is dumped of C from then on
+ *                       the earlier operator C; later dumps of C show it
  *   opdebug             older or newer: the layout of overflow records (older)
- *   stats_by            kernel or aicpu: who makes statistics (kernel)
+ *   stats_by            kernel or aicpu: which of them makes statistics (kernel)
  *   tensor_bytes        N, or LOW-HIGH for a seeded size of each tensor (1024-65536)
  *   shape               such as 8x128, for all tensors, instead of tensor_bytes
- *   dtypes              names joined by '+'; one named twice comes twice as often (all six, once)
+ *   dtypes              names joined by '+'; a name given twice comes twice as often (all six, once)
  *   device_threads      threads that produce chunks (2)
  *   device_id           as it appears in file names (0)
- *   rate                bytes per second over all device threads; 0 is as fast as they can (0)
- *   slice_bytes         longest payload of a chunk (134217728, as CANN's)
- *   queue_bytes         device threads wait while more is queued; 0 is no bound, as CANN's (0)
+ *   rate                bytes per second of all device threads together; 0: as fast as possible (0)
+ *   slice_bytes         longest payload of a chunk (134217728, as in CANN)
+ *   queue_bytes         device threads wait while more is queued; 0: no limit, as in CANN (0)
  *   cann                8.5, 9.1 or master: 8.5 does not join the record thread in aclmdlFinalizeDump;
- *                       master starts profiling without aclprofInit and forgives what was not begun (9.1)
+ *                       with master, profiling starts without aclprofInit and may be ended without a start
+ * (9.1)
  *
- * and the faults, each with a selector: a share with a decimal point (0.25),
- * an operator of every model (3), or that at one step (3@1).
+ * and the faults, each with a selector: a share with a decimal point (0.25), an operator of
+ * every model (3), or an operator at one step (3@1).
  *
- *   nan                 NaN in the first output, made float32 if it could not hold one
- *   overflow            infinity in the first output, likewise; the operator overflows
- *   fails               the operator fails, which an exception dump shows
+ *   nan                 NaN in the first output, which becomes float32 if its type has no NaN
+ *   overflow            the operator overflows: infinity in the first output, likewise
+ *   fails               the operator fails: exception dumps show it
  *   missing_last        all bytes, but no chunk is marked last
- *   truncated           the final slice, or half of an only one, never comes, nor a last mark
- *   resend_slice        one slice comes twice, the final one only if there is no other
- *   header_only         the header promises tensors, no byte of them comes
- *   null_address        the first tensor has no address: its bytes are promised and left out
+ *   truncated           the final slice, or half of the only one, never comes, and no chunk is marked last
+ *   resend_slice        one slice comes twice; the final one only if it is the only one
+ *   header_only         the header promises tensors, but none of their bytes come
+ *   null_address        the first tensor has no address: its bytes are promised but left out
  *   stats_text          statistics text in several messages, each marked last and ending in NUL
  *   offsets             chunks carry real offsets
- *   shuffle             so, and they come in shuffled order
+ *   shuffle             the same, and they come in shuffled order
  *
- * offsets or shuffle may meet one of the others in a file, but not stats_text.
- * Of the others the first of stats_text, header_only, null_address,
- * truncated, missing_last, resend_slice, nan, overflow, fails that selects a file applies. */
+ * A file may have offsets or shuffle together with one of the other faults, except stats_text.
+ * Of the others it has the first one that selects it, in the order stats_text, header_only,
+ * null_address, truncated, missing_last, resend_slice, nan, overflow, fails. */
 struct dssim_workload;
 
 /* Returns NULL and one line of explanation in `error` if the text is wrong. */
 DSSIM_API struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes);
 DSSIM_API void dssim_workload_close(struct dssim_workload *workload);
 
-/* A dump configuration, for forecasts. Returns NULL if CANN would refuse it;
- * whether its dump_path exists does not matter. */
+/* A dump configuration, for forecasts. Returns NULL if CANN would refuse it. The dump_path
+ * need not exist. */
 struct dump_config;
 DSSIM_API struct dump_config *dssim_config_open(const char *text);
 DSSIM_API void dssim_config_close(struct dump_config *config);
 
-/* What must come out of a capture of one file, known without running it. */
+/* The forecast of one file: what a capture of it must contain. */
 struct dssim_file {
     char name[ACL_DUMP_MAX_FILE_PATH_LENGTH];
-    char fault[64]; /* names joined by '+'; empty if none */
+    char fault[64]; /* names joined by '+', or empty */
     uint64_t bytes;
     uint64_t chunks;
 };
 
-/* Operators of a step, calls of single ones included, have the numbers 0 to
- * this, exclusive. */
+/* The number of operators in a step, with the calls of single operators. They are numbered
+ * from 0 on. */
 DSSIM_API uint64_t dssim_ops_per_step(const struct dssim_workload *workload);
 
-/* Describes the file at `place`, from 0 on, among those that come after the
- * operator, and writes its `file->bytes` bytes to `out` unless that is NULL:
- * its payloads in the order of delivery, or by their offsets if they carry
- * any; of statistics text one header row and all rows, without NULs. Returns
- * 0, -ENOENT if there is no such file, -ENAMETOOLONG or -ENOMEM. */
+/* Describes the file at `place`, from 0 on, among those that come after the operator. Unless
+ * `out` is NULL, writes the `file->bytes` bytes of the file to it: payloads in the order of
+ * delivery, or by their offsets if they have any; of statistics text one header row and all
+ * rows, without NULs. Returns 0, -ENOENT if there is no such file, -ENAMETOOLONG or -ENOMEM. */
 DSSIM_API int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
                                   uint64_t step, uint64_t number, uint32_t place, struct dssim_file *file,
                                   uint8_t *out);
@@ -151,26 +151,26 @@ DSSIM_API int dssim_file_describe(const struct dssim_workload *workload, const s
 /* The run. */
 
 struct dssim_counters {
-    uint64_t files;      /* sent to the end by the device */
-    uint64_t delivered;  /* chunks the callback took */
-    uint64_t refused;    /* chunks it answered with nonzero: gone */
-    uint64_t disk;       /* chunks written to disk, as nothing was registered */
-    uint64_t lost;       /* chunks in flight when the dump was finalised, or that the disk did not take */
-    uint64_t ignored;    /* registrations while another was in place */
+    uint64_t files;      /* that the device has sent completely */
+    uint64_t delivered;  /* chunks that the callback took */
+    uint64_t refused;    /* chunks that the callback refused: they are gone */
+    uint64_t disk;       /* chunks written to disk, because no callback was registered */
+    uint64_t lost;       /* chunks in flight when the dump was finalised, or that the disk had no space for */
+    uint64_t ignored;    /* registrations while another callback was registered */
     uint64_t exceptions; /* files of exception dumps */
 };
 
-/* Waits for the device, then makes `workload` (copied) what runs, from step 0. */
+/* Waits for the device, then copies `workload` and makes it what runs, from step 0 on. */
 DSSIM_API void dssim_load(const struct dssim_workload *workload);
 
-/* Loads the models now, under the configuration in force now: a later one does
- * not change what they dump, nor does anything come after the dump is
- * finalised. Without loaded models every start loads them for itself. Calls of
- * single operators follow the configuration in force when they start. */
+/* Loads the models now, under the configuration in force now. A later configuration does not
+ * change what they dump, and they dump nothing after the dump is finalised. If no models are
+ * loaded, every start loads them for itself. Calls of single operators follow the
+ * configuration in force when they start. */
 DSSIM_API void dssim_load_models(void);
 DSSIM_API void dssim_unload_models(void);
 
-/* Runs further steps on the device and returns at once. Nothing is dumped
+/* Begins further steps on the device, after those that run, and returns. Nothing is dumped
  * unless a configuration is in force now. Returns 0 or -errno. */
 DSSIM_API int dssim_start(uint64_t steps);
 
@@ -178,11 +178,11 @@ DSSIM_API int dssim_start(uint64_t steps);
  * Returns the number of files sent. */
 DSSIM_API uint64_t dssim_run(uint64_t steps);
 
-/* Lets the device finish the files it is in, at full speed, and begin none
- * until the next dssim_load. */
+/* Lets the device finish its current files at full speed. It begins no other file until the
+ * next dssim_load. */
 DSSIM_API void dssim_stop(void);
 
 DSSIM_API void dssim_read_counters(struct dssim_counters *counters);
 
-/* Ends everything and forgets it, as if the library had just been loaded. */
+/* Ends everything and resets all state, as if the library had just been loaded. */
 DSSIM_API void dssim_reset(void);

@@ -22,11 +22,11 @@ struct step_range {
     uint64_t last;
 };
 
-/* Never changes once it is read; shared by those who hold it. */
+/* Never changes after it is read. Its holders share it. */
 struct dump_config {
     atomic_uint holders;
     struct json *root;
-    const struct json *list; /* dump_list, in `root`; NULL if there is none or it is empty */
+    const struct json *list; /* dump_list, in `root`; NULL if it is missing or empty */
     char dump_path[MAX_DUMP_PATH + 1];
     enum scene scene;
     uint32_t io;
@@ -41,17 +41,17 @@ struct dump_config {
 struct config_file {
     bool profiles; /* switches profiling on */
     uint64_t content_hash;
-    struct dump_config *dump; /* NULL if the file is empty; otherwise to be released */
+    struct dump_config *dump; /* NULL if the file is empty; the caller must release it */
 };
 
 /* Returns ACL_SUCCESS, or the code with which CANN refuses such a file. */
 aclError config_read(const char *path, struct config_file *file);
 
-/* A NUL must follow the text. Returns the configuration, held once, or NULL if CANN would refuse it.
- * Whether dump_path exists matters only with `on_disk`. */
+/* A NUL must follow the text. Returns the configuration, which the caller must release, or NULL if CANN
+ * would refuse it. Only with `on_disk` must dump_path exist. */
 struct dump_config *config_parse(const char *text, size_t length, bool on_disk);
 
-/* Both take NULL. */
+/* Both accept NULL. */
 struct dump_config *config_hold(struct dump_config *config);
 void config_release(struct dump_config *config);
 

@@ -67,13 +67,13 @@ static bool skip_number(struct reader *reader) {
     return skip_digits(reader);
 }
 
-/* What no double holds is no number to CANN. */
+/* CANN refuses a number that no double can hold. */
 static bool skip_finite_number(struct reader *reader) {
     const char *begin = reader->at;
     return skip_number(reader) && isfinite(strtod(begin, NULL));
 }
 
-/* Returns the length of the UTF-8 character, or 0 if it is none. */
+/* Returns the length of the UTF-8 character, or 0 if it is malformed. */
 static size_t utf8_length(const unsigned char *text, size_t room) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t length = text[0] < 0x80 ? 1 : text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : 4;

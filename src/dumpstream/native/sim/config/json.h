@@ -13,10 +13,10 @@ struct json {
     struct json *next;  /* sibling */
 };
 
-/* A NUL must follow the text. A byte order mark before it is skipped. Returns
- * NULL if the text is no JSON, nests deeper than 256, or memory is short. */
+/* A NUL must follow the text. A byte order mark before it is skipped. Returns NULL if the
+ * text is not JSON or nests deeper than 256 levels, or without memory. */
 struct json *json_parse(const char *text, size_t length);
 void json_free(struct json *json);
 
-/* Returns the member, the last of several with one key, or NULL. */
+/* Returns the member, the last one of several with the same key, or NULL. */
 const struct json *json_member(const struct json *object, const char *key);

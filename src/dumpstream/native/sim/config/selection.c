@@ -27,7 +27,7 @@ bool selection_has_step(const struct dump_config *config, uint64_t step) {
     return config->ranges == 0;
 }
 
-/* Of several items for one model the last counts, if it has the key that is asked for. */
+/* Of several items for a model, the last one that has the key counts. */
 static const struct json *item_for(const struct dump_config *config, const char *model, const char *key) {
     const struct json *found = NULL;
     const struct json *item = config->list != NULL ? config->list->first : NULL;
@@ -137,7 +137,7 @@ bool selection_watched(const struct dump_config *config, const struct dssim_work
                        uint64_t model, uint32_t place, struct op *watched) {
     const struct json *nodes = first_of(watch_item(config), "watcher_nodes");
     for (const struct json *node = nodes; node != NULL; node = node->next) {
-        const struct json *first = nodes; /* of the same name */
+        const struct json *first = nodes; /* the first node of the same name */
         while (strcmp(first->text, node->text) != 0)
             first = first->next;
         if (first == node && graph_find(workload, model, node->text, watched) && place-- == 0)

@@ -27,7 +27,7 @@ static int find_word(const char *text, size_t length, const char *const words[])
     return -1;
 }
 
-/* Puts `base` plus the place of the word into `value`, which keeps its default without the key. */
+/* Sets `value` to `base` plus the place of the word. Without the key it keeps its default. */
 static bool read_word(const struct json *dump, const char *key, const char *const words[], uint32_t base,
                       uint32_t *value) {
     const struct json *member = json_member(dump, key);
@@ -55,7 +55,7 @@ static bool read_statistics(const struct json *dump, uint32_t *bits) {
     return true;
 }
 
-/* Names with single commas between them. */
+/* Whether it is names with single commas between them. */
 static bool is_kernel_data(const struct json *dump) {
     const struct json *member = json_member(dump, "dump_kernel_data");
     const char *text;
@@ -73,7 +73,7 @@ static bool is_kernel_data(const struct json *dump) {
     }
 }
 
-/* Reads digits; what CANN cannot count to is the largest that it can. */
+/* Reads digits. A number that is too large becomes the largest that CANN knows. */
 static bool take_step(const char **text, uint64_t *step) {
     *step = 0;
     if (!isdigit((unsigned char)**text))
@@ -126,7 +126,7 @@ static bool is_blacklist(const struct json *list) {
     return true;
 }
 
-/* Whether everything in dump_list has the type that CANN asks for. */
+/* Whether everything in dump_list has the type that CANN requires. */
 static bool is_dump_list(const struct json *list) {
     if (!is_array_of(list, JSON_OBJECT))
         return false;
@@ -183,7 +183,7 @@ static bool is_item_allowed(const struct json *item, const struct dump_config *c
            are_ranges_allowed(item, config);
 }
 
-/* Whether what selects operators, steps and statistics goes together. */
+/* Whether the choices of operators, steps and statistics go together. */
 static bool is_selection_allowed(const struct json *dump, struct dump_config *config, bool statistics) {
     const struct json *steps = json_member(dump, "dump_step"), *chosen = json_member(dump, "dump_stats");
     if (config->scene == SCENE_WATCHER && config->io != IO_OUTPUTS)
@@ -209,7 +209,7 @@ static bool is_remote_path(const char *path) {
     return true;
 }
 
-/* An exception dump needs no path, and takes any. */
+/* An exception dump does not need a path, and accepts any. */
 static bool read_path(const struct json *dump, struct dump_config *config, bool on_disk) {
     const struct json *member = json_member(dump, "dump_path");
     const bool optional = scene_is_exception(config->scene);

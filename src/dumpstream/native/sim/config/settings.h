@@ -6,6 +6,6 @@
 #include "config/config.h"
 #include "config/json.h"
 
-/* Fills in `config`, which keeps pointing into `dump`. Returns false if CANN
- * would refuse it; whether dump_path exists matters only with `on_disk`. */
+/* Fills in `config`, which then points into `dump`. Returns false if CANN would refuse it.
+ * Only with `on_disk` must dump_path exist. */
 bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk);

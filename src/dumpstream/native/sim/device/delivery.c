@@ -32,8 +32,8 @@ static int shuffle(struct delivery *delivery, uint64_t key) {
     return 0;
 }
 
-/* CANN notices the end of a file by its promised length, which a file with a
- * null address never reaches; then only a last flush of leftovers is marked. */
+/* CANN notices the end of a file by its promised length. A file with a null address never
+ * reaches it: then the last chunk is marked only if it is shorter than a slice. */
 static bool is_closed(const struct dump_file *file, const struct delivery *delivery) {
     if (dump_file_has(file, FAULT_MISSING_LAST) || dump_file_has(file, FAULT_TRUNCATED))
         return false;

@@ -13,13 +13,13 @@ struct slice {
 };
 
 struct delivery {
-    uint64_t chunks; /* slices, and the one that comes twice */
+    uint64_t chunks; /* slices, and one more if a slice comes twice */
     bool placed;     /* chunks carry their offsets */
 
     uint64_t slice_bytes;
     uint64_t sent_bytes;
     uint64_t slices;
-    uint64_t resent; /* number of the slice that comes twice; `slices` if none */
+    uint64_t resent; /* the number of the slice that comes twice; `slices`: no slice does */
     bool closed;     /* the slice that ends the file is marked last */
     uint32_t *order; /* slice numbers; NULL if they ascend */
 };

@@ -13,11 +13,11 @@
 #include "device/stats.h"
 #include "device/thread.h"
 
-/* One start: the operators of some steps, shared among the threads. */
+/* One start: the operators of some steps, which the threads share. */
 struct run {
     struct dssim_workload workload;
-    struct dump_config *models; /* what operators of models have to dump; or NULL */
-    struct dump_config *calls;  /* and calls of single operators */
+    struct dump_config *models; /* what operators of models must dump, or NULL */
+    struct dump_config *calls;  /* what calls of single operators must dump, or NULL */
     struct exception_dump exception;
     struct record *record; /* or NULL */
     uint64_t first_step;
@@ -31,16 +31,16 @@ struct run {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t idle;  /* `working` reached 0 */
-static pthread_cond_t hurry; /* no more pacing */
+static pthread_cond_t hurry; /* pacing has ended */
 static struct run *current;  /* kept until its threads are joined */
 static unsigned working;     /* threads of `current` that have not finished */
 static uint64_t next_step;   /* of the workload */
 static bool stopped;         /* until a workload is loaded */
-static uint64_t last_files;  /* of the run before */
+static uint64_t last_files;  /* of the previous run */
 static struct timespec due;  /* when the next chunk may go, if paced */
 static struct dssim_workload workload;
-static bool loaded;                  /* the models are, ... */
-static struct dump_order load_order; /* ... with this to dump */
+static bool loaded;                  /* the models are loaded, ... */
+static struct dump_order load_order; /* ... and must dump this */
 
 static void add_ns(struct timespec *when, uint64_t ns) {
     ns += (uint64_t)when->tv_nsec;
@@ -52,7 +52,7 @@ static bool is_before(const struct timespec *left, const struct timespec *right)
     return left->tv_sec != right->tv_sec ? left->tv_sec < right->tv_sec : left->tv_nsec < right->tv_nsec;
 }
 
-/* Waits for the chunk's turn at the workload's rate. */
+/* Waits until a chunk may go at the rate of the workload. */
 static void pace(struct run *run, uint64_t bytes) {
     struct timespec now, turn;
     if (run->workload.rate == 0)
@@ -90,7 +90,7 @@ static bool send_tensors(struct run *run, const struct dump_file *file) {
     return sent;
 }
 
-/* Sends text that the AICPU made, or rows of a kernel's, which the host completes. */
+/* Sends text from the AICPU, or rows from a kernel, to which the host adds the header. */
 static bool send_text(struct run *run, const struct dump_file *file, const char *text, size_t length) {
     struct message *message = message_new(file->name, (uint32_t)length);
     if (message == NULL)
@@ -126,7 +126,7 @@ static bool send_file(struct run *run, const char *dump_path, const struct plann
     return true;
 }
 
-/* Leaves an exception dump if the operator fails. What the disk does not take is lost, as with CANN. */
+/* Writes an exception dump if the operator fails. As with CANN, it is lost if the disk is full. */
 static void write_exception(const struct run *run, const struct op *op, uint64_t step) {
     uint32_t faults = workload_faults(&run->workload, op_step_key(&run->workload, op, step), op->place, step);
     if (run->exception.scene == SCENE_NONE || !(faults & 1u << FAULT_FAILS))
@@ -137,7 +137,7 @@ static void write_exception(const struct run *run, const struct op *op, uint64_t
         atomic_fetch_add(&counters.lost, 1);
 }
 
-/* Sends what comes after the operator with this number, counted from the run's first step on. */
+/* Sends what comes after the operator with this number, counted from the first step of the run on. */
 static bool run_op(struct run *run, uint64_t count) {
     uint64_t per_step = graph_ops(&run->workload);
     uint64_t step = run->first_step + count / per_step, number = count % per_step;
@@ -180,7 +180,7 @@ static void forget_models(void) {
     loaded = false;
 }
 
-/* Waits, with the lock held, until no thread works, and clears up after the run. */
+/* Waits until no thread works, and cleans up after the run. The caller holds the lock. */
 static void wait_until_idle(void) {
     while (working > 0)
         pthread_cond_wait(&idle, &lock);
@@ -218,15 +218,15 @@ void dssim_unload_models(void) {
     forget_models();
 }
 
-/* Returns what loaded models still have to dump, or what freshly loaded ones have; held. */
+/* Returns what loaded models must still dump, or what newly loaded ones must dump. The caller releases it. */
 static struct dump_config *order_for_models(const struct dump_order *now) {
     if (!loaded)
         return config_hold(now->config);
     return load_order.dump == now->dump ? config_hold(load_order.config) : NULL;
 }
 
-/* Returns the run for the next steps, or NULL if nothing is to be dumped or
- * memory is short (then *error is set). */
+/* Returns the run for the next steps. NULL: there is nothing to dump, or there is no memory,
+ * and then *error is set. */
 static struct run *plan_run(uint64_t steps, int *error) {
     struct dump_order now = runtime_dump_order();
     struct run *run = calloc(1, sizeof *run);
@@ -250,7 +250,7 @@ static struct run *plan_run(uint64_t steps, int *error) {
     return NULL;
 }
 
-/* Starts the threads; fewer than asked for do the same work. */
+/* Starts the threads. If only some of them start, these do all the work. */
 static int launch(struct run *run) {
     int error = 0;
     current = run;
@@ -300,7 +300,7 @@ static void init_conditions(void) {
     pthread_condattr_destroy(&monotonic);
 }
 
-/* A forked child has no device threads, and whoever held the lock is not there. */
+/* A forked child has no device threads, and a thread that held the lock is gone. */
 static void after_fork_in_child(void) {
     pthread_mutex_init(&lock, NULL);
     init_conditions();

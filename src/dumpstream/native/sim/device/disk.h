@@ -1,23 +1,23 @@
-/* Writes chunks to the files they name, as CANN does without a callback. */
+/* Writes chunks to the files that they name, as CANN does without a callback. */
 #pragma once
 
 #include <stddef.h>
 
 #include <dumpstream/acl_abi.h>
 
-/* Length of the a.b.c.d: before a path on another host; 0 for a local path. */
+/* The length of the "a.b.c.d:" before a path on another host; 0 for a local path. */
 size_t remote_prefix(const char *path);
 
 /* Makes the directory and those above it. Returns 0 if it can be read and written, or -errno. */
 int disk_make_directory(const char *path);
 
-/* Creates a file that only its owner may read, with missing directories, in
- * place of one of the same name. Returns its descriptor or -errno. */
+/* Creates a file that only its owner may read, and missing directories. Replaces a file of
+ * the same name. Returns the descriptor or -errno. */
 int disk_create(const char *path);
 
 /* Returns 0 or -errno. */
 int disk_append(int descriptor, const void *bytes, size_t length);
 
-/* Creates missing directories; a path on another host is taken as local.
- * Returns 0 or -errno. */
+/* Also creates missing directories. A path on another host is used as a local one. Returns 0
+ * or -errno. */
 int disk_write(const acldumpChunk *chunk);

@@ -36,7 +36,7 @@ static void set_shape(struct tensor *tensor, const struct dssim_workload *worklo
     tensor->bytes = tensor->elements * width;
 }
 
-/* Data types and shapes belong to the operator; values also to the step. */
+/* Data types and shapes depend on the operator; values also depend on the step. */
 static void plan_tensor(struct dump_file *file, const struct dssim_workload *workload, uint64_t shape_key,
                         uint32_t place) {
     struct tensor *tensor = &file->data.tensor[file->data.tensors];
@@ -62,9 +62,8 @@ static void plan_tensor(struct dump_file *file, const struct dssim_workload *wor
     file->data.tensors++;
 }
 
-/* Writes the last part of the name: operator, the task and the stream after
- * which it comes, and time. The record of an overflow has a task and a stream
- * that no operator has. */
+/* Writes the last part of the name: the operator, the task and the stream that the file comes
+ * after, and the time. The record of an overflow has a task and a stream of its own. */
 static void name_op(const struct dump_file *file, const struct dssim_workload *workload,
                     const struct planned *planned, char *out, size_t room) {
     const struct op *op = &planned->op, after = graph_op(workload, planned->after);
@@ -110,7 +109,7 @@ void dump_file_close(struct dump_file *file) {
                 file->bytes += file->data.tensor[i].bytes;
 }
 
-/* Text that the configuration asks for comes as it should: of the faults only those in the values apply. */
+/* Text that the configuration asks for has no faults except those in the values. */
 static void set_text(struct dump_file *file, const struct dssim_workload *workload, uint32_t selection) {
     const uint32_t in_values = 1u << FAULT_NAN | 1u << FAULT_OVERFLOW;
     file->text = (struct stats_text){.rows = 1};
@@ -132,7 +131,7 @@ static void set_time(struct dump_file *file, const struct dssim_workload *worklo
                          below(mix(key, DRAW_CLOCK), 37) + planned->place;
 }
 
-/* A watched operator that is dumped after another has both in its name. */
+/* The name for a watched operator that is dumped after another one contains both. */
 static void set_op_name(struct dump_file *file, const struct dssim_workload *workload,
                         const struct planned *planned) {
     const char *name = planned->op.name, *suffix = "";
@@ -168,7 +167,7 @@ static void plan_record(struct dump_file *file, const struct dssim_workload *wor
     file->data.tensors = 1;
 }
 
-/* Whether the first output was written over before it was dumped. */
+/* Whether the first output was overwritten before it was dumped. */
 static bool is_overwritten(const struct dssim_workload *workload, const struct planned *planned) {
     const struct overwrite *overwrite = &workload->overwrite;
     if (!overwrite->happens || planned->op.is_call || planned->op.place != overwrite->victim)

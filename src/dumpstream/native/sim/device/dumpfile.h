@@ -1,4 +1,4 @@
-/* One dump file of a workload: its name, and its bytes from any place on. */
+/* One dump file of a workload: its name, and any part of its bytes. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,10 +10,10 @@
 #include "workload/plan.h"
 #include "workload/workload.h"
 
-/* How a file of statistics text comes. */
+/* How a file of statistics text is sent. */
 struct stats_text {
-    uint32_t selection; /* bits of stats.h; 0: the file is no text */
-    uint32_t rows;      /* in a message, at most */
+    uint32_t selection; /* bits of stats.h; 0: the file is not text */
+    uint32_t rows;      /* the most rows in a message */
     bool by_aicpu;      /* as one message, with its header and without NUL */
 };
 
@@ -33,11 +33,11 @@ static inline bool dump_file_has(const struct dump_file *file, enum fault fault)
     return (file->faults & 1u << fault) != 0;
 }
 
-/* Returns 0, or -ENAMETOOLONG if the name does not fit behind `dump_path`. */
+/* Returns 0, or -ENAMETOOLONG if the name does not fit after `dump_path`. */
 int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
                    const struct planned *planned);
 
-/* Makes the header anew, after a change of the data. */
+/* Makes the header again after a change of the data. */
 void dump_file_close(struct dump_file *file);
 
 /* When the run began, by the device's clock. */

@@ -12,7 +12,7 @@
 #include "workload/plan.h"
 #include "workload/random.h"
 
-/* The kinds of what an exception dump holds, as CANN numbers them. */
+/* CANN's numbers for what an exception dump contains. */
 enum {
     KIND_INPUT = 2,
     KIND_OUTPUT = 3,
@@ -58,7 +58,7 @@ int exception_directory(const char *root, uint64_t device, char *out, size_t roo
     return length < 0 || (size_t)length >= room ? -ENAMETOOLONG : 0;
 }
 
-/* Adds what no other dump has, with bytes of its own. */
+/* Adds something that only exception dumps have, with bytes of its own. */
 static void add(struct dump_file *file, enum part part, uint32_t kind, uint64_t bytes) {
     struct dump_data *data = &file->data;
     data->tensor[data->tensors] = (struct tensor){
@@ -88,8 +88,8 @@ static void sort_parts(struct dump_data *data) {
     memcpy(data->tensor, sorted, count * sizeof sorted[0]);
 }
 
-/* A brief dump, and a detailed one, tell everything as inputs of some kind
- * and without types; a norm dump has the operator's tensors as they are. */
+/* In a brief and in a detailed dump, everything is an input of some kind without a type. A
+ * norm dump has the operator's tensors as they are. */
 static void describe(struct dump_file *file, enum scene scene) {
     struct dump_data *data = &file->data;
     const bool is_norm = scene == SCENE_NORM;

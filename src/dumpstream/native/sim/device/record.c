@@ -11,8 +11,8 @@
 #include "device/stats.h"
 #include "device/thread.h"
 
-/* CANN puts the header before statistics text whose file is not among this
- * many that were delivered last. */
+/* CANN remembers the last files of statistics text. It sends the header before the text of
+ * any other file. */
 enum { REMEMBERED_NAMES = 10 };
 
 struct record {
@@ -21,7 +21,7 @@ struct record {
     pthread_cond_t drained;
     struct message *first;
     struct message *last;
-    uint64_t bytes; /* queued, and in delivery */
+    uint64_t bytes; /* queued and being delivered */
     bool refusing;
     bool ending;
 
@@ -85,7 +85,7 @@ static void remember(struct record *record, const char *name) {
     *place = strdup(name);
 }
 
-/* The text goes into a chunk of its own, with a NUL behind it. */
+/* Delivers a new chunk with the text and a NUL after it. */
 static void deliver_stats(struct record *record, const acldumpChunk *rows, uint32_t statistics) {
     bool known = remembers(record, rows->fileName);
     char line[STATS_HEADER_BYTES];
@@ -105,7 +105,7 @@ static void deliver_stats(struct record *record, const acldumpChunk *rows, uint3
     free(text);
 }
 
-/* Returns the oldest message, or NULL when the thread shall end. */
+/* Returns the oldest message, or NULL when the thread must end. */
 static struct message *take(struct record *record) {
     HOLD(&record->lock);
     while (record->first == NULL && !record->ending)
@@ -174,7 +174,7 @@ int record_start(void) {
     pthread_mutex_init(&record->lock, NULL);
     pthread_cond_init(&record->filled, NULL);
     pthread_cond_init(&record->drained, NULL);
-    atomic_store(&record->references, 2); /* the thread's, and that of `current` */
+    atomic_store(&record->references, 2); /* one for the thread, one for `current` */
     int error = thread_start(&record->thread, "dssim-record", record_main, record);
     if (error != 0) {
         atomic_store(&record->references, 1);
@@ -205,7 +205,7 @@ static bool is_empty(struct record *record) {
     return record->first == NULL;
 }
 
-/* CANN 8.5 polls until nothing is queued; what is in delivery is not waited for. */
+/* CANN 8.5 polls until nothing is queued. It does not wait for the chunk that is being delivered. */
 static void wait_until_taken(struct record *record) {
     const struct timespec pause = {.tv_nsec = 5000000};
     while (!is_empty(record))
@@ -273,7 +273,7 @@ void acldumpUnregCallback(void) {
     atomic_store(&registered, NULL);
 }
 
-/* A forked child has no record thread; the queue it inherited is its parent's. */
+/* A forked child has no record thread, and the queue belongs to its parent. */
 
 static void before_fork(void) {
     pthread_mutex_lock(&current_lock);

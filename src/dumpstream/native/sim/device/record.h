@@ -1,7 +1,7 @@
-/* The host side of a dump: a queue of chunks and the one thread that hands
- * them to the callback, or to the disk while none is registered.
+/* The host side of a dump: a queue of chunks, and one thread that passes them to the callback,
+ * or writes them to disk if no callback is registered.
  *
- * A message belongs to whoever made it until record_push takes it. */
+ * The maker of a message owns it until record_push takes it. */
 #pragma once
 
 #include <stdatomic.h>
@@ -10,12 +10,12 @@
 
 #include <dumpstream/acl_abi.h>
 
-/* The 24 bytes before the chunk are as many as CANN's transport has there,
- * so that payloads lie at 12 mod 16, as CANN's do. */
+/* CANN's transport also has 24 bytes before the chunk. Payloads therefore have an address of
+ * 12 mod 16, as in CANN. */
 struct message {
     struct message *next;
     uint64_t bytes;
-    uint64_t statistics; /* bits of stats.h: rows of text, to which the header may have to be added */
+    uint64_t statistics; /* bits of stats.h: rows of text, which may need a header */
     acldumpChunk chunk;
 };
 
@@ -28,8 +28,8 @@ struct counters {
 
 extern struct counters counters;
 
-/* An appended chunk with no marks and room for `bytes` of payload; NULL, with
- * one chunk counted as lost, without memory. `name` is shorter than 4096. */
+/* Makes a chunk without an offset and without marks, with space for `bytes` of payload.
+ * Without memory it returns NULL and counts a lost chunk. `name` is shorter than 4096. */
 struct message *message_new(const char *name, uint32_t bytes);
 
 struct record;
@@ -42,17 +42,17 @@ int record_start(void);
  * the last callback, otherwise possibly during it. */
 void record_stop(bool join);
 
-/* Returns the running record thread for record_push, or NULL. To be given
- * back with record_release. */
+/* Returns the running record thread for record_push, or NULL. The caller must release it with
+ * record_release. */
 struct record *record_acquire(void);
 void record_release(struct record *record);
 
-/* Takes the message; waits while the queue is at its limit. Returns false,
- * with the message counted as lost, if the thread is being stopped. */
+/* Takes the message, and waits while the queue is at its limit. If the thread is being
+ * stopped, returns false and counts the message as lost. */
 bool record_push(struct record *record, struct message *message);
 
 /* Refuses further messages and ends every wait in record_push. */
 void record_refuse(void);
 
-/* 0 is no limit. */
+/* 0: no limit. */
 void record_set_limit(uint64_t bytes);

@@ -13,7 +13,7 @@ static const char *const titles[STATISTIC_COUNT] = {
     "Max Value", "Min Value", "Avg Value", "Nan Count", "Negative Inf Count", "Positive Inf Count", "l2norm",
 };
 
-/* The number of elements comes first, but fourth among the usual statistics. */
+/* The number of elements is the first column, but the fourth one among the default statistics. */
 static uint32_t place_of_count(uint32_t selection) {
     return selection == STATISTICS_DEFAULT ? 3 : 0;
 }

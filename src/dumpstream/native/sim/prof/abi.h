@@ -1,4 +1,4 @@
-/* CANN's profiling entry points, as its acl_prof.h declares them. */
+/* CANN's profiling functions, as its acl_prof.h declares them. */
 #pragma once
 
 #include <stddef.h>
@@ -73,7 +73,7 @@ aclprofConfig *aclprofCreateConfig(uint32_t *devices, uint32_t device_count, acl
                                    const aclprofAicoreEvents *events, uint64_t data_types);
 aclError aclprofDestroyConfig(const aclprofConfig *config);
 
-/* Subscriptions deliver nothing here: only their order and codes are CANN's. */
+/* Subscriptions deliver nothing here. Only their order and their codes are simulated. */
 aclError aclprofModelSubscribe(uint32_t model, const aclprofSubscribeConfig *config);
 aclError aclprofModelUnSubscribe(uint32_t model);
 aclprofSubscribeConfig *aclprofCreateSubscribeConfig(int8_t with_times, aclprofAicoreMetrics metrics,

@@ -41,7 +41,7 @@ void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]) {
     name[used] = '\0';
 }
 
-/* Returns a descriptor of the PROF_... directory, made if need be, or -1. */
+/* Opens the PROF_... directory, and makes it if it is missing. Returns the descriptor or -1. */
 static int open_top(const struct prof_output *output) {
     char path[MAX_PROF_PATH + MAX_PROF_NAME];
     snprintf(path, sizeof path, "%s/%s", output->path, output->name);
@@ -85,7 +85,7 @@ bool prof_output_begin(const struct prof_output *output) {
     return made;
 }
 
-/* Counters that grow, as a task track's do. */
+/* Counters that grow, as those of a task track do. */
 static bool write_track(int top, uint32_t device) {
     uint64_t track[TRACK_RECORDS][2];
     char name[MAX_PROF_NAME];

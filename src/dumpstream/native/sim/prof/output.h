@@ -8,7 +8,7 @@
 
 enum { MAX_PROF_PATH = 4096, MAX_PROF_NAME = 64 };
 
-/* Creates missing directories and returns whether `path` is a writable one. */
+/* Creates missing directories. Returns whether `path` is a writable directory. */
 bool prof_output_prepare(const char *path);
 
 /* Chooses the name of the next PROF_... directory. */
@@ -21,7 +21,7 @@ struct prof_output {
     uint32_t device;
 };
 
-/* Makes the directories and says when collecting began. Return whether the disk took everything. */
+/* Make the directories and write when collecting began, and when it ended. Return whether all was written. */
 bool prof_output_begin(const struct prof_output *output);
 bool prof_output_end(const struct prof_output *output, uint64_t data_types, int metrics,
                      const struct prof_settings *settings);

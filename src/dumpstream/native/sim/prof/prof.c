@@ -18,14 +18,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
     enum mode mode;
-    bool lenient; /* as CANN's master: what was not begun is begun, or ends with success */
+    bool lenient; /* as CANN's master: a start needs no init, and ending what never began succeeds */
     uint64_t models;
-    uint32_t device; /* in use; what is profiled unless told */
+    uint32_t device; /* in use; the default for what is profiled */
     char path[MAX_PROF_PATH];
     struct prof_settings settings;
     uint64_t starts;
-    /* Set by a start and cleared by a stop alone. While it is set, the lenient
-     * start only compares, whatever devices it is given. */
+    /* A start sets it, and only a stop clears it. While it is set, a lenient start only
+     * compares the data types, for any devices. */
     bool in_force;
     struct {
         bool running;
@@ -77,7 +77,7 @@ aclError aclprofInit(const char *path, size_t length) {
     return state.mode == MODE_OFF ? begin_at(path) : check_api_mode();
 }
 
-/* Returns whether the disk took everything. */
+/* Returns whether all was written. */
 static bool finish(uint32_t device) {
     struct prof_output output = {state.path, state.devices[device].name, device};
     if (!state.devices[device].running)
@@ -119,7 +119,7 @@ aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t leng
     return type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
 }
 
-/* Devices that do not run are passed over. */
+/* Skips devices that do not run. */
 static aclError compare_types(const aclprofConfig *config) {
     for (uint32_t i = 0; i < config->device_count; i++)
         if (state.devices[config->devices[i]].running &&
@@ -183,7 +183,7 @@ static aclError stop_strictly(const aclprofConfig *config) {
     return code;
 }
 
-/* Stops every device, whichever are named. */
+/* Stops every device, whatever the configuration names. */
 static aclError stop_leniently(const aclprofConfig *config) {
     if (state.mode == MODE_OFF)
         return ACL_SUCCESS;
@@ -203,7 +203,7 @@ aclError aclprofStop(const aclprofConfig *config) {
     return state.lenient ? stop_leniently(config) : stop_strictly(config);
 }
 
-/* The position among the subscriptions; their number if it has none. */
+/* The place of the model's subscription; the number of subscriptions if it has none. */
 static uint32_t find_subscription(uint32_t model) {
     uint32_t i = 0;
     while (i < state.subscriptions && state.subscribed[i] != model)
@@ -245,7 +245,7 @@ aclError aclprofModelUnSubscribe(uint32_t model) {
     return ACL_SUCCESS;
 }
 
-/* As in CANN these two ask nobody in which mode profiling is. */
+/* As in CANN, these two work in every mode of profiling. */
 aclError aclprofGetOpDescSize(size_t *size) {
     if (size == NULL)
         return ACL_ERROR_INVALID_PARAM;

@@ -1,4 +1,4 @@
-/* The state behind CANN's profiling entry points. */
+/* The state behind CANN's profiling functions. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,14 +6,14 @@
 
 #include "api/sim.h"
 
-/* Takes the models, the device and the behaviour of what runs from now on. */
+/* Takes the models, the device and the behaviour from the workload that runs from now on. */
 void prof_load(const struct dssim_workload *workload);
 
 /* Whether an acl.json switches profiling on. */
 bool prof_is_configured(const char *content, size_t length);
 
-/* Profiles by aclInit's configuration, or no longer. */
+/* Begins or ends profiling by the configuration of aclInit. */
 void prof_set_command(bool on);
 
-/* Ends everything and forgets it. */
+/* Ends everything and resets all state. */
 void prof_reset(void);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number from `least` to `most` before `suffix`; any text if `most` is 0. */
+/* A number from `least` to `most`, then `suffix`; any text if `most` is 0. */
 struct rule {
     const char *name;
     unsigned long long least;

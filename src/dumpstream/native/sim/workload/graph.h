@@ -1,5 +1,5 @@
-/* The operators that a workload runs in a step, in order: those of its
- * models, then calls of single operators. */
+/* The operators of a workload in one step, in order: those of its models, then calls of
+ * single operators. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,10 +10,10 @@
 
 struct op {
     uint64_t number; /* in the step */
-    uint64_t model;  /* of a call: the number of models */
+    uint64_t model;  /* for a call: the number of models */
     uint64_t place;  /* in the model, or among the calls */
     bool is_call;
-    const char *type; /* of a call: the function of aclnn */
+    const char *type; /* for a call: the aclnn function */
     char name[MAX_OP_NAME];
 };
 
@@ -21,13 +21,13 @@ static inline uint64_t graph_ops(const struct dssim_workload *workload) {
     return workload->models * workload->ops + workload->single_ops;
 }
 
-/* The result keeps pointing into the workload. */
+/* The result points into the workload. */
 struct op graph_op(const struct dssim_workload *workload, uint64_t number);
 
 /* Returns whether the model has an operator of this name. */
 bool graph_find(const struct dssim_workload *workload, uint64_t model, const char *name, struct op *found);
 
-/* Keys of the operator's random numbers: of all steps, and of one. */
+/* The keys of the operator's random numbers: for all steps, and for one. */
 uint64_t op_key(const struct dssim_workload *workload, const struct op *op);
 uint64_t op_step_key(const struct dssim_workload *workload, const struct op *op, uint64_t step);
 

@@ -2,9 +2,9 @@
 
 #include "config/selection.h"
 
-/* Fills in the file at `place` of those that hold these tensors, at these
- * levels. Inputs are in a file of their own if the operator may change them:
- * it is dumped before the operator runs. */
+/* Fills in the file at `place` among those with these tensors at these levels. If the
+ * operator may change its inputs, they are in a file of their own, which is dumped before
+ * the operator runs. */
 static bool split(const struct dssim_workload *workload, uint32_t tensors, uint32_t levels, uint32_t place,
                   struct planned *file) {
     uint32_t inputs = tensors & workload_tensors(workload, IO_INPUTS);
@@ -22,7 +22,7 @@ static bool split(const struct dssim_workload *workload, uint32_t tensors, uint3
     return false;
 }
 
-/* Only operators on the AI Core are looked at. The record comes after their tensors. */
+/* Only operators on the AI Core can overflow. The record comes after their tensors. */
 static bool plan_overflow(const struct dssim_workload *workload, uint32_t place, struct planned *file) {
     uint64_t key = op_step_key(workload, &file->op, file->step);
     uint32_t faults = workload_faults(workload, key, file->op.place, file->step);
@@ -62,7 +62,7 @@ bool plan_file(const struct dump_config *config, const struct dssim_workload *wo
         return plan_overflow(workload, place, file);
     if (config->scene == SCENE_WATCHER)
         return plan_watch(config, workload, place, file);
-    if (file->op.is_call) /* which has no step */
+    if (file->op.is_call) /* a call has no step */
         tensors = config->calls && config->ranges == 0 ? workload_tensors(workload, config->io) : 0;
     else
         tensors = selection_has_step(config, step) ? selection_tensors(config, workload, &file->op) : 0;

@@ -1,4 +1,4 @@
-/* The files that come after an operator of a step, as the configuration asks. */
+/* The files that a configuration dumps after an operator in a step. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,8 +9,8 @@
 #include "workload/workload.h"
 
 struct planned {
-    struct op op;        /* whose tensors these are */
-    uint64_t step;       /* in which they are dumped, ... */
+    struct op op;        /* the operator that the tensors belong to */
+    uint64_t step;       /* they are dumped in this step, ... */
     uint64_t after;      /* ... after the operator with this number, ... */
     uint32_t place;      /* ... among the files after that operator */
     uint32_t tensors;    /* as bits: the inputs first, from bit 0 on */

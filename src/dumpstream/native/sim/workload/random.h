@@ -1,5 +1,5 @@
-/* Random numbers by position: no state, so any part of anything can be made
- * on its own, on any thread. */
+/* Random numbers by position, without state: any part of a workload can be made on its own,
+ * on any thread. */
 #pragma once
 
 #include <stdint.h>
@@ -18,7 +18,7 @@ enum {
     DRAW_SHUFFLE = 3000,
 };
 
-/* The n-th number of the sequence `key`. Serves as a key itself. */
+/* The n-th number of the sequence `key`. It can be a key itself. */
 static inline uint64_t mix(uint64_t key, uint64_t n) {
     uint64_t z = key + (n + 1) * UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

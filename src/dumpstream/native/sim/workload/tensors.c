@@ -19,12 +19,12 @@ enum {
     BLOCK_ELEMENTS = 256,
     LANES = 16,
     VOCABULARY = 50257,
-    SPACING = 64, /* one element in so many is NaN, or infinite, in a tensor that has any */
+    SPACING = 64, /* in a tensor with NaN or infinities, one of so many elements */
 };
 
-/* Values are made here, a whole block at a time, and copied out, because a
- * tensor may start at any byte. Every loop over a block has a constant length
- * and no branch, for the compiler to turn it into vector instructions. */
+/* Values are made here, a whole block at a time, and then copied, because a tensor may start
+ * at any byte. Every loop over a block has a constant length and no branch, so that the
+ * compiler can use vector instructions. */
 union block {
     float float32[BLOCK_ELEMENTS];
     uint16_t bits16[BLOCK_ELEMENTS];
@@ -52,8 +52,8 @@ static void draw(uint64_t key, uint64_t number, uint64_t out[BLOCK_ELEMENTS]) {
 
 #define BELL_DEVIATION (37837.0F * 8192.0F)
 
-/* A bell curve that ends at 3.5 deviations. The sum of four draws makes the
- * shape; the bits below it keep float mantissas full. */
+/* A bell curve that ends at 3.5 deviations. The sum of four draws gives it its shape; more
+ * bits below fill the mantissas of floats. */
 static void draw_bell(const struct tensor *tensor, uint64_t number, int32_t out[BLOCK_ELEMENTS]) {
     uint64_t random[BLOCK_ELEMENTS];
     const int32_t keep_negative = tensor->rectified ? 0 : -1;
@@ -97,7 +97,7 @@ static inline uint16_t bfloat16_bits(float value) {
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/* For values below 65504 only, which all of ours are. */
+/* Only for values below 65504, as all of these are. */
 static inline uint16_t float16_bits(float value) {
     uint32_t bits = float_bits(value);
     uint32_t magnitude = bits & 0x7fffffff;
@@ -137,7 +137,7 @@ static void fill_integers(const struct tensor *tensor, uint64_t number, union bl
             out->int64[i] = ids[i];
 }
 
-/* Puts a value into one element in so many. The two 16-bit types have their own forms of it. */
+/* Puts a value into every SPACING-th element. `float16` and `bfloat16` are its bits in these types. */
 static void strew(const struct tensor *tensor, uint64_t number, union block *out, float value,
                   uint16_t float16, uint16_t bfloat16) {
     uint64_t spacing = tensor->elements < SPACING ? tensor->elements : SPACING;
@@ -152,7 +152,7 @@ static void strew(const struct tensor *tensor, uint64_t number, union block *out
     }
 }
 
-/* Changes every byte of the elements from the first quarter on, an eighth of all. */
+/* Changes every byte of an eighth of the elements, from the first quarter on. */
 static void overwrite(const struct tensor *tensor, uint64_t number, union block *out) {
     const uint32_t width = dtype_facts[tensor->dtype].bytes;
     const uint64_t begin = tensor->elements / 4, end = begin + (tensor->elements + 7) / 8;
@@ -232,7 +232,7 @@ static double block_value(enum dtype dtype, const union block *block, size_t i) 
         return (double)block->int64[i];
     case DTYPE_INT8:
         return block->int8[i];
-    case DTYPE_UINT8: /* is always given */
+    case DTYPE_UINT8: /* its bytes are always given */
     case DTYPE_COUNT:
         break;
     }

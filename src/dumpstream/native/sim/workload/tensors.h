@@ -1,4 +1,4 @@
-/* Tensors with real-looking values, readable from any byte. */
+/* Tensors with realistic values, which can be read from any byte on. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ enum dtype {
     DTYPE_INT32,
     DTYPE_INT64,
     DTYPE_INT8,
-    DTYPE_DRAWN, /* those before are the workload's choice */
+    DTYPE_DRAWN, /* a workload chooses from those above */
     DTYPE_UINT8 = DTYPE_DRAWN,
     DTYPE_COUNT,
 };
@@ -34,11 +34,11 @@ enum part { PART_INPUT, PART_OUTPUT, PART_SPACE };
 struct tensor {
     enum dtype dtype;
     enum part part;
-    uint32_t index;     /* among those of its part that the operator has */
-    uint32_t kind;      /* what it is, in an exception dump; 0 elsewhere */
-    uint32_t arg_index; /* which argument of the kernel it is, there */
-    bool untyped;       /* its type is not told, there */
-    bool rectified;     /* ReLU-like: no negative values, about half of them zero */
+    uint32_t index;     /* among the operator's tensors of its part */
+    uint32_t kind;      /* what it is in an exception dump; 0 in other dumps */
+    uint32_t arg_index; /* in an exception dump: which argument of the kernel it is */
+    bool untyped;       /* in an exception dump: its type is left out */
+    bool rectified;     /* like after a ReLU: no negative values, about half of them zero */
     bool has_nan;
     bool has_infinity;
     bool overwritten; /* an eighth of it holds other bytes */
@@ -46,7 +46,7 @@ struct tensor {
     uint64_t dim[MAX_DIMS];
     uint64_t elements;
     uint64_t bytes;
-    uint64_t address; /* 0: promised, not dumped */
+    uint64_t address; /* 0: promised but not dumped */
     uint64_t key;
     const uint8_t *given; /* its bytes, if they are not drawn */
 };

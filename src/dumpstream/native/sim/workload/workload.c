@@ -65,7 +65,7 @@ void workload_set_defaults(struct dssim_workload *workload) {
         workload->dtype[i] = (enum dtype)i;
 }
 
-/* Reads digits up to `end` (NUL or another character) and steps over them. */
+/* Reads digits up to `end`, which may be NUL, and moves past them. */
 static bool take_number(const char **text, char end, uint64_t *value) {
     char *stop;
     if (**text < '0' || **text > '9')

@@ -1,4 +1,4 @@
-/* What the simulated models dump; sim.h has the keys of its text form. */
+/* What the simulated models dump. sim.h explains the keys of its text. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "device/proto.h"
 #include "workload/tensors.h"
 
-/* In the order in which they apply: sim.h explains them. */
+/* In the order in which they apply. sim.h explains them. */
 #define FAULTS(X)                                                                                            \
     X(FAULT_STATS_TEXT, "stats_text")                                                                        \
     X(FAULT_HEADER_ONLY, "header_only")                                                                      \
@@ -35,7 +35,7 @@ struct selector {
     uint64_t step;
 };
 
-/* One operator of every model writes over the first output of an earlier one. */
+/* One operator of every model overwrites the first output of an earlier one. */
 struct overwrite {
     bool happens;
     uint64_t by;
@@ -88,10 +88,10 @@ void workload_set_defaults(struct dssim_workload *workload);
 /* Applies key=value lines. Returns false with one line in `error`. */
 bool workload_apply(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes);
 
-/* The tensors of an operator as bits, the inputs first: those that `io`, bits
- * of config.h, has. */
+/* The inputs and outputs of an operator that `io`, bits of config.h, names. As bits, the
+ * inputs first. */
 uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io);
 
-/* The faults of one file, as bits 1 << fault. `file_key` decides about shares. */
+/* The faults of one file, as bits 1 << fault. `file_key` decides for selectors with a share. */
 uint32_t workload_faults(const struct dssim_workload *workload, uint64_t file_key, uint64_t op,
                          uint64_t step);
