@@ -1,5 +1,5 @@
-/* The compute of a training job: kernels that run while a thread of the
- * runtime's side runs the device, and the callback of nobody. */
+/* The compute of a training job: kernels that run while a thread of the runtime drives the
+ * device, and a callback that does nothing. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,5 +1,5 @@
-/* Chunks that are cut off between their records: the reader always learns where
- * they end, also when there is no space for other notes. */
+/* Chunks that are cut off between their records: the reader always learns where they end,
+ * even if there is no space for other notes. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -41,7 +41,7 @@ static uint32_t abandons(void) {
     return atomic_load(&ring.control->abandons);
 }
 
-/* Loses chunks until there is no space for another note; returns how many have one. */
+/* Loses chunks until there is no space for another note. Returns how many have a note. */
 static unsigned fill_notes(void) {
     unsigned count = 0;
     for (; unnamed() == 0; count++)
@@ -102,7 +102,7 @@ static void cut_off_chunk_without_a_reservation_is_counted_as_unnamed(void) {
     end();
 }
 
-/* What the reader does: takes one record, and the notes that come before the next. */
+/* Takes one record, and the notes that come before the next, as a reader does. */
 static void read_on(void) {
     struct ds_view note;
     take(&ring, &ring.data);
@@ -125,14 +125,14 @@ static void one_producer_always_finds_a_reservation(void) {
         CHECK(abandons() < DS_ABANDON_MAX);
         CHECK(send("large", sizeof payload) != 0);
         most = abandons() > most ? abandons() : most;
-        read_on(); /* space for one record: the next chunk is cut off behind it */
+        read_on(); /* space for one record: the next chunk is cut off after it */
     }
 
     CHECK(most > DS_ABANDON_MAX / 2);
     end();
 }
 
-/* The longest names, wherever in its lap the lane is full of other notes. */
+/* The longest names, with the lane full of other notes at any point of its lap. */
 static void every_reserved_note_finds_space(void) {
     static const char name[DS_NAME_MAX] = "n";
     struct ds_message abandon = {.name = name, .name_length = DS_NAME_MAX, .flags = DS_RECORD_ABANDON};

@@ -1,5 +1,5 @@
-/* What the callback does when the ring is full, and with the rest of a file
- * that has lost a chunk. */
+/* What the callback does when the ring is full, and what it does with the rest of a file that
+ * has lost a chunk. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -31,7 +31,7 @@ static int32_t send(const char *name, uint64_t length, bool last) {
     return ds_push_chunk(name, strlen(name), payload, length, last, -1, 0);
 }
 
-/* Fills the ring with chunks of a file of its own, to the last record. */
+/* Fills the ring to the last record with chunks of another file. */
 static void fill_ring(void) {
     for (unsigned i = 0; i < RING_BYTES / (KIB + 64); i++)
         CHECK_EQUAL(send("filler", KIB, false), 0);
@@ -52,7 +52,7 @@ static void expect_note(const char *name, enum ds_cause cause, uint64_t bytes, b
     free_read(&ring, &ring.notes);
 }
 
-/* A call on a thread of its own. */
+/* A call on another thread. */
 struct call {
     pthread_t thread;
     const char *name;
@@ -257,7 +257,7 @@ static void calls_wait_again_once_the_reader_has_moved(void) {
     end();
 }
 
-/* Reads a record, once, while a call waits for more space than that. */
+/* Reads one record while a call waits for more space than that. */
 static bool read_one(struct ds_ring *waiting) {
     waiting->watch = NULL;
     take(waiting, &waiting->data);

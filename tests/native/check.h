@@ -1,4 +1,4 @@
-/* The whole test framework: a failed check says where and ends the program. */
+/* The whole test framework: a failed check prints where it is and ends the program. */
 #pragma once
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
         }                                                                                                    \
     } while (0)
 
-/* For integers of any kind; shows both. */
+/* For integers of any type. Prints both. */
 #define CHECK_EQUAL(actual, expected)                                                                        \
     do {                                                                                                     \
         long long actual_ = (long long)(actual), expected_ = (long long)(expected);                          \

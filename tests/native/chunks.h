@@ -1,4 +1,4 @@
-/* Chunks as the runtime hands them over, for tests. */
+/* Chunks as the runtime passes them to the callback, for tests. */
 #pragma once
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #define CHUNK_HEAD ((int32_t)offsetof(acldumpChunk, dataBuf))
 #define TEST_PAGE 4096u
 
-/* Memory whose last byte lies before a page that may not be touched. */
+/* Memory that ends right before a page that may not be touched. */
 struct guarded {
     uint8_t *base;
     size_t mapped;
@@ -32,8 +32,8 @@ static inline void guarded_destroy(struct guarded *memory) {
     munmap(memory->base, memory->mapped);
 }
 
-/* Makes a chunk whose payload ends where `memory` does. `length` must leave a
- * remainder of 4 by 8, so that the chunk is aligned. */
+/* Makes a chunk with a payload that ends where `memory` ends. `length` modulo 8 must be 4, so
+ * that the chunk is aligned. */
 static inline acldumpChunk *chunk_at_end(const struct guarded *memory, const char *name, uint32_t length) {
     uint8_t *start = guarded_end(memory) - CHUNK_HEAD - length;
     CHECK_EQUAL((uintptr_t)start % _Alignof(acldumpChunk), 0);

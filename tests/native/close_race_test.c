@@ -1,5 +1,5 @@
-/* Calls that arrive while rings come and go: each is copied whole or refused,
- * and none touches a ring that is gone. */
+/* Calls that arrive while rings are attached and destroyed: each chunk is copied whole or
+ * refused, and no call touches a ring that is gone. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -18,7 +18,7 @@ static void *call_forever(void *argument) {
     const char *name = argument;
     struct guarded memory = guarded_create(sizeof(acldumpChunk) + 2000);
     acldumpChunk *chunk = chunk_at_end(&memory, name, 2004);
-    chunk->isLastChunk = 1; /* so that a loss refuses no other call */
+    chunk->isLastChunk = 1; /* so that no other call is refused after a loss */
     while (!atomic_load_explicit(&done, memory_order_relaxed))
         ds_on_chunk(chunk, CHUNK_HEAD + 2004);
     guarded_destroy(&memory);
@@ -26,7 +26,7 @@ static void *call_forever(void *argument) {
 }
 
 static void attach_read_and_destroy(unsigned round) {
-    /* With and without waiting; read or left full when it ends. */
+    /* With and without waiting; empty or full when it ends. */
     const struct ds_policy policy = {
         .block = round % 2, .block_limit_ns = LONG_NS, .max_file_bytes = UINT64_C(1) << 40};
     struct ds_ring ring;
@@ -51,7 +51,7 @@ static void attach_read_and_destroy(unsigned round) {
     ds_ring_destroy(&ring);
 }
 
-/* The shortest life a ring can have: a call that misses its end crashes. */
+/* A ring with the shortest possible life: a call that does not notice its end crashes. */
 static void attach_and_detach_at_once(struct ds_ring *ring) {
     const struct ds_policy policy = {.max_file_bytes = UINT64_C(1) << 40};
     CHECK_EQUAL(mprotect(ring->control, ring->mapped, PROT_READ | PROT_WRITE), 0);

@@ -55,7 +55,7 @@ static const char *field(const char *packet, size_t length, const char *key) {
     return NULL;
 }
 
-/* What a collector puts together. */
+/* What a collector assembles from packets. */
 struct hearing {
     int fd;
     unsigned packets;
@@ -89,7 +89,7 @@ static void check_problem(const char *where, const char *problem) {
     configuration_free(&configuration);
 }
 
-static void test_what_is_no_file_is_a_problem_and_is_not_waited_for(void) {
+static void test_a_path_without_a_regular_file_is_a_problem_and_does_not_wait(void) {
     char fifo[80], name[8192];
     snprintf(fifo, sizeof fifo, "%s/fifo", directory);
     CHECK_EQUAL(mkfifo(fifo, 0600), 0);
@@ -151,7 +151,7 @@ static void test_longest_text_arrives_in_pieces_as_it_was(void) {
     configuration_free(&configuration);
 }
 
-/* Sends a configuration, and returns the field of the only packet. */
+/* Sends a configuration in one packet, and returns a field of it. */
 static const char *told(const struct configuration *configuration, const char *key) {
     static char packet[64 << 10];
     char more;
@@ -229,7 +229,7 @@ static void test_call_that_named_no_file_is_told_all_the_same(void) {
     close(peer);
 }
 
-static void test_nobody_to_tell_is_no_error(void) {
+static void test_a_collector_that_is_gone_is_not_an_error(void) {
     int peer;
     struct configuration configuration = read_text("{}", 2);
     struct connection connection = connect_pair(&peer), none = {.fd = -1};
@@ -246,7 +246,7 @@ static void test_nobody_to_tell_is_no_error(void) {
 int main(void) {
     CHECK(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/acl.json", directory);
-    test_what_is_no_file_is_a_problem_and_is_not_waited_for();
+    test_a_path_without_a_regular_file_is_a_problem_and_does_not_wait();
     test_file_larger_than_cann_takes_is_not_read();
     test_dump_section_is_found_by_its_key();
     test_longest_text_arrives_in_pieces_as_it_was();
@@ -254,7 +254,7 @@ int main(void) {
     test_text_that_cannot_be_told_is_told_of();
     test_collector_that_does_not_read_is_waited_for_until_the_deadline();
     test_call_that_named_no_file_is_told_all_the_same();
-    test_nobody_to_tell_is_no_error();
+    test_a_collector_that_is_gone_is_not_an_error();
     unlink(path);
     rmdir(directory);
     return 0;

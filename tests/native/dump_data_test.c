@@ -1,6 +1,5 @@
-/* The reader of whole DumpData messages, under bytes that nobody vouches for.
- * Each message lies in memory of exactly its length, so the address sanitizer
- * sees a read beyond it. */
+/* The reader of whole DumpData messages, with untrusted bytes. Each message lies in memory of
+ * exactly its length, so that the address sanitizer sees a read past its end. */
 #include <string.h>
 
 #include "check.h"

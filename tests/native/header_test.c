@@ -1,6 +1,5 @@
-/* The reader of dump headers under bytes that nobody vouches for. Each input
- * lies in memory of exactly its length, so the address sanitizer sees a read
- * beyond it. */
+/* The reader of dump headers, with untrusted bytes. Each input lies in memory of exactly its
+ * length, so that the address sanitizer sees a read past its end. */
 #include <string.h>
 
 #include "check.h"
@@ -117,7 +116,7 @@ static void random_bytes_lead_nowhere(void) {
         size_t length = next_random(sizeof bytes);
         for (size_t i = 0; i < length; i++)
             bytes[i] = (uint8_t)next_random(256);
-        /* A plausible length, so that the rest is looked at. */
+        /* A plausible length, so that the reader looks at the rest. */
         memcpy(bytes, (uint8_t[8]){(uint8_t)next_random(80)}, length < 8 ? length : 8);
 
         CHECK((unsigned)read_exactly(bytes, length, &header) < 3);

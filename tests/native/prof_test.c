@@ -1,5 +1,5 @@
-/* Profiling in the simulated runtime, from several threads and with every
- * value that is read from outside at its limit. */
+/* Profiling in the simulated runtime, from several threads and with every external value at
+ * its limit. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void devices_start_and_stop_side_by_side(void) {
     CHECK(aclprofFinalize() == 0);
 }
 
-/* Every setting as long as it may be, in the characters that take most room when they are escaped. */
+/* Every setting with its greatest length, in the characters that are longest when they are escaped. */
 static void the_longest_settings_are_written(void) {
     uint32_t devices[64];
     char value[257];

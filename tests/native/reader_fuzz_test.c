@@ -1,6 +1,6 @@
-/* A hostile producer writes random and well-aimed bytes all over the ring, in turn
- * with the reader and, as another process, while the reader reads. The reader stays inside its copies, never
- * loops, and every record it takes makes sense. The sanitizers watch. */
+/* A hostile producer writes random and well-aimed bytes all over the ring: first in turn with
+ * the reader, then as another process while the reader reads. The reader stays inside its
+ * copies, never loops, and takes only valid records. The sanitizers watch. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 #define ROUNDS 12u
 #define TURNS 500u
 #define ATTACK_NS 30000000u
-/* So many looks in vain, and what the attacker pushes goes to another place. */
+/* After this many looks without a result, the attacker pushes to another place. */
 #define PATIENCE 32u
 
 static uint64_t state = 0x9e3779b97f4a7c15u;
@@ -39,7 +39,7 @@ static uint64_t draw_number(void) {
     return telling[draw() % (sizeof telling / sizeof *telling)];
 }
 
-static void wake_nobody(struct ds_ring *ring) {
+static void wake_no_reader(struct ds_ring *ring) {
     (void)ring;
 }
 
@@ -54,7 +54,7 @@ static void push_sound(struct ds_ring *ring, struct ds_lane *lane) {
     ds_ring_push(ring, lane, &message);
 }
 
-/* Damages one of the records that the reader will come to, stamp and all. */
+/* Damages one of the records that the reader will read next, including its stamp. */
 static void forge_record(struct ds_ring *ring, struct ds_lane *lane) {
     uint64_t tail = atomic_load(&lane->positions->tail);
     uint64_t position = (tail / DS_RECORD_ALIGN + draw() % 64) * DS_RECORD_ALIGN;
@@ -75,7 +75,7 @@ static void do_harm(struct ds_ring *ring) {
     uint8_t *base = (uint8_t *)ring->control;
     struct ds_lane *lane = draw() % 4 ? &ring->data : &ring->notes;
     switch (draw() % 32) {
-    case 0: /* the control page, which sound pushes read too: keep it aligned */
+    case 0: /* the control page: intact pushes also read it, so keep it aligned */
         *(uint64_t *)(void *)(base + draw() % (DS_CONTROL_BYTES / 8) * 8) = draw_number();
         break;
     case 1:
@@ -100,7 +100,7 @@ static void check_copy(const struct ds_copy *copy) {
         CHECK((const uint8_t *)view.name >= copy->bytes && view.data + view.data_length <= end);
         CHECK(view.name_length > 0 && view.name_length <= DS_NAME_MAX);
         CHECK(view.offset >= -1);
-        /* Touch every byte, so that the sanitizer sees a wrong one. */
+        /* Touch every byte, so that the sanitizer sees a wrong address. */
         uint32_t sum = 0;
         for (uint32_t i = 0; i < view.data_length; i++)
             sum += view.data[i];
@@ -110,7 +110,7 @@ static void check_copy(const struct ds_copy *copy) {
     }
 }
 
-/* One look at the ring. Returns 1 if it gave anything, 0, or -EBADMSG. */
+/* Looks at the ring once. Returns 1 if it found anything, 0, or -EBADMSG. */
 static int look(struct ds_reader *reader) {
     struct ds_batch batch;
     struct ds_counters counters;
@@ -131,7 +131,7 @@ static int look(struct ds_reader *reader) {
     return result;
 }
 
-/* Puts the positions right again. A collector would give up; go on to see more. */
+/* Repairs the positions. A collector would give up; the test goes on. */
 static void make_up(struct ds_reader *reader, struct ds_ring *repair) {
     reader->ring.data.read += RING_BYTES;
     reader->ring.notes.read += DS_NOTE_LANE_BYTES;
@@ -142,7 +142,7 @@ static void make_up(struct ds_reader *reader, struct ds_ring *repair) {
     atomic_store(&repair->control->notes.head, reader->ring.notes.read);
 }
 
-/* Goes on reading, whatever comes. */
+/* Continues to read, whatever it finds. */
 static void read_on(struct ds_reader *reader, struct ds_ring *repair, unsigned *idle) {
     int found = look(reader);
     *idle = found == 0 ? *idle + 1 : 0;
@@ -179,12 +179,12 @@ static uint64_t round_of(const char *path) {
     CHECK_EQUAL(ds_reader_create(&reader, RING_BYTES, path), 0);
     CHECK_EQUAL(ds_ring_map(&ring, reader.ring.memory_fd, RING_BYTES), 0);
     CHECK_EQUAL(madvise(ring.control, ring.mapped, MADV_DOFORK), 0);
-    ring.wake = wake_nobody;
+    ring.wake = wake_no_reader;
 
     take_turns(&reader, &ring);
     read_under_attack(&reader, &ring);
     ds_reader_end(&reader);
-    /* What a dead producer left comes to an end by itself. */
+    /* Reading what a dead producer left must end by itself. */
     while (look(&reader) == 1)
         continue;
 

@@ -1,5 +1,5 @@
-/* Producers that are killed at any moment: what was published is read whole, what
- * was not is reported, and every callback is accounted for. */
+/* Producers that are killed at any moment: the reader reads everything that was published,
+ * reports everything else, and accounts for every callback. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,11 +18,11 @@
 #define LONGEST 6000u
 #define NAME "producer0"
 
-static void wake_nobody(struct ds_ring *ring) {
+static void wake_no_reader(struct ds_ring *ring) {
     (void)ring;
 }
 
-/* A payload says by its first bytes how it must go on. */
+/* The first bytes of a payload determine the rest. */
 static uint32_t make_payload(uint8_t *data, uint64_t seed) {
     uint32_t length = 8 + (uint32_t)((seed * 0x9e3779b97f4a7c15u) >> 40) % (LONGEST - 8);
     memcpy(data, &seed, sizeof seed);
@@ -58,7 +58,7 @@ static void run_producers(int fd) {
         .block = true, .block_limit_ns = UINT64_C(60000000000), .max_file_bytes = UINT64_C(1) << 40};
     pthread_t thread;
     CHECK_EQUAL(ds_ring_map(&ring, fd, RING_BYTES), 0);
-    ring.wake = wake_nobody;
+    ring.wake = wake_no_reader;
     CHECK_EQUAL(ds_attach(&ring, &policy), 0);
     for (uintptr_t i = 1; i < THREADS; i++)
         CHECK_EQUAL(pthread_create(&thread, NULL, produce, (void *)i), 0);
@@ -118,6 +118,6 @@ int main(void) {
         round_of(in_file ? path : NULL, 500 + round * 7919 % 8000, &unfinished);
     }
     unlink(path);
-    CHECK(unfinished > 0); /* otherwise the kills came at no interesting moment */
+    CHECK(unfinished > 0); /* otherwise no process was killed inside a callback */
     return 0;
 }

@@ -1,5 +1,5 @@
-/* The memory and the files that hold a ring which another process fills: what is
- * mapped, what cannot be done to it, and what a file is resumed from. */
+/* The memory and the files of a ring that another process fills: what is mapped, what cannot
+ * be done to it, and from which files a reader resumes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void memory_can_neither_shrink_nor_grow(void) {
 
 /* Files */
 
-static void truncated_file_kills_nobody(void) {
+static void truncated_file_does_not_kill(void) {
     struct ds_counters counters;
     open_both();
     CHECK_EQUAL(push("a", "gone", 4, 0), 0);
@@ -68,7 +68,7 @@ static void resumed_reader_goes_on_where_the_other_stopped(void) {
     CHECK_EQUAL(push("a", "read", 4, 0), 0);
     expect_text("read");
     CHECK_EQUAL(push("a", "unread", 6, 0), 0);
-    struct ds_batch batch = take_batch(); /* whose space is never freed */
+    struct ds_batch batch = take_batch(); /* its space is never freed */
     ds_batch_free(&batch);
     ds_reader_destroy(&reader);
 
@@ -108,7 +108,7 @@ int main(void) {
 
     in_file = true;
     only_a_ring_of_that_size_is_mapped();
-    truncated_file_kills_nobody();
+    truncated_file_does_not_kill();
     resumed_reader_goes_on_where_the_other_stopped();
     file_that_is_no_ring_is_not_resumed();
     unlink(path);

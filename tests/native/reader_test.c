@@ -1,5 +1,5 @@
-/* A ring that another process fills: what is taken from it, and what a dead or
- * careless producer leaves behind. Once in memory and once in a file. */
+/* A ring that another process fills: what the reader takes from it, and what a dead or
+ * careless producer leaves in it. Once in memory and once in a file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -149,7 +149,7 @@ static void abandon_notes_are_returned(void) {
     close_both();
 }
 
-/* Such a note would otherwise hold up all chunks, and keep the reader busy. */
+/* Otherwise such a note would block all chunks and keep the reader busy. */
 static void note_that_points_inside_a_record_holds_nothing_up(void) {
     open_both();
     CHECK_EQUAL(push("a", "0123456789abcdef", 16, 0), 0);
@@ -173,16 +173,16 @@ static void discard_reaches_the_producer(void) {
     close_both();
 }
 
-static bool nobody_reads(struct ds_ring *ring) {
+static bool reader_is_gone(struct ds_ring *ring) {
     (void)ring;
     return false;
 }
 
-static void wait_ends_when_nobody_reads(void) {
+static void wait_ends_when_the_reader_is_gone(void) {
     static const char block[4000];
     struct ds_message message = {.name = "a", .name_length = 1, .data = block, .data_length = sizeof block};
     open_both();
-    producer.watch = nobody_reads;
+    producer.watch = reader_is_gone;
     while (push("a", block, sizeof block, 0) == 0)
         continue;
 
@@ -233,8 +233,7 @@ static void hole_at_the_end_is_reported_once(void) {
     close_both();
 }
 
-/* The producer has claimed the rest of the lap and a record, and published only
- * the padding. */
+/* The producer has claimed the rest of the lap and a record, and has published only the pad. */
 static void hole_behind_padding_is_passed(void) {
     static const char block[8000];
     open_both();
@@ -322,7 +321,7 @@ static void run_all(void) {
     abandon_notes_are_returned();
     note_that_points_inside_a_record_holds_nothing_up();
     discard_reaches_the_producer();
-    wait_ends_when_nobody_reads();
+    wait_ends_when_the_reader_is_gone();
     hole_ends_the_reading_while_its_producer_lives();
     hole_at_the_end_is_reported_once();
     hole_behind_padding_is_passed();

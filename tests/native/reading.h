@@ -6,8 +6,7 @@
 #include "check.h"
 #include "dumpstream/ring.h"
 
-/* Takes the next record of a lane, which must be there. It is free again after
- * the next call of free_read. */
+/* Takes the next record of a lane, which must be there. The next call of free_read frees it. */
 static inline struct ds_view take(struct ds_ring *ring, struct ds_lane *lane) {
     struct ds_view view;
     CHECK_EQUAL(ds_ring_peek(ring, lane, &lane->read, &view), 1);

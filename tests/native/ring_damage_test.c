@@ -11,7 +11,7 @@
 
 static struct ds_ring ring;
 
-/* Pushes a sound record and returns it as it lies in the ring. */
+/* Pushes an intact record, and returns where it is in the ring. */
 static struct ds_record *push_sound(void) {
     static const uint8_t payload[DATA_LENGTH];
     struct ds_message message = {.name = "sound",

@@ -1,4 +1,4 @@
-/* One thread's view of the ring: space, laps, wake-ups, creation. */
+/* The ring from one thread: space, laps, wake-ups, creation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include "reading.h"
 
 #define RING_BYTES DS_RING_MIN_BYTES
-/* With a name of one byte, a record of exactly a sixteenth of the ring. */
+/* Together with a name of one byte, this makes a record of a sixteenth of the ring. */
 #define SIXTEENTH (RING_BYTES / 16)
 #define SIXTEENTH_DATA (SIXTEENTH - 64)
 
@@ -94,7 +94,7 @@ static void record_that_does_not_fit_the_rest_of_a_lap_starts_the_next(void) {
 
     CHECK_EQUAL(push(&ring, 15, SIXTEENTH_DATA + 1), 0);
 
-    /* A sixteenth of padding, and a sixteenth and 16 bytes of record. */
+    /* A pad of a sixteenth, and a record of a sixteenth and 16 bytes. */
     CHECK_EQUAL(fill(&ring), RING_BYTES - SIXTEENTH + DS_RECORD_ALIGN);
     for (uint64_t i = 2; i < 15; i++)
         CHECK_EQUAL(take(&ring, &ring.data).sequence, i);
@@ -149,7 +149,7 @@ static void stamps_of_an_earlier_lap_never_match(void) {
             take(&ring, &ring.data);
         }
         free_read(&ring, &ring.data);
-        /* Sixteen whole records lie there, each with its own stamp. */
+        /* There are sixteen whole records, each with its own stamp. */
         for (uint64_t i = 0; i < 16; i++) {
             struct ds_view view;
             uint64_t position = ring.data.read + i * SIXTEENTH;
@@ -159,7 +159,7 @@ static void stamps_of_an_earlier_lap_never_match(void) {
     ds_ring_destroy(&ring);
 }
 
-/* Each word is the next lap's position of the place where it lies. */
+/* Each word has as its value its own position in the next lap. */
 static void payload_that_looks_like_positions_is_no_stamp(void) {
     struct ds_ring ring = make_ring();
     uint64_t forged[SIXTEENTH_DATA / 8];
@@ -226,7 +226,7 @@ static void distant_wake_up_comes_when_a_record_reaches_it(void) {
 static void reader_that_does_not_sleep_is_not_woken(void) {
     struct ds_ring ring = make_ring();
     push(&ring, 0, 0);
-    CHECK(ds_ring_arm(&ring, 0)); /* a record is there: stays awake */
+    CHECK(ds_ring_arm(&ring, 0)); /* a record is there: the reader stays awake */
     push(&ring, 1, 0);
     drain(&ring, &ring.data);
     CHECK(!ds_ring_arm(&ring, 0));

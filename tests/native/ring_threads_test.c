@@ -1,7 +1,7 @@
-/* Four producers and one reader: every byte, each producer's order, and no
- * lost wake-up. Once they sleep and wake each other; once they only look, so
- * that nothing but stamps and the tail orders their accesses, and the thread
- * sanitizer sees if those do not. */
+/* Four producers and one reader: all bytes arrive, in the order of each producer, and no
+ * wake-up is lost. In one run they sleep and wake each other. In the other they only look, so
+ * that only stamps and the tail order their accesses, and the thread sanitizer sees if those
+ * do not. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -77,8 +77,8 @@ static void check_record(const struct ds_view *view, uint64_t *next) {
     CHECK(memcmp(view->data, expected, view->data_length) == 0);
 }
 
-/* Sleeps until the eventfd says that something came. The next record is asked
- * for, so nothing but a lost wake-up can make this wait long. */
+/* Sleeps until the eventfd is readable. The reader has asked for the very next record, so only
+ * a lost wake-up can make this wait long. */
 static void sleep_until_woken(void) {
     if (ds_ring_arm(&ring, 0))
         return;

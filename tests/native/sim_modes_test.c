@@ -1,5 +1,5 @@
-/* Every mode of the simulated runtime, and configurations that are cut off or
- * damaged, under the sanitizers: what comes is what the forecast says. */
+/* Every mode of the simulated runtime, and configurations that are cut off or damaged, under
+ * the sanitizers: the files are those of the forecast. */
 #include <ftw.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void write_config(const char *text, size_t length) {
     fclose(config);
 }
 
-/* Returns how many files there will be, each of which is rendered, too. */
+/* Returns how many files there will be. Renders each of them, too. */
 static uint64_t forecast(const struct dssim_workload *workload, const char *text, uint64_t *all_chunks) {
     struct dump_config *config = dssim_config_open(text);
     struct dssim_file about;
@@ -96,7 +96,7 @@ static void run_mode(const struct dssim_workload *workload, const char *settings
     dssim_reset();
 }
 
-/* A text cut off anywhere is no JSON; one with a byte changed may be anything but a crash. */
+/* A text that is cut off anywhere is not JSON. A text with a changed byte must not crash. */
 static void damage_configs(void) {
     CHECK_EQUAL(aclInit(NULL), SUCCESS);
     CHECK_EQUAL(aclmdlInitDump(), SUCCESS);

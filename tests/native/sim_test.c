@@ -1,5 +1,5 @@
-/* The simulated runtime drives the callback, through the ring, to a reader:
- * every file comes out with the bytes that the workload promises. */
+/* The simulated runtime calls the callback, and a reader reads the ring: every file arrives
+ * with the bytes that the workload promises. */
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* Every set of kernels against sums taken one element at a time, in buffers
- * that end where their elements end. */
+/* Every set of kernels is compared with sums over one element at a time, in buffers that end
+ * where their elements end. */
 #include "dumpstream/statistics.h"
 
 #include <fenv.h>
@@ -43,7 +43,7 @@ static uint64_t random_bits(void) {
     return state;
 }
 
-/* Elements of every class, the rare ones often. */
+/* Elements of every class. Rare classes come often. */
 static uint64_t make_code(const struct format *format) {
     int bits = format->bytes * 8;
     uint64_t code = random_bits() >> (64 - bits), top = (uint64_t)1 << (bits - 1);
@@ -56,7 +56,7 @@ static uint64_t make_code(const struct format *format) {
     case 1:
         return special[random_bits() % 7] | top;
     default:
-        /* Doubles whose squares do not overflow. */
+        /* Doubles with squares that do not overflow. */
         return format->kind == DS_F8 ? (code & 0x83ffffffffffffff) | 0x3c00000000000000 : code;
     }
 }

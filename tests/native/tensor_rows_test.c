@@ -1,5 +1,5 @@
-/* Rows of whole files, under bytes that nobody vouches for. Each file lies in
- * memory of exactly its length, so the address sanitizer sees a read beyond it. */
+/* Rows of whole files, with untrusted bytes. Each file lies in memory of exactly its length,
+ * so that the address sanitizer sees a read past its end. */
 #include "dumpstream/tensor_rows.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static const struct ds_reading READINGS[DS_DATA_TYPES] = {
     [UINT64] = {true, DS_U8, 1},    [COMPLEX64] = {true, DS_F4, 2},
 };
 
-/* As CANN has it, the output comes before the inputs here, and behind them below. */
+/* As in CANN, the output comes before the inputs in the message, and after them in the file. */
 static const uint8_t MESSAGE[] = {
     0x0a, 3,  '2',  '.', '0',                /* version */
     0x1a, 13,                                /* output, of which: */
@@ -37,7 +37,7 @@ static const uint8_t DATA[] = {
     3,   0,   0,    0,    252, 255, 255, 255,  99, /* output 0: 3, -4 and padding */
     1,   2,   3,    4,                             /* buffer 0 */
 };
-/* Where in MESSAGE these are. */
+/* Their positions in MESSAGE. */
 enum { INPUT_TYPE = 23, INPUT_DIM = 30, INPUT_1_ADDRESS = sizeof MESSAGE - 11 };
 
 #define FILE_BYTES (8 + sizeof MESSAGE + sizeof DATA)
@@ -113,7 +113,7 @@ static void rows_have_statistics(void) {
     ds_tensor_rows_free(&rows);
 }
 
-/* Changes one byte of the message and tells what becomes of the file. */
+/* Changes one byte of the message, and returns the result for the file. */
 static int add_changed(struct ds_tensor_rows *rows, size_t place, uint8_t was, uint8_t value, size_t length) {
     uint8_t file[FILE_BYTES];
     make_file(file);

@@ -1,5 +1,5 @@
-/* A compatibility front, as CANN has them: a library whose ACL functions forward to
- * those of the same name in the library behind it. */
+/* A front library like those of CANN: its ACL functions forward to the functions of the same
+ * name in another library. */
 #include <dlfcn.h>
 #include <stddef.h>
 

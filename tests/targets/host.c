@@ -1,4 +1,4 @@
-/* A program that opens an extension, named by its first argument, for itself; the
+/* A program that opens an extension, which its first argument names, with RTLD_LOCAL. The
  * extension links the runtime. */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -42,7 +42,7 @@ static int run(const struct acl *acl, const char *text, const char *steps) {
     return 0;
 }
 
-/* Takes every number again for sockets of our own. */
+/* Opens sockets with all the numbers again. */
 static int close_all(void) {
     int pair[2];
     for (int fd = 3; fd < LAST_DESCRIPTOR; fd++)

@@ -1,10 +1,9 @@
-/* A training job on the simulated runtime, for programs that reach ACL in
- * different ways. */
+/* A training job on the simulated runtime, for programs that call ACL in different ways. */
 #pragma once
 
 #include "api/sim.h"
 
-/* Everything a job calls. */
+/* All functions that a job calls. */
 struct acl {
     aclError (*init)(const char *config_path);
     aclError (*finalize)(void);

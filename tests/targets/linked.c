@@ -1,6 +1,6 @@
-/* A program that links the runtime; built as a shared library, an extension that
- * does so. With LOOKED_UP it asks the linker for the functions all the same, as
- * what works with several releases of a library does. */
+/* A program that links the runtime or, built as a shared library, an extension that links it.
+ * With LOOKED_UP it still looks the functions up with dlsym, as code for several releases of
+ * a library does. */
 #include <dlfcn.h>
 
 #include "job.h"

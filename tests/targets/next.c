@@ -1,5 +1,5 @@
-/* A library that wraps a function of the C library by RTLD_NEXT, as tracers do:
- * whatever wraps dlsym must not change what "next" means. */
+/* A library that wraps a function of the C library through RTLD_NEXT, as tracers do. A wrapper
+ * of dlsym must not change what "next" means. */
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* A program that opens the runtime, named by its first argument, for itself. */
+/* A program that opens the runtime, which its first argument names, with RTLD_LOCAL. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -95,8 +95,7 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
  *   slice_bytes         longest payload of a chunk (134217728, as in CANN)
  *   queue_bytes         device threads wait while more is queued; 0: no limit, as in CANN (0)
  *   cann                8.5, 9.1 or master: 8.5 does not join the record thread in aclmdlFinalizeDump;
- *                       with master, profiling starts without aclprofInit and may be ended without a start
- * (9.1)
+ *                       master starts profiling without aclprofInit, and lets it end before it began (9.1)
  *
  * and the faults, each with a selector: a share with a decimal point (0.25), an operator of
  * every model (3), or an operator at one step (3@1).
