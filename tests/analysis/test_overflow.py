@@ -64,7 +64,7 @@ class TestRecords:
         assert (second.task, list(second.units)) == (4, ["ai_core"])
 
     @pytest.mark.parametrize("record", [older(), newer([], valid=0)], ids=["older", "newer"])
-    def test_record_in_which_nobody_wrote_names_no_task(self, read: Any, record: bytes) -> None:
+    def test_record_in_which_nothing_was_written_names_no_task(self, read: Any, record: bytes) -> None:
         (found,) = read(record)
 
         assert (found.units, found.task) == ({}, None)

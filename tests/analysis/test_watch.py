@@ -175,7 +175,7 @@ class TestWatch:
         assert result.clean
         assert result.watched.early == 1
 
-    def test_graph_names_everybody_in_between(
+    def test_graph_names_every_operator_in_between(
         self, tmp_path: Path, write: Callable[[Path, Sequence[Dump]], Path]
     ) -> None:
         graph = Graph(Operator(name=name, order=order) for order, name in enumerate("CXYB"))

@@ -113,7 +113,7 @@ class TestFreshDestinations:
 
         assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
 
-    def test_without_a_run_what_somebody_else_put_there_stays(self, path: Path) -> None:
+    def test_without_a_run_what_another_program_put_there_stays(self, path: Path) -> None:
         destination = Destination.open(path)
         (path / "notes.txt").write_text("mine")
 
@@ -234,7 +234,7 @@ class TestUnusableDestinations:
         assert [entry.name for entry in path.iterdir()] == ["files"]
 
     @pytest.mark.parametrize("text", ["", "[]", '{"name": "an app"}', "[" * 200_000])
-    def test_somebody_elses_manifest_is_refused_and_kept(self, path: Path, text: str) -> None:
+    def test_the_manifest_of_another_program_is_refused_and_kept(self, path: Path, text: str) -> None:
         path.mkdir()
         (path / "manifest.json").write_text(text)
 

@@ -280,7 +280,7 @@ async def test_files_of_a_pack_that_fails_at_the_end_are_journalled_as_lost(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dumpstream.sinks.zstd.write_all", fail)
+    monkeypatch.setattr("dumpstream.system.tree.write_all", fail)
 
     with pytest.raises(SinkError, match="No space left"):
         await capture_packed(tmp_path / "run", {"a": b"one", "b": b"two"})

@@ -169,7 +169,7 @@ def test_a_draft_replaced_by_a_link_is_not_written_through(tmp_path: Path) -> No
         (tmp_path / "root" / draft.temporary).symlink_to(tmp_path / "victim")
 
         with pytest.raises(OSError, match="Too many levels of symbolic links"):
-            tree.append(draft)
+            tree.append(draft, memoryview(b"new"))
 
     assert (tmp_path / "victim").read_bytes() == b"precious"
 

@@ -44,7 +44,7 @@ class Converted(NamedTuple):
     input: Input
     tensors: int = 0  #: how many were written
     bytes: int = 0  #: how many bytes that took
-    skipped: bool = False  #: whether it is not a dump file, and nobody said it was
+    skipped: bool = False  #: whether it is not a dump file, and was not named as one
     problem: str | None = None  #: why not all of it was written, or cannot be trusted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,11 +26,12 @@ _BYTE_BITS = 8
 _UINT8 = 4
 
 
-class Unreadable(NamedTuple):
-    """Why two dump files could not be compared."""
+class ComparisonError(Exception):
+    """Two dump files cannot be compared because of *problem*, which *dump* has."""
 
-    dump: DumpFile  #: the one that has the problem
-    problem: str  #: without its name
+    def __init__(self, dump: DumpFile, problem: str) -> None:
+        super().__init__(problem)
+        self.dump, self.problem = dump, problem
 
 
 class ChangedValue(NamedTuple):
@@ -52,27 +54,16 @@ class Difference(NamedTuple):
     padding: int  #: how many bytes behind the last element differ
 
 
-def compare(before: DumpFile, after: DumpFile) -> list[Difference] | Unreadable:
+def compare(before: DumpFile, after: DumpFile) -> list[Difference]:
     """Return the tensors that differ; all others are the same, bit for bit.
 
     Both files are read to their ends, so that damage is found. Takes memory for a few blocks only.
+
+    Raises:
+        ComparisonError: one of the files cannot be read, or the tensors are not the same ones.
     """
-    try:
-        return _compare(before, after)
-    except _UnreadableError as exc:
-        return Unreadable(exc.dump, str(exc))
-
-
-class _UnreadableError(Exception):
-    def __init__(self, dump: DumpFile, problem: str) -> None:
-        super().__init__(problem)
-        self.dump = dump
-
-
-def _compare(before: DumpFile, after: DumpFile) -> list[Difference]:
-    pairs = _pairs(before, after)
     differences = []
-    for tensor, other in pairs:
+    for tensor, other in _pairs(before, after):
         tally = _Tally(tensor)
         size = tally.block_bytes
         start = 0
@@ -82,20 +73,21 @@ def _compare(before: DumpFile, after: DumpFile) -> list[Difference]:
         if tally.changed or tally.padding:
             differences.append(tally.result())
     for dump in (before, after):
-        _read_to_end(dump)
+        with _reading(dump):
+            dump.read_to_end()
     return differences
 
 
 def _pairs(before: DumpFile, after: DumpFile) -> list[tuple[Tensor, Tensor]]:
     if _layout(before) != _layout(after):
-        raise _UnreadableError(after, "has other tensors than the dump before it")
+        raise ComparisonError(after, "has other tensors than the dump before it")
     pairs = [
         (tensor, other)
         for tensor, other in zip(before.tensors, after.tensors, strict=True)
         if tensor.stored and tensor.size
     ]
     if not pairs:
-        raise _UnreadableError(after, "has no bytes of any tensor")
+        raise ComparisonError(after, "has no bytes of any tensor")
     return pairs
 
 
@@ -107,7 +99,7 @@ def _blocks(dump: DumpFile, tensor: Tensor, size: int) -> Iterator[NDArray[np.ui
     """Yield the bytes of *tensor*, *size* at a time; each block is valid until the next."""
     buffer = np.empty(min(size, tensor.size), np.uint8)
     filled = 0
-    try:
+    with _reading(dump):
         for block in dump.blocks(tensor):
             data = np.frombuffer(block, np.uint8)
             while len(data):
@@ -118,17 +110,16 @@ def _blocks(dump: DumpFile, tensor: Tensor, size: int) -> Iterator[NDArray[np.ui
                 if filled == len(buffer):
                     yield buffer
                     filled = 0
-    except (DumpFormatError, PartError) as exc:
-        raise _UnreadableError(dump, exc.detail) from exc
     if filled:
         yield buffer[:filled]
 
 
-def _read_to_end(dump: DumpFile) -> None:
+@contextmanager
+def _reading(dump: DumpFile) -> Iterator[None]:
     try:
-        dump.read_to_end()
+        yield
     except (DumpFormatError, PartError) as exc:
-        raise _UnreadableError(dump, exc.detail) from exc
+        raise ComparisonError(dump, exc.detail) from exc
 
 
 class _Tally:

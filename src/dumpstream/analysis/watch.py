@@ -10,11 +10,10 @@ import re
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpFormatError, PartError
-from dumpstream.analysis.difference import Unreadable, compare
+from dumpstream.analysis.difference import ComparisonError, compare
 from dumpstream.analysis.modes import settings_of
 from dumpstream.format.opname import Scheme, parse_name
 from dumpstream.system.batches import run_batches
@@ -206,15 +205,11 @@ def _execution(op_name: str, dumps: Sequence[WatchDump], layer: Sequence[str]) -
 def watch(watched: Iterable[Watched], graph: Graph | None = None) -> Iterator[WatchResult]:
     """Compare the dumps of each of *watched*, several at once, and yield the results in order."""
     return run_batches(
-        partial(_watch_batch, graph),
+        lambda batch: [_Chain(it, graph).result() for it in batch],
         watched,
         bytes_of=lambda it: sum(dump.input.bytes for dump in it.dumps),
         is_remote=lambda it: any(dump.input.remote for dump in it.dumps),
     )
-
-
-def _watch_batch(graph: Graph | None, batch: Sequence[Watched]) -> list[WatchResult]:
-    return [_Chain(watched, graph).result() for watched in batch]
 
 
 def _problem(error: DumpFormatError | PartError | OSError) -> str:
@@ -255,11 +250,12 @@ class _Chain:
                 except (DumpFormatError, PartError, OSError) as exc:
                     self._note(dump, _problem(exc))
                     return place if dump is before else last
-            found = compare(*opened)
-        if isinstance(found, Unreadable):
-            faulty = before if found.dump is opened[0] else after
-            self._note(faulty, found.problem)
-            return place if faulty is before else last
+            try:
+                found = compare(*opened)
+            except ComparisonError as exc:
+                faulty = before if exc.dump is opened[0] else after
+                self._note(faulty, exc.problem)
+                return place if faulty is before else last
         self._compared += 1
         if found:
             suspects, by_graph = self._suspects(last, place)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
-from dumpstream.reading.opening import open_place
-from dumpstream.reading.stored import State, StoredCapture
+from dumpstream.reading.stored import State, StoredCapture, open_place
 
 if TYPE_CHECKING:
     import os

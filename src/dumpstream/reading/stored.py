@@ -12,12 +12,11 @@ import xxhash
 import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
-from dumpstream.archive.place import RESTORE, open_file
+from dumpstream.archive.place import RESTORE, DirectoryPlace, open_file
 from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, UnreadableRow
-from dumpstream.reading.opening import open_place
 from dumpstream.reading.storedfile import StoredFile, is_readable, misfit
-from dumpstream.remote.place import Buckets
-from dumpstream.system.location import is_url
+from dumpstream.remote.place import Buckets, StorePlace
+from dumpstream.system.location import as_location, is_url
 
 if TYPE_CHECKING:
     import os
@@ -46,6 +45,16 @@ class LossTotal(NamedTuple):
     cause: str
     chunks: int
     bytes: int
+
+
+def open_place(path: str | os.PathLike[str] | Prefix | Any) -> Place:
+    """Return the place that a path, a URL or a store of obstore stands for, without reading anything.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    location = as_location(path)
+    return DirectoryPlace(location) if isinstance(location, Path) else StorePlace(location)
 
 
 class StoredCapture:

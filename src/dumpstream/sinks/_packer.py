@@ -39,10 +39,6 @@ _KEEPING_WORK = 4 << 10
 _EMPTY_FRAME, _EMPTY_XXH3 = bytes(EMPTY_FRAME), xxh3_64_hexdigest(b"")
 
 
-class _Put(Protocol):
-    async def __call__(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]: ...
-
-
 class PackTarget(Protocol):
     """Where one pack goes."""
 
@@ -117,7 +113,11 @@ class Packer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: SinkError | None = None
 
-    async def put(self, files: Sequence[WholeFile], put_large: _Put) -> list[Stored | SinkError]:
+    async def put(
+        self,
+        files: Sequence[WholeFile],
+        put_large: Callable[[Sequence[WholeFile]], Awaitable[list[Stored | SinkError]]],
+    ) -> list[Stored | SinkError]:
         """Pack the small ones of *files*, give the others to *put_large*, and return where each is, in order.
 
         Waits while too many packs are being stored.

@@ -131,12 +131,12 @@ class _TreeFile:
     def append(self, data: memoryview, frame: memoryview) -> None:  # noqa: ARG002 - the frame has it all
         if self._draft is None:
             self._draft, fd = self._tree.create(self._name)
+            try:
+                write_all(fd, frame)
+            finally:
+                os.close(fd)
         else:
-            fd = self._tree.append(self._draft)
-        try:
-            write_all(fd, frame)
-        finally:
-            os.close(fd)
+            self._tree.append(self._draft, frame)
         self._bytes += len(frame)
 
     def publish(self) -> Stored:
@@ -169,11 +169,7 @@ class _PackFile:
 
     def _store(self, data: memoryview) -> None:
         try:
-            fd = self._tree.append(self._draft)
-            try:
-                write_all(fd, data)
-            finally:
-                os.close(fd)
+            self._tree.append(self._draft, data)
             self._tree.publish(self._draft)
         except OSError as exc:
             with suppress(OSError):

@@ -12,7 +12,7 @@ from dumpstream._native import sync_filesystem
 from dumpstream.names import clean_name, free_number, hashed_name
 from dumpstream.system.durable import force_names, force_path
 from dumpstream.system.nofollow import open_directory
-from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
+from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,10 +93,14 @@ class Tree:
                 raise
         return self._create(self._below, hashed_name(name))
 
-    def append(self, draft: Draft) -> int:
-        """Return a descriptor that appends to *draft*, which the caller closes."""
+    def append(self, draft: Draft, data: memoryview) -> None:
+        """Append *data* to *draft*."""
         with self._lease(draft.directory) as dir_fd:
-            return os.open(draft.temporary, _MORE, dir_fd=dir_fd)
+            fd = os.open(draft.temporary, _MORE, dir_fd=dir_fd)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
 
     def path(self, draft: Draft, *, number: int = 1) -> str:
         """Return the path that *draft* gets if its name is free."""
@@ -112,7 +116,9 @@ class Tree:
                     publish_draft(draft.temporary, self._numbered(draft.stem, number), dir_fd)
                     break
                 except FileExistsError:
-                    number = self._free_number(draft.stem, number, dir_fd)
+                    number = free_number(
+                        lambda number: _exists(self._numbered(draft.stem, number), dir_fd), number
+                    )
             if self._durable:
                 force_names(dir_fd)
         return self.path(draft, number=number)
@@ -143,9 +149,6 @@ class Tree:
 
     def _numbered(self, stem: str, number: int) -> str:
         return f"{stem}{self._suffix}" if number == 1 else f"{stem}.{number}{self._suffix}"
-
-    def _free_number(self, stem: str, taken: int, dir_fd: int) -> int:
-        return free_number(lambda number: _exists(self._numbered(stem, number), dir_fd), taken)
 
     def _lease(self, path: tuple[str, ...]) -> _Directory:
         """Return the directory *path*, made if missing; the caller must leave it."""

@@ -1,4 +1,4 @@
-"""Headers against Google's reader of the same bytes, and bytes that nobody wrote."""
+"""Headers against Google's reader of the same bytes, and bytes that no program wrote."""
 
 from __future__ import annotations
 
