@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import anyio
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._display import count_text, print_error, printable
+from dumpstream.cli._display import count_text, print_error, say
 from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.command import Command
@@ -48,39 +47,36 @@ class _Run:
     """One run of a command."""
 
     def __init__(self, words: list[str]) -> None:
-        self.code: int | None = None  #: as a shell would have it, once the command has ended
+        self.code: int | None = None  #: as a shell has it, once the command has ended
         self._words = words
         self._command: Command | None = None
 
     @property
     def started(self) -> bool:
-        """Whether there was such a command."""
+        """Whether the command could be started."""
         return self._command is not None
 
     async def follow(self, collector: Collector, signals: CaptureSignals) -> None:
-        """Start the command, and return when it and all that is captured has ended."""
+        """Start the command, and return when it and every captured process have ended."""
         environment = target_environment(collector.socket_path, os.environ)
         try:
             self._command = signals.command = Command(self._words, environment)
         except OSError as exc:
-            print(f"dumpstream: {printable(self._words[0])} cannot be run: {exc.strerror}", file=sys.stderr)
+            say(f"{self._words[0]} cannot be run: {exc.strerror}")
             self.code = _NOT_FOUND if exc.errno == errno.ENOENT else _NOT_EXECUTABLE
             return
-        raise_descriptor_limit()  # only now: the command has the limit that it would have had
+        raise_descriptor_limit()  # only now, so that the command does not inherit it
         status = await self._command.wait()
         signals.command = None
         self.code = exit_code(status)
         with anyio.move_on_after(_PATIENCE_S):
             await collector.idle()
         if collector.running:
-            print(
-                f"dumpstream: the command has ended; waiting for {count_text(collector.running, 'process')} "
-                "that it started and that still runs; Ctrl-C ends the capture",
-                file=sys.stderr,
-            )
+            still = count_text(collector.running, "process")
+            say(f"the command has ended; waiting for {still} that it started; Ctrl-C ends the capture")
         await collector.idle()
 
     def collect(self) -> None:
-        """Let the system forget the command."""
+        """Reap the command, if it has ended."""
         if self._command is not None and self.code is not None:
             self._command.collect()

@@ -1,11 +1,12 @@
-"""How the commands show names, sizes and progress."""
+"""How the commands show names, numbers, problems and progress."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ _PROGRESS_S = 0.1
 
 
 def printable(text: str) -> str:
-    """Return *text* with everything that a terminal might take as a command, or cannot show, escaped."""
+    """Return *text* with every character escaped that a terminal cannot show or might obey."""
     if text.isprintable():
         return text
     return "".join(
@@ -24,10 +25,20 @@ def printable(text: str) -> str:
     )
 
 
+def say(text: str) -> None:
+    """Print a line on standard error, behind the name of the program, in printable characters."""
+    print(f"dumpstream: {printable(text)}", file=sys.stderr)
+
+
 def print_error(error: Exception) -> None:
-    """Print what *error* says, and in further lines what there is to know besides."""
+    """Say what *error* says, and each of its notes."""
     for line in (str(error), *getattr(error, "__notes__", ())):
-        print(f"dumpstream: {printable(line)}", file=sys.stderr)
+        say(line)
+
+
+def print_json(value: Any) -> None:
+    """Print *value* as JSON, indented."""
+    print(json.dumps(value, indent=2))
 
 
 def size_text(size: int) -> str:
@@ -44,7 +55,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def time_text(microseconds: int) -> str:
-    """Return the time that is so many *microseconds* after the beginning of 1970."""
+    """Return the date and time that are *microseconds* after the beginning of 1970."""
     try:
         moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
     except OverflowError:
@@ -53,7 +64,7 @@ def time_text(microseconds: int) -> str:
 
 
 def number_text(value: Any) -> str:
-    """Return a number as it is shown: floats in six digits, a complex one in two parts."""
+    """Return a number as text: a float in six digits, a complex one in two parts."""
     if isinstance(value, complex):
         value = [value.real, value.imag]
     if isinstance(value, list):
@@ -86,11 +97,17 @@ def _cell(value: Any) -> str:
 
 
 class ProgressLine:
-    """A line on the terminal that is rewritten in place; nothing at all if standard error is no terminal."""
+    """A line that is rewritten in place, and removed at the end; only if standard error is a terminal."""
 
     def __init__(self) -> None:
         self._shown = False
         self._next = 0.0 if sys.stderr.isatty() else float("inf")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def show(self, text: str) -> None:
         """Replace the line, at most ten times a second."""

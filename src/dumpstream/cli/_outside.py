@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 from contextlib import AsyncExitStack
@@ -10,7 +9,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from dumpstream.cli._display import count_text
+from dumpstream.cli._display import count_text, print_json, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._options import capture_options
 from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from dumpstream.outside.collector import Collector
     from dumpstream.outside.process import CapturedProcess
 
-_NOBODY = (
+_NO_PROCESS = (
     "it runs nothing on an NPU, or not with CANN",
     "it was started without the agent: LD_PRELOAD is stripped by set-uid programs, sudo and some containers",
     "it is linked statically, or its launcher starts it on another machine",
@@ -79,15 +78,13 @@ def report_outside(collector: Collector, args: Namespace) -> int:
     code = 0 if collector.whole and not report.waiting else NOT_WHOLE
     if args.json:
         processes = [process.as_dict() for process in collector.processes]
-        print(json.dumps({**report.as_dict(), "whole": collector.whole, "processes": processes}, indent=2))
+        print_json({**report.as_dict(), "whole": collector.whole, "processes": processes})
         return code
     for process in sorted(collector.processes, key=_by_rank):
         print(process_text(process), file=sys.stderr)
     if not collector.processes:
-        print(
-            "dumpstream: no process used ACL, so nothing was captured; if one should have:", file=sys.stderr
-        )
-        for reason in _NOBODY:
+        say("no process used ACL, so nothing was captured; if one should have:")
+        for reason in _NO_PROCESS:
             print(f"  - {reason}", file=sys.stderr)
         return code
     print_report(report, args.out, file=sys.stderr)

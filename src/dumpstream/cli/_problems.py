@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from dumpstream.cli._display import printable
+from dumpstream.cli._display import printable, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,4 +24,4 @@ def problem_text(problem: Problem, name: Path) -> str:
 def print_problems(problems: Iterable[Problem], name: Path) -> None:
     """Print the problems of the configuration *name* on standard error."""
     for problem in problems:
-        print(f"dumpstream: {problem_text(problem, name)}", file=sys.stderr)
+        say(problem_text(problem, name))

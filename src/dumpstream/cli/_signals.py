@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from dumpstream.cli._display import say
 from dumpstream.cli._report import print_waiting
 from dumpstream.objectstore.patience import ABORT_S
 
@@ -92,7 +93,7 @@ class CaptureSignals:
     def tell_abort(self, spill: Path | None) -> bool:
         """Return whether the capture was aborted; if so, say it, and how to upload what waits in *spill*."""
         if self._scope.cancelled_caught:
-            print("dumpstream: aborted; what was finished stays", file=sys.stderr)
+            say("aborted; what was finished stays")
             if self._capture is not None:
                 print_waiting(self._capture.report, spill, file=sys.stderr)
         return self._scope.cancelled_caught
@@ -108,5 +109,5 @@ class CaptureSignals:
             self._finishing = True
             self._stop()
             self._capture.hurry()
-            print("dumpstream: finishing what has come; again to abort", file=sys.stderr)
+            say("finishing what has come; again to abort")
         return True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +10,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream.capture import open_capture
 from dumpstream.cli._command import capture_command
-from dumpstream.cli._display import printable
+from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import FAILED, NOT_WHOLE, WrongUsageError
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._options import capture_options
@@ -62,7 +60,7 @@ def _simulate(args: Namespace) -> int:
     if report is None:
         return FAILED
     if args.json:
-        print(json.dumps(report.as_dict(), indent=2))
+        print_json(report.as_dict())
     else:
         print_report(report, args.out)
         print_waiting(report, args.spill)
@@ -72,8 +70,7 @@ def _simulate(args: Namespace) -> int:
 def _print_exceptions(runtime: SimulatedRuntime, before: int) -> None:
     """Say where exception dumps went, if there were more than *before*."""
     if exceptions := runtime.counters.exceptions - before:
-        where = printable(str(runtime.exception_directory))
-        print(f"dumpstream: {exceptions} exception dumps went to disk: {where}", file=sys.stderr)
+        say(f"{exceptions} exception dumps went to disk: {runtime.exception_directory}")
 
 
 async def _capture(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from dumpstream.cli._display import printable
+from dumpstream.cli._display import say
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside
 from dumpstream.outside.agent import SOCKET, agent_library
@@ -29,10 +28,5 @@ async def _collect(args: Namespace) -> int:
 
 
 async def _listen(collector: Collector, _signals: CaptureSignals) -> None:
-    print(
-        f"dumpstream: listening; join with {SOCKET}={printable(str(collector.socket_path))} "
-        f"LD_PRELOAD={printable(str(agent_library()))}",
-        file=sys.stderr,
-        flush=True,
-    )
+    say(f"listening; join with {SOCKET}={collector.socket_path} LD_PRELOAD={agent_library()}")
     await collector.stopped()

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._display import count_text, printable
+from dumpstream.cli._display import count_text, print_json, printable
 from dumpstream.cli._exit import FAILED, WrongUsageError
 from dumpstream.cli._problems import print_problems, problem_text
 from dumpstream.config import Matcher, check_bytes, check_file, explain, json_schema, read_operators
@@ -40,7 +40,7 @@ def _check(args: Namespace) -> int:
     result = check_file(args.file, strict=args.strict)
     if args.json:
         problems = [problem.as_dict() for problem in result.problems]
-        print(json.dumps({"accepted": not result.errors, "problems": problems}, indent=2))
+        print_json({"accepted": not result.errors, "problems": problems})
     else:
         for problem in result.problems:
             print(problem_text(problem, args.file))
@@ -130,5 +130,5 @@ def _blacklist(pairs: list[tuple[str, str]] | None) -> list[dict[str, Any]] | No
 
 
 def _schema(_: Namespace) -> int:
-    print(json.dumps(json_schema(), indent=2))
+    print_json(json_schema())
     return 0

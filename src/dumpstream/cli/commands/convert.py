@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from dumpstream.analysis.conversion import ConversionOptions, convert
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.archive.destination import refuse_inside
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._display import ProgressLine, count_text, say, size_text
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.outputs import Outputs
@@ -30,12 +29,10 @@ def run(args: Namespace) -> int:
     refuse_inside(args.out, captures)
     options = ConversionOptions(format=FileFormat(args.format), layout=args.layout, shape=args.shape or ())
     counts: Counter[str] = Counter()
-    line = ProgressLine()
-    with Outputs(args.out, replace=args.force) as outputs:
+    with Outputs(args.out, replace=args.force) as outputs, ProgressLine() as line:
         for converted in convert(inputs, outputs, options):
             _count(converted, counts, line)
             line.show(_summary(counts, len(inputs)))
-    line.clear()
     print(_summary(counts, len(inputs)))
     return NOT_WHOLE if counts["problems"] else 0
 
@@ -48,7 +45,7 @@ def _count(converted: Converted, counts: Counter[str], line: ProgressLine) -> No
     if converted.problem is not None:
         counts["problems"] += 1
         line.clear()
-        print(f"dumpstream: {printable(f'{converted.input.label}: {converted.problem}')}", file=sys.stderr)
+        say(f"{converted.input.label}: {converted.problem}")
 
 
 def _summary(counts: Counter[str], inputs: int) -> str:

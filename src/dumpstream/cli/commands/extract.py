@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpstreamError, PartError
 from dumpstream.archive.destination import refuse_inside
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._display import ProgressLine, count_text, say, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.extraction import choose_targets, extract
@@ -46,7 +45,7 @@ def run(args: Namespace) -> int:
         for it, extracted in zip(found, _extract(found, outputs, sparse=args.sparse), strict=True):
             if isinstance(extracted, PartError):
                 line.clear()
-                print(f"dumpstream: {printable(f'{it.name}: {extracted}')}", file=sys.stderr)
+                say(f"{it.name}: {extracted}")
             else:
                 size += extracted
                 written += 1
@@ -103,5 +102,5 @@ def _tell_incomplete(files: Sequence[_Found]) -> bool:
     """Print which of *files* are not whole, and return whether all are."""
     incomplete = [it for it in files if not it.file.verdict.whole]
     for it in incomplete:
-        print(f"dumpstream: {printable(it.name)}: not whole ({it.file.verdict})", file=sys.stderr)
+        say(f"{it.name}: not whole ({it.file.verdict})")
     return not incomplete

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from dumpstream.archive.place import is_inside
-from dumpstream.cli._display import count_text, printable, size_text
+from dumpstream.cli._display import count_text, print_json, printable, size_text
 from dumpstream.reading.collection import Collection
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def run(args: Namespace) -> int:
     """Print the list."""
     collection = Collection.open(args.capture, args.rank)
     if args.json:
-        print(json.dumps(_object(collection), indent=2))
+        print_json(_object(collection))
     else:
         _print_tables(collection)
     return 0

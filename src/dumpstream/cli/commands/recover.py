@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dumpstream.cli._display import print_json
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._report import process_text
@@ -19,7 +19,7 @@ def run(args: Namespace) -> int:
     """Recover, print what came, and return the exit code."""
     processes = run_async(partial(recover, args.directory, sinks=args.sink))
     if args.json:
-        print(json.dumps({"processes": [process.as_dict() for process in processes]}, indent=2))
+        print_json({"processes": [process.as_dict() for process in processes]})
     else:
         for process in processes:
             print(process_text(process))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._display import count_text, printable
+from dumpstream.cli._display import count_text, say
 from dumpstream.cli._exit import BY_SIGNAL, FAILED, WrongUsageError
 from dumpstream.simulation.job import Job, JobOptions
 from dumpstream.simulation.workload import Workload, opened
@@ -95,7 +95,7 @@ def _run_ranks(options: JobOptions, ranks: int) -> int:
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     for rank, code in enumerate(codes):
         if code < 0:
-            print(f"dumpstream: rank {rank} was killed by {signal.Signals(-code).name}", file=sys.stderr)
+            say(f"rank {rank} was killed by {signal.Signals(-code).name}")
     return next((code if code > 0 else BY_SIGNAL - code for code in codes if code), 0)
 
 
@@ -132,7 +132,7 @@ def _run_rank(options: JobOptions, rank: int, ranks: int) -> NoReturn:
     try:
         code = _run_job(options.of_rank(rank), f"rank {rank}: ")
     except DumpstreamError as exc:
-        print(f"dumpstream: rank {rank}: {printable(str(exc))}", file=sys.stderr)
+        say(f"rank {rank}: {exc}")
     except BaseException:  # noqa: BLE001 - nobody above may see it
         sys.excepthook(*sys.exc_info())
     finally:

@@ -9,8 +9,8 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationInUseError, DumpstreamError
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
-from dumpstream.cli._exit import BY_SIGNAL
+from dumpstream.cli._display import ProgressLine, count_text, say, size_text
+from dumpstream.cli._exit import BY_SIGNAL, FAILED
 from dumpstream.cli._signals import ENDING, obeying
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxes import count_objects, find_outboxes, state_directory, upload_command
@@ -42,14 +42,14 @@ async def _run(directory: Path | None) -> int:
 
         async with obeying(ENDING, end):
             return await _upload_all(directory)
-    print(f"dumpstream: interrupted; {await run_sync(_left_text, directory)}", file=sys.stderr)
+    say(f"interrupted; {await run_sync(_left_text, directory)}")
     return BY_SIGNAL + received[0]
 
 
 async def _upload_all(directory: Path | None) -> int:
     if directory is not None and not await run_sync(directory.is_dir):
-        print(f"dumpstream: there is no directory {directory}; name a --spill directory", file=sys.stderr)
-        return 1
+        say(f"there is no directory {directory}; name a --spill directory")
+        return FAILED
     directory = directory or state_directory()
     paths = await run_sync(lambda: list(find_outboxes(directory)))
     failed = False
@@ -61,22 +61,23 @@ async def _upload_all(directory: Path | None) -> int:
             print(f"{path}: process {exc.pid} is using it, and uploads by itself", file=sys.stderr)
         except DumpstreamError as exc:
             failed = True
-            print(f"dumpstream: {path}: {printable(str(exc))}", file=sys.stderr)
+            say(f"{path}: {exc}")
     if not paths:
         print(f"nothing waits in {directory}")
     return int(failed)
 
 
 async def _upload(path: Path) -> Reconciliation:
-    line = ProgressLine()
     outbox = await run_sync(Outbox.open, path)
     try:
-        return await reconcile(
-            outbox,
-            lambda so_far: line.show(f"{count_text(so_far.objects, 'object')}, {size_text(so_far.bytes)}"),
-        )
+        with ProgressLine() as line:
+            return await reconcile(
+                outbox,
+                lambda so_far: line.show(
+                    f"{count_text(so_far.objects, 'object')}, {size_text(so_far.bytes)}"
+                ),
+            )
     finally:
-        line.clear()
         await finish_in_thread(outbox.close)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._display import ProgressLine, count_text, print_json, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.verification import verify_collection
@@ -19,15 +18,12 @@ if TYPE_CHECKING:
 def run(args: Namespace) -> int:
     """Print what is wrong."""
     collection = Collection.open(args.capture, args.rank)
-    line = ProgressLine()
-    try:
+    with ProgressLine() as line:
         result = verify_collection(
             collection, deep=args.deep, progress=lambda so_far: line.show(_progress(so_far))
         )
-    finally:
-        line.clear()
     if args.json:
-        print(json.dumps(_object(result), indent=2))
+        print_json(_object(result))
     else:
         _print_problems(result)
     return 0 if result.whole else NOT_WHOLE

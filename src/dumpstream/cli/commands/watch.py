@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.watch import Graph, find_watched, watch
-from dumpstream.cli._display import ProgressLine, count_text, number_text, printable, size_text
+from dumpstream.cli._display import (
+    ProgressLine,
+    count_text,
+    number_text,
+    print_json,
+    printable,
+    say,
+    size_text,
+)
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli.commands.config import operators_in
 from dumpstream.config import Mode
@@ -42,7 +48,7 @@ def run(args: Namespace) -> int:
     results = _with_progress(watch(watched, graph), len(watched))
     if args.json:
         found = [_as_json(result) for result in results]
-        print(json.dumps({"watched": found}, indent=2))
+        print_json({"watched": found})
         counts = Counter(str(it["state"]) for it in found)
     else:
         counts = Counter(map(_print_result, results))
@@ -51,16 +57,13 @@ def run(args: Namespace) -> int:
 
 
 def _with_progress(results: Iterable[WatchResult], total: int) -> Iterator[WatchResult]:
-    line = ProgressLine()
     size = 0
-    try:
+    with ProgressLine() as line:
         for number, result in enumerate(results, 1):
             size += sum(dump.input.bytes for dump in result.watched.dumps)
             line.clear()
             yield result
             line.show(f"compared {number} of {total}, {size_text(size)}")
-    finally:
-        line.clear()
 
 
 def _state(result: WatchResult) -> str:
@@ -104,7 +107,7 @@ def _print_result(result: WatchResult) -> str:
     for trampling in result.tramplings:
         _print_trampling(trampling)
     for problem in result.problems:
-        print(f"dumpstream: {printable(problem)}", file=sys.stderr)
+        say(problem)
     return state
 
 
