@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dumpstream.cli._arguments import size
 from dumpstream.pipeline import PipelineOptions
@@ -21,33 +20,9 @@ if TYPE_CHECKING:
 
 def add_capture_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `capture_options` reads."""
-    # Not made: help is for machines with less memory than the ring takes by default, too.
-    ring = SimpleNamespace(**{field.name: field.default for field in fields(RingOptions)})
-    reassembly, pipeline = ReassemblyOptions(), PipelineOptions()
-    sinks = SinkSettings(directory=Path())
-    place = parser.add_argument_group("destination")
-    place.add_argument(
-        "--sink",
-        action="append",
-        metavar="KIND:LOCATION",
-        help="where files go; may be repeated, and replaces the default zstd: (files below --out)",
-    )
-    place.add_argument(
-        "--pack", action="store_true", help="collect small files in packs (ZIP containers with zstd members)"
-    )
-    place.add_argument(
-        "--spill", type=Path, metavar="DIR", help="where files wait while an object store is away"
-    )
-    place.add_argument(
-        "--spill-bytes", type=size, default=sinks.spill_bytes, metavar="SIZE", help="how much may wait there"
-    )
-    earlier = place.add_mutually_exclusive_group()
-    earlier.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
-    earlier.add_argument("--force", action="store_true", help="delete the capture that is in --out first")
+    _add_destination(parser)
     group = parser.add_argument_group("ring")
-    group.add_argument(
-        "--buffer-bytes", type=size, default=ring.buffer_bytes, metavar="SIZE", help="its size"
-    )
+    group.add_argument("--buffer-bytes", type=size, metavar="SIZE", help="its size")
     group.add_argument(
         "--buffer-file", type=Path, metavar="FILE", help="keep it in this new file; it may exceed the memory"
     )
@@ -55,53 +30,70 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
         "--on-full",
         type=OnFull,
         choices=list(OnFull),
-        default=ring.on_full,
         help="block: wait for space, lose nothing; drop: never stall the model, lose files by name",
     )
     group.add_argument(
-        "--block-timeout",
-        type=float,
-        default=ring.block_timeout,
-        metavar="SECONDS",
-        help="with block, a chunk that waits longer is lost",
+        "--block-timeout", type=float, metavar="SECONDS", help="with block, a chunk that waits longer is lost"
     )
-    group.add_argument("--max-file-bytes", type=size, default=ring.max_file_bytes, metavar="SIZE")
+    group.add_argument("--max-file-bytes", type=size, metavar="SIZE")
     group = parser.add_argument_group("files")
-    group.add_argument("--level", type=int, default=sinks.level, help="zstd level")
-    group.add_argument("--workers", type=int, default=sinks.workers, help="threads that compress")
+    group.add_argument("--level", type=int, help="zstd level")
+    group.add_argument("--workers", type=int, help="threads that compress")
+    group.add_argument("--fsync", type=Fsync, choices=list(Fsync), help="when bytes are forced to disk")
+    group.add_argument("--max-descriptors", type=int, metavar="N")
     group.add_argument(
-        "--fsync", type=Fsync, choices=list(Fsync), default=sinks.fsync, help="when bytes are forced to disk"
-    )
-    group.add_argument("--max-descriptors", type=int, default=sinks.max_descriptors, metavar="N")
-    group.add_argument(
-        "--idle-timeout",
-        type=float,
-        default=reassembly.idle_timeout,
-        metavar="SECONDS",
-        help="close a file of which nothing has come for so long",
+        "--idle-timeout", type=float, metavar="SECONDS", help="close a file that has got nothing for so long"
     )
     group.add_argument(
         "--text-idle-timeout",
         type=float,
-        default=reassembly.text_idle_timeout,
         metavar="SECONDS",
         help="the same for statistics text, which has no last chunk",
     )
     group.add_argument(
         "--max-digests",
         type=int,
-        default=reassembly.max_digests,
         metavar="N",
-        help="chunks of an open file that are known again when they are re-sent",
+        help="chunks of an open file that are recognised when they are sent again",
     )
-    group.add_argument("--max-header-bytes", type=size, default=reassembly.max_header_bytes, metavar="SIZE")
-    group.add_argument("--held-bytes", type=size, default=pipeline.held_bytes, metavar="SIZE")
-    group.add_argument("--gathered-bytes", type=size, default=pipeline.gathered_bytes, metavar="SIZE")
+    group.add_argument("--max-header-bytes", type=size, metavar="SIZE")
+    group.add_argument("--held-bytes", type=size, metavar="SIZE")
+    group.add_argument("--gathered-bytes", type=size, metavar="SIZE")
+    parser.set_defaults(**_defaults())
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
         if action.default is not None and action.metavar and "%(default)s" not in (action.help or ""):
             action.help = f"{action.help or action.dest.replace('_', ' ')} (default: %(default)s)"
 
 
+def _add_destination(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("destination")
+    group.add_argument(
+        "--sink",
+        action="append",
+        metavar="KIND:LOCATION",
+        help="where files go; may be repeated, and replaces the default zstd: (files below --out)",
+    )
+    group.add_argument(
+        "--pack", action="store_true", help="collect small files in packs (ZIP containers with zstd members)"
+    )
+    group.add_argument(
+        "--spill", type=Path, metavar="DIR", help="where files wait while an object store is away"
+    )
+    group.add_argument("--spill-bytes", type=size, metavar="SIZE", help="how much may wait there")
+    earlier = group.add_mutually_exclusive_group()
+    earlier.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
+    earlier.add_argument("--force", action="store_true", help="delete the capture that is in --out first")
+
+
+def _defaults() -> dict[str, Any]:
+    """Return the defaults of the options of a capture."""
+    # No ring is made: --help must work on a machine with less memory than a ring takes.
+    found = {field.name: field.default for field in fields(RingOptions)}
+    for options in (ReassemblyOptions(), PipelineOptions(), SinkSettings(directory=Path())):
+        found |= {field.name: getattr(options, field.name) for field in fields(options)}
+    return {name: found[name] for name in CaptureOptions.__annotations__}
+
+
 def capture_options(args: Namespace) -> CaptureOptions:
-    """Return the options that the flags declared by `add_capture_arguments` stand for, not yet checked."""
+    """Return the options that the flags of `add_capture_arguments` ask for, not yet checked."""
     return cast("CaptureOptions", {name: getattr(args, name) for name in CaptureOptions.__annotations__})

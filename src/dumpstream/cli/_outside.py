@@ -1,4 +1,4 @@
-"""What the commands that capture from outside have in common."""
+"""Collectors, as `capture -- COMMAND` and `collect` run them and report on them."""
 
 from __future__ import annotations
 
@@ -37,36 +37,31 @@ async def collect_while(
     work: Callable[[Collector, CaptureSignals], Awaitable[None]],
     socket_path: Path | None = None,
 ) -> Collector | None:
-    """Open the collector that the flags ask for while *work* runs; None if it was aborted.
+    """Have a collector open, as the flags ask, while *work* runs; return it, or None if it was aborted.
 
     Raises:
         WrongUsageError: an option is out of range.
     """
     signals = CaptureSignals(FORWARDED)
+    opening = open_collector(
+        args.out,
+        socket_path=socket_path,
+        config=args.config,
+        sinks=args.sink,
+        append=args.append,
+        force=args.force,
+        **capture_options(args),
+    )
     collector = None
     async with signals.obeyed() as tasks, AsyncExitStack() as stack:
-        collector = await _enter(args, socket_path, stack)
+        try:
+            collector = await stack.enter_async_context(opening)
+        except ValueError as exc:
+            raise WrongUsageError(str(exc)) from exc
         signals.begin(collector, collector.stop)
         tasks.start_soon(show_progress, collector, partial(_processes_text, collector))
         await work(collector, signals)
     return None if signals.tell_abort(args.spill) else collector
-
-
-async def _enter(args: Namespace, socket_path: Path | None, stack: AsyncExitStack) -> Collector:
-    try:
-        return await stack.enter_async_context(
-            open_collector(
-                args.out,
-                socket_path=socket_path,
-                config=args.config,
-                sinks=args.sink,
-                append=args.append,
-                force=args.force,
-                **capture_options(args),
-            )
-        )
-    except ValueError as exc:
-        raise WrongUsageError(str(exc)) from exc
 
 
 def report_outside(collector: Collector, args: Namespace) -> int:
@@ -95,7 +90,7 @@ def report_outside(collector: Collector, args: Namespace) -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files as the system allows it to."""
+    """Let this process open as many files as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

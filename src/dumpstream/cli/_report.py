@@ -25,16 +25,13 @@ _PROGRESS_S = 0.25
 
 async def show_progress(capture: Capture | Collector, lead: Callable[[], str] = str) -> None:
     """Show on the terminal what has come, behind the text that *lead* returns, until cancelled."""
-    line = ProgressLine()
     before = capture.report
-    try:
+    with ProgressLine() as line:
         while True:
             await anyio.sleep(_PROGRESS_S)
             now = capture.report
             line.show(lead() + _progress_text(before, now))
             before = now
-    finally:
-        line.clear()
 
 
 def _progress_text(before: Report, now: Report) -> str:
@@ -54,7 +51,7 @@ def verdicts_text(report: Report) -> str:
 
 
 def process_text(process: CapturedProcess) -> str:
-    """Return a line that says what came from a process, and what became of it."""
+    """Return a line about a process: what came from it, and how it ended."""
     record, report = process.record, process.report
     line = f"{record.directory or 'refused'}: process {record.pid}"
     if record.directory:
@@ -81,9 +78,8 @@ def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | Non
     for cause, loss in report.losses.items():
         print(f"lost to {cause}: {count_text(loss.chunks, 'chunk')}, {size_text(loss.bytes)}", file=file)
     if report.unnamed_losses:
-        print(
-            f"{count_text(report.unnamed_losses, 'lost chunk')} of files whose names are not known", file=file
-        )
+        unnamed = count_text(report.unnamed_losses, "lost chunk")
+        print(f"{unnamed} of files whose names are not known", file=file)
     if report.hints:
         print("no chunk came at all; likely causes:", file=file)
         for hint in report.hints:
@@ -93,6 +89,6 @@ def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | Non
 
 
 def print_waiting(report: Report, spill: Path | None, *, file: TextIO | None = None) -> None:
-    """Print how much a store has not got, and how to bring it, if there is something."""
+    """Print how much has not reached its store yet, if anything, and how to upload it."""
     if report.waiting:
         print(waiting_text(report.waiting_files, spill), file=file)

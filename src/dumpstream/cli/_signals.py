@@ -34,7 +34,7 @@ async def obeying(
     """Call *obey* with every signal of *numbers* that comes while the block runs.
 
     Once it returns False, the next SIGINT or SIGTERM ends the process. Gives the block a task group, whose
-    tasks are cancelled at its end. What the block raises is not wrapped in a group.
+    tasks are cancelled at the end. What the block raises is not wrapped in a group.
     """
     try:
         async with anyio.create_task_group() as tasks:

@@ -39,8 +39,7 @@ def run(args: Namespace) -> int:
     refuse_inside(args.out, [collection.path])
     found = _select([it for member in collection.members() for it in _find(member)], args.names)
     written = size = 0
-    line = ProgressLine()
-    with Outputs(args.out, replace=args.force) as outputs:
+    with Outputs(args.out, replace=args.force) as outputs, ProgressLine() as line:
         outputs.refuse_existing(it.target for it in found)
         for it, extracted in zip(found, _extract(found, outputs, sparse=args.sparse), strict=True):
             if isinstance(extracted, PartError):
@@ -50,16 +49,17 @@ def run(args: Namespace) -> int:
                 size += extracted
                 written += 1
             line.show(f"extracted {written} of {count_text(len(found), 'file')}, {size_text(size)}")
-    line.clear()
     print(f"extracted {written} of {count_text(len(found), 'file')}, {size_text(size)}")
-    whole = _tell_incomplete(found)
-    return 0 if whole and written == len(found) else NOT_WHOLE
+    incomplete = [it for it in found if not it.file.verdict.whole]
+    for it in incomplete:
+        say(f"{it.name}: not whole ({it.file.verdict})")
+    return NOT_WHOLE if incomplete or written < len(found) else 0
 
 
 def _find(member: Member) -> Iterator[_Found]:
     if member.capture is None:
         return
-    # Over all files, so that a file's path does not depend on which are asked for.
+    # Of all files, so that the path of a file does not depend on which are asked for.
     targets = choose_targets(member.capture.files)
     below = (member.prefix.rstrip("/"),) if member.prefix else ()
     for file in member.capture.files:
@@ -67,7 +67,7 @@ def _find(member: Member) -> Iterator[_Found]:
 
 
 def _extract(found: Sequence[_Found], outputs: Outputs, *, sparse: bool) -> Iterator[int | PartError]:
-    """Yield how many bytes each of *found* has where it was written, or why it was not."""
+    """Yield how many bytes of each file were written, or why it was not."""
 
     def extract_batch(batch: Sequence[_Found]) -> list[int | PartError]:
         results: list[int | PartError] = []
@@ -96,11 +96,3 @@ def _select(files: Sequence[_Found], patterns: Sequence[str]) -> Sequence[_Found
             raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
     chosen = {name for names in matches.values() for name in names}
     return [it for it in files if it.name in chosen]
-
-
-def _tell_incomplete(files: Sequence[_Found]) -> bool:
-    """Print which of *files* are not whole, and return whether all are."""
-    incomplete = [it for it in files if not it.file.verdict.whole]
-    for it in incomplete:
-        say(f"{it.name}: not whole ({it.file.verdict})")
-    return not incomplete

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from dumpstream.archive.place import is_inside
 from dumpstream.cli._display import count_text, print_json, printable, size_text
@@ -34,34 +34,24 @@ def run(args: Namespace) -> int:
 
 
 class _Sums:
-    """What the files and losses of one capture, or of several, come to."""
+    """What the files and losses of one or several captures come to."""
 
-    def __init__(self) -> None:
+    def __init__(self, capture: StoredCapture | None = None) -> None:
         self.files = self.bytes = self.stored_bytes = self.unreadable_lines = 0
         self.verdicts: Counter[str] = Counter()
-        self.losses: dict[str, Counter[str]] = {}
-
-    @classmethod
-    def of(cls, capture: StoredCapture | None) -> _Sums:
-        sums = cls()
+        self.losses: defaultdict[str, Counter[str]] = defaultdict(Counter)
         if capture is not None:
-            sums.files = len(capture.files)
-            sums.bytes = sum(file.bytes for file in capture.files)
-            sums.stored_bytes = sum(file.stored_bytes for file in capture.files)
-            sums.verdicts.update(str(file.verdict) for file in capture.files)
-            sums.losses = {it.cause: Counter(chunks=it.chunks, bytes=it.bytes) for it in capture.losses}
-            sums.unreadable_lines = len(capture.unreadable_lines)
-        return sums
+            self.add(capture)
 
-    def __iadd__(self, other: _Sums) -> Self:
-        self.files += other.files
-        self.bytes += other.bytes
-        self.stored_bytes += other.stored_bytes
-        self.unreadable_lines += other.unreadable_lines
-        self.verdicts += other.verdicts
-        for cause, lost in other.losses.items():
-            self.losses.setdefault(cause, Counter()).update(lost)
-        return self
+    def add(self, capture: StoredCapture) -> None:
+        """Add the files and losses of *capture*."""
+        self.files += len(capture.files)
+        self.bytes += sum(file.bytes for file in capture.files)
+        self.stored_bytes += sum(file.stored_bytes for file in capture.files)
+        self.unreadable_lines += len(capture.unreadable_lines)
+        self.verdicts.update(str(file.verdict) for file in capture.files)
+        for loss in capture.losses:
+            self.losses[loss.cause].update(chunks=loss.chunks, bytes=loss.bytes)
 
     @property
     def counted_verdicts(self) -> str:
@@ -79,11 +69,10 @@ def _object(collection: Collection) -> dict[str, Any]:
     states, processes, files = [], [], []
     runs: list[dict[str, Any]] = []
     for member in collection.members():
-        sums = _Sums.of(member.capture)
-        total += sums
         if member.process is not None:
-            processes.append(_process(member, sums))
+            processes.append(_process(member))
         if member.capture is not None:
+            total.add(member.capture)
             states.append(member.capture.state)
             runs = [{"run": run, "outcome": outcome} for run, outcome in member.capture.outcomes.items()]
             files += [_row(file, member) for file in member.capture.files]
@@ -97,10 +86,11 @@ def _object(collection: Collection) -> dict[str, Any]:
     }
 
 
-def _process(member: Member, sums: _Sums) -> dict[str, Any]:
+def _process(member: Member) -> dict[str, Any]:
     assert member.process is not None
+    sums = _Sums(member.capture)
     known = asdict(member.process)
-    del known["ring"]  # of no use to anybody but `recover`
+    del known["ring"]  # only `recover` needs it
     return {
         **known,
         "problem": member.problem or member.process.problem,
@@ -132,21 +122,24 @@ def _row(file: StoredFile, member: Member) -> dict[str, Any]:
 
 def _print_tables(collection: Collection) -> None:
     total = _Sums()
-    states, processes, problems = [], [], []
+    states, processes = [], []
+    problems: list[str] = []
     for member in collection.members():
-        sums = _Sums.of(member.capture)
         if member.capture is not None:
             states.append(member.capture.state)
-            if sums.files and not total.files:
+            if member.capture.files and not total.files:
                 print(f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name")
+            total.add(member.capture)
             _print_files(member.capture.files, member.prefix)
-        if member.process is not None:
-            processes.append(_process_cells(member, sums, running=collection.writer is not None))
-            problems.append((member.process, member.problem or member.process.problem))
-        total += sums
+        if (process := member.process) is not None:
+            processes.append(_process_cells(member, process, running=collection.writer is not None))
+            if problem := member.problem or process.problem:
+                name = process.directory or f"process {process.pid}"
+                problems.append(f"{name}: {printable(problem)}")
     if collection.processes is not None:
         _print_processes(processes)
-        _print_problems(problems)
+        for problem in problems:
+            print(problem)
     print(_summary(total, collection, collection.state(states)))
 
 
@@ -158,10 +151,8 @@ def _print_files(files: Iterable[StoredFile], prefix: str) -> None:
         )
 
 
-def _process_cells(member: Member, sums: _Sums, *, running: bool) -> Sequence[str]:
-    process = member.process
-    assert process is not None
-    # Where the interpreter and the script lie is not what tells processes apart.
+def _process_cells(member: Member, process: Process, *, running: bool) -> Sequence[str]:
+    # The directories of the interpreter and of the script do not tell processes apart.
     words = [word.rpartition("/")[2] for word in process.command[:2]] + process.command[2:]
     command = printable(" ".join(words))
     if len(command) > _LONGEST_COMMAND:
@@ -172,7 +163,7 @@ def _process_cells(member: Member, sums: _Sums, *, running: bool) -> Sequence[st
         "-" if process.device is None else str(process.device),
         str(process.pid),
         printable(process.ending or ("running" if running else "not known")),
-        sums.counted_verdicts or "no files",
+        _Sums(member.capture).counted_verdicts or "no files",
         command,
     )
 
@@ -185,19 +176,12 @@ def _print_processes(processes: Sequence[Sequence[str]]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
 
 
-def _print_problems(problems: Iterable[tuple[Process, str | None]]) -> None:
-    for process, problem in problems:
-        if problem is not None:
-            print(f"{process.directory or f'process {process.pid}'}: {printable(problem)}")
-
-
 def _summary(total: _Sums, collection: Collection, state: str) -> str:
-    summary = f"{count_text(total.files, 'file')}"
+    summary = count_text(total.files, "file")
     if total.verdicts:
         summary += f" ({total.counted_verdicts})"
     if collection.processes is not None:
-        count = len(collection.processes)
-        summary += f" of {count} process" if count == 1 else f" of {count} processes"
+        summary += f" of {count_text(len(collection.processes), 'process')}"
     summary += f", {size_text(total.bytes)} stored in {size_text(total.stored_bytes)}; the capture is {state}"
     for cause, lost in total.losses.items():
         summary += f"; lost {count_text(lost['chunks'], 'chunk')}, {size_text(lost['bytes'])}"

@@ -78,16 +78,15 @@ def _run_ranks(options: JobOptions, ranks: int) -> int:
     """Run *ranks* jobs in processes of their own, and return the first exit code that is not 0."""
     sys.stdout.flush()
     children: list[int] = []
-    # A signal that comes early waits until there is somebody to take it.
+    # A signal that comes early waits until it can be passed on.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     for rank in range(ranks):
         try:
             child = os.fork()
         except OSError as exc:
             _tell(children, signal.SIGKILL)
-            raise DumpstreamError(
-                f"rank {rank}: cannot fork ({exc.strerror}); ask for fewer --ranks"
-            ) from exc
+            why = f"rank {rank}: cannot fork ({exc.strerror}); ask for fewer --ranks"
+            raise DumpstreamError(why) from exc
         if not child:
             _run_rank(options, rank, ranks)
         children.append(child)
@@ -101,7 +100,7 @@ def _run_ranks(options: JobOptions, ranks: int) -> int:
 
 @contextmanager
 def _handling(handle: Callable[[int], None]) -> Iterator[None]:
-    """Call *handle* with every signal that asks the block to stop."""
+    """Call *handle* with every signal that asks the process to end while the block runs."""
     before = {number: signal.signal(number, lambda number, _: handle(number)) for number in _STOPPING}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     try:
@@ -118,7 +117,7 @@ def _tell(children: Sequence[int], number: int) -> None:
 
 
 def _run_rank(options: JobOptions, rank: int, ranks: int) -> NoReturn:
-    """Do what a forked child has to do, which does not include what its parent will."""
+    """Run the job of *rank* in a forked child, and end the child without its parent's cleaning up."""
     os.environ |= {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -133,7 +132,7 @@ def _run_rank(options: JobOptions, rank: int, ranks: int) -> NoReturn:
         code = _run_job(options.of_rank(rank), f"rank {rank}: ")
     except DumpstreamError as exc:
         say(f"rank {rank}: {exc}")
-    except BaseException:  # noqa: BLE001 - nobody above may see it
+    except BaseException:  # noqa: BLE001 - the callers are the parent's
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stdout.flush()
@@ -144,7 +143,7 @@ def _run_job(options: JobOptions, title: str = "") -> int:
     job = Job(options)
     with _handling(lambda _: job.stop()):
         result = job.run()
-    # In one piece: other ranks write to the same place.
+    # In one call, because other ranks write to the same file.
     sys.stdout.write(f"{title}{_summary(result, options.workload.steps)}\n")
     return 0
 
