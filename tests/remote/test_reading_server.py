@@ -239,7 +239,7 @@ def test_wrong_credentials_are_told_and_not_shown(
     ("place", "message"),
     [
         ("s3://no-such-bucket/run", "there is no such bucket; make it or choose another"),
-        (f"s3://{BUCKET}/none", "holds no capture (no manifest.json); name a place that"),
+        (f"s3://{BUCKET}/none", "holds no capture (no manifest.json); name a prefix that"),
     ],
 )
 @pytest.mark.usefixtures("s3")

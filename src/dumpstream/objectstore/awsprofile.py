@@ -1,4 +1,4 @@
-"""Profile: what the configuration files of the AWS tools say, which obstore does not read."""
+"""AWS profiles: settings in the files of the AWS tools, which obstore does not read."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _CREDENTIALS = {"access_key_id", "secret_access_key", "session_token"}
 def read_profile(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the profile that *environment* chooses, as obstore names them.
 
-    Environment variables go before the files; the secrets are left out if there are some.
+    Environment variables override the files; if they have credentials, those of the files are left out.
 
     Raises:
-        StoreError: ``AWS_PROFILE`` names a profile that is nowhere, or a file cannot be read.
+        StoreError: ``AWS_PROFILE`` names a profile that does not exist, or a file cannot be read.
     """
     profile = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE") or "default"
     settings: dict[str, str] = {}
@@ -61,6 +61,6 @@ def _parse(path: Path) -> ConfigParser:
     except FileNotFoundError:
         pass
     except (OSError, ValueError, ConfigError):
-        # The reason would quote a line, which may be a secret one.
+        # The reason would quote a line, which may have a secret.
         raise StoreError(f"{os.fspath(path)} cannot be read; correct it") from None
     return parser

@@ -1,4 +1,4 @@
-"""Azure: what the variables of the Azure tools say, which obstore does not read."""
+"""Azure: settings in the variables of the Azure tools, which obstore does not read."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SETTINGS = {
 
 
 def read_azure(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in *environment* that are not obstore's own, as obstore names them.
+    """Return the settings in *environment* that obstore does not read, as obstore names them.
 
-    A connection string goes before the other variables, as it does in Azure's tools.
+    A connection string overrides the other variables, as it does in Azure's tools.
 
     Raises:
-        StoreError: the connection string is none.
+        StoreError: the connection string does not name an account.
     """
     settings = {
         setting: environment[variable]
@@ -46,7 +46,7 @@ def read_azure(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse(text: str) -> dict[str, str]:
-    """Return the settings in the connection string *text*, which no message may repeat."""
+    """Return the settings in the connection string *text*, a secret that no message may repeat."""
     pairs = [part.partition("=")[::2] for part in text.split(";") if part.strip()]
     fields = {name.strip(): value.strip() for name, value in pairs}
     if fields.get("UseDevelopmentStorage", "").lower() == "true":

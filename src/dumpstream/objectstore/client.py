@@ -1,4 +1,4 @@
-"""Client: the obstore object for a place, made from the environment, profiles and the URL's options."""
+"""Client: the obstore object for a prefix, from the environment, profiles and the URL's options."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dumpstream.system.location import GIVEN
 if TYPE_CHECKING:
     from dumpstream.system.location import Prefix
 
-#: A request is tried again for so long before the store counts as away.
+#: A request is tried again for so many seconds before the store counts as away.
 RETRY_S = 180.0
 _MOST_RETRIES = 1000
 _CONNECT_S = 5
-#: What to look at if there is not enough to connect with.
+#: What to check if a client cannot be made.
 _REMEDIES = {
     "s3": "check its options and the AWS_... variables",
     "gs": "check its options, and the file that GOOGLE_APPLICATION_CREDENTIALS names",
@@ -28,7 +28,7 @@ _REMEDIES = {
 
 
 def make_client(prefix: Prefix, retry_s: float) -> Any:
-    """Return what obstore makes for *prefix*; reads files, so not for the event loop.
+    """Return the obstore object for *prefix*; reads files, so not for the event loop.
 
     Raises:
         StoreError: it cannot be made, or the extra is not installed.
@@ -36,7 +36,7 @@ def make_client(prefix: Prefix, retry_s: float) -> Any:
     if prefix.scheme == GIVEN:
         return prefix.store
     try:
-        from obstore import store  # noqa: PLC0415 - only who uses it must have it
+        from obstore import store  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise StoreError(
             f"{prefix} needs obstore; install it with: pip install 'dumpstream[objectstore]'"
@@ -61,7 +61,7 @@ def make_client(prefix: Prefix, retry_s: float) -> Any:
         return make(store, prefix, options)
     except StoreError:
         raise
-    except Exception as exc:  # noqa: BLE001 - whatever obstore says may quote a secret
+    except Exception as exc:  # noqa: BLE001 - obstore's own text may quote a secret
         remedy = _REMEDIES[prefix.scheme]
         raise StoreError(f"{prefix} cannot be used ({type(exc).__name__}); {remedy}") from None
 
@@ -75,7 +75,7 @@ def _s3(store: Any, prefix: Prefix, options: dict[str, Any]) -> Any:
     given = dict(prefix.options)
     addressing = given.pop("addressing", None)
     settings |= given
-    # Sent with every upload, and compared by the store with what arrived.
+    # The store compares the checksum of every upload with what has arrived.
     settings.setdefault("checksum_algorithm", "sha256")
     if endpoint := settings.get("endpoint"):
         settings["endpoint"] = _addressed(endpoint, prefix.bucket, virtual=addressing == "virtual")
@@ -108,13 +108,13 @@ def _az(store: Any, prefix: Prefix, options: dict[str, Any]) -> Any:
 
 
 def _allow_http(endpoint: str | None, options: dict[str, Any]) -> None:
-    """Let *options* allow requests without encryption if *endpoint* asks for that."""
+    """Allow requests without encryption in *options* if *endpoint* asks for that."""
     if endpoint:
         options["client_options"]["allow_http"] = endpoint.startswith("http://")
 
 
 def _addressed(endpoint: str, bucket: str, *, virtual: bool) -> str:
-    """Return *endpoint* with the bucket in its host name, where it belongs for virtual addressing."""
+    """Return *endpoint*, for virtual addressing with the bucket in its host name."""
     split = urlsplit(endpoint)
     if not virtual or split.netloc.startswith(f"{bucket}."):
         return endpoint

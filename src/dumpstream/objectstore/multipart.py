@@ -1,4 +1,4 @@
-"""MultipartUpload: an object that goes out in parts while its bytes still come."""
+"""MultipartUpload: an object that is uploaded in parts while its bytes still come."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ if TYPE_CHECKING:
 
     from dumpstream.objectstore.store import Store
 
-
-#: So much waits here, that the next pieces are compressed while the last are sent.
+#: What may wait here, so that the next pieces are compressed while the last are sent.
 _WAITING_BYTES = 2 * PART_BYTES
 
 
 class _AbortedError(Exception):
-    """Ends the pieces, so that obstore takes the upload back."""
+    """Ends the pieces; obstore takes the upload back then."""
 
 
 class MultipartUpload:
-    """Sends the object *key*. A few parts wait here; the store has its own parts in flight."""
+    """Uploads the object *key* to *store*. A few pieces wait here, besides the parts on their way."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._pieces: deque[memoryview] = deque()
@@ -39,14 +38,14 @@ class MultipartUpload:
         self._task.add_done_callback(self._on_done)
 
     async def send(self, data: Buffer) -> None:
-        """Take *data*, which must stay as it is, waiting while enough is already waiting.
+        """Take *data*, which must not change any more, as soon as there is room for it.
 
         Raises:
             StoreError: the upload has failed.
         """
         view = memoryview(data)
         while self._waiting >= _WAITING_BYTES and not self._task.done():
-            await self._change()
+            await self._changed.wait()
         if self._task.done():
             self._task.result()
             raise StoreError("the store ended an upload before its last byte; capture again")
@@ -55,10 +54,10 @@ class MultipartUpload:
         self._notify()
 
     async def finish(self) -> str | None:
-        """Wait until the object is there, and return its entity tag.
+        """Wait until the store has the object, and return its entity tag.
 
         Raises:
-            StoreError: it is not.
+            StoreError: the upload has failed.
         """
         self._ended = True
         self._notify()
@@ -66,7 +65,7 @@ class MultipartUpload:
         return self._task.result()
 
     async def abort(self) -> None:
-        """Wait until the store has let go of what it has."""
+        """Wait until the store has deleted the parts."""
         self._aborted = True
         self._pieces.clear()
         self._notify()
@@ -86,17 +85,14 @@ class MultipartUpload:
             elif self._ended:
                 return
             else:
-                await self._change()
-
-    async def _change(self) -> None:
-        await self._changed.wait()
+                await self._changed.wait()
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _on_done(self, task: asyncio.Task[str | None]) -> None:
-        self._aborted = True  # obstore may still ask for more, though nobody waits for it
+        self._aborted = True  # obstore may still ask for more pieces
         self._pieces.clear()
         self._notify()
         if not task.cancelled():

@@ -1,4 +1,4 @@
-"""Keys: which names of objects are taken, in memory that does not grow."""
+"""Keys: which keys of objects are taken, in memory that does not grow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dumpstream.names import clean_name, free_number, hashed_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The stores' limit is 1024 bytes, and a number and a suffix must fit behind.
+#: Stores take 1024 bytes, and a number and a suffix are added.
 _LONGEST_KEY_BYTES = 1000
 _BITS = 1 << 26
 _LEAST_BITS = 1 << 20
@@ -19,16 +19,16 @@ _HASHES = 4
 
 
 class Keys:
-    """Gives every file a key that no other has.
+    """Gives every file a key of its own.
 
-    Which keys are taken is remembered in a Bloom filter of 8 MiB, or of a share of that. It may take a free
-    key for a taken one (at a million keys in 8 MiB, one in 100,000), and then the file gets the next number;
-    never the other way round.
+    Taken keys are remembered in a Bloom filter of 8 MiB, or a share of that. It may take a free key for a
+    taken one (at a million keys in 8 MiB, one in 100,000), and the file gets the next number then; it never
+    takes a taken key for a free one.
 
     Args:
-        root: comes before every key that is given, and counts for its length.
-        prefix_bytes: what the place of the keys adds to their length.
-        among: how many share the memory for this.
+        root: the first component of every key.
+        prefix_bytes: what the prefix of the store adds to the length of a key.
+        among: how many captures share the memory.
     """
 
     def __init__(self, root: str, *, prefix_bytes: int = 0, among: int = 1) -> None:
@@ -38,13 +38,13 @@ class Keys:
 
     def add(self, key: str) -> None:
         """Remember that *key* is taken."""
-        for byte, mask in self._places(key):
+        for byte, mask in self._bits_of(key):
             self._bits[byte] |= mask
 
     def take(self, name: str, *, first: int = 1) -> str:
-        """Return a free key for the file *name*, with a number of at least *first*, and take it."""
+        """Take a free key for the file *name*, with a number of at least *first*, and return it."""
         stem = "/".join(clean_name(name))
-        # Some stores take a backslash for a slash, and two keys for one.
+        # Some stores take a backslash for a slash, which makes two keys one.
         if "\\" in stem or len(stem.encode()) > self._room:
             stem = hashed_name(name).replace("\\", "_")
         key = self._numbered(stem, first)
@@ -56,14 +56,14 @@ class Keys:
         return key
 
     def _is_taken(self, key: str) -> bool:
-        return all(self._bits[byte] & mask for byte, mask in self._places(key))
+        return all(self._bits[byte] & mask for byte, mask in self._bits_of(key))
 
     def _numbered(self, stem: str, number: int) -> str:
         return f"{self._root}/{stem}.zst" if number == 1 else f"{self._root}/{stem}.{number}.zst"
 
-    def _places(self, key: str) -> Iterator[tuple[int, int]]:
+    def _bits_of(self, key: str) -> Iterator[tuple[int, int]]:
         digest = xxh3_128_intdigest(key.encode())
         for _ in range(_HASHES):
-            place = digest % (8 * len(self._bits))
-            yield place >> 3, 1 << (place & 7)
+            bit = digest % (8 * len(self._bits))
+            yield bit >> 3, 1 << (bit & 7)
             digest >>= 26

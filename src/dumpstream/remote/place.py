@@ -1,4 +1,4 @@
-"""StorePlace: a capture at a place in an object store, read in place."""
+"""StorePlace: a capture in an object store, read where it is."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from dumpstream.archive.manifest import Manifest
     from dumpstream.archive.rows import Row
 
-# The last is there if somebody has copied a directory to the store.
+# The last is there if a directory was copied to the store.
 _OURS = {MANIFEST, JOURNAL, STORE_LOCK, DIRECTORY_LOCK}
-_RETRY_S = 15.0  # somebody waits in front of a terminal
+_RETRY_S = 15.0  # the caller may be a person at a terminal
 
 
 class StorePlace:
-    """Everything below a prefix."""
+    """The capture below a prefix."""
 
     def __init__(self, prefix: Prefix) -> None:
         self.path = prefix
@@ -41,7 +41,7 @@ class StorePlace:
         try:
             _, data = self._store.get_range(MANIFEST, 0, LARGEST_BYTES)
         except ObjectMissingError:
-            problem = f"holds no capture (no {MANIFEST}); name a place that `dumpstream capture --out` wrote"
+            problem = f"holds no capture (no {MANIFEST}); name a prefix that `dumpstream capture --out` wrote"
             raise NotACaptureError(self.path, problem) from None
         return parse_manifest(self.path, data)
 
@@ -67,8 +67,9 @@ class StorePlace:
 class Buckets:
     """The objects that a journal names by URL; each bucket is connected to once.
 
-    A journal has no say in where requests, which show who sends them, go: endpoint and other options come
-    from the environment, or from the place *like* that the user named, if that is in a store of this kind.
+    A journal must not choose where requests go, which are signed with the user's credentials. So the endpoint
+    and other options come from the environment, or from the location *like* that the user named, if that is
+    in a store of the same kind.
     """
 
     def __init__(self, like: Path | Prefix) -> None:
@@ -76,28 +77,28 @@ class Buckets:
         self._stores: dict[Prefix, Store] = {}
 
     def open(self, url: str, start: int, length: int | None) -> Opened:
-        """Open what is at *url*, as a `Place` does."""
-        place = self._locate(url)
-        return _open(self._connect(place), place.key, url, start, length)
+        """Open the object at *url*, as a `Place` does."""
+        prefix = self._locate(url)
+        return _open(self._connect(prefix), prefix.key, url, start, length)
 
     def list(self, urls: Iterable[str]) -> Iterator[Listed]:
-        """Yield what is near *urls*, and these themselves if they are there; their paths are URLs."""
+        """Yield the objects in the folders of *urls*; their paths are URLs."""
         keys: dict[Prefix, list[str]] = {}
         for url in urls:
-            place = self._locate(url)
-            keys.setdefault(replace(place, key=""), []).append(place.key)
+            prefix = self._locate(url)
+            keys.setdefault(replace(prefix, key=""), []).append(prefix.key)
         for bucket, of_bucket in keys.items():
             for entry in self._connect(bucket).entries(commonpath(map(dirname, of_bucket))):
                 yield Listed(f"{bucket}/{entry.key}", entry.bytes, entry.etag)
 
     def _locate(self, url: str) -> Prefix:
-        place = Prefix.of_object(url)
-        if isinstance(self._like, Prefix) and self._like.scheme == place.scheme:
-            return replace(place, options=self._like.options)
-        return place
+        prefix = Prefix.of_object(url)
+        if isinstance(self._like, Prefix) and self._like.scheme == prefix.scheme:
+            return replace(prefix, options=self._like.options)
+        return prefix
 
-    def _connect(self, place: Prefix) -> Store:
-        bucket = replace(place, key="")
+    def _connect(self, prefix: Prefix) -> Store:
+        bucket = replace(prefix, key="")
         if bucket not in self._stores:
             self._stores[bucket] = Store(bucket, retry_s=_RETRY_S)
         return self._stores[bucket]

@@ -6,7 +6,7 @@ import asyncio
 
 
 class Room:
-    """*capacity* bytes; with *within*, they are part of a room that others use as well."""
+    """*capacity* bytes; with *within*, they are part of a room that other captures use as well."""
 
     def __init__(self, capacity: int, within: Room | None = None) -> None:
         self._capacity = capacity
@@ -40,7 +40,7 @@ class Room:
             self._within.give_back(size)
 
     def leave(self, *, cleared: bool) -> None:
-        """Stop using it; unless the disk was *cleared*, others have so much less from now on."""
+        """Stop using it; unless the disk was *cleared*, other captures have so much less from now on."""
         if cleared:
             self.give_back(self._used)
         elif self._within is not None:
@@ -48,11 +48,11 @@ class Room:
             self._used = 0
 
     async def freed(self) -> None:
-        """Return when something was given back, here or to who shares the room, or `wake` was called."""
+        """Return when a capture that shares the room has given something back, or `wake` was called."""
         await (self._freed.wait() if self._within is None else self._within.freed())
 
     def wake(self) -> None:
-        """Let those who wait look again, because something has changed."""
+        """Let all callers of `freed` look again, because something has changed."""
         if self._within is not None:
             self._within.wake()
             return

@@ -1,4 +1,4 @@
-"""The lock of a place in a store: an object that is written again and again while a capture writes."""
+"""StoreLock: an object that says which capture writes to a prefix, written again while it does."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ if TYPE_CHECKING:
     from dumpstream.objectstore.store import Entry
     from dumpstream.system.location import Prefix
 
-#: There while a capture writes.
+#: The key of the lock.
 STORE_LOCK = "lock.json"
-#: A lock that was not written again for so many seconds was left by a capture that was killed.
+#: A lock that was not written for so many seconds was left by a capture that was killed.
 STALE_S = 120.0
 
-#: So it is written again every so many seconds.
+#: Every so many seconds the lock is written again.
 _REFRESH_S = 30.0
-#: So long after that something else may begin to be written. With a spill, what begins then has come to its
-#: end, in vain or not, before anybody takes the lock for one that was left.
+#: For so many seconds after that, requests may begin. With a spill, the last of them have ended, in vain or
+#: not, before the lock is stale.
 _SURE_S = 40.0
 _PROBE_S = 10.0
 _LONGEST_BYTES = 4096
 
 
 class StoreLock:
-    """The lock of *prefix* in the hands of this process.
+    """The lock of *prefix*, and of everything below, for this process.
 
-    A store that was away may come back with its lock in other hands. So a `Store` with a lock writes nothing
-    before it is sure of it. Making one blocks.
+    While a store is away, another capture may take the lock. So a `Store` with a lock writes only when the
+    lock is surely held. Making one blocks.
 
     Args:
-        prefix: the place; what is below it is locked as well.
-        retry_s: how long a store that is away is asked again before nobody can be sure any more.
-        text: what the lock says; another than every other lock.
+        prefix: what is locked.
+        retry_s: how long to try again to write the lock to a store that is away.
+        text: what the lock says; by default unlike every other lock.
         patience: how long to wait for a store that does not answer.
 
     Attributes:
-        left_behind: whether it is to grow old by itself instead of being given up.
+        left_behind: whether `held` leaves the lock in the store, where it becomes stale.
     """
 
     def __init__(
@@ -78,15 +78,15 @@ class StoreLock:
         self._lost: StoreError | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._writers = 0
-        self._mutex = Mutex()  # for threads that nobody waits for any more
+        self._mutex = Mutex()  # for threads that were left behind
 
     def take(self, *, left: str | None = None) -> None:
-        """Take it, also from who said *left* and is known to be gone; blocks.
+        """Take the lock, also if it says *left*, the text of a capture that is gone; blocks.
 
-        If nobody waits for it any more by then, because `held` has ended, it is given up at once.
+        If `held` has ended meanwhile, the lock is released at once.
 
         Raises:
-            DestinationInUseError: somebody else has it.
+            DestinationInUseError: another process has it.
             StoreError: the store refuses or is away.
         """
         began = _now()
@@ -97,14 +97,14 @@ class StoreLock:
             self._note(began)
             late = self._lost is not None
         if late:
-            self._give_up()
+            self._release()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Write it again and again while the block runs, and give it up at the end.
+        """Write the lock again and again while the block runs, and release it at the end.
 
-        If the block is cancelled, a store that says nothing is waited for no longer than a few seconds. A
-        thread that is left behind then writes nothing more; if it is about to, the lock grows old by itself.
+        If the block is cancelled, a store that does not answer is waited for only a few seconds. Threads that
+        are left behind then cannot begin to write; if one is writing, the lock is left to become stale.
         """
         renewing = asyncio.get_running_loop().create_task(self._keep())
         try:
@@ -118,20 +118,20 @@ class StoreLock:
                 await asyncio.wait([renewing])
                 await self._store.aclose()
             if self._end() and not (self.left_behind or self._store.silence.reached):
-                await ask(self._give_up)
+                await ask(self._release)
 
     def covers(self, prefix: Prefix) -> bool:
-        """Whether *prefix* is the place, or below it."""
+        """Whether it locks *prefix*."""
         return replace(prefix, key=self.prefix.key) == self.prefix and f"{prefix}/".startswith(
             f"{self.prefix}/"
         )
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Let a thread write something in the block.
+        """Let a thread write in the block.
 
         Raises:
-            StoreError: somebody else has it, or (*away*) nobody can tell just now.
+            StoreError: another process has the lock, or (*away*) the store does not say which.
         """
         with self._mutex:
             self.check_lost()
@@ -147,12 +147,12 @@ class StoreLock:
                 self._writers -= 1
 
     def check_lost(self) -> None:
-        """Raise `StoreError` if it is not, or no longer, this process's."""
+        """Raise `StoreError` if another capture has taken the lock, or `held` has ended."""
         if self._lost is not None:
             raise self._lost
 
     async def confirm(self) -> None:
-        """Let somebody write, after having asked the store if need be; raises what `writing` does."""
+        """Return when the lock is surely held, asking the store if need be; raises what `writing` does."""
         self.check_lost()
         if _now() >= self._sure_until:
             await self._renew()
@@ -160,7 +160,7 @@ class StoreLock:
     async def _keep(self) -> None:
         while self._lost is None:
             await asyncio.sleep(_REFRESH_S)
-            with suppress(StoreError):  # who wants to write is told
+            with suppress(StoreError):  # the next write raises it
                 await self._renew()
 
     async def _renew(self) -> None:
@@ -172,7 +172,7 @@ class StoreLock:
         renewal.result()
 
     async def _write_again(self) -> None:
-        began, written = _now(), self._written  # another thread may take it while the store looks
+        began, written = _now(), self._written  # another thread may take the lock meanwhile
         try:
             found = await self._store.fetch(STORE_LOCK)
         except ObjectMissingError:
@@ -187,41 +187,41 @@ class StoreLock:
         self._written, self._sure_until = True, began + _SURE_S
 
     def _end(self) -> bool:
-        """Let nobody write any more; return whether it was taken, and nobody is writing."""
+        """Let no thread write any more; return whether the lock was taken, and no thread is writing."""
         with self._mutex:
             self._lost = self._lost or _ended(self.prefix)
             return self._written and not self._writers
 
-    def _give_up(self) -> None:
+    def _release(self) -> None:
         store = Store(self.prefix, retry_s=_PROBE_S)
-        with suppress(StoreError):  # it grows old by itself
+        with suppress(StoreError):  # it becomes stale
             if (found := _read(store)) is not None and found[1] == self.text.encode():
                 store.delete(STORE_LOCK)
 
 
 def lock_text() -> str:
-    """Return what the lock of this process says; no other lock says the same."""
+    """Return a text for a lock of this process, unlike that of every other lock."""
     fields = {"host": socket.gethostname(), "pid": os.getpid(), "time": timestamp()}
     return json.dumps({**fields, "id": secrets.token_hex(8)})
 
 
 def find_lock(store: Store) -> WritingProcess | None:
-    """Return who has the lock in *store*, as far as the lock says; None if nobody has."""
+    """Return the process that has the lock in *store*, as far as the lock says; None if it is free."""
     found = _read(store)
     return None if found is None or _is_stale(found[0], datetime.now(UTC)) else _writer(found[1])
 
 
 def take_lock(store: Store, text: bytes, *, left: str | None = None) -> WritingProcess | None:
-    """Write the lock *text* in *store*, and return None, or who has the lock already.
+    """Write the lock *text* in *store*, and return None, or the process that has the lock already.
 
-    A stale lock is replaced, and so is one that says *left*: who wrote that is known to be gone.
+    A stale lock is replaced, and so is one that says *left*.
     """
     found = _read(store)
     if found is None:
         taken = store.create(STORE_LOCK, text)
     else:
         entry, data = found
-        if (left is None or data != left.encode()) and not _is_left(store, entry):
+        if (left is None or data != left.encode()) and not _is_stale_there(store, entry):
             return _writer(data)
         taken = store.replace(entry, text)
     if taken:
@@ -243,12 +243,12 @@ def _is_stale(entry: Entry, now: datetime) -> bool:
     return (now - entry.modified).total_seconds() >= STALE_S
 
 
-def _is_left(store: Store, entry: Entry) -> bool:
-    """Whether *entry* is stale by the clock of the store, because this machine's may be wrong."""
+def _is_stale_there(store: Store, entry: Entry) -> bool:
+    """Whether *entry* is stale by the clock of the store; this machine's may be wrong."""
     store.write(PROBE, b"")
     try:
         return _is_stale(entry, store.head(PROBE).modified)
-    except ObjectMissingError:  # somebody else has just done the same, and comes first
+    except ObjectMissingError:  # another process has just done the same, and is first
         return False
     finally:
         with suppress(StoreError):  # as when a store is probed
@@ -268,7 +268,7 @@ def _taken_over(prefix: Prefix, found: bytes | None) -> StoreError:
     who = "another capture" if found is None else str(_writer(found))
     return StoreError(
         f"{prefix} is no longer this capture's: {who} took it over while the store did not answer; "
-        "give every capture a place of its own"
+        "give every capture a prefix of its own"
     )
 
 

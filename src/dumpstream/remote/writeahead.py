@@ -1,10 +1,10 @@
-"""WriteAheadJournal: every line on the local disk at once, and where it belongs when it has come true."""
+"""WriteAheadJournal: a line goes to the local disk at once, and to readers when what it says is true."""
 
 from __future__ import annotations
 
 from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 from anyio.to_thread import run_sync
@@ -32,37 +32,42 @@ class _Line(NamedTuple):
 
     @property
     def true(self) -> bool:
-        """Whether everything that it says is stored is."""
+        """Whether the store has everything that the line names."""
         return all(custody.stage >= Stage.STORED for custody in self.custodies)
-
-
-class Final(Protocol):
-    """The journal that readers see."""
-
-    @property
-    def waiting(self) -> int:
-        """The lines that are on their way."""
-
-    @property
-    def waiting_files(self) -> int:
-        """The finished files among them."""
-
-    def add(self, line: str) -> None:
-        """Append *line*."""
 
 
 class WriteAheadJournal:
     """Lines go to *ahead* at once, and to *final* in the same order, each when it is true.
 
-    So what *final* has is a prefix of what *ahead* has. *finish* is called at the end, when no more lines
-    come; it closes *final*, and is told whether it has got all of them.
+    So *final* always has a prefix of *ahead*. At the end *finish* is awaited, which closes *final*; its
+    argument says whether *final* has all lines.
     """
 
-    def __init__(self, ahead: Journal, final: Final, finish: Callable[[bool], Awaitable[None]]) -> None:
+    def __init__(
+        self, ahead: Journal, final: Journal | SegmentJournal, finish: Callable[[bool], Awaitable[None]]
+    ) -> None:
         self._ahead, self._final, self._finish = ahead, final, finish
         self._lines: deque[_Line] = deque()
         self._files = 0  # in those lines
         self._closed = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        outbox: Outbox,
+        final: Journal | SegmentJournal,
+        finish: Callable[[bool], Awaitable[None]],
+        fsync: Fsync,
+    ) -> AsyncIterator[WriteAheadJournal]:
+        """Open the journal whose lines go to *outbox* first, and close it at the end of the block."""
+        async with Journal.open(outbox.journal_path, fsync=fsync) as ahead:
+            outbox.needed = True
+            journal = cls(ahead, final, finish)
+            try:
+                yield journal
+            finally:
+                await journal.aclose()
 
     @property
     def full(self) -> bool:
@@ -111,28 +116,21 @@ async def open_local_journal(
 ) -> AsyncIterator[WriteAheadJournal]:
     """Open the journal at *path* for the capture of *manifest*, some of whose files may wait in *outbox*."""
     await run_sync(outbox.keep_manifest, manifest)
-    async with (
-        Journal.open(outbox.journal_path, fsync=fsync) as ahead,
-        Journal.open(path, fsync=fsync) as final,
-    ):
+    async with Journal.open(path, fsync=fsync) as final:
 
         async def finish(all_passed: bool) -> None:  # noqa: FBT001 - see WriteAheadJournal
             await final.aclose()
             outbox.needed = not all_passed
 
-        outbox.needed = True
-        journal = WriteAheadJournal(ahead, final, finish)
-        try:
+        async with WriteAheadJournal.open(outbox, final, finish, fsync) as journal:
             yield journal
-        finally:
-            await journal.aclose()
 
 
 @asynccontextmanager
 async def open_remote_journal(
     outbox: Outbox, prefix: Prefix, segments: SegmentJournal, fsync: Fsync
 ) -> AsyncIterator[WriteAheadJournal]:
-    """Open the journal in *segments*, at *prefix*, with the lines of this run in *outbox* first."""
+    """Open the journal in *segments*, at *prefix*; the lines of this run go to *outbox* first."""
 
     async def finish(all_passed: bool) -> None:  # noqa: FBT001 - see WriteAheadJournal
         try:
@@ -148,10 +146,5 @@ async def open_remote_journal(
                     f"has not got the whole journal ({exc}); then run: dumpstream upload {outbox.path}",
                 ) from None
 
-    async with Journal.open(outbox.journal_path, fsync=fsync) as ahead:
-        outbox.needed = True
-        journal = WriteAheadJournal(ahead, segments, finish)
-        try:
-            yield journal
-        finally:
-            await journal.aclose()
+    async with WriteAheadJournal.open(outbox, segments, finish, fsync) as journal:
+        yield journal
