@@ -37,8 +37,7 @@ demo: $(VENV)/installed ## capture a simulated job of four processes, list it an
 	$(BIN)/dumpstream ls $(DEMO)
 	$(BIN)/dumpstream verify $(DEMO)
 
-# Linting and the two builds of the native tests have one core each at most, so they run at once; pytest keeps
-# all cores busy by itself.
+# Linting has one core busy, so the two native builds run beside it. pytest keeps all cores busy by itself.
 test: $(VENV)/installed ## lint, types, native tests, Python tests; minutes
 	$(MAKE) --jobs=3 --output-sync=target lint native-test
 	$(MAKE) pytest
