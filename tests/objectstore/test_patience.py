@@ -11,6 +11,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from anyio.to_thread import run_sync
+from tests.conftest import LIMIT_S
 
 from dumpstream.objectstore.patience import Patience, Silence, ask
 
@@ -29,7 +30,7 @@ async def pass_time(seconds: float) -> None:
 
 async def until_gone(reference: ref[Silence]) -> None:
     """Return when nothing refers to what *reference* does."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         while reference() is not None:
             await checkpoint()
             gc.collect()
@@ -37,7 +38,7 @@ async def until_gone(reference: ref[Silence]) -> None:
 
 async def reaching(silence: Silence) -> None:
     """Return when *silence* is reached."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         await silence.wait_for([asyncio.get_running_loop().create_future()])
 
 
@@ -121,16 +122,17 @@ async def test_answer_of_a_thread_is_returned_or_raised() -> None:
 
 
 async def test_thread_that_finds_nothing_next_keeps_nobody_waiting() -> None:
-    with anyio.fail_after(20), pytest.raises(RuntimeError, match="StopIteration"):
+    with anyio.fail_after(LIMIT_S), pytest.raises(RuntimeError, match="StopIteration"):
         await ask(lambda: next(iter(())))
 
 
-async def test_cancelled_caller_waits_for_an_answer_that_comes_soon() -> None:
+async def test_cancelled_caller_waits_for_an_answer_that_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.patience.GRACE_S", LIMIT_S)
     begun, going, answered = threading.Event(), threading.Event(), threading.Event()
 
     def answer() -> None:
         begun.set()
-        going.wait(40)
+        going.wait(LIMIT_S)
         answered.set()
 
     async with anyio.create_task_group() as tasks:
@@ -147,17 +149,18 @@ async def test_cancelled_caller_leaves_a_thread_behind_that_gets_no_answer(
 ) -> None:
     monkeypatch.setattr("dumpstream.objectstore.patience.GRACE_S", _LIMIT_S)
     begun, end = threading.Event(), threading.Event()
+    before = threading.enumerate()
 
     def wait() -> None:
         begun.set()
-        end.wait(40)
+        end.wait(LIMIT_S)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, wait)
             await run_sync(begun.wait)
             tasks.cancel_scope.cancel()
-    left = [thread for thread in threading.enumerate() if thread.name == "store"]
+    left = [thread for thread in threading.enumerate() if thread.name == "store" and thread not in before]
     end.set()
     for thread in left:
         await run_sync(thread.join)

@@ -91,7 +91,7 @@ def contents(bucket: Bucket) -> list[tuple[str, bytes]]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that has no event of its own."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         while not await run_sync(condition):  # noqa: ASYNC110 - as it says
             await anyio.sleep(0.01)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 #: Well above what it may take, and below how long a store is asked.
-_LIMIT_S = 20
+_LIMIT_S = 100
 
 
 def interrupt_each(commands: list[str], cwd: Path) -> list[tuple[int, str]]:
@@ -30,7 +30,7 @@ def interrupt_each(commands: list[str], cwd: Path) -> list[tuple[int, str]]:
 
 def interrupt(command: str, cwd: Path) -> tuple[int, str]:
     with socket.create_server(("127.0.0.1", 0)) as store:
-        store.settimeout(60)
+        store.settimeout(_LIMIT_S)
         with start(command, cwd, f"http://127.0.0.1:{store.getsockname()[1]}") as process:
             try:
                 connection, _ = store.accept()

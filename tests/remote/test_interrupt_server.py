@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 
 _MIB = 1 << 20
 #: Well above what it may take, and below how long a store is asked.
-_LIMIT_S = 20
+_LIMIT_S = 100
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ async def test_who_waits_wakes_when_another_gives_back() -> None:
     await anyio.lowlevel.checkpoint()
     one.give_back(30)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await waiting
     assert other.free == 30
 
@@ -44,7 +44,7 @@ async def test_bytes_that_are_left_on_the_disk_are_never_free_again() -> None:
 
     one.leave(cleared=False)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await waiting
     assert (other.capacity, other.free) == (30, 30)
 

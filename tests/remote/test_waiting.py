@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.stores]
 
 _MIB = 1 << 20
+#: Well above what it may take, and below how long a store is asked.
+_LIMIT_S = 100
 
 
 async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_what_brings_them(
@@ -93,7 +95,7 @@ async def test_capture_in_a_hurry_does_not_wait_for_a_store_that_says_nothing(
     spill = tmp_path / "spill"
     async with FaultProxy(s3.port).running() as proxy:
         url = f"{bucket.url}?endpoint=http://127.0.0.1:{proxy.port}"
-        with anyio.CancelScope() as scope, anyio.fail_after(25):
+        with anyio.CancelScope() as scope, anyio.fail_after(_LIMIT_S):
             async with capturing(url, spill=spill) as capture:
                 await run_sync(push_all, before)
                 await until(lambda: capture.report.files >= len(before))
@@ -121,7 +123,7 @@ async def test_full_spill_of_a_capture_in_a_hurry_ends_it(
     async with FaultProxy(s3.port).running() as proxy:
         url = f"{bucket.url}?endpoint=http://127.0.0.1:{proxy.port}"
         with (  # noqa: PT012 - raised on leaving
-            anyio.fail_after(25),
+            anyio.fail_after(_LIMIT_S),
             pytest.raises(SinkError, match="the spill is full and the store does not answer") as failure,
         ):
             async with capturing(url, spill=spill, spill_bytes=1000) as capture:
@@ -154,7 +156,7 @@ async def test_second_signal_ends_a_capture_at_once_and_it_says_what_waits(
             assert process.stderr is not None
             said = (await process.stderr.receive()).decode()
             process.send_signal(signal.SIGINT)
-            said += await said_by(process, 20)
+            said += await said_by(process, _LIMIT_S)
 
     finishing, aborted, waiting = said.splitlines()
     assert finishing == "dumpstream: finishing what has come; again to abort"
