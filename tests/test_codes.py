@@ -50,8 +50,8 @@ def test_error_has_everything_in_one_line() -> None:
         (123456, "the call is refused"),
         (245000, "a resource is missing"),
         (545000, "failed inside the runtime"),
-        (-1, "none of CANN's numbers"),
-        (7, "none of CANN's numbers"),
+        (-1, "not one of CANN's numbers"),
+        (7, "not one of CANN's numbers"),
     ],
 )
 def test_number_that_is_not_in_the_table_is_still_explained(number: int, meaning: str) -> None:

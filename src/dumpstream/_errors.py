@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class DumpstreamError(Exception):
-    """The base of all of them; its message is one line with the remedy in it."""
+    """The base of all errors; the message is one line and has the remedy."""
 
 
 class AclError(DumpstreamError):
@@ -58,7 +58,7 @@ class LibraryNotFoundError(DumpstreamError):
 
 
 class CaptureInUseError(DumpstreamError):
-    """This process is already capturing; the ACL callback can serve only one capture."""
+    """This process is already capturing; the ACL callback serves one capture at a time."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -72,11 +72,7 @@ class CollectorError(DumpstreamError):
 
 
 class ConfigError(DumpstreamError):
-    """A dump configuration is one that CANN refuses; nothing was called with it.
-
-    Attributes:
-        problems: a `config.Problem` for each of its mistakes.
-    """
+    """CANN would refuse a dump configuration, so it was not used; `problems` has a `config.Problem` each."""
 
     def __init__(self, path: Path, problems: Sequence[Any]) -> None:
         found = "; ".join(f"{problem.path}: {problem.text}" for problem in problems)
@@ -96,15 +92,15 @@ class DestinationInUseError(DestinationError):
     """Another capture is writing there."""
 
     def __init__(self, path: object, pid: int, host: str | None = None) -> None:
-        # In a store, which has no processes, a capture that was killed leaves its lock behind.
+        # In a store, a capture that was killed leaves its lock behind.
         where = "" if host is None else f" on {host}"
-        wait = "" if host is None else ", or wait two minutes if that was killed"
+        wait = "" if host is None else ", or wait two minutes if that process was killed"
         super().__init__(path, f"is being written by process {pid}{where}; choose another destination{wait}")
         self.pid, self.host = pid, host
 
 
 class DumpFormatError(DumpstreamError):
-    """What should be a dump file is none, or is damaged."""
+    """A file is not a dump file, or is damaged."""
 
     def __init__(self, problem: str, position: int, *, source: str | None = None) -> None:
         name = "" if source is None else f"{source}: "
@@ -113,12 +109,12 @@ class DumpFormatError(DumpstreamError):
 
     @property
     def detail(self) -> str:
-        """What it says, without the name of the file."""
+        """The message without the name of the file."""
         return f"{self.problem} (byte {self.position})"
 
 
 class NotACaptureError(DumpstreamError):
-    """The directory holds no capture, or one that this version cannot read."""
+    """The directory does not hold a capture, or one that this version cannot read."""
 
     def __init__(self, path: object, problem: str) -> None:
         super().__init__(f"{path} {problem}")
@@ -126,7 +122,7 @@ class NotACaptureError(DumpstreamError):
 
 
 class OrderError(DumpstreamError):
-    """An ACL call would have come in the wrong order; it was not made."""
+    """An ACL call was not made, because it would have come in the wrong order."""
 
     def __init__(self, call: str, problem: str, order: str) -> None:
         super().__init__(f"{call}: {problem}; the order is: {order}")
@@ -134,7 +130,7 @@ class OrderError(DumpstreamError):
 
 
 class PartError(DumpstreamError):
-    """What a capture stored of a file cannot be read back."""
+    """A stored part of a file cannot be read back."""
 
     def __init__(self, path: str, problem: str, *, missing: bool = False) -> None:
         super().__init__(f"{path} {problem}")
@@ -142,25 +138,25 @@ class PartError(DumpstreamError):
 
     @property
     def detail(self) -> str:
-        """What it says, without the name of the file that the part is of."""
+        """The message without the name of the file that the part belongs to."""
         return str(self)
 
 
 class ProfilingError(DumpstreamError):
-    """Profiling cannot be done as it is asked for."""
+    """Profiling is not possible with these settings."""
 
 
 class ProfilingInUseError(ProfilingError):
-    """CANN profiles in one process at a time, and once in it."""
+    """Another process, or this one, is profiling; CANN allows one profile at a time."""
 
     def __init__(self, pid: int) -> None:
-        who = "this process is" if pid == os.getpid() else f"process {pid} is"
-        super().__init__(f"{who} profiling, and only one can; wait until it has finalised")
+        process = "this process" if pid == os.getpid() else f"process {pid}"
+        super().__init__(f"{process} is profiling, and only one can; wait until it has finalised")
         self.pid = pid
 
 
 class RingError(DumpstreamError):
-    """The ring could not be made, or what was read from it is damaged."""
+    """The ring could not be made, or its records are damaged."""
 
 
 class SinkError(DumpstreamError):
@@ -168,7 +164,7 @@ class SinkError(DumpstreamError):
 
 
 class FileRefusedError(SinkError):
-    """A sink does not take one file and goes on with the others; the file is lost to *cause*."""
+    """A sink refuses one file, which is lost to *cause*, and goes on with the others."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -176,7 +172,7 @@ class FileRefusedError(SinkError):
 
 
 class StoreError(DumpstreamError):
-    """An object store cannot be used, refuses, or does not answer; *away* if a later try may succeed."""
+    """An object store cannot be used, refuses, or does not answer; *away* if a later attempt may succeed."""
 
     def __init__(self, message: str, *, away: bool = False) -> None:
         super().__init__(message)
@@ -184,4 +180,4 @@ class StoreError(DumpstreamError):
 
 
 class ObjectMissingError(StoreError):
-    """There is no such object."""
+    """The object does not exist."""

@@ -1,16 +1,21 @@
 """The typed face of the native core."""
 
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from typing_extensions import Buffer
 
 CAUSES: tuple[str, ...]
-#: So many bytes stay in the processor's cache: hash them and give them to `Statistics.update` in turn.
+#: So many bytes stay in the processor's cache while they are hashed and then measured.
 CACHED_BYTES: int
+
+#: Chunks, the losses (name, cause, bytes, ended) that come before them, and the hold on both.
+_Leased: TypeAlias = tuple[list[Chunk], list[tuple[str, str, int, bool]], Lease]
+#: Size, fill, callbacks, wake-ups, unnamed losses, and (chunks, bytes) lost by cause.
+_Counters: TypeAlias = tuple[int, int, int, int, int, dict[str, tuple[int, int]]]
 
 @final
 class Chunk:
-    """What one callback brought, or one record of it when it was larger than a record may be.
+    """What one callback brought, or one record of it if it was larger than a record may be.
 
     Exports its bytes through the buffer protocol, read-only and without a copy. Bytes that lie in the
     ring stay valid while the `Lease` is unreleased or a view of them exists.
@@ -28,23 +33,16 @@ class Chunk:
         more: bool = False,
     ) -> Chunk: ...
     #: The name the runtime gave, undecodable bytes as surrogate escapes (`os.fsencode` gives them back).
-    @property
-    def name(self) -> str: ...
+    name: Final[str]
     #: Where the bytes go in the file; -1 appends.
-    @property
-    def offset(self) -> int: ...
-    @property
-    def is_last(self) -> bool: ...
-    @property
-    def flag(self) -> int: ...
+    offset: Final[int]
+    is_last: Final[bool]
+    flag: Final[int]
     #: The number of the callback, counting refused ones too; the records of one callback share it.
-    @property
-    def sequence(self) -> int: ...
+    sequence: Final[int]
     #: Whether further records of the same callback follow.
-    @property
-    def more(self) -> bool: ...
-    @property
-    def data(self) -> memoryview: ...
+    more: Final[bool]
+    data: Final[memoryview]
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
@@ -53,8 +51,7 @@ class Lease:
     """A hold on consecutive records of the ring, released as one."""
 
     #: Ring bytes under the lease.
-    @property
-    def size(self) -> int: ...
+    size: Final[int]
     def release(self) -> None:
         """Give the bytes back to the producers as soon as no view of them is left."""
 
@@ -62,130 +59,102 @@ class Lease:
 class Ring:
     """The byte ring between the callback and its reader; `docs/ring.md` explains it.
 
-    Raises `OSError` if the memory or the file cannot be had.
+    Raises `OSError` if the memory or the file cannot be made.
     """
 
     def __new__(cls, size: int, *, path: str | None = None) -> Ring: ...
     def attach(self, block: bool, block_limit_ns: int, max_file_bytes: int, /) -> None:
-        """Let the callback fill this ring; `OSError` with EBUSY if it fills another."""
+        """Let the callback fill this ring; raises `OSError` with EBUSY if it fills another."""
     def detach(self, limit_ns: int, /) -> bool:
         """Refuse all further calls and wait until none is inside; False if one still is after the limit."""
     def discard(self) -> None:
-        """Refuse all further chunks at once, counting them."""
-    def lease(
-        self, max_records: int, max_bytes: int, /
-    ) -> tuple[list[Chunk], list[tuple[str, str, int, bool]], Lease] | None:
-        """Take what is there: chunks, and the losses (name, cause, bytes, ended) that come before them."""
+        """Refuse all further chunks at once, and count them."""
+    def lease(self, max_records: int, max_bytes: int, /) -> _Leased | None:
+        """Take the records that are there."""
     def arm(self, distance: int, /) -> bool:
         """Ask for a wake-up *distance* bytes ahead; True if a record is there already."""
     def disarm(self) -> None: ...
     def fileno(self) -> int: ...
     def refused(self) -> list[tuple[str, int]]:
         """Return the files still refused after `detach`, with the bytes refused since their first loss."""
-    def statistics(self) -> tuple[int, int, int, int, int, dict[str, tuple[int, int]]]:
-        """Return size, fill, callbacks, wake-ups, unnamed losses, and (chunks, bytes) lost by cause."""
+    def statistics(self) -> _Counters:
+        """Return the counters of the ring."""
     def close(self) -> None: ...
 
 @final
 class SharedRing:
     """The collector's side of a ring that another process fills.
 
-    Nothing in the ring is trusted. Chunks are private copies, so nothing changes under who reads them, and
-    they outlive the ring. A lease's release frees its ring space at once, whatever views there are.
+    Nothing in the ring is trusted. Chunks are private copies: the producer cannot change them, and they
+    outlive the ring. The release of a lease frees its ring space at once, even if views exist.
 
-    In sealed memory, or in a new file (*path*), which is read and written by system calls only.
-    Raises `OSError` if the memory or the file cannot be had.
+    Lies in sealed memory, or in a new file (*path*), which is read and written only by system calls.
+    Raises `OSError` if the memory or the file cannot be made.
     """
 
     def __new__(cls, size: int, *, path: str | None = None) -> SharedRing: ...
     @staticmethod
     def recover(path: str, /) -> SharedRing:
-        """Go on with the ring in a file where its collector, which has died, had freed it.
+        """Continue with the ring in a file, from where its dead collector had freed it.
 
-        `OSError` with EBADMSG if the file does not hold a ring.
+        Raises `OSError` with EBADMSG if the file does not hold a ring.
         """
     def fileno(self) -> int:
         """Return the descriptor to hand over."""
-    def lease(
-        self, max_records: int, max_bytes: int, /
-    ) -> tuple[list[Chunk], list[tuple[str, str, int, bool]], Lease] | None:
-        """Take what is there: chunks, and the losses (name, cause, bytes, ended) that come before them.
+    def lease(self, max_records: int, max_bytes: int, /) -> _Leased | None:
+        """Take the records that are there.
 
         A record that a dead producer did not finish is a loss without a name, of cause `unfinished`. Copies
-        *max_bytes* and at most one record more. `OSError` with EBADMSG if there is nothing left but damage.
+        *max_bytes* and at most one record more. Raises `OSError` with EBADMSG if only damage is left.
         """
     def arm(self, distance: int, /) -> bool:
-        """Ask for a wake-up *distance* bytes ahead; True if a record is there already.
-
-        It comes as a message of the producer.
-        """
+        """Ask the producer for a message *distance* bytes ahead; True if a record is there already."""
     def disarm(self) -> None: ...
     def discard(self) -> None:
-        """Let the producer refuse all further chunks at once, counting them."""
+        """Make the producer refuse all further chunks at once, and count them."""
     def producer_died(self) -> None:
-        """Go on behind what nobody will finish: no process that writes to the ring is left."""
-    def statistics(self) -> tuple[int, int, int, int, int, dict[str, tuple[int, int]]]:
-        """Return size, fill, callbacks, wake-ups, unnamed losses, and (chunks, bytes) lost by cause.
-
-        All but the first two are what the producer says.
-        """
+        """Skip unfinished records: no process that writes to the ring is left."""
+    def statistics(self) -> _Counters:
+        """Return the counters of the ring; all but the first two come from the producer."""
     def close(self) -> None: ...
 
 @final
 class Summary:
     """The statistics of a tensor.
 
-    What there is no element for is None. A zero has no sign.
+    None is what needs an element and has none. A zero has no sign.
     """
 
-    @property
-    def count(self) -> int: ...
-    @property
-    def nan(self) -> int: ...
-    @property
-    def pos_inf(self) -> int: ...
-    @property
-    def neg_inf(self) -> int: ...
+    count: Final[int]
+    nan: Final[int]
+    pos_inf: Final[int]
+    neg_inf: Final[int]
     #: 0.0 and -0.0.
-    @property
-    def zero(self) -> int: ...
+    zero: Final[int]
     #: Less than zero: with -Inf, without -0.0 and NaN.
-    @property
-    def negative(self) -> int: ...
+    negative: Final[int]
     #: By the kind's own format.
-    @property
-    def subnormal(self) -> int: ...
+    subnormal: Final[int]
     #: At the largest finite magnitude of the table; None for kinds without one.
-    @property
-    def saturated(self) -> int | None: ...
-    #: As IEEE and numpy have it, like the next five: a NaN or an infinity shows. An exact int for integers.
-    @property
-    def max(self) -> float | None: ...
-    @property
-    def min(self) -> float | None: ...
+    saturated: Final[int | None]
+    #: As in IEEE and numpy, like the next five: a NaN or an infinity shows. An exact int for integers.
+    max: Final[float | None]
+    min: Final[float | None]
     #: An exact int for integers; 0 without elements.
-    @property
-    def sum(self) -> float: ...
-    @property
-    def mean(self) -> float | None: ...
+    sum: Final[float]
+    mean: Final[float | None]
     #: 0.0 without elements.
-    @property
-    def l2norm(self) -> float: ...
+    l2norm: Final[float]
     #: Of the population; NaN if there is a NaN or an infinity.
-    @property
-    def std(self) -> float | None: ...
+    std: Final[float | None]
     #: Of the elements that are neither NaN nor infinite, like the next two.
-    @property
-    def finite_max(self) -> float | None: ...
-    @property
-    def finite_min(self) -> float | None: ...
-    @property
-    def finite_mean(self) -> float | None: ...
+    finite_max: Final[float | None]
+    finite_min: Final[float | None]
+    finite_mean: Final[float | None]
     #: 256 counts by magnitude, for floats and tables if asked for. Bin b in 1 to 254 has what is at least
     #: 2**(b - 127) and less than twice that (254 also what is more), bin 0 zero, what is subnormal and what
     #: is below 2**-126, bin 255 infinities and NaN.
-    @property
-    def histogram(self) -> list[int] | None: ...
+    histogram: Final[list[int] | None]
 
 @final
 class Statistics:
@@ -202,8 +171,8 @@ class Statistics:
         table: A buffer of doubles, the value of every code. For ``byte`` it may be shorter, a power of two:
             the upper bits of a code are then ignored.
         min_normal: Values of the table below it in magnitude are subnormal.
-        elements: Only the first so many count; what follows is padding.
-        histogram: Count magnitudes too.
+        elements: Only so many count; what follows is padding.
+        histogram: Count magnitudes as well.
     """
 
     def __new__(
@@ -218,10 +187,10 @@ class Statistics:
     def update(self, data: Buffer, /) -> None:
         """Add *data*, of any length; an element may go on in the next call.
 
-        Gives up the GIL while it reads a large *data*. `RuntimeError` if another thread is in here.
+        Releases the GIL for a large *data*. Raises `RuntimeError` if another thread is in here.
         """
     def result(self) -> Summary:
-        """Sum up what there was so far; an element that is not whole does not count. Updates may follow."""
+        """Return the statistics so far, without an element that is not whole. Updates may follow."""
 
 def callback_address() -> int:
     """Return the address to give to ``acldumpRegCallback``."""
@@ -235,7 +204,7 @@ def push(name: bytes, address: int, length: int, is_last: bool, offset: int, fla
 def read_header(data: Buffer, /) -> tuple[int, int, int]:
     """Return ``(state, total, present)`` for the start of a dump file.
 
-    *state* is 0 if *data* holds a whole dump header, 1 if it is the beginning of one, and 2 if it is none.
+    *state* is 0 if *data* holds a whole dump header, 1 if only its beginning, and 2 if it begins otherwise.
     For state 0, *total* is the length of the file with the bytes of every segment, and *present* the
     length without the tensors whose address is null (equal to *total* if no tensor has an address).
     For state 1, *total* is the number of bytes after which the header can be read (0 if not known yet).
@@ -263,20 +232,11 @@ _Segment: TypeAlias = tuple[
     bytes,
 ]
 
+_Group: TypeAlias = list[_Segment]
+
 #: version, time, operator name, DFX message, attributes, inputs, outputs, buffers, spaces, and the unknown
 #: fields as they were written.
-_Message: TypeAlias = tuple[
-    str,
-    int,
-    str,
-    str,
-    list[tuple[str, str]],
-    list[_Segment],
-    list[_Segment],
-    list[_Segment],
-    list[_Segment],
-    bytes,
-]
+_Message: TypeAlias = tuple[str, int, str, str, list[tuple[str, str]], _Group, _Group, _Group, _Group, bytes]
 
 def parse_header(message: Buffer, /) -> _Message:
     """Read the DumpData *message* in full.
@@ -296,14 +256,14 @@ def measure_files(files: list[Buffer], readings: list[tuple[int, str, int]], /) 
     Behind the records come the dimensions of all shapes, one row after the other, and of all original shapes.
     *readings* are the data types that can be read, each with its kind as `Statistics` has them, one without
     a table, and the numbers in an element. A file has no records unless it is exactly what its header
-    promises, all its types can be read and all shapes fit. Gives up the GIL while it reads.
+    promises, all its types can be read and all shapes fit. Releases the GIL while it reads.
     """
 
 def rename_noreplace(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str, /) -> None:
     """Rename *src* to *dst*, each relative to its directory.
 
     Raises:
-        FileExistsError: there is something at *dst*; it is left alone, and so is *src*.
+        FileExistsError: *dst* exists; it stays, and so does *src*.
         OSError: any other failure.
     """
 
@@ -314,5 +274,5 @@ def use_kernels(name: str, /) -> str:
     """Use the kernels *name* for all `Statistics` begun from now on, and return the name of those in use.
 
     ``portable`` runs everywhere, ``avx2`` and ``neon`` where the processor has them, and ``auto`` takes the
-    fastest, as if nobody had called this. `ValueError` if this machine does not have them.
+    fastest, which is the default. Raises `ValueError` if this machine does not have them.
     """

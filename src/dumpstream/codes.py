@@ -1,9 +1,13 @@
-"""The numbers that ACL functions return: CANN's names for them, what they mean, and what to do."""
+"""The error codes of ACL: CANN's names for them, what they mean, and what to do."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Final, NamedTuple, Self
+
+_LOG: Final = "its log in ~/ascend/log says why"
+_VERSION: Final = "check CANN's version and the product"
+_BUFFER: Final = "dump less, or give the capture a larger buffer and faster sinks"
 
 
 class AclCode(IntEnum):
@@ -13,7 +17,7 @@ class AclCode(IntEnum):
     remedy: str
 
     def __new__(cls, number: int, meaning: str, remedy: str) -> Self:
-        """Make a member of a row of the table."""
+        """Make a member from a row of the table."""
         member = int.__new__(cls, number)
         member._value_ = number
         member.meaning, member.remedy = meaning, remedy
@@ -34,7 +38,7 @@ class AclCode(IntEnum):
         "ACL is not initialised",
         "call aclInit, or let your framework do it, before the capture begins",
     )
-    REPEAT_INITIALIZE = 100002, "it is initialised already", "leave it to whoever initialised it first"
+    REPEAT_INITIALIZE = 100002, "it is initialised already", "leave it to its first caller"
     INVALID_FILE = (
         100003,
         "the configuration file cannot be read",
@@ -48,7 +52,7 @@ class AclCode(IntEnum):
     INVALID_DUMP_CONFIG = (
         100009,
         "the dump configuration is not valid",
-        "run dumpstream config check on it; most often dump_path is no directory that can be written",
+        "run dumpstream config check on it; most often dump_path is not a directory that can be written",
     )
     INVALID_PROFILING_CONFIG = (
         100010,
@@ -58,7 +62,7 @@ class AclCode(IntEnum):
     INVALID_MODEL_ID = (
         100011,
         "there is no such model",
-        "load the model first, and take the id that loading gave",
+        "load the model first, and use the id that loading returned",
     )
     REPEAT_FINALIZE = (
         100037,
@@ -68,7 +72,7 @@ class AclCode(IntEnum):
     COMPILING_STUB_MODE = (
         100039,
         "the library is a stub for linking",
-        "take the runtime's own libraries first: source CANN's set_env.sh, without devlib on LD_LIBRARY_PATH",
+        "use the runtime's own libraries: source CANN's set_env.sh, and take devlib off LD_LIBRARY_PATH",
     )
     PROF_ALREADY_RUN = (
         100042,
@@ -106,18 +110,14 @@ class AclCode(IntEnum):
         "finalise the one before you begin the other",
     )
     BAD_ALLOC = 200000, "memory cannot be allocated", "free memory, or dump less at a time"
-    API_NOT_SUPPORT = 200001, "the function is not supported here", "check CANN's version and the product"
-    FEATURE_UNSUPPORTED = 200006, "the feature is not supported here", "check CANN's version and the product"
+    API_NOT_SUPPORT = 200001, "the function is not supported here", _VERSION
+    FEATURE_UNSUPPORTED = 200006, "the feature is not supported here", _VERSION
     PROF_MODULES_UNSUPPORTED = (
         200007,
         "the product cannot collect one of the wanted kinds of data",
         "ask for fewer kinds",
     )
-    RT_FEATURE_NOT_SUPPORT = (
-        207000,
-        "the feature is not supported here",
-        "check CANN's version and the product",
-    )
+    RT_FEATURE_NOT_SUPPORT = 207000, "the feature is not supported here", _VERSION
     RT_MEMORY_ALLOCATION = (
         207001,
         "device memory cannot be allocated",
@@ -125,27 +125,23 @@ class AclCode(IntEnum):
     )
     RT_NO_DEVICE = 207004, "there is no device", "check npu-smi info, and ASCEND_RT_VISIBLE_DEVICES"
     STORAGE_OVER_LIMIT = 300000, "storage is over its limit", "free space, or raise the limit"
-    INTERNAL_ERROR = 500000, "the runtime failed inside", "its log in ~/ascend/log says why"
-    FAILURE = 500001, "the runtime refused", "its log in ~/ascend/log says why"
-    GE_FAILURE = 500002, "the graph engine failed", "its log in ~/ascend/log says why"
-    RT_FAILURE = 500003, "the device's runtime failed", "its log in ~/ascend/log says why"
+    INTERNAL_ERROR = 500000, "the runtime failed inside", _LOG
+    FAILURE = 500001, "the runtime refused", _LOG
+    GE_FAILURE = 500002, "the graph engine failed", _LOG
+    RT_FAILURE = 500003, "the device's runtime failed", _LOG
     DRV_FAILURE = 500004, "the driver failed", "check npu-smi info and the driver's log"
-    PROFILING_FAILURE = 500005, "the profiler failed", "its log in ~/ascend/log says why"
-    RT_INTERNAL_ERROR = 507000, "the device's runtime failed inside", "its log in ~/ascend/log says why"
+    PROFILING_FAILURE = 500005, "the profiler failed", _LOG
+    RT_INTERNAL_ERROR = 507000, "the device's runtime failed inside", _LOG
     RT_MODEL_EXECUTE = 507011, "a model failed", "look for the first failing operator in ~/ascend/log"
     RT_AICORE_TIMEOUT = 507014, "an operator took too long", "dump fewer operators, or raise the timeout"
     RT_AICORE_EXCEPTION = 507015, "an operator failed", "its log in ~/ascend/log names the operator"
-    RT_AICPU_TIMEOUT = (
-        507017,
-        "the device waited too long for the host to take the dump",
-        "dump less, or give the capture a larger buffer and faster sinks",
-    )
+    RT_AICPU_TIMEOUT = 507017, "the device waited too long for the host to take the dump", _BUFFER
     RT_AICPU_EXCEPTION = (
         507018,
         "the device's CPU failed, perhaps because the host did not take the dump in time",
-        "dump less, or give the capture a larger buffer and faster sinks",
+        _BUFFER,
     )
-    RT_AICPU_DATADUMP_RSP_ERR = 507019, "the device could not dump", "its log in ~/ascend/log says why"
+    RT_AICPU_DATADUMP_RSP_ERR = 507019, "the device could not dump", _LOG
     RT_STREAM_SYNC_TIMEOUT = (
         507046,
         "waiting for the device took too long",
@@ -154,7 +150,7 @@ class AclCode(IntEnum):
 
 
 class CodeText(NamedTuple):
-    """What can be said of a number, known or not."""
+    """A name, a meaning and a remedy, for any number."""
 
     name: str
     meaning: str
@@ -162,7 +158,7 @@ class CodeText(NamedTuple):
 
 
 _TEXTS: Final = {int(code): CodeText(code.acl_name, code.meaning, code.remedy) for code in AclCode}
-#: What the first of six digits says.
+#: Meanings by the first of six digits.
 _FAMILIES: Final = {
     1: "the call is refused, for its arguments or for the order of calls",
     2: "a resource is missing, or something is not supported here",
@@ -172,7 +168,7 @@ _FAMILIES: Final = {
 
 
 def describe_code(number: int) -> CodeText:
-    """Return what can be said of *number*; of one that is not in the table, what its first digit says."""
-    meaning = _FAMILIES.get(number // 100_000, "it is none of CANN's numbers")
+    """Describe *number*, by its first digit if it is not in the table."""
+    meaning = _FAMILIES.get(number // 100_000, "it is not one of CANN's numbers")
     unknown = CodeText("unknown", meaning, "look the number up in CANN's list of error codes")
     return _TEXTS.get(number, unknown)

@@ -1,4 +1,4 @@
-"""For tests of one's own: the simulated runtime, and the test that every sink must pass."""
+"""For your own tests: the simulated runtime, and the test that every sink must pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 _MANY = 300
 _LARGE = bytes(range(256)) * (20 << 10)  # 5 MiB
 
-#: Names as a runtime may give them; each is a file of its own.
+#: Names that a runtime may give; each is a file of its own.
 HOSTILE_NAMES = (
     "/absolute/name",
     "relative//with///empty/./components",
@@ -60,9 +60,9 @@ async def check_sink(make_sink: Callable[[], Sink], read: Read) -> None:
     """Check that the sinks *make_sink* returns keep every promise of `Sink` and `SinkFile`.
 
     Args:
-        make_sink: returns a new sink; called once for each promise. They may share a destination.
-        read: returns what is visible under a name in the sink made last: the bytes of every part, in the
-            order in which they were committed; nothing if there is no such file.
+        make_sink: returns a new sink; called once for each promise. The sinks may share a destination.
+        read: returns what the newest sink shows under a name: the bytes of every part, in the order of the
+            commits; nothing if the file does not exist.
 
     Raises:
         AssertionError: a promise is broken; the message says which.
@@ -71,7 +71,7 @@ async def check_sink(make_sink: Callable[[], Sink], read: Read) -> None:
         sink = make_sink()
         await check(sink, read)
         await sink.aclose()
-        await sink.aclose()  # harmless
+        await sink.aclose()  # a second time, which does nothing
 
 
 async def _check_invisible_before_commit(sink: Sink, read: Read) -> None:
@@ -135,7 +135,7 @@ async def _check_abort_after_failed_write(sink: Sink, read: Read) -> None:
         await file.write([begin])
         try:
             await file.write([b"abc", cast("bytes", object())])
-        except Exception:  # noqa: BLE001 - whatever the sink makes of it
+        except Exception:  # noqa: BLE001 - a sink may raise anything
             await file.abort()
         else:
             raise AssertionError("write raises if it cannot store a piece")
@@ -153,7 +153,7 @@ async def _check_name_again(sink: Sink, read: Read) -> None:
         await file.write([part])
         await file.commit()
 
-    await _expect(read, "again", parts, "a name that comes again goes beside what is there")
+    await _expect(read, "again", parts, "a further file of the same name goes beside the first")
 
 
 async def _check_empty_files(sink: Sink, read: Read) -> None:
@@ -250,13 +250,13 @@ async def _expect(read: Read, name: str, parts: Sequence[bytes], promise: str) -
         raise AssertionError(f"{promise}: expected {_brief(parts)} under {name!r:.60}, found {_brief(found)}")
 
 
-def _expect_true(fact: bool, promise: str) -> None:  # noqa: FBT001 - what is expected
+def _expect_true(fact: bool, promise: str) -> None:  # noqa: FBT001 - the fact is what is expected
     if not fact:
         raise AssertionError(promise)
 
 
 def _expect_stored(result: Stored | SinkError, data: bytes | None) -> None:
-    """Expect that *result* is true of *data* (None if that is not the question)."""
+    """Expect that *result* is a success, with the hash of *data* unless that is None."""
     if not isinstance(result, Stored):
         raise AssertionError(f"a working sink stores what it is given: {result!r}")  # noqa: TRY004 - a broken promise
     if data is not None and result.xxh3 is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dumpstream.simulation.library import simulated_library
-from dumpstream.simulation.runtime import SimulatedRuntime, SimulationCounters, dump_config
+from dumpstream.simulation.library import SimulationCounters, simulated_library
+from dumpstream.simulation.runtime import SimulatedRuntime, dump_config
 from dumpstream.simulation.workload import PRESETS, ExpectedFile, Workload
 
 __all__ = [

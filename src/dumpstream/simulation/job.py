@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 from dumpstream.acl.library import Acl
-from dumpstream.simulation.library import load_library
-from dumpstream.simulation.runtime import SimulatedRuntime
+from dumpstream.simulation.library import load_library, read_counters
 from dumpstream.simulation.workload import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dumpstream.simulation.runtime import SimulationCounters
+    from dumpstream.simulation.library import SimulationCounters
     from dumpstream.simulation.workload import Workload
 
 _POLL_S = 0.001
@@ -28,8 +27,8 @@ _POLL_S = 0.001
 class JobResult(NamedTuple):
     """What a job did."""
 
-    steps: int  #: that it finished
-    seconds: float  #: that they took
+    steps: int  #: that it has finished
+    seconds: float  #: that the steps took
     counters: SimulationCounters
 
 
@@ -38,9 +37,9 @@ class JobOptions:
     """What a job does."""
 
     workload: Workload
-    config: Path | None = None  #: the dump that it configures as a framework does; None leaves that to others
+    config: Path | None = None  #: of the dump that it configures, as a framework does; None if a capture does
     crash_at: int | None = None  #: the step in which it dies, counted from 0
-    crash_signal: signal.Signals = signal.SIGKILL  #: that it dies of
+    crash_signal: signal.Signals = signal.SIGKILL  #: that kills it
 
     def of_rank(self, rank: int) -> Self:
         """Return what *rank* of several does: the same on a device of its own, with other bytes."""
@@ -51,8 +50,8 @@ class JobOptions:
 class Job:
     """A training process: calls the ACL functions of the simulated runtime in the order of a framework.
 
-    There is one in a process. Nothing here knows of a capture; whoever interposes those functions sees a
-    program like any other.
+    A process has one. It knows nothing of a capture: to one that interposes those functions, it is a program
+    like any other.
     """
 
     def __init__(self, options: JobOptions) -> None:
@@ -62,10 +61,10 @@ class Job:
         self._stopped = False
 
     def run(self) -> JobResult:
-        """Run all steps, or those before `stop`, and finalise; signals are handled meanwhile.
+        """Run all steps, or those before `stop`, and finalise; signal handlers can run in the meantime.
 
         Raises:
-            AclError: a call was refused, most likely for the configuration.
+            AclError: the runtime refused a call, most likely because of the configuration.
         """
         workload, acl = self._options.workload, self._acl
         with ExitStack() as undo, opened(workload) as handle:
@@ -78,22 +77,18 @@ class Job:
                 undo.callback(acl.finalize_dump)
                 acl.set_dump(self._options.config)
             undo.callback(acl.call, "aclrtSynchronizeDevice")
-            self._library.dssim_load(handle)  # behind the configuration, which acts on models loaded later
+            self._library.dssim_load(handle)  # after the configuration, which affects models loaded later
             started = time.monotonic()
-            # In a thread: a signal is handled only between the calls of the one that takes it.
+            # In a thread of its own: the main thread handles signals, and only between its calls.
             with ThreadPoolExecutor(1) as executor:
                 steps = executor.submit(self._run_steps).result()
             seconds = time.monotonic() - started
-        return JobResult(steps, seconds, self._counters)
+        return JobResult(steps, seconds, read_counters())
 
     def stop(self) -> None:
-        """Have `run` return after the files it is in; from any thread, and from a signal handler."""
+        """Make `run` return after the files that are being sent; may be called in a signal handler."""
         self._stopped = True
         self._library.dssim_stop()
-
-    @property
-    def _counters(self) -> SimulationCounters:
-        return SimulatedRuntime(self._options.workload).counters
 
     def _run_steps(self) -> int:
         for step in range(self._options.workload.steps):
@@ -106,11 +101,11 @@ class Job:
         return self._options.workload.steps
 
     def _crash(self) -> NoReturn:
-        """Die in a step, once a file of it was sent."""
-        before = self._counters.files
+        """Die in a step, after one of its files was sent."""
+        before = read_counters().files
         step = threading.Thread(target=self._library.dssim_run, args=(1,))
         step.start()
-        while step.is_alive() and self._counters.files == before:
+        while step.is_alive() and read_counters().files == before:
             time.sleep(_POLL_S)
         os.kill(os.getpid(), self._options.crash_signal)
-        raise AssertionError("a signal that ends every process was survived")
+        raise AssertionError("the signal did not end the process")

@@ -1,4 +1,4 @@
-"""The shared library of the simulated runtime, as ctypes sees it; native/sim/api/sim.h says what it does."""
+"""The shared library of the simulated runtime, for ctypes; native/sim/api/sim.h says what it does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib.util
 import os
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,88 +24,99 @@ class FileForecast(ctypes.Structure):
     )
 
 
-class Counters(ctypes.Structure):
+class SimulationCounters(NamedTuple):
+    """What happened to the chunks since the library was loaded."""
+
+    files: int  #: that the device has sent to their end
+    delivered: int  #: chunks that the callback took
+    refused: int  #: chunks that the callback answered with nonzero; they are lost
+    disk: int  #: chunks written to disk, because no callback was registered
+    lost: int  #: chunks in flight when the dump was finalised, or that could not be written to disk
+    ignored: int  #: registrations while another callback was registered
+    exceptions: int  #: exception dumps, which go to disk and never to the callback
+
+
+class _Counters(ctypes.Structure):
     """struct dssim_counters."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_uint64)
-        for name in ("files", "delivered", "refused", "disk", "lost", "ignored", "exceptions")
-    )
+    _fields_ = tuple((name, ctypes.c_uint64) for name in SimulationCounters._fields)
 
 
-_PROTOTYPES: Mapping[str, tuple[type | None, tuple[type, ...]]] = {
-    "aclInit": (ctypes.c_int, (ctypes.c_char_p,)),
-    "aclFinalize": (ctypes.c_int, ()),
-    "aclFinalizeReference": (ctypes.c_int, (ctypes.POINTER(ctypes.c_uint64),)),
-    "aclmdlInitDump": (ctypes.c_int, ()),
-    "aclmdlSetDump": (ctypes.c_int, (ctypes.c_char_p,)),
-    "aclmdlFinalizeDump": (ctypes.c_int, ()),
-    "acldumpRegCallback": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_int32)),
-    "acldumpUnregCallback": (None, ()),
-    "acldumpGetPath": (ctypes.c_char_p, (ctypes.c_int,)),
-    "acldumpSaveExceptionInfo": (
-        ctypes.c_int,
-        (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t),
-    ),
-    "acldumpGetExceptionInfoPath": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_size_t)),
-    "aclopStartDumpArgs": (ctypes.c_int, (ctypes.c_uint32, ctypes.c_char_p)),
-    "aclopStopDumpArgs": (ctypes.c_int, (ctypes.c_uint32,)),
-    "aclrtSetDevice": (ctypes.c_int, (ctypes.c_int32,)),
-    "aclrtGetDevice": (ctypes.c_int, (ctypes.POINTER(ctypes.c_int32),)),
-    "aclrtResetDevice": (ctypes.c_int, (ctypes.c_int32,)),
-    "aclrtGetCurrentContext": (ctypes.c_int, (ctypes.POINTER(ctypes.c_void_p),)),
-    "aclrtSetCurrentContext": (ctypes.c_int, (ctypes.c_void_p,)),
-    "aclrtSynchronizeDevice": (ctypes.c_int, ()),
-    "aclprofInit": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_size_t)),
-    "aclprofFinalize": (ctypes.c_int, ()),
-    "aclprofStart": (ctypes.c_int, (ctypes.c_void_p,)),
-    "aclprofStop": (ctypes.c_int, (ctypes.c_void_p,)),
-    "aclprofSetConfig": (ctypes.c_int, (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)),
-    "aclprofCreateConfig": (
-        ctypes.c_void_p,
-        (ctypes.POINTER(ctypes.c_uint32), ctypes.c_uint32, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64),
-    ),
-    "aclprofDestroyConfig": (ctypes.c_int, (ctypes.c_void_p,)),
-    "aclprofModelSubscribe": (ctypes.c_int, (ctypes.c_uint32, ctypes.c_void_p)),
-    "aclprofModelUnSubscribe": (ctypes.c_int, (ctypes.c_uint32,)),
-    "aclprofCreateSubscribeConfig": (ctypes.c_void_p, (ctypes.c_int8, ctypes.c_int, ctypes.c_void_p)),
-    "aclprofDestroySubscribeConfig": (ctypes.c_int, (ctypes.c_void_p,)),
-    "aclprofGetOpDescSize": (ctypes.c_int, (ctypes.POINTER(ctypes.c_size_t),)),
-    "aclprofGetOpNum": (ctypes.c_int, (ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint32))),
-    "dssim_workload_open": (ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)),
-    "dssim_workload_close": (None, (ctypes.c_void_p,)),
-    "dssim_config_open": (ctypes.c_void_p, (ctypes.c_char_p,)),
-    "dssim_config_close": (None, (ctypes.c_void_p,)),
-    "dssim_ops_per_step": (ctypes.c_uint64, (ctypes.c_void_p,)),
-    "dssim_file_describe": (
-        ctypes.c_int,
-        (
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_uint64,
-            ctypes.c_uint64,
-            ctypes.c_uint32,
-            ctypes.POINTER(FileForecast),
-            ctypes.c_void_p,
-        ),
-    ),
-    "dssim_load": (None, (ctypes.c_void_p,)),
-    "dssim_load_models": (None, ()),
-    "dssim_unload_models": (None, ()),
-    "dssim_start": (ctypes.c_int, (ctypes.c_uint64,)),
-    "dssim_run": (ctypes.c_uint64, (ctypes.c_uint64,)),
-    "dssim_stop": (None, ()),
-    "dssim_read_counters": (None, (ctypes.POINTER(Counters),)),
-    "dssim_reset": (None, ()),
+def read_counters() -> SimulationCounters:
+    """Return the counters of the library."""
+    counters = _Counters()
+    load_library().dssim_read_counters(ctypes.byref(counters))
+    return SimulationCounters(*(getattr(counters, name) for name in SimulationCounters._fields))
+
+
+_INT, _I8, _I32, _U32, _U64 = ctypes.c_int, ctypes.c_int8, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64
+_TEXT, _ADDRESS, _SIZE = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
+_to = ctypes.POINTER
+
+#: The arguments of every function.
+_ARGUMENTS: Mapping[str, tuple[type, ...]] = {
+    "aclInit": (_TEXT,),
+    "aclFinalize": (),
+    "aclFinalizeReference": (_to(_U64),),
+    "aclmdlInitDump": (),
+    "aclmdlSetDump": (_TEXT,),
+    "aclmdlFinalizeDump": (),
+    "acldumpRegCallback": (_ADDRESS, _I32),
+    "acldumpUnregCallback": (),
+    "acldumpGetPath": (_INT,),
+    "acldumpSaveExceptionInfo": (_TEXT, _TEXT, _ADDRESS, _SIZE),
+    "acldumpGetExceptionInfoPath": (_TEXT, _SIZE),
+    "aclopStartDumpArgs": (_U32, _TEXT),
+    "aclopStopDumpArgs": (_U32,),
+    "aclrtSetDevice": (_I32,),
+    "aclrtGetDevice": (_to(_I32),),
+    "aclrtResetDevice": (_I32,),
+    "aclrtGetCurrentContext": (_to(_ADDRESS),),
+    "aclrtSetCurrentContext": (_ADDRESS,),
+    "aclrtSynchronizeDevice": (),
+    "aclprofInit": (_TEXT, _SIZE),
+    "aclprofFinalize": (),
+    "aclprofStart": (_ADDRESS,),
+    "aclprofStop": (_ADDRESS,),
+    "aclprofSetConfig": (_INT, _TEXT, _SIZE),
+    "aclprofCreateConfig": (_to(_U32), _U32, _INT, _ADDRESS, _U64),
+    "aclprofDestroyConfig": (_ADDRESS,),
+    "aclprofModelSubscribe": (_U32, _ADDRESS),
+    "aclprofModelUnSubscribe": (_U32,),
+    "aclprofCreateSubscribeConfig": (_I8, _INT, _ADDRESS),
+    "aclprofDestroySubscribeConfig": (_ADDRESS,),
+    "aclprofGetOpDescSize": (_to(_SIZE),),
+    "aclprofGetOpNum": (_TEXT, _SIZE, _to(_U32)),
+    "dssim_workload_open": (_TEXT, _TEXT, _SIZE),
+    "dssim_workload_close": (_ADDRESS,),
+    "dssim_config_open": (_TEXT,),
+    "dssim_config_close": (_ADDRESS,),
+    "dssim_ops_per_step": (_ADDRESS,),
+    "dssim_file_describe": (_ADDRESS, _ADDRESS, _U64, _U64, _U32, _to(FileForecast), _ADDRESS),
+    "dssim_load": (_ADDRESS,),
+    "dssim_load_models": (),
+    "dssim_unload_models": (),
+    "dssim_start": (_U64,),
+    "dssim_run": (_U64,),
+    "dssim_stop": (),
+    "dssim_read_counters": (_to(_Counters),),
+    "dssim_reset": (),
+}
+
+#: What functions return that return neither an int nor nothing.
+_RESULTS: Mapping[str, type] = {
+    "acldumpGetPath": _TEXT,
+    "aclprofCreateConfig": _ADDRESS,
+    "aclprofCreateSubscribeConfig": _ADDRESS,
+    "dssim_workload_open": _ADDRESS,
+    "dssim_config_open": _ADDRESS,
+    "dssim_ops_per_step": _U64,
+    "dssim_run": _U64,
 }
 
 
 def simulated_library() -> Path:
-    """Return the path of the simulated runtime, a shared library with CANN's ABI.
-
-    Raises:
-        FileNotFoundError: the package was installed without it.
-    """
+    """Return the path of the simulated runtime, a shared library with CANN's ABI."""
     spec = importlib.util.find_spec("dumpstream._native")
     directory = Path(spec.origin).parent if spec and spec.origin else Path(__file__).parent
     path = directory / "libascendcl_sim.so"
@@ -118,9 +129,9 @@ def simulated_library() -> Path:
 def load_library() -> ctypes.CDLL:
     """Return the library with the prototypes of all its functions set."""
     library = ctypes.CDLL(str(simulated_library()))
-    for name, (result, arguments) in _PROTOTYPES.items():
+    for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype, function.argtypes = _RESULTS.get(name, _INT), arguments
     return library
 
 

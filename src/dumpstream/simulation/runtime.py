@@ -1,4 +1,4 @@
-"""SimulatedRuntime: stands for a training program on an NPU."""
+"""SimulatedRuntime: a training program on a simulated NPU."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import ctypes
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from dumpstream._errors import AclError
 from dumpstream.codes import AclCode
-from dumpstream.simulation.library import Counters, check_errno, load_library
+from dumpstream.simulation.library import check_errno, load_library, read_counters
 from dumpstream.simulation.workload import Workload, opened
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from dumpstream.simulation.library import SimulationCounters
 
 _SUCCESS = 0
 
@@ -22,29 +24,17 @@ _SUCCESS = 0
 def dump_config(dump_path: str | os.PathLike[str]) -> str:
     """Return the text of an acl.json that dumps every operator, for `aclmdlSetDump` or `aclInit`.
 
-    *dump_path* must exist and be writable, although nothing is written there while a callback is registered.
+    *dump_path* must be a writable directory, although a registered callback takes everything.
     """
     return Workload().config(dump_path)
 
 
-class SimulationCounters(NamedTuple):
-    """What became of the chunks since the library was loaded."""
-
-    files: int  #: sent to their end by the device
-    delivered: int  #: chunks the callback took
-    refused: int  #: chunks it answered with nonzero; they are gone
-    disk: int  #: chunks written to disk, as nothing was registered
-    lost: int  #: chunks in flight when the dump was finalised, or that the disk did not take
-    ignored: int  #: registrations while another was in place
-    exceptions: int  #: exception dumps, which go to disk and never to the callback
-
-
 class SimulatedRuntime:
-    """The simulated runtime, initialised and with a workload to run; a context manager.
+    """The simulated runtime, initialised, with a workload to run; a context manager.
 
-    As with CANN there is one in a process, but one may follow another. It stands for the training program:
-    it initialises ACL, sets the device of the entering thread, runs steps, and leaves the dump functions to
-    the capture. Calls that wait release the GIL. Enter and finalise on one thread; run and stop on any.
+    As with CANN, a process has one at a time. It plays the training program: it initialises ACL, sets the
+    device of the entering thread, runs steps, and leaves the dump functions to the capture. Calls that wait
+    release the GIL. Enter and finalise on one thread; run and stop on any.
     """
 
     _in_use = threading.Lock()
@@ -62,7 +52,7 @@ class SimulatedRuntime:
         """Call `aclInit` and `aclrtSetDevice`, and load the workload.
 
         Raises:
-            RuntimeError: another one is in use.
+            RuntimeError: another simulated runtime is in use.
             ValueError: a field of the workload is out of range.
             AclError: the configuration is refused.
         """
@@ -85,9 +75,9 @@ class SimulatedRuntime:
         self.finalize()
 
     def load_models(self) -> None:
-        """Load the models now: they dump what the configuration in force now says, and no later one.
+        """Load the models now: they dump by the configuration that is in force now, and by no later one.
 
-        Nothing comes of them after the dump is finalised. Without this, every run loads them for itself.
+        After the dump is finalised, they dump nothing. Without this call, every run loads the models itself.
         """
         self.library.dssim_load_models()
 
@@ -96,26 +86,26 @@ class SimulatedRuntime:
         self.library.dssim_unload_models()
 
     def run(self, steps: int | None = None) -> int:
-        """Run *steps* further steps, or the workload's own number, and wait for the device.
+        """Run *steps* further steps, by default as many as the workload has, and wait for the device.
 
-        Returns the number of files sent: none unless a dump is configured.
+        Returns the number of files sent: 0 unless a dump is configured.
         """
         return int(self.library.dssim_run(self._steps(steps)))
 
     def start(self, steps: int | None = None) -> None:
-        """Begin *steps* further steps, or the workload's own number, and return at once."""
+        """Begin *steps* further steps, by default as many as the workload has, and return at once."""
         check_errno(self.library.dssim_start(self._steps(steps)))
 
     def synchronize(self) -> None:
-        """Wait for the device, on which this thread is set.
+        """Set the device of this thread, and wait for it.
 
-        Chunks may still be queued in the runtime: `aclmdlFinalizeDump` delivers those.
+        Chunks may still be queued in the runtime: `aclmdlFinalizeDump` delivers them.
         """
         self._call("aclrtSetDevice", self.workload.device_id)
         self._call("aclrtSynchronizeDevice")
 
     def stop(self) -> None:
-        """Make `run`, now or later and on any thread, return after the files the device is in."""
+        """Make `run` on any thread, now or later, return after the files that are being sent."""
         self.library.dssim_stop()
 
     def finalize(self) -> None:
@@ -131,17 +121,15 @@ class SimulatedRuntime:
 
     @property
     def exception_directory(self) -> Path:
-        """Where exception dumps go, or went last."""
+        """Where exception dumps go, or last went."""
         path = ctypes.create_string_buffer(os.pathconf("/", "PC_PATH_MAX"))
         self._call("acldumpGetExceptionInfoPath", path, len(path))
         return Path(os.fsdecode(path.value))
 
     @property
     def counters(self) -> SimulationCounters:
-        """What became of the chunks so far."""
-        counters = Counters()
-        self.library.dssim_read_counters(ctypes.byref(counters))
-        return SimulationCounters(*(getattr(counters, name) for name in SimulationCounters._fields))
+        """What happened to the chunks so far."""
+        return read_counters()
 
     def _steps(self, steps: int | None) -> int:
         wanted = self.workload.steps if steps is None else steps

@@ -1,4 +1,4 @@
-"""Workload: what the simulated models run, and a forecast of every file that a configuration dumps of it."""
+"""Workload: what the simulated models run, and a forecast of the files that a configuration dumps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dumpstream.simulation.library import FileForecast, check_errno, load_librar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Ready-made workloads, by the name `Workload.parse` knows them by.
+#: Workloads by the names that `Workload.parse` accepts.
 PRESETS: Mapping[str, Mapping[str, int | str]] = {
     "small": {},  # the defaults: 16 files, about 1.5 MB
-    # 240 files, about 90 MB, all of which arrive whole
+    # 240 files, about 90 MB, and all arrive whole
     "demo": {"ops": 24, "steps": 5, "tensor_bytes": "16384-262144", "nan": "5@3", "stats_text": "7"},
     "large": {  # 8 files, about 3 GB, in slices
         "models": 1,
@@ -44,29 +44,28 @@ PRESETS: Mapping[str, Mapping[str, int | str]] = {
         "offsets": "8",
         "shuffle": "9",
     },
-    # some operators of which overflow, and nothing else is dumped
+    # some operators overflow, and only they are dumped
     "overflow": {"mode": "overflow", "ops": 12, "steps": 4, "overflow": "0.05"},
-    # two operators that are watched, one of which is written over in one step
+    # two operators are watched, and one of them is overwritten in one step
     "watch": {"mode": "watch", "ops": 12, "steps": 3, "overwrite": "7:2@1"},
-    # an operator that fails; its dump goes to disk
+    # an operator fails, and its dump goes to disk
     "exception": {"mode": "exception", "ops": 12, "steps": 2, "fails": "5@1"},
 }
 
-
-#: What a workload may be meant to show.
+#: What a workload can show.
 MODES = ("model", "overflow", "watch", "exception")
 
 _DATA, _COLLECTIVE = "Data", "Hcom"
 
 
 class ExpectedFile(NamedTuple):
-    """A file as it must come out of a capture."""
+    """A file as a capture must store it."""
 
     name: str
-    #: The payloads in order of delivery, or by their offsets if they carry any; of statistics text one
+    #: The payloads in the order of delivery, or by their offsets if they have any. Statistics text has one
     #: header row and all rows, without the NULs.
     data: bytes
-    fault: str | None  #: the names of its faults joined by ``+``
+    fault: str | None  #: the names of its faults, joined by ``+``
     chunks: int  #: how many callbacks bring it
 
 
@@ -74,59 +73,59 @@ class ExpectedFile(NamedTuple):
 class Workload:
     """What the simulated models run; the same seed gives the same bytes.
 
-    The faults each take a selector: a share of the files with a decimal point (``"0.25"``), an operator of
-    every model (``"3"``), or that at one step (``"3@1"``). `offsets` or `shuffle` may meet one of the
-    others; of those the first that selects a file applies, in the order they have here.
+    Each fault has a selector: a share of the files with a decimal point (``"0.25"``), an operator of every
+    model (``"3"``), or an operator in one step (``"3@1"``). A file may have `offsets` or `shuffle` beside one
+    other fault: the first here that selects the file.
     """
 
     seed: int = 0
     models: int = 2
     ops: int = 8  #: operators of each model
-    steps: int = 1  #: how many `SimulatedRuntime.run` runs unless told
-    mode: str = "model"  #: what `config` asks for, one of `MODES`; ``model`` is everything
+    steps: int = 1  #: that `SimulatedRuntime.run` runs by default
+    mode: str = "model"  #: what `config` asks for, one of `MODES`; ``model`` dumps everything
     single_ops: int = 0  #: calls of single operators in each step
-    #: Of the operators of a model in turn. ``Data`` feeds the next operator, ``Hcom...`` is a collective.
+    #: For the operators of a model in turn. ``Data`` feeds the next operator, ``Hcom...`` is a collective.
     op_types: str = "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast"
     inputs: int = 2  #: tensors of each operator
     outputs: int = 1
-    tensor_bytes: str = "1024-65536"  #: ``N``, or ``LOW-HIGH`` for a seeded size of each tensor
+    tensor_bytes: str = "1024-65536"  #: ``N``, or ``LOW-HIGH`` for a random size of each tensor
     shape: str = ""  #: such as ``8x128``, for all tensors, instead of `tensor_bytes`
-    #: One named twice comes twice as often.
+    #: A type that is named twice comes twice as often.
     dtypes: str = "float32+float16+bfloat16+int32+int64+int8"
     device_threads: int = 2
     device_id: int = 0  #: as it appears in file names
-    rate: int = 0  #: bytes per second, all device threads together; 0 is as fast as they can
+    rate: int = 0  #: bytes per second of all device threads together; 0 for as fast as possible
     slice_bytes: int = 128 << 20  #: longest payload of a chunk
-    queue_bytes: int = 0  #: device threads wait while more is queued; 0 is no bound, as in CANN
-    #: ``separate`` gives inputs and outputs files of their own, as calls and collectives always have them.
+    queue_bytes: int = 0  #: device threads wait while more is queued; 0 for no bound, as in CANN
+    #: ``separate`` gives inputs and outputs files of their own, as single operators and collectives have.
     io_files: str = "joint"
-    #: ``A:C`` or ``A:C@STEP``: operator A of every model writes over the first output of the earlier C.
+    #: ``A:C`` or ``A:C@STEP``: operator A of every model overwrites the first output of operator C.
     overwrite: str = ""
     opdebug: str = "older"  #: layout of overflow records: ``newer`` begins with a magic number
-    stats_by: str = "kernel"  #: who makes statistics: ``aicpu`` sends them as one message without NUL
+    stats_by: str = "kernel"  #: what makes statistics: ``aicpu`` sends them as one message without NUL
     #: ``8.5`` finalises without waiting for the last callback; ``master`` is lenient about profiling.
     cann: str = "9.1"
     stats_text: str = ""  #: statistics text in several messages, each marked last and ending in NUL
-    header_only: str = ""  #: the header promises tensors, no byte of them comes
+    header_only: str = ""  #: the header promises tensors, but none of their bytes comes
     null_address: str = ""  #: the first tensor has no address: its bytes are promised and left out
-    truncated: str = ""  #: the final slice, or half of an only one, never comes, nor a last mark
-    missing_last: str = ""  #: all bytes, but no chunk is marked last
-    resend_slice: str = ""  #: one slice comes twice, the final one only if there is no other
+    truncated: str = ""  #: the final slice, or half of a single one, never comes, nor a chunk marked last
+    missing_last: str = ""  #: all bytes come, but no chunk is marked last
+    resend_slice: str = ""  #: one slice comes twice; the final one only if it is the only one
     nan: str = ""  #: NaN in the first output
     overflow: str = ""  #: infinity in the first output: the operator overflows
     fails: str = ""  #: the operator fails, which an exception dump shows
     offsets: str = ""  #: chunks carry real offsets
-    shuffle: str = ""  #: so, and they come in shuffled order
+    shuffle: str = ""  #: chunks carry real offsets and come in shuffled order
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the workload that *text* names.
 
-        It is the name of a preset (`PRESETS`), the path of a JSON file with an object of the fields, or
-        ``key=value`` pairs separated by commas, the first of which may be a preset instead.
+        *text* is the name of a preset (`PRESETS`), the path of a JSON file with an object of the fields, or
+        ``key=value`` pairs separated by commas. A preset may stand in place of the first pair.
 
         Raises:
-            ValueError: it is none of them, or a value is out of range.
+            ValueError: *text* is something else, or a value is out of range.
         """
         values = _read_json(Path(text)) if _names_file(text) else _read_pairs(text)
         workload = cls(**{key: _convert(key, value) for key, value in values.items()})  # type: ignore[arg-type]
@@ -136,7 +135,7 @@ class Workload:
     def config(self, dump_path: str | os.PathLike[str] | None) -> str:
         """Return the text of an acl.json for the `mode` of this workload.
 
-        Only exception dumps can do without a *dump_path*: they go to the current directory, then.
+        Only exception dumps can do without a *dump_path*: without it they go to the current directory.
         """
         path = {} if dump_path is None else {"dump_path": os.fspath(dump_path)}
         return json.dumps({"dump": {**path, **self._settings()}})
@@ -151,14 +150,14 @@ class Workload:
         return {"dump_mode": "all", "dump_level": "op", "dump_list": [{}], "dump_op_switch": "on"}
 
     def _watch(self) -> Mapping[str, object]:
-        """Watch the operator that is written over and the next one, after the writer and the next one."""
+        """Watch the overwritten operator and the next one, after the overwriting one and the next one."""
         writer, _, victim = self.overwrite.partition("@")[0].partition(":")
         places = [int(writer or self.ops - 1), int(victim or 0)]
         layer, watched = ([self._name_of(place) for place in (first, first + 1)] for first in places)
         return {"layer": layer, "watcher_nodes": watched}
 
     def graph(self) -> str:
-        """Return the operators of the models in order, as `dumpstream.config.read_operators` takes them."""
+        """Return the operators of the models in order, as `dumpstream.config.read_operators` reads them."""
         operators: list[dict[str, object]] = []
         for model in range(self.models):
             for place in range(self.ops):
@@ -184,8 +183,8 @@ class Workload:
     ) -> Iterator[ExpectedFile]:
         """Yield the files of *step*, or of all steps, in order of step and operator; no exception dumps.
 
-        Needs no runtime. *config* is the text of the configuration that the run will have, which has a
-        *dump_path* of its own; without it, it is `config`.
+        Needs no runtime. *config* is the text of the configuration that the run will have, with a *dump_path*
+        of its own; by default it is that of `config`.
 
         Raises:
             ValueError: a field is out of range, or the configuration is refused.
@@ -200,10 +199,10 @@ class Workload:
 
 @contextmanager
 def opened(workload: Workload) -> Iterator[int]:
-    """Give the library's own form of *workload*; a ValueError says what is wrong with it."""
+    """Yield the library's handle for *workload*; a ValueError says what is wrong with it."""
     library, error = load_library(), ctypes.create_string_buffer(1024)
     values = asdict(workload)
-    del values["steps"]  # the library is told with every run
+    del values["steps"]  # every run gives them to the library
     if values.pop("mode") not in MODES:
         raise ValueError(f"mode={workload.mode}: must be {' or '.join(MODES)}")
     text = "".join(f"{key}={value}\n" for key, value in values.items())
@@ -218,7 +217,7 @@ def opened(workload: Workload) -> Iterator[int]:
 
 @contextmanager
 def _configured(text: str) -> Iterator[int]:
-    """Give the library's own form of a configuration."""
+    """Yield the library's handle for a configuration."""
     library = load_library()
     handle = library.dssim_config_open(os.fsencode(text))
     if not handle:
