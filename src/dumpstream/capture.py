@@ -1,4 +1,4 @@
-"""Capture: a run of the pipeline into a directory, from registering the callback to the last verdict."""
+"""Capture: a run of the pipeline, from registering the callback to the last verdict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Capture:
 
     @property
     def path(self) -> Path | Prefix:
-        """The directory, or the place in an object store, that it goes to."""
+        """The directory, or the prefix in an object store, that it goes to."""
         return self._session.destination.path
 
     @property
@@ -58,19 +58,19 @@ class Capture:
         return self._session.pipeline.error
 
     async def configure(self, configured: Sequence[Configured]) -> None:
-        """Take what has become known of what is dumped in a process captured from outside."""
+        """Record what a process that is captured from outside says of its dump configurations."""
         await self._session.configure(configured)
 
     def hurry(self, seconds: float | None = None) -> None:
-        """End soon once the block is left, also if an object store is away.
+        """End soon once the block is left, even if an object store does not answer.
 
-        One that has not answered for *seconds* (by default 15, without a spill 30) is given up: what it has
-        not got waits in the spill, as it does after a capture that was killed, and without a spill is lost.
+        The capture waits at most *seconds* for an answer (by default 15, or 30 without a spill). Files that
+        the store has not got by then stay in the spill; without a spill they are lost.
         """
         self._session.patience.limit(seconds)
 
     async def wait(self) -> None:
-        """Return when the capture has ended: in the block that is only if it failed."""
+        """Return when the capture has ended; while the block runs, that is only if it has failed."""
         await self._session.pipeline.ended.wait()
 
 
@@ -92,28 +92,28 @@ async def open_capture(
 
     Entering registers the callback and, with *config*, calls ``aclmdlInitDump`` and ``aclmdlSetDump``; load
     your models inside the block then. Leaving drains and closes, and undoes what entering did:
-    ``aclmdlFinalizeDump`` only if *config* was given, after synchronising the device if the thread that
-    leaves the block has a device context (synchronise yourself if other threads drive devices).
+    ``aclmdlFinalizeDump`` is called only if *config* was given. Before that, the device is synchronised if
+    the thread that leaves the block has a device context; if other threads drive devices, synchronise them.
 
-    Without *config* the dump is yours: finalise it before you leave the block. If you do not, the runtime
-    writes every chunk still queued to the path in its name, on its own disk, and this capture never sees it.
+    Without *config* the dump is yours: finalise it before you leave the block. Otherwise the runtime writes
+    every chunk that is still queued to its own disk, and this capture never sees it.
 
     ``aclInit`` is never called; call it before. Losses and verdicts never raise: they are in `Capture.report`
-    and in the journal. If a sink fails, the block goes on: the capture discards from then on and counts, what
-    was finished stays, and the error is raised when the block is left. A cancelled block ends at once, an
-    exception in it is raised after everything was drained. What fails or is cancelled before the block is
-    entered is undone and leaves no trace, and *force* has deleted nothing.
+    and in the journal. If a sink fails, the block goes on: finished files stay, the capture discards and
+    counts what follows, and the error is raised when the block is left. A cancelled block ends at once; an
+    exception in it is raised after everything was drained. If entering fails or is cancelled, it is undone
+    and leaves no trace, and *force* has deleted nothing.
 
     Args:
-        destination: a directory for this capture alone, or a place in an object store: a URL such as
-            ``s3://bucket/run``, or a store of obstore.
+        destination: a directory for this capture alone, a URL such as ``s3://bucket/run``, or a store of
+            obstore.
         config: the dump configuration to apply (``acl.json``).
-        acl_library: the library with the ACL functions, where it is not to be searched for.
-        driver: makes the ACL calls instead of a library that is searched for, such as `load_pyacl` returns.
+        acl_library: the library with the ACL functions; by default it is searched for.
+        driver: makes the ACL calls instead of a library, such as the one that `load_pyacl` returns.
         sinks: ``kind:location`` strings, objects, or stores of obstore; by default ``zstd:``, files below
             *destination*.
-        source: where chunks come from instead, such as a `PyAclSource`; then no dump function is called.
-        profile: profile the block, too, into ``profile`` below *destination*, as `open_profile` does.
+        source: where chunks come from, such as a `PyAclSource`; with it no dump function is called.
+        profile: also profile the block, into ``profile`` below *destination*, as `open_profile` does.
         append: add a run to the capture that is in *destination*.
         force: delete the capture that is in *destination*.
         **options: see `CaptureOptions`.
@@ -123,10 +123,10 @@ async def open_capture(
         DestinationError: *destination* cannot take a capture.
         LibraryNotFoundError: no ACL library was found.
         AclError: an ACL function refused.
-        ProfilingError: no library can profile, another process does, or it cannot be done so.
+        ProfilingError: no library can profile, another process is profiling, or *profile* is refused.
         CaptureInUseError: this process is capturing already.
         SinkError: a sink could not be made; or, on leaving, it failed.
-        StoreError: *destination* is a URL that names no place.
+        StoreError: *destination* is a URL that does not name a bucket or container.
         TypeError: there is no such option.
         ValueError: an option is out of range, or options exclude each other.
     """
@@ -161,7 +161,7 @@ async def open_capture(
 
 @asynccontextmanager
 async def open_request(request: Request, resources: Resources) -> AsyncIterator[Capture]:
-    """Prepare, begin and run a capture: one way for every caller."""
+    """Prepare, begin and run a capture: the one way for `open_capture`, collectors and `recover`."""
     async with prepared(request, resources) as preparation, begun(preparation) as session, session.running():
         yield Capture(session)
     session.raise_error()

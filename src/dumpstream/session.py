@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from dumpstream.stages.outlet import as_sink_error
 from dumpstream.stages.report import LossCount, Report
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from dumpstream.archive.journal import Lines
     from dumpstream.archive.manifest import Configured
@@ -34,7 +34,7 @@ _CLOSE_S = 5
 
 
 class Session:
-    """A run that has begun, as *number* of its destination, to write to *journal*."""
+    """A run that has begun: the run *number* of its destination, whose lines go to *journal*."""
 
     def __init__(self, preparation: Preparation, *, pipeline: Pipeline, journal: Lines, number: int) -> None:
         asked = preparation.asked
@@ -55,7 +55,7 @@ class Session:
         self._late = 0
 
     def report(self) -> Report:
-        """Return the figures of the moment, or those of the end."""
+        """Return the current figures, or the final ones once the run has ended."""
         pipeline, ledger = self.pipeline, self.pipeline.ledger
         ring = pipeline.source.statistics()
         losses = {cause: LossCount(*lost) for cause, lost in ring.losses.items()}
@@ -82,7 +82,7 @@ class Session:
         )
 
     async def configure(self, configured: Sequence[Configured]) -> None:
-        """Write down what is dumped, as far as it is known; if that fails, the end of the run repeats it."""
+        """Record what is known of the dump configurations; if that fails, the end of the run repeats it."""
         self._modes = await run_sync(_modes_of, configured)
         with suppress(DestinationError):
             await run_sync(self.destination.configure_run, configured)
@@ -91,8 +91,7 @@ class Session:
     async def running(self) -> AsyncIterator[None]:
         """Run the pipeline beside the block; after it, end the dump, the pipeline and the journal.
 
-        If the block or what follows it is cancelled, the pipeline is told to end at once; the rest is done
-        all the same.
+        A cancellation ends the pipeline at once; the dump and the journal are ended all the same.
         """
         self._journal.add(begin_row(self._number, timestamp()))
         failure: BaseException | None = None
@@ -116,7 +115,7 @@ class Session:
             raise failure
 
     def raise_error(self) -> None:
-        """Raise why the pipeline failed, if it did, with what waits for a store and how to upload it."""
+        """Raise the error of the pipeline, if there is one; its note says how to upload what waits."""
         if self.pipeline.error is not None:
             if self._journal.waiting:
                 self.pipeline.error.add_note(waiting_text(self._journal.waiting_files, self._spill))
@@ -137,37 +136,33 @@ class Session:
             raise
 
     async def _end(self) -> None:
-        """Finalise, drain, unregister: in the order in which the runtime loses nothing."""
+        """Finalise, drain and unregister, in the order in which the runtime loses nothing."""
         with anyio.CancelScope(shield=True):
             finalized = await self._finalize()
             await self.pipeline.source.stop()
             await self._drained.wait()
             if self._dump is None:
                 return
-            # Chunks still queued would go to the runtime's own disk: the callback stays to refuse them.
+            # Queued chunks would go to the disk of the runtime: the callback stays, to refuse them.
             settled = self.pipeline.cause is None if finalized is None else finalized
-            try:
+            with self._failing():
                 await run_sync(self._dump.unregister if settled else self._dump.leave)
-            except DumpstreamError as exc:
-                self.pipeline.fail(exc)
 
     async def _finalize(self) -> bool | None:
-        """Return whether everything queued has come; None if the dump goes on, being somebody else's."""
+        """Return whether every queued chunk has come; None if the dump is not the capture's to finalise."""
         if self._dump is None or not self._dump.started:
             return None
-        # What the device has not sent yet would be discarded if the capture was given up.
+        # A capture that was given up would discard what the device has not sent yet: it does not wait for it.
         context = self._dump.driver.current_context() if self.pipeline.cause is None else None
-        try:
+        with self._failing():
             await run_sync(self._dump.finalize, context)
-        except DumpstreamError as exc:
-            self.pipeline.fail(exc)
         if self._dump.started:
             return False
         await anyio.sleep(_LAST_CALLBACK_S)
         return True
 
     async def _close_sinks(self) -> None:
-        """Let the sinks finish; once the caller is cancelled, for a few seconds more."""
+        """Let the sinks finish; a cancelled caller gives them a few seconds more."""
         try:
             await self._close_each()
         except anyio.get_cancelled_exc_class():
@@ -181,11 +176,11 @@ class Session:
         for outlet in self._outlets:
             try:
                 await outlet.sink.aclose()
-            except Exception as exc:  # noqa: BLE001 - a sink is anybody's code
+            except Exception as exc:  # noqa: BLE001 - others write sinks too
                 self.pipeline.fail(as_sink_error(outlet, exc))
 
     async def _write_end(self) -> None:
-        """Close the books; what cannot be closed is one more reason to fail."""
+        """Write the last lines of the journal and the outcome; if that fails, so does the capture."""
         self._ended = monotonic()
         self._late = _native.late_calls() - self._late_before
         self.pipeline.ledger.give_up_unsafe(self.pipeline.cause or SINK_FAILED)
@@ -193,14 +188,17 @@ class Session:
         for cause, loss in report.losses.items():
             self._journal.add(loss_row(cause, loss.chunks, loss.bytes))
         self._journal.add(end_row(self._number, timestamp(), self._outcome, report.as_dict()))
-        try:
-            with explained(self.destination.path):
-                await self._journal.aclose()
-        except DestinationError as exc:
-            self.pipeline.fail(exc)
-        try:
+        with self._failing(), explained(self.destination.path):
+            await self._journal.aclose()
+        with self._failing():
             await run_sync(self.destination.end_run, self._outcome)
-        except DestinationError as exc:
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Let the pipeline fail with an error of the block."""
+        try:
+            yield
+        except DumpstreamError as exc:
             self.pipeline.fail(exc)
 
     @property

@@ -133,7 +133,7 @@ def test_the_reason_why_only_a_path_is_told_is_kept() -> None:
 def test_a_length_that_no_agent_tells_is_not_waited_for() -> None:
     (found,) = told_by(part(path="/x", size=(1 << 20) + 1, offset=0, text="{"))
 
-    assert found.problem == "its text was not told"
+    assert found.problem == "its text was not sent"
 
 
 def test_so_many_different_ones_are_kept_and_the_others_counted() -> None:

@@ -84,7 +84,7 @@ def test_the_socket_of_another_collector_is_left_alone(path: Path) -> None:
 def test_a_file_is_not_replaced_by_a_socket(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("kept")
 
-    with pytest.raises(CollectorError, match="is no socket"):
+    with pytest.raises(CollectorError, match="is not a socket"):
         listen(tmp_path / "mine")
 
     assert (tmp_path / "mine").read_text() == "kept"

@@ -128,4 +128,4 @@ async def test_pack_that_a_dead_collector_had_not_written_down_is_deleted_unless
     (process,) = await recover(tmp_path / "run")
 
     assert pack.exists() is kept
-    assert ("and not written down: 0123abcd-000001.zip" in (process.record.problem or "")) is not kept
+    assert ("had not recorded: 0123abcd-000001.zip" in (process.record.problem or "")) is not kept

@@ -1,4 +1,4 @@
-"""The agent: the library that a process loads to be captured from outside."""
+"""Agent: the library that a process loads to be captured from outside."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def agent_library() -> Path:
 
 
 def target_environment(socket: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return *environment* for a process that the collector at *socket* is to capture, and for its children.
+    """Return *environment* for a process that the collector at *socket* is to capture with its children.
 
-    Libraries that are preloaded already stay, behind the agent.
+    Libraries that are preloaded already stay, after the agent.
 
     Raises:
-        CollectorError: the agent is missing, or lies where ``LD_PRELOAD`` cannot name it.
+        CollectorError: the agent is missing, or ``LD_PRELOAD`` cannot name its path.
     """
     library = str(agent_library())
     if any(character in library for character in " :"):
@@ -67,7 +67,7 @@ class Attachment:
     def leave(self) -> None:
         """Undo what joining did, and deliver nothing more; a second call does nothing.
 
-        Finalise a dump that is not the collector's, and synchronise the device, before. Blocks.
+        Blocks. Before the call, synchronise the device, and finalise a dump that you have begun yourself.
         """
         if self._library is not None:
             library, self._library = self._library, None
@@ -77,19 +77,19 @@ class Attachment:
 def attach(socket: str | os.PathLike[str] | None = None) -> Attachment:
     """Let a collector capture this process from now on, whether or not ``aclInit`` has been called.
 
-    Models that are loaded afterwards are dumped, by the collector's configuration or by your own. Blocks
-    while the collector makes a ring, at most ten seconds.
+    Models that are loaded afterwards are dumped, by the collector's configuration or by your own. Blocks for
+    up to ten seconds, while the collector makes a ring.
 
     Args:
-        socket: where the collector listens; by default what ``DUMPSTREAM_SOCKET`` says.
+        socket: where the collector listens; by default the value of ``DUMPSTREAM_SOCKET``.
 
     Raises:
         AclError: the callback or the configuration was refused.
-        CollectorError: there is no collector, it refused, or this process has joined one already.
+        CollectorError: no collector answers, it refuses, or this process has joined one already.
     """
     path = os.fspath(socket) if socket is not None else os.environ.get(SOCKET, "")
     if not path:
-        raise CollectorError(f"no collector is named; pass its socket, or set {SOCKET} to it")
+        raise CollectorError(f"no collector is named; pass its socket, or set {SOCKET} to its path")
     library = ctypes.CDLL(str(agent_library()))
     if (result := library.ds_agent_join(os.fsencode(path))) > 0:
         raise AclError("acldumpRegCallback or aclmdlSetDump", result)
@@ -105,5 +105,5 @@ def _why_not_joined(path: str, error: int) -> str:
         return "no library in this process lets a dump callback register; load ACL before you attach"
     return (
         f"the collector at {path} cannot be joined: {os.strerror(error)}; start one there with "
-        "`dumpstream collect --socket`, or see on standard error why it refused"
+        "`dumpstream collect --socket`, or read on standard error why it refused"
     )

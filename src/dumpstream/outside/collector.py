@@ -52,18 +52,19 @@ async def open_collector(
 ) -> AsyncIterator[Collector]:
     """Capture every process that joins while the block runs, each into a capture of its own.
 
-    A process joins by the environment that `target_environment` makes, or by `attach`. Leaving the block
-    takes nothing more from those that still run, and finishes what has come. One process never hurts another:
-    what fails in the capture of one is in its report, and is not raised.
+    A process joins if it has the environment that `target_environment` makes, or calls `attach`. Leaving the
+    block finishes what has come, and takes nothing more from processes that still run. If the capture of one
+    process fails, its report says so; nothing is raised, and the others go on.
 
     Args:
-        destination: a directory for these captures alone, or a place in an object store: a URL such as
-            ``s3://bucket/run``, or a store of obstore.
+        destination: a directory for these captures alone, a URL such as ``s3://bucket/run``, or a store of
+            obstore.
         socket_path: where to listen; by default in a new private directory.
         config: the dump configuration (``acl.json``) that every process applies.
-        sinks: ``kind:location`` strings; a process's directory is added to a location. By default ``zstd:``.
-        append: add processes to those that are in *destination*.
-        force: delete what is captured in *destination*.
+        sinks: ``kind:location`` strings, by default ``zstd:``; each process has a directory of its own below
+            a location.
+        append: add processes to the captures that are in *destination*.
+        force: delete the captures that are in *destination*.
         **options: see `CaptureOptions`. `buffer_bytes`, `held_bytes`, `gathered_bytes`, `workers`,
             `max_descriptors` and `spill_bytes` are for all processes together; `buffer_file` is a directory,
             with a file each, and only for captures in directories.
@@ -73,8 +74,8 @@ async def open_collector(
         ConfigError: CANN would refuse *config*.
         DestinationError: *destination* cannot take captures.
         SinkError: there is no such sink, or its store does not answer.
-        DestinationInUseError: another capture is writing to the place of such a sink, or to *destination*.
-        StoreError: *destination* is a URL that names no place.
+        DestinationInUseError: another capture is writing to *destination*, or to the store of a sink.
+        StoreError: *destination* is a URL that does not name a bucket or container.
         TypeError: there is no such option.
         ValueError: an option is out of range.
     """
@@ -105,7 +106,7 @@ def _refuse_ring(request: CollectorRequest) -> None:
         )
     if isinstance(request.destination, Prefix) and request.ring.buffer_file is not None:
         raise ValueError(
-            "buffer_file is for captures in directories: `dumpstream recover` writes to no object store"
+            "buffer_file is for captures in directories: `dumpstream recover` cannot write to an object store"
         )
 
 
@@ -126,7 +127,7 @@ async def _open_request(request: CollectorRequest, socket_path: Path | None) -> 
 
 @asynccontextmanager
 async def _begun(preparation: CollectorPreparation) -> AsyncIterator[Shares]:
-    """Write down that processes may come, and have rings for them."""
+    """Record that processes may join, and have rings for them."""
     destination, ring = preparation.destination, preparation.request.ring
     await run_sync(destination.begin_processes)
     try:
@@ -163,22 +164,22 @@ class Collector:
 
     @property
     def processes(self) -> Sequence[CapturedProcess]:
-        """Those that have joined, or tried to, in the order in which they came."""
+        """The processes that have joined, or tried to, in the order in which they came."""
         return tuple(self._roster.processes)
 
     @property
     def error(self) -> DumpstreamError | None:
-        """Why the list of processes could not be written; it is raised when the block is left."""
+        """Why the manifest could not be written; it is raised when the block is left."""
         return self._roster.error
 
     @property
     def running(self) -> int:
-        """How many of them have not been seen to end."""
+        """How many processes have not been seen to end."""
         return self._service.running
 
     @property
     def report(self) -> Report:
-        """What has been seen and done so far, over all processes; may be read at any time."""
+        """The figures of all processes together; may be read at any time."""
         running = self._service.served or self._reception is not None
         seconds = (monotonic() if running else self._service.ended) - self._started
         report = total_report([process.report for process in self.processes], seconds)
@@ -190,7 +191,7 @@ class Collector:
         return self._roster.whole
 
     async def idle(self) -> None:
-        """Return when no process is captured, or about to join; others may still come later."""
+        """Return when no process is being captured, or about to join; others may still join later."""
         while self._reception is not None:
             self._reception.let_in()
             if not self._service.served and self._reception.empty:
@@ -203,12 +204,12 @@ class Collector:
             await self._service.changed()
 
     def stop(self) -> None:
-        """Take nothing more from any process, and let no other join; what has come is finished."""
+        """Take nothing more from any process, let no other join, and finish what has come."""
         if self._reception is not None:
             self._reception.close()
             self._reception = None
         self._service.stop()
 
     def hurry(self, seconds: float | None = None) -> None:
-        """End soon once the block is left, also if an object store is away; see `Capture.hurry`."""
+        """End soon once the block is left, even if an object store does not answer; see `Capture.hurry`."""
         self._patience.limit(seconds)

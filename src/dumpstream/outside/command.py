@@ -1,4 +1,4 @@
-"""A command that is started to be captured: it runs as if nobody had, and its end is passed on."""
+"""Command: a child process to be captured, which runs as it would without dumpstream."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dumpstream.outside.liveness import ProcessHandle
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: What a terminal sends to everybody in the foreground, so that a command there has it already.
+#: Signals that a terminal sends to the whole foreground process group: a command there gets them itself.
 _FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
-#: What is passed on.
+#: Signals that are passed on.
 FORWARDED: Final = (*_FROM_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -27,7 +27,7 @@ class Command:
     """
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
-        # Python ignores these, and a child would inherit that.
+        # Python ignores these signals, and the child would inherit that.
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]
         self._pid = os.posix_spawnp(words[0], list(words), environment, setsigdef=defaults, setsigmask=())
         self._process = ProcessHandle(self._pid)
@@ -35,25 +35,25 @@ class Command:
         self._process.when_ended(self._ended.set)
 
     async def wait(self) -> int:
-        """Return its status when it has ended, as `os.waitpid` has it; it stays to be collected."""
+        """Return its status, as `os.waitpid` does, when it has ended; `collect` is still to be called."""
         await self._ended.wait()
         status = await self._process.status()
         assert status is not None
         return status
 
     def forward(self, number: signal.Signals) -> None:
-        """Send it a signal that this process got, unless it got the same one itself."""
+        """Send it a signal that this process got, unless the terminal has sent it the same one."""
         if number not in _FROM_TERMINAL or not _in_foreground():
             self._process.send_signal(number)
 
     def collect(self) -> None:
-        """Let the system forget it; only after it has ended."""
+        """Release it, after it has ended."""
         self._process.close()
         os.waitpid(self._pid, 0)
 
 
 def _in_foreground() -> bool:
-    """Whether what is typed at a terminal comes to this process group."""
+    """Whether this process group is in the foreground of its terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

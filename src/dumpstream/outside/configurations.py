@@ -1,6 +1,6 @@
-"""Configurations: what a process has put in force to be dumped, as its agent tells it.
+"""Configurations: the dump configurations that a process has put in force, as its agent reports them.
 
-All of it is the process's own word: it is bounded, and what makes no sense is kept as a problem.
+None of it is trusted: its size is bounded, and what cannot be understood is kept as a problem.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from dumpstream.outside.wire import ConfigPart
 
-#: Different ones that are kept; a program that sets one for every step alternates between a few.
+#: How many different ones are kept; a program that sets one for every step alternates between a few.
 _MOST = 64
-_MOST_WAITING = 4 << 20  #: bytes
-#: In one of them, counted by the commas: each is checked, and nobody else gets the interpreter meanwhile.
+_MOST_WAITING = 4 << 20  #: bytes that are not read yet
+#: Values in one of them, counted by its commas: checking them keeps the interpreter from other threads.
 _MOST_VALUES = LONGEST_CONFIG // 16
 _TOO_MANY = f"not kept: {_MOST} others had come before"
 _TOO_FAST = "not kept: too many came at once"
@@ -34,33 +34,33 @@ _CUT_OFF = "did not reach the collector as a whole"
 
 
 class _Key(NamedTuple):
-    """What makes two of them the same."""
+    """What two reports of the same configuration have in common."""
 
     by: str
     call: str
     path: str
-    content: bytes | str = b""  #: a checksum, or why it is not known
+    content: bytes | str = b""  #: its checksum, or why it is not known
 
 
 class Configurations:
     """The configurations of one process, which has *environment*.
 
-    `hear` takes what comes, in pieces, on the event loop; `read`, which blocks, looks into it later.
+    `hear` takes the pieces as they come, on the event loop; `read`, which blocks, parses them later.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment: Mapping[str, str] | None = environment if any(environment.values()) else None
         self._switched_on: list[Configured] = []  # by the environment
-        self._kept: dict[_Key, Configured] = {}  # the latest last
+        self._kept: dict[_Key, Configured] = {}  # in the order in which they came last
         self._waiting: list[tuple[Configured, bytes]] = []
-        self._begun: ConfigPart | None = None  # the first piece of what is not complete
+        self._begun: ConfigPart | None = None  # the first piece of one that is not complete
         self._text = bytearray()
         self._lost = 0
         self._room = LONGEST_CONFIG
 
     @property
     def told(self) -> list[Configured]:
-        """What is known by now, the latest last."""
+        """What is known so far, the latest last."""
         return [replace(it) for it in (*self._switched_on, *self._kept.values())]
 
     @property
@@ -69,7 +69,7 @@ class Configurations:
         return bool(self._waiting or self._environment)
 
     def hear(self, part: ConfigPart) -> bool:
-        """Take a piece of one; whether there is one now that was not known."""
+        """Take a piece of a configuration; return whether one is complete now that was not known."""
         before = len(self._kept)
         self.hear_of_losses(part.lost)
         if part.problem is not None:
@@ -79,24 +79,24 @@ class Configurations:
         return len(self._kept) > before
 
     def hear_of_losses(self, lost: int) -> None:
-        """Take how many of them could not be told in all."""
+        """Take the total number of configurations that the agent could not report."""
         if lost > self._lost:
-            self._begun = None  # it is one of them
+            self._begun = None  # it is one of those
             self._keep(_Key("program", "", "", _LOST), times=lost - self._lost)
             self._lost = lost
 
     def hear_no_more(self) -> None:
-        """Take it that nothing follows, not even the rest of what has begun."""
+        """Expect no more pieces, not even the rest of a configuration that has begun."""
         if self._begun is not None:
             self._keep(_Key(self._begun.by, self._begun.call, self._begun.path, _CUT_OFF))
             self._begun = None
 
     def read(self) -> None:
-        """Look into what has come; blocks."""
+        """Parse what has come; blocks."""
         if self._environment is not None:
             self._read_environment(self._environment)
             self._environment = None
-        while self._waiting:  # `hear` may add to them meanwhile
+        while self._waiting:  # `hear` may add to it meanwhile
             self._read(*self._waiting.pop(0))
 
     def _continues(self, part: ConfigPart) -> bool:
@@ -120,7 +120,7 @@ class Configurations:
                 self._keep(_Key(part.by, part.call, part.path, xxh3_128_digest(text)), text)
 
     def _keep(self, key: _Key, text: bytes | None = None, *, times: int = 1) -> None:
-        """Write down that it came, and, if it is not known yet, have it read."""
+        """Record that it came, and if it is not known yet, let `read` parse it."""
         if key not in self._kept and len(self._kept) >= _MOST:
             key, text = _Key("program", "", "", _TOO_MANY), None
         entry, now = self._kept.pop(key, None), timestamp()

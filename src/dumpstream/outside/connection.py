@@ -1,4 +1,4 @@
-"""Connections: the socket that agents find a collector at, and one peer on it."""
+"""Connection: the socket at which agents reach a collector, and one peer of it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
     from dumpstream.outside.wire import Message
 
-#: What `sun_path` holds, without the NUL.
+#: Bytes that `sun_path` holds, without the NUL.
 LONGEST_SOCKET_PATH = 107
 
 _LONGEST_PARENT = LONGEST_SOCKET_PATH - len("/dumpstream-12345678/socket")
 _CREDENTIALS = struct.Struct("=iII")
 _BACKLOG = 512
-#: Packets that are taken at a time, so that one peer cannot keep the event loop from the others.
+#: Packets that are read at once: one peer must not keep the event loop from the others.
 _PACKETS_AT_ONCE = 64
 
 
 class Connection:
-    """A peer of this user's; whatever it sends, it can only end itself.
+    """A connected agent; whatever it sends, it can only end its own connection.
 
-    Messages come to *on_message* on the event loop. Descriptors that a peer sends are not taken.
+    *on_message* is called on the event loop. Descriptors that the agent sends are not taken.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Connection:
         return self._peer is not None
 
     def send(self, packet: bytes, descriptor: int | None = None) -> bool:
-        """Send *packet*, with *descriptor* if there is one; False if the peer does not take it."""
+        """Send *packet* with *descriptor*; return whether the peer took it."""
         if self._peer is None:
             return False
         descriptors = [] if descriptor is None else [descriptor]
@@ -66,7 +66,7 @@ class Connection:
         return True
 
     def read(self) -> None:
-        """Take what has come; the first packet that is no message ends the connection."""
+        """Read what has come; a packet that is not a message ends the connection."""
         for _ in range(_PACKETS_AT_ONCE):
             if self._peer is None:
                 return
@@ -93,21 +93,21 @@ class Connection:
 
 
 def credentials(peer: socket.socket) -> tuple[int, int, int]:
-    """Return pid, uid and gid of the process that connected, as the kernel has them."""
+    """Return pid, uid and gid of the process that connected, from the kernel."""
     data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, gid = _CREDENTIALS.unpack(data)
     return pid, uid, gid
 
 
 def is_allowed(uid: int) -> bool:
-    """Whether a peer of user *uid* may join: the collector's own user, and root, who may do anything."""
+    """Whether a process of user *uid* may join: the collector's own user and root may."""
     return uid in (os.geteuid(), 0)
 
 
 def listen(path: Path) -> socket.socket:
-    """Return a socket that listens at *path*, for this user alone; its directory is made if missing.
+    """Return a socket that listens at *path*, for this user alone; make its directory if it is missing.
 
-    Blocks. A socket that nobody listens at any more is replaced.
+    Blocks. A socket that a dead collector left is replaced.
 
     Raises:
         CollectorError: it cannot be made there.
@@ -136,10 +136,10 @@ def listen(path: Path) -> socket.socket:
 
 
 def make_private_directory() -> TemporaryDirectory[str]:
-    """Return a new directory in which a socket can be.
+    """Return a new private directory whose path is short enough for a socket.
 
     Raises:
-        CollectorError: there is no place for one.
+        CollectorError: no directory is writable and has a short path.
     """
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), gettempdir(), "/tmp"):  # noqa: S108 - it is private
         if parent and os.access(parent, os.W_OK) and len(os.fsencode(parent)) < _LONGEST_PARENT:
@@ -150,7 +150,7 @@ def make_private_directory() -> TemporaryDirectory[str]:
 def _remove_stale(path: Path) -> None:
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise CollectorError(f"{path} exists and is no socket; choose another --socket")
+            raise CollectorError(f"{path} exists and is not a socket; choose another --socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:

@@ -1,4 +1,4 @@
-"""A process that is watched: alive or not, and how it ended as far as that can be known."""
+"""Liveness: whether a process is alive, and if not, how it ended."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from dumpstream._errors import CollectorError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Linux tells a pidfd's holder how its process ended, also when somebody else has collected it, since 6.15.
+#: Since 6.15, Linux tells the holder of a pidfd how its process ended, even after its parent has reaped it.
 _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _INFO = struct.Struct("=Q52xi")  # mask; cgroup and eleven numbers; the status
 
-_VANISHED = "vanished: somebody else collected its exit code"
+_VANISHED = "vanished: its parent took its exit code"
 
 
 class ProcessHandle:
-    """The process *pid*, held by a pidfd, so that no other process is ever taken for it.
+    """The process *pid*, held by a pidfd, so that another process is never mistaken for it.
 
-    Used on the event loop, and closed by it.
+    For the event loop.
 
     Raises:
-        OSError: there is no such process, or it cannot be watched.
+        OSError: the process does not exist, or cannot be seen from here.
     """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._fd = os.pidfd_open(pid)
         self._on_end: Callable[[], None] | None = None
-        self.alive = True  #: as far as has been seen
+        self.alive = True  #: False once the event loop has seen its end
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +49,7 @@ class ProcessHandle:
         self.close()
 
     def when_ended(self, on_end: Callable[[], None]) -> None:
-        """Have the event loop call *on_end* once the process has ended, also if it has already."""
+        """Let the event loop call *on_end* when the process has ended, or soon if it has already."""
         self._on_end = on_end
         asyncio.get_running_loop().add_reader(self._fd, self._note_end)
 
@@ -59,14 +59,14 @@ class ProcessHandle:
             signal.pidfd_send_signal(self._fd, number)
 
     async def status(self) -> int | None:
-        """Return how it ended, as `os.waitpid` has it; None if that cannot be known.
+        """Return how it ended, as `os.waitpid` does; None if the system does not say.
 
-        Exact for a child that was not yet waited for; it is left to be.
+        A child of this process is not reaped by it.
         """
         return await run_sync(_status, self._fd, self.pid)
 
     def close(self) -> None:
-        """Watch it no longer; a second call does nothing."""
+        """Release it; a second call does nothing."""
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
@@ -80,11 +80,11 @@ class ProcessHandle:
 
 
 def open_process(pid: int) -> ProcessHandle:
-    """Return the process of a peer, to be watched.
+    """Return the process of a peer.
 
     Raises:
         ProcessLookupError: it has ended.
-        CollectorError: it cannot be watched from here.
+        CollectorError: it cannot be seen from here.
     """
     try:
         return ProcessHandle(pid)
@@ -92,7 +92,7 @@ def open_process(pid: int) -> ProcessHandle:
         raise
     except OSError as exc:
         raise CollectorError(
-            f"it cannot be watched ({exc.strerror}); run the collector where the process can be seen"
+            f"it cannot be watched ({exc.strerror}); run the collector where it can see the process"
         ) from exc
 
 
@@ -114,13 +114,13 @@ def signal_name(number: int) -> str:
 
 
 def exit_code(status: int) -> int:
-    """Return what a shell makes of a status: the exit code, or 128 and the number of the signal."""
+    """Return *status* as a shell does: the exit code, or 128 plus the number of the signal."""
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _status(pidfd: int, pid: int) -> int | None:
-    # The kernel knows a status that was collected, /proc one that was not; it may be collected in between.
-    for find in (_own_status, _collected_status, lambda _: _uncollected_status(pid), _collected_status):
+    # The kernel knows the status of a reaped process, /proc of one that is not; it may be reaped in between.
+    for find in (_own_status, _reaped_status, lambda _: _unreaped_status(pid), _reaped_status):
         if (status := find(pidfd)) is not None:
             return status
     return None
@@ -136,7 +136,7 @@ def _own_status(pidfd: int) -> int | None:
     return result.si_status << 8 if result.si_code == os.CLD_EXITED else result.si_status
 
 
-def _collected_status(pidfd: int) -> int | None:
+def _reaped_status(pidfd: int) -> int | None:
     info = bytearray(_INFO.size)
     _INFO.pack_into(info, 0, _PIDFD_INFO_EXIT, 0)
     try:
@@ -147,8 +147,8 @@ def _collected_status(pidfd: int) -> int | None:
     return status if mask & _PIDFD_INFO_EXIT else None
 
 
-def _uncollected_status(pid: int) -> int | None:
-    """Return what /proc says of a process that has ended and was not collected."""
+def _unreaped_status(pid: int) -> int | None:
+    """Return what /proc says of a process that has ended and was not reaped."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

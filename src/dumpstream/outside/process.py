@@ -1,4 +1,4 @@
-"""A process that joined a collector: who it is, what has come from it, and what became of it."""
+"""A process that joined a collector: what it is, what has come from it, and how it ended."""
 
 from __future__ import annotations
 
@@ -38,44 +38,44 @@ class CapturedProcess:
     """A process on a collector's list, captured or refused."""
 
     def __init__(self, record: Process) -> None:
-        self.record = record  #: as the manifest has it, once it does
+        self.record = record  #: its record in the manifest
         self.capture: Capture | None = None  #: while it runs
         self._report = Report(seconds=0)
         self._failed = False
 
     @property
     def report(self) -> Report:
-        """What has come from it."""
+        """The report of its capture."""
         return self._report if self.capture is None else self.capture.report
 
     @property
     def whole(self) -> bool:
-        """Whether it was captured as it should have been, and everything is whole and where it belongs."""
+        """Whether it was captured as it should have been, and everything is whole and in its destination."""
         return not self._failed and self.report.whole and not self.report.waiting
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it."""
+        """Return its record and its report as values for JSON."""
         record = asdict(self.record)
         del record["ring"]
         return {**record, "whole": self.whole, "report": self.report.as_dict()}
 
     def finish(self) -> None:
-        """Keep no more of its capture, which is over, than what came of it: a collector may run for long."""
+        """Keep only the report of its capture, which is over: a collector may run for a long time."""
         self._report, self.capture = self.report, None
 
     def fail(self, problem: str) -> None:
-        """Write down why it was not captured as it should have been; the first reason stays."""
+        """Record why it was not captured as it should have been; the first reason stays."""
         self.record.problem = self.record.problem if self._failed else problem
         self._failed = True
 
     def note(self, text: str | None) -> None:
-        """Write down what is worth knowing though nothing failed, instead of what was before."""
+        """Record what the user should know although nothing failed; it replaces an earlier note."""
         if not self._failed:
             self.record.problem = text
 
 
 def introduced(pid: int, hello: Hello) -> Process:
-    """Return what is known of a process as soon as it has said who it is."""
+    """Return the record of a process that has introduced itself."""
     return Process(
         directory="",
         pid=pid,
@@ -90,7 +90,7 @@ def introduced(pid: int, hello: Hello) -> Process:
 class Follower:
     """Follows one process through its *connection* and its *share* of the rings.
 
-    It has *environment*, and is *asked* to apply a dump configuration if there is one.
+    The process has *environment*; the collector may have *asked* it to apply a dump configuration.
     """
 
     def __init__(
@@ -105,16 +105,16 @@ class Follower:
         self.process, self.connection, self.share = process, connection, share
         self._asked = asked
         self._configurations = Configurations(environment)
-        self._driven: str | None = None  # the call by which it began to drive the dump itself
+        self._driven: str | None = None  # the ACL call by which it began to drive the dump itself
         self._news = anyio.Event()
         self.source = SharedSource(share.ring)
-        self.over = anyio.Event()  #: nothing more will come, or nothing more is wanted
-        self.gone = anyio.Event()  #: the process has ended, or is no longer waited for
-        self.stored = anyio.Event()  #: what came is in its files
+        self.over = anyio.Event()  #: nothing more will come, or the collector wants no more
+        self.gone = anyio.Event()  #: the process has ended, or the collector no longer waits for it
+        self.stored = anyio.Event()  #: everything that came is stored
         self._replaced = False
 
     def hear(self, message: Message) -> None:
-        """Take a message of its agent."""
+        """Take a message from its agent."""
         if message.kind == "wake":
             self.source.wake()
         elif message.kind == "bye":
@@ -129,11 +129,11 @@ class Follower:
             self._news.set()
 
     def hang_up(self) -> None:
-        """Expect no more messages; the process may go on without them."""
+        """Expect no more messages; the process may go on."""
         self.source.hear_nothing()
 
     async def attend(self, capture: Capture) -> None:
-        """Have *capture* keep what the process says of its configurations, until it is `over`."""
+        """Let *capture* record what the process says of its configurations, until it is `over`."""
         while True:
             over, self._news = self.over.is_set(), anyio.Event()
             if self._configurations.unread:
@@ -152,13 +152,13 @@ class Follower:
         self._end_attendance()
 
     def end(self) -> None:
-        """The process has ended: take what it still said, and what it left in the ring."""
+        """Take what the process, which has ended, has left in its connection and its ring."""
         self.connection.read()
         self.leave()
         self.gone.set()
 
     def replace(self) -> None:
-        """The process lives on as another program, which has joined anew."""
+        """Take it that the process lives on as another program, which has joined again."""
         self._replaced = True
         self.leave()
         self.gone.set()
@@ -168,11 +168,11 @@ class Follower:
         self._end_attendance()
         self.gone.set()
 
-    async def ending(self, watched: ProcessHandle) -> str:
+    async def ending(self, handle: ProcessHandle) -> str:
         """Return in words how the process ended, once it is `gone`."""
         if self._replaced:
             return _REPLACED
-        return _STILL_RUNNING if watched.alive else ending_text(await watched.status())
+        return _STILL_RUNNING if handle.alive else ending_text(await handle.status())
 
     def _end_attendance(self) -> None:
         self.over.set()
@@ -180,11 +180,11 @@ class Follower:
 
     def _hear_of_call(self, message: Message) -> None:
         code = _code(message)
-        if code not in (0, AclCode.REPEAT_INITIALIZE):  # somebody else had begun, which is no failure
+        if code not in (0, AclCode.REPEAT_INITIALIZE):  # the program had begun itself
             self.process.fail(str(AclError(call_of(message), code)))
 
     def _difference(self, told: Sequence[Configured]) -> str | None:
-        """Return what the user must know if the process, as *told*, does not dump by what was asked for."""
+        """Return what the user must know if the process, as *told*, does not dump what was asked for."""
         if self._asked is None or self._driven is None:
             return None
         others = [it for it in told if it.by == "program" and not _is_same(it, self._asked)]
@@ -196,7 +196,7 @@ class Follower:
 
 
 def _is_same(configured: Configured, asked: AclConfig) -> bool:
-    """Whether it is known that the same is dumped by both, if under different directories."""
+    """Whether both are known to dump the same, except for the directory."""
     if configured.config is None:
         return False
     sections = [{**config.get("dump", {})} for config in (configured.config, asked.as_dict())]

@@ -1,4 +1,4 @@
-"""Reception: where agents come in. Only a peer that has introduced itself is heard further."""
+"""Reception: accepts agents. Only a peer that has introduced itself is heard."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from dumpstream.outside.wire import Message
 
-#: Peers that have said nothing yet; one more, and the one that came first must go.
+#: Peers that have not introduced themselves; if one more comes, the oldest is disconnected.
 _MAX_STRANGERS = 256
 _INTRODUCTION_S = 10.0
 _ACCEPTS_AT_ONCE = 64
-#: Without a descriptor left nobody can be let in for a while.
+#: Pause before the next accept, when this process has no descriptor left.
 _PAUSE_S = 0.1
 
 
 class Reception:
-    """Lets peers in at *listener*, which it closes.
+    """Accepts peers at *listener*, which it closes.
 
-    Messages come to *on_message*, the first of each peer being its ``hello``; *on_close* hears of every
-    connection that ended.
+    *on_message* gets the messages of each peer from its ``hello`` on; *on_close* gets every connection that
+    has ended.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Reception:
 
     @property
     def empty(self) -> bool:
-        """Whether everybody who came in has introduced himself."""
+        """Whether all peers have introduced themselves."""
         return not self._strangers
 
     def let_in(self) -> None:
-        """Let in who is waiting."""
+        """Accept the peers that are waiting."""
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
                 peer, _ = self._listener.accept()
@@ -68,7 +68,7 @@ class Reception:
                 next(iter(self._strangers)).close()
 
     def close(self) -> None:
-        """Let nobody in any more, and send away who has not introduced himself."""
+        """Accept no more peers, and disconnect those that have not introduced themselves."""
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._listener.fileno())

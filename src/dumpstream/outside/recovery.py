@@ -1,4 +1,4 @@
-"""Recovery: what a collector that died had left in the files of its rings, read and stored."""
+"""Recovery: stores what a collector that died left in the files of its rings."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from dumpstream.chunk import Batch, Chunk
     from dumpstream.source import RingStatistics
 
-#: A file of which the dead collector may have had more than is left.
+#: The cause of a loss: the dead collector may have read the beginning of a file.
 _CAUSE = "collector_died"
 _ENDING = "not known: its collector died first"
 _NO_HEADER = 2
 
-#: Of each file that is in the journal: lengths and checksums.
+#: By file in the journal: lengths and checksums.
 _Stored = dict[str, set[tuple[int, str | None]]]
 
 
@@ -50,16 +50,16 @@ async def recover(
 ) -> list[CapturedProcess]:
     """Store what is left in the rings of the captures in *directory*, and return their processes.
 
-    Each gets a run of its own, behind the one that was cut off. A process that still runs has its ring taken
-    away, and goes on counting what it cannot deliver. Rings in memory died with their collector.
+    Each process gets a further run, after the one that was cut off. A process that still runs loses its
+    ring, and counts what it cannot deliver. Rings in memory died with their collector.
 
     Args:
-        directory: what the collector wrote to.
-        sinks: where files go; give those that the collector had.
+        directory: the directory that the collector wrote to.
+        sinks: where files go; pass the sinks of the collector.
 
     Raises:
-        NotACaptureError: *directory* holds no capture.
-        DestinationError: it is being written, or cannot be.
+        NotACaptureError: *directory* does not hold a capture.
+        DestinationError: it is being written, or it is in an object store.
     """
     where = as_location(directory)
     if isinstance(where, Prefix):
@@ -67,7 +67,7 @@ async def recover(
             where, "is in an object store, and rings are recovered into directories; run: dumpstream upload"
         )
     path = await run_sync(absolute, where)
-    await run_sync(read_manifest, path)  # there must be one
+    await run_sync(read_manifest, path)  # raises if there is none
     stages = StageOptions.divide({}, directory=path)
     whole = Request(destination=path, stages=stages, sinks=(), append=True, of_processes=True)
     async with held_destination(whole, Resources()) as (destination, _):
@@ -119,7 +119,7 @@ async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequen
 
 
 def _configured_before(path: Path) -> list[Configured]:
-    """Return what the run that was cut off knew of its configurations, by which the rest was dumped, too."""
+    """Return the configurations of the run that was cut off: the rest was dumped by them, too."""
     with suppress(NotACaptureError):
         return [it for run in read_manifest(path).runs[-1:] for it in run.configured]
     return []
@@ -137,7 +137,7 @@ def _open_ring(file: Path) -> SharedRing:
 
 
 def _stored_files(journal: Path) -> _Stored:
-    """Return what the latest run had written down of finished files."""
+    """Return the finished files of the latest run."""
     stored: _Stored = {}
     with suppress(FileNotFoundError):
         for row in read_journal(journal):
@@ -150,20 +150,20 @@ def _stored_files(journal: Path) -> _Stored:
 
 
 async def _delete_packs(process: CapturedProcess, path: Path) -> None:
-    """Delete what the collector had stored in packs before it died, and not written down."""
+    """Delete packs that the collector had stored, but not recorded, before it died."""
     unnamed = await run_sync(_unnamed_packs, path)
     for pack in unnamed:
         await run_sync(pack.unlink)
     if unnamed:
         names = ", ".join(pack.name for pack in unnamed)
-        said = f"deleted what its collector had stored and not written down: {names}"
-        process.record.problem = "; ".join(filter(None, (process.record.problem, said)))
+        note = f"deleted packs that its collector had not recorded: {names}"
+        process.record.problem = "; ".join(filter(None, (process.record.problem, note)))
 
 
 def _unnamed_packs(path: Path) -> list[Path]:
-    """Return the packs in the capture *path* that no line names.
+    """Return the packs in the capture *path* that no line of its journal names.
 
-    With a spill there are none: lines that wait there may name them.
+    If it has a spill, return none: lines that wait there may name them.
     """
     packs = sorted((path / PACKS).glob("*.zip"))
     if not packs or any(run.options.get("spill") is not None for run in read_manifest(path).runs):
@@ -177,7 +177,7 @@ def _unnamed_packs(path: Path) -> list[Path]:
 
 
 def _was_cut_off(journal: Path) -> bool:
-    """Whether the latest run was stopped before its end, or before it wrote anything."""
+    """Whether the latest run was cut off, perhaps before its first line."""
     rows: list[Row] = []
     with suppress(FileNotFoundError):
         rows = [row for row in read_journal(journal) if isinstance(row, BeginRow | EndRow)]
@@ -185,10 +185,10 @@ def _was_cut_off(journal: Path) -> bool:
 
 
 class RecoveredSource(SharedSource):
-    """What is left in *ring*, without what is in the journal already.
+    """Reads what is left in *ring*, except for files that the dead collector had *stored*.
 
-    The dead collector had taken the beginnings of some files, and they died with it. A file that may be one
-    of those is given up as lost, and the rest of it kept; so is one of a name that was *stored* differently.
+    The dead collector may have read the beginnings of files, which are lost. A file that may lack its
+    beginning, or whose name was stored with other bytes, is counted as lost, and the rest of it is kept.
     """
 
     def __init__(self, ring: SharedRing, stored: Mapping[str, set[tuple[int, str | None]]]) -> None:
@@ -198,7 +198,7 @@ class RecoveredSource(SharedSource):
         self._doubtful = 0
 
     def statistics(self) -> RingStatistics:
-        """Return the ring's counters, and how many files may lack what the dead collector had of them."""
+        """Return the ring's counters, and how many files may lack their beginning."""
         statistics = super().statistics()
         if not self._doubtful:
             return statistics

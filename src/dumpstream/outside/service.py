@@ -41,10 +41,10 @@ class Service:
         self._resources = preparation.resources
         self._roster, self._shares, self._tasks = roster, shares, tasks
         self.served = 0  #: processes that are being served
-        self.ended = monotonic()  #: when the last of them was no longer
+        self.ended = monotonic()  #: when the last one ended
         self._joining: set[Connection] = set()
-        self._followers: dict[Connection, Follower] = {}  # of processes that are heard now
-        self._following: set[Follower] = set()  # also of those that have left and still run
+        self._followers: dict[Connection, Follower] = {}  # of processes that can still send messages
+        self._following: set[Follower] = set()  # also of processes that have left and still run
         self._stopped = False
         self._change = anyio.Event()
         self._beginning = anyio.CapacityLimiter(_BEGINNINGS)
@@ -68,7 +68,7 @@ class Service:
         self._note_change()
 
     def hear(self, connection: Connection, message: Message) -> None:
-        """Take what a peer says."""
+        """Take a message of a peer."""
         follower = self._followers.get(connection)
         if message.kind != "hello":
             if follower is not None:
@@ -95,7 +95,7 @@ class Service:
                 await self._admit(connection, hello)
                 await self._follow(await self._begin(connection, hello), hello, process)
         except ProcessLookupError:
-            connection.close()  # it has ended, and had no ring yet
+            connection.close()  # the process has ended, and had no ring yet
         except DumpstreamError as exc:
             await self._refuse(connection, hello, str(exc))
         finally:
@@ -105,7 +105,7 @@ class Service:
             self._note_change()
 
     async def _admit(self, connection: Connection, hello: Hello) -> None:
-        """Return when nothing is left to do of an earlier capture of the same process."""
+        """Return when an earlier capture of the same process, if there was one, is stored."""
         if hello.version != VERSION:
             raise CollectorError(
                 f"its agent speaks version {hello.version} of the protocol, and the collector {VERSION}; "
@@ -113,20 +113,20 @@ class Service:
             )
         for follower in [*self._following]:
             if follower.process.record.pid == connection.pid:
-                follower.connection.read()  # a farewell may be waiting there
+                follower.connection.read()  # it may hold the message that the process has left
                 if not follower.over.is_set():
                     if follower.connection.open:
-                        raise CollectorError("it is being captured already; let a process join once")
+                        raise CollectorError("it is being captured already; let every process join only once")
                     follower.replace()
                 await follower.stored.wait()
 
     async def _begin(self, connection: Connection, hello: Hello) -> Follower:
-        """Give the process a ring, which it waits for, and then its capture a directory."""
+        """Give the process the ring that it waits for, and its capture a directory."""
         share = await self._shares.take(hello.local_size, f"{connection.pid}-{secrets.token_hex(4)}.ring")
         process = CapturedProcess(introduced(connection.pid, hello))
         follower = Follower(process, connection, share, environment=hello.environment, asked=self._asked)
         try:
-            if share.file is not None:  # what is in it must be found if this collector dies
+            if share.file is not None:  # `recover` must find it if this collector dies
                 await self._roster.add(process, share.file)
             self._following.add(follower)
             self._followers[connection] = follower
@@ -142,7 +142,7 @@ class Service:
         return follower
 
     async def _follow(self, follower: Follower, hello: Hello, process: ProcessHandle) -> None:
-        """Capture until the process leaves or ends; then write down how it ended."""
+        """Capture until the process leaves or ends; then record how it ended."""
         process.when_ended(follower.end)
         try:
             await self._store(follower, hello)
@@ -164,7 +164,7 @@ class Service:
                 async with self._beginning:
                     process.capture = await stack.enter_async_context(open_request(request, resources))
                 await follower.attend(process.capture)
-        except Exception as exc:  # noqa: BLE001 - what fails for one process must not end the others
+        except Exception as exc:  # noqa: BLE001 - one process must not end the capture of the others
             process.fail(str(exc))
             if process.capture is None:
                 process.record.directory = ""

@@ -1,4 +1,4 @@
-"""The source of a process captured from outside: a ring that its agent fills."""
+"""SharedSource: the ring that the agent of a process fills."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from dumpstream.chunk import Batch
     from dumpstream.source import RingStatistics
 
-#: What a living producer has begun to write when the ring is taken from it has this long to be finished.
+#: When a living producer loses its ring, it has this long to finish the records that it has begun.
 _FINISH_S = 0.5
 _FINISH_POLL_S = 0.005
-#: A batch is copied out of the ring, which may be far larger than memory.
+#: A batch is copied out of the ring, which may be much larger than memory.
 _MAX_BATCH_BYTES = 32 << 20
 _MAX_COUNTER = 1 << 60
-#: A process that closed its socket, as some close all they do not know, can wake nobody.
+#: Some programs close every descriptor that they do not know: without its socket, an agent cannot wake.
 _UNHEARD_WAIT_S = 0.02
 
 
 class SharedSource(RingReader[SharedRing]):
-    """Reads *ring*, which is not closed before the source is left.
+    """Reads *ring*, which the caller closes after the source is left.
 
-    Nothing in the ring is believed: what is damaged ends this source and no other.
+    Nothing in the ring is trusted: a damaged ring ends this source, and no other.
     """
 
     def __init__(self, ring: SharedRing) -> None:
@@ -52,7 +52,7 @@ class SharedSource(RingReader[SharedRing]):
         self._ring = None
 
     def statistics(self) -> RingStatistics:
-        """Return the ring's counters, which are the process's own, cut to what a journal can hold."""
+        """Return the ring's counters, which the process can set to anything, cut to what a journal holds."""
         said = super().statistics()
         return said._replace(
             callbacks=min(said.callbacks, _MAX_COUNTER),
@@ -65,7 +65,7 @@ class SharedSource(RingReader[SharedRing]):
         )
 
     def wake(self) -> None:
-        """Look at the ring: its process says that something is there."""
+        """Look at the ring: the process says that something is in it."""
         self._on_wakeup()
 
     def hear_nothing(self) -> None:
@@ -74,12 +74,12 @@ class SharedSource(RingReader[SharedRing]):
         self._wake.set()
 
     def producer_ended(self) -> None:
-        """Expect no more records: the process has left the ring, or has ended."""
+        """Expect no more records: the process has left, or has ended."""
         self._quiet = True
         self._wake.set()
 
     async def stop(self) -> None:
-        """Let the process, if it lives, put in nothing more; `receive` goes on until all is read."""
+        """Let a living process write nothing more; `receive` goes on until everything is read."""
         if not self._stopped and self._ring is not None:
             if not self._quiet:
                 self._ring.discard()
@@ -88,15 +88,15 @@ class SharedSource(RingReader[SharedRing]):
             self._wake.set()
 
     def _lease(self) -> Batch | None:
-        if monotonic() > self._finish_by:  # a process that goes on all the same is not waited for
+        if monotonic() > self._finish_by:  # do not wait for a process that goes on writing
             self._pass_holes()
         batch = super()._lease()
-        if batch is not None:  # what was lost without a name is counted, and is no file
+        if batch is not None:  # a loss without a name is only counted
             batch.losses = [loss for loss in batch.losses if loss.name]
         return batch
 
     async def _last_batch(self) -> Batch:
-        """Wait for what is being written; then read on behind what nobody finishes, which becomes a loss."""
+        """Wait for records that are being written; then skip unfinished ones, which become losses."""
         while not (self._quiet or self._passing_holes) and self._open_ring().statistics()[1]:
             await anyio.sleep(_FINISH_POLL_S)
             if (batch := self._lease()) is not None:

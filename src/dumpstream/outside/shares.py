@@ -14,9 +14,9 @@ from dumpstream._native import SharedRing
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: No process gets less.
+#: The smallest ring of a process, in bytes.
 LEAST_SHARE = 4 << 20
-#: As many processes are expected on the machine where nobody says how many there are.
+#: How many processes are expected on the machine if the launcher does not say.
 EXPECTED = 8
 
 _UNIT = 64 << 10
@@ -30,24 +30,24 @@ class Share:
         self._shares = shares
 
     async def aclose(self) -> None:
-        """Close the ring, delete its file, and let others have the bytes."""
+        """Close the ring, delete its file, and give its bytes back."""
         with anyio.CancelScope(shield=True):
             await run_sync(self._close)
         self._shares.free += self.size
 
     def _close(self) -> None:
-        self.ring.discard()  # a process that lives on must not wait for a reader
+        self.ring.discard()  # a process that still runs must not wait for a reader
         self.ring.close()
         if self.file is not None:
-            with suppress(OSError):  # its process can have put anything there
+            with suppress(OSError):  # its process may have put anything at its path
                 self.file.unlink()
 
 
 class Shares:
-    """Hands out rings of *total* bytes together, in memory, or in files in *directory*.
+    """Hands out rings, together of *total* bytes, in memory or in files in *directory*.
 
-    A ring takes a while to make, and a process waits for it: one in memory, of the size that is likely to be
-    asked for next, is kept ready.
+    A ring takes a while to make, and its process waits for it. So one spare ring in memory is kept ready, of
+    the size that is likely to be wanted next.
     """
 
     def __init__(self, total: int, directory: Path | None) -> None:
@@ -59,7 +59,7 @@ class Shares:
         self._spare_size = 0
 
     async def take(self, local_size: int | None, name: str) -> Share:
-        """Return a ring for one of *local_size* processes; if it is in a file, that is called *name*.
+        """Return a ring for one of *local_size* processes; *name* is the name of its file, if it has one.
 
         Raises:
             RingError: less than the least share is left, or a ring cannot be made.
@@ -81,12 +81,12 @@ class Shares:
             where = "in memory" if file is None else f"in {file}"
             raise RingError(
                 f"a ring of {size} bytes cannot be made {where}: {exc.strerror}; "
-                "give the collector less --buffer-bytes or another place"
+                "give the collector less --buffer-bytes, or another --buffer-file"
             ) from exc
         return Share(self, size, ring, file)
 
     async def make_spare(self) -> None:
-        """Make a ring ready for who asks next, unless there is one; if it fails, that one waits."""
+        """Make the spare ring, unless it is there; if that fails, the next process waits for its ring."""
         if self._directory is None and (size := self._share()) >= LEAST_SHARE and size != self._spare_size:
             await self.aclose()
             self._spare_size = size
@@ -94,11 +94,11 @@ class Shares:
                 spare = await run_sync(_make, size, None)
                 if self._spare is None and self._spare_size == size:
                     self._spare = spare
-                else:  # meanwhile another size was asked for, or another spare made
+                else:  # meanwhile another size is wanted, or another spare was made
                     await run_sync(spare.close)
 
     async def aclose(self) -> None:
-        """Give up what was kept ready."""
+        """Close the spare ring."""
         spare, self._spare, self._spare_size = self._spare, None, 0
         if spare is not None:
             with anyio.CancelScope(shield=True):
@@ -111,7 +111,7 @@ class Shares:
         return spare
 
     def _share(self) -> int:
-        # Of what is free, so that something is left for those whom nobody has counted.
+        # A part of what is free: something must be left for processes that the launcher does not count.
         if self._local_size:
             share = min(self._total // self._local_size, self.free // 2)
         else:

@@ -1,6 +1,6 @@
-"""The messages between an agent and its collector: bounded, and checked before anything in them is used.
+"""Wire: the messages between an agent and its collector, bounded and checked before they are used.
 
-A message is one packet: its kind and ``key=value`` fields, each ended by a NUL. What is not known is ignored.
+A message is one packet: its kind and ``key=value`` fields, each ended by a NUL. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 64 << 10
 VERSION = 1
-LONGEST_PROBLEM = 200  #: characters of why a configuration is not known
+LONGEST_PROBLEM = 200  #: characters of the reason why a configuration is not known
 
 _MAX_NUMBER = (1 << 31) - 1
 _MAX_WORDS = 4096
@@ -23,18 +23,18 @@ _DUMPING = ("ASCEND_DUMP_SCENE", "NPU_COLLECT_PATH")
 _MAX_CONFIG_BYTES = 1 << 20
 _LONGEST_CALL = 64
 _LONGEST_PATH = 4096
-_NO_TEXT = "its text was not told"
+_NO_TEXT = "its text was not sent"
 _LOCAL_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
 class Message(NamedTuple):
-    """One packet, taken apart; the values are the peer's own."""
+    """One packet, parsed; its values are not trusted."""
 
     kind: str
     fields: Mapping[str, Sequence[bytes]]  #: every value of a key, in order
 
     def text(self, key: str) -> str:
-        """Return the first value of *key*, or nothing; bytes that are not UTF-8 as surrogate escapes."""
+        """Return the first value of *key*, or an empty text; invalid UTF-8 becomes surrogate escapes."""
         return os.fsdecode(self.fields.get(key, (b"",))[0])
 
     def number(self, key: str) -> int | None:
@@ -46,16 +46,16 @@ class Message(NamedTuple):
 
 
 class ConfigPart(NamedTuple):
-    """A piece of a dump configuration that was put in force, with all that is told of it."""
+    """A piece of a dump configuration that a process has put in force."""
 
     by: str  #: ``program`` or ``agent``
     call: str
     path: str
-    lost: int  #: configurations that could not be told before it
+    lost: int  #: configurations that could not be reported before it
     size: int  #: of the whole
     offset: int  #: of the piece
     text: bytes
-    problem: str | None  #: why nothing but the path is told
+    problem: str | None  #: why only the path is known
 
 
 class Hello(NamedTuple):
@@ -66,12 +66,12 @@ class Hello(NamedTuple):
     command: tuple[str, ...]
     rank: int | None
     device: int | None
-    local_size: int | None  #: processes of the job on this machine, if the launcher says
-    environment: Mapping[str, str]  #: what it has of the variables that switch exception dumps on
+    local_size: int | None  #: processes of the job on this machine, if the launcher says so
+    environment: Mapping[str, str]  #: those of its variables that switch exception dumps on
 
 
 def encode(kind: str, fields: Iterable[tuple[str, str | int]] = ()) -> bytes:
-    """Return the packet for a message; a value's NULs become spaces."""
+    """Return the packet for a message; NULs in values become spaces."""
     words = [kind, *(f"{key}={value}".replace("\0", " ") for key, value in fields), ""]
     return os.fsencode("\0".join(words))
 
@@ -80,13 +80,13 @@ def decode(packet: bytes) -> Message:
     """Return the message in *packet*.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a message.
     """
     if not packet.endswith(b"\0") or len(packet) > MAX_MESSAGE_BYTES:
-        raise ValueError(f"a packet of {len(packet)} bytes is no message")
+        raise ValueError(f"a packet of {len(packet)} bytes is not a message")
     kind, *words = packet[:-1].split(b"\0", _MAX_WORDS)
     if not kind.isalpha():
-        raise ValueError(f"a message has no kind {kind[:32]!r}")
+        raise ValueError(f"{kind[:32]!r} is not a kind of message")
     values: dict[str, list[bytes]] = {}
     for word in words:
         key, equals, value = word.partition(b"=")
@@ -96,7 +96,7 @@ def decode(packet: bytes) -> Message:
 
 
 def parse_hello(message: Message) -> Hello:
-    """Return who a process says it is; numbers that are none are left out."""
+    """Return how a process introduces itself; what is not a number is left out."""
     return Hello(
         version=message.number("version"),
         parent=message.number("parent") or 0,
@@ -109,7 +109,7 @@ def parse_hello(message: Message) -> Hello:
 
 
 def parse_config_part(message: Message) -> ConfigPart:
-    """Return what a process says of a configuration; without a sound length, only that there was one."""
+    """Return the piece in *message*; without a valid length, only that there was a configuration."""
     size = message.number("size")
     problem = None if size is not None and size <= _MAX_CONFIG_BYTES else message.text("problem") or _NO_TEXT
     return ConfigPart(

@@ -54,15 +54,15 @@ class StageOptions(NamedTuple):
     reassembly: ReassemblyOptions
     pipeline: PipelineOptions
     sinks: SinkSettings
-    on_full: OnFull | None = None  #: what a full spill does, if it was said, and that of a ring was not
+    on_full: OnFull | None = None  #: what a full spill does, if it was set without a ring
 
     @classmethod
     def divide(cls, options: CaptureOptions, *, directory: Path | Prefix, with_ring: bool = True) -> Self:
-        """Give every one of *options* to its stage; a prefix is not a *directory* that sinks can write to.
+        """Give every one of *options* to its stage; if the capture is in a store, sinks get no *directory*.
 
         Raises:
-            TypeError: there is no option of this name; the message has those most like it.
-            ValueError: one is out of range, or is the ring's when there is none.
+            TypeError: an option is unknown; the message names similar ones.
+            ValueError: an option is out of range, or it belongs to the ring and *with_ring* is false.
         """
         _refuse_unknown(options)
         if not with_ring:
@@ -93,7 +93,7 @@ def _refuse_unknown(options: CaptureOptions) -> None:
 def _refuse_ring_options(options: CaptureOptions) -> None:
     of_ring = [field.name for field in fields(RingOptions) if field.name in options]
     if options.get("spill") is not None and "on_full" in of_ring:
-        of_ring.remove("on_full")  # the spill is the capture's, and may be full as well
+        of_ring.remove("on_full")  # it is also for the spill, which is the capture's
     if of_ring:
         raise ValueError(
             f"{', '.join(of_ring)}: with source= the ring is not the capture's; give the source RingOptions"

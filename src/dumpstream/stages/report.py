@@ -1,4 +1,4 @@
-"""Report: what a capture has seen and done, as numbers."""
+"""Report: what a capture has received, stored and lost, as numbers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _NOT_SWITCHED_ON = (
     "nothing is switched on in the configuration; dumpstream config explain says so, and what to write"
 )
 _EXCEPTION = "only an exception scene is configured: exception dumps go to disk, never through the callback"
-#: What may keep any dump away, however it is configured.
+#: What may prevent a dump, however it is configured.
 _ALWAYS = (
     "the models were loaded before the configuration was set: it only affects models loaded afterwards",
     "another callback was registered first: the runtime ignores a second one without an error",
 )
-#: Why a configuration may give nothing, by the mode that it is for.
+#: Why a configuration may produce no chunk, by its mode.
 _BY_MODE = {
     "model": "no operator is called as dump_list has it (names are those after fusion), or no step is wanted",
     "op": "the program calls no single operators",
-    "overflow": "no operator overflowed, as one hopes",
+    "overflow": "no operator overflowed",
     "watch": "no watched operator is called as watcher_nodes has it; names are those after fusion",
 }
 
@@ -46,18 +46,18 @@ class Report:
     seconds: float  #: since the capture began
     chunks: int = 0  #: callbacks whose bytes arrived
     bytes: int = 0  #: in those chunks
-    files: int = 0  #: finished, each with its line in the journal
+    files: int = 0  #: finished files, each with a line in the journal
     open_files: int = 0
-    stored_bytes: int = 0  #: what the sinks made of the finished files
+    stored_bytes: int = 0  #: what the finished files occupy in the sinks
     verdicts: dict[str, int] = field(default_factory=dict)  #: finished files by verdict
     losses: dict[str, LossCount] = field(default_factory=dict)  #: by cause
     unnamed_losses: int = 0  #: lost chunks whose file is not known by name
-    waiting: int = 0  #: lines of the journal that an object store has still to get, or what they name
+    waiting: int = 0  #: lines of the journal that are not yet in the object store, or whose files are not
     waiting_files: int = 0  #: finished files among them
     ring_bytes: int = 0
     ring_fill: int = 0  #: bytes of the ring in use
     failure: str | None = None  #: why the capture ended early
-    modes: tuple[str, ...] | None = None  #: what the configuration is for; None if the capture had none
+    modes: tuple[str, ...] | None = None  #: of the configuration; None if the capture has none
     profile: str | None = None  #: the profile's directory, below that of the capture
 
     @property
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What may be the reason if no chunk has come at all, likeliest first."""
+        """Possible reasons why no chunk has come at all, the likeliest first."""
         if self.chunks or self.losses:
             return ()
         if self.modes is None:
@@ -87,7 +87,7 @@ class Report:
         return (*(_BY_MODE[mode] for mode in self.modes), *_ALWAYS) if self.modes else (_NOT_SWITCHED_ON,)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it."""
+        """Return all figures as values for JSON."""
         losses = {cause: loss._asdict() for cause, loss in self.losses.items()}
         return asdict(self) | {
             "losses": losses,
@@ -113,7 +113,7 @@ _SUMS = (
 
 
 def total_report(reports: Sequence[Report], seconds: float) -> Report:
-    """Return what captures that ran side by side, for *seconds*, have seen and done together."""
+    """Return the report of several captures that ran at the same time, for *seconds*."""
     verdicts: Counter[str] = Counter()
     lost_chunks: Counter[str] = Counter()
     lost_bytes: Counter[str] = Counter()

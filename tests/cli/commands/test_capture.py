@@ -152,7 +152,7 @@ def test_append_adds_a_run_and_force_starts_anew(tmp_path: Path, config: Path) -
 @pytest.mark.parametrize(
     ("dump", "first"),
     [
-        ({"dump_debug": "on"}, "no operator overflowed, as one hopes"),
+        ({"dump_debug": "on"}, "no operator overflowed"),
         ({"dump_scene": "aic_err_norm_dump"}, "only an exception scene is configured: "),
         ({"dump_list": [{"layer": ["x"]}]}, "no operator is called as dump_list has it"),
         ({"dump_op_switch": "on"}, "the program calls no single operators"),

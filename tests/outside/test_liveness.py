@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream.outside.liveness import (
     ProcessHandle,
-    _uncollected_status,
+    _unreaped_status,
     ending_text,
     exit_code,
     signal_name,
@@ -96,12 +96,12 @@ async def test_the_end_of_a_stranger_is_known_or_called_unknown() -> None:
 async def test_a_zombie_tells_how_it_ended_until_it_is_collected() -> None:
     pid = spawn_zombie("raise SystemExit(9)")
 
-    status = await run_sync(_uncollected_status, pid)
+    status = await run_sync(_unreaped_status, pid)
 
     collect(pid)
     assert status == 9 << 8
-    assert await run_sync(_uncollected_status, pid) is None
-    assert await run_sync(_uncollected_status, os.getpid()) is None
+    assert await run_sync(_unreaped_status, pid) is None
+    assert await run_sync(_unreaped_status, os.getpid()) is None
 
 
 async def test_signals_reach_the_process_and_none_that_has_ended() -> None:
