@@ -1,4 +1,4 @@
-"""The files and packs of an object store sink while they become objects."""
+"""The files and packs of an object store sink, until they are objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Beginnings:
-    """What has come of files of which no part is there yet, on the disk if it is much."""
+    """The beginnings of files that are not large enough for a part yet; on the disk if they are many."""
 
     def __init__(self, directory: Path, *, memory_bytes: int) -> None:
         self._held = HeldBytes(directory, memory_bytes=memory_bytes)
@@ -43,7 +43,7 @@ class Beginnings:
                 raise sink_error("keep the beginning of a file", exc) from None
 
     async def take(self, key: Hashable) -> memoryview:
-        """Return what is kept under *key*, and keep it no longer."""
+        """Return the data under *key*, and forget it."""
         async with self._turn:
             try:
                 return memoryview(await self._held.take(key))
@@ -56,26 +56,13 @@ class Beginnings:
 
 
 class ObjectFile:
-    """A file of an `ObjectStoreSink`; it begins to be sent when a part of it is there."""
-
-    __slots__ = (
-        "_compressed",
-        "_first",
-        "_frames",
-        "_kept",
-        "_kept_bytes",
-        "_key",
-        "_name",
-        "_sink",
-        "_upload",
-        "_uploader",
-    )
+    """A file of an `ObjectStoreSink`; its upload begins when there is enough for a part."""
 
     def __init__(self, sink: ObjectStoreSink, uploader: Uploader, name: str, *, first: int) -> None:
         self._sink, self._uploader, self._name, self._first = sink, uploader, name, first
         self._frames = Frames()
         self._compressed = CompressedFile(name, self._frames)
-        self._kept = 0  # how many beginnings are kept for it
+        self._kept = 0  # how many pieces of its beginning are kept
         self._kept_bytes = 0
         self._key: str | None = None
         self._upload: LargeUpload | None = None
@@ -124,7 +111,7 @@ class ObjectFile:
             await self._upload.send(frames)
 
     async def _recall(self) -> list[memoryview]:
-        """Return everything that is kept for it."""
+        """Return the kept beginning."""
         kept, self._kept, self._kept_bytes = self._kept, 0, 0
         return [await self._sink.beginnings.take((self, number)) for number in range(kept)]
 

@@ -37,37 +37,16 @@ if TYPE_CHECKING:
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._compressed import Job
 
-#: The store must answer within this before a capture begins.
+#: The store must answer within so many seconds before a capture begins.
 _PROBE_S = 10.0
-#: Of files of which no part is there yet, so much is kept in memory.
+#: Memory for the beginnings of files that are not large enough for a part yet.
 _BEGINNINGS_BYTES = 32 << 20
-#: Requests at once, however many captures share them.
+#: The requests at the same time that a capture may have, however many share them.
 _LEAST_IN_FLIGHT = 4
-#: A file that is compressed only while it is sent.
+#: The outcome of a file that is compressed only while it is uploaded.
 _NOT_YET = Stored()
-#: Large files that one call brings at once.
+#: Large files that one call uploads at the same time.
 _LARGE_AT_ONCE = 4
-
-
-def make_s3_sink(
-    location: str, settings: SinkSettings, resources: Resources | None = None
-) -> ObjectStoreSink:
-    """Return the sink for ``s3:location``."""
-    return ObjectStoreSink(Prefix.parse(f"s3:{location}"), settings, resources)
-
-
-def make_gs_sink(
-    location: str, settings: SinkSettings, resources: Resources | None = None
-) -> ObjectStoreSink:
-    """Return the sink for ``gs:location``."""
-    return ObjectStoreSink(Prefix.parse(f"gs:{location}"), settings, resources)
-
-
-def make_az_sink(
-    location: str, settings: SinkSettings, resources: Resources | None = None
-) -> ObjectStoreSink:
-    """Return the sink for ``az:location``."""
-    return ObjectStoreSink(Prefix.parse(f"az:{location}"), settings, resources)
 
 
 def probe_store(prefix: Prefix) -> None:
@@ -83,10 +62,10 @@ def probe_store(prefix: Prefix) -> None:
 
 
 class ObjectStoreSink:
-    """Puts files below ``files`` at *prefix*, compressed, as the zstd sink does in a directory.
+    """Stores files below ``files`` at *prefix*, compressed, as the zstd sink does in a directory.
 
-    A name that comes again takes ``<name>.2.zst``, ``<name>.3.zst``, ... Small files are a request each, or
-    are packed; large ones are sent in parts while they come. The prefix is locked meanwhile. Paths are URLs;
+    A repeated name becomes ``<name>.2.zst``, ``<name>.3.zst``, ... Small files take a request each, or are
+    packed; large ones are uploaded in parts while they come. The prefix is locked meanwhile. Paths are URLs;
     if the sink is *inside* its capture's destination, they are relative to it.
     """
 
@@ -117,10 +96,10 @@ class ObjectStoreSink:
         self._closed = False
 
     async def prepare(self) -> None:
-        """Find out whether the store can be used, and which names are taken there.
+        """Find out whether the store can be used, and which keys are taken there.
 
         Raises:
-            SinkError: it cannot.
+            SinkError: the store cannot be used.
             DestinationInUseError: another capture is writing there.
         """
         await self._ready()
@@ -165,10 +144,10 @@ class ObjectStoreSink:
     async def compress(
         self, compressed: CompressedFile, pieces: Sequence[memoryview], *, finish: bool
     ) -> None:
-        """Let *compressed* take *pieces*.
+        """Add *pieces* to *compressed*.
 
         Raises:
-            SinkError: it could not.
+            SinkError: they cannot be compressed.
         """
         self._check_open()
         try:
@@ -180,13 +159,13 @@ class ObjectStoreSink:
             raise compressed.outcome
 
     async def _ready(self) -> Uploader:
-        """Return the uploader, after having found out what is at the place."""
+        """Return the uploader; the first call finds out what is in the store."""
         async with self._preparing:
             if self._uploader is None:
                 try:
                     if self._inside is None:
                         await ask(partial(probe_store, self._prefix))
-                    store = await self._connect(await self._take_place())
+                    store = await self._connect(await self._take_lock())
                 except StoreError as exc:
                     raise SinkError(str(exc)) from None
                 durable = self._settings.fsync is Fsync.FILE
@@ -194,8 +173,8 @@ class ObjectStoreSink:
                 self._uploader = Uploader(store, self._resources.outbox, durable=durable, in_flight=in_flight)
             return self._uploader
 
-    async def _take_place(self) -> StoreLock:
-        """Return the lock of the place, when it is held by this process."""
+    async def _take_lock(self) -> StoreLock:
+        """Return the lock of the prefix, which this process holds then."""
         if self._inside is not None:
             return self._inside.lock
         outbox = self._resources.outbox
@@ -213,8 +192,7 @@ class ObjectStoreSink:
         return lock
 
     async def _connect(self, lock: StoreLock) -> Store:
-        outbox = self._resources.outbox
-        patience = self._resources.patience
+        outbox, patience = self._resources.outbox, self._resources.patience
         store = await run_sync(
             lambda: Store(self._prefix, retry_s=retry_time(outbox), lock=lock, patience=patience)
         )
@@ -234,21 +212,20 @@ class ObjectStoreSink:
         return PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
 
     async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
-        outputs: list[Frames] = []
-        all_compressed: list[CompressedFile] = []
         jobs: list[Job] = []
-        views = [view_bytes(file.data) for file in files]
-        for file, view in zip(files, views, strict=True):
-            outputs.append(Frames())
-            all_compressed.append(CompressedFile(file.name, outputs[-1]))
+        begun: list[tuple[str, memoryview, CompressedFile, Frames]] = []
+        for name, data in files:
+            view, output = view_bytes(data), Frames()
+            compressed = CompressedFile(name, output)
+            begun.append((name, view, compressed, output))
             if len(view) <= PART_BYTES:
-                jobs += all_compressed[-1].jobs(cut([view]), finish=True)
+                jobs += compressed.jobs(cut([view]), finish=True)
         with anyio.CancelScope(shield=True):
             await self._workers.run(jobs)
         return await _finish(
             [
-                self._put_one(file.name, view, compressed.outcome or _NOT_YET, output)
-                for file, view, compressed, output in zip(files, views, all_compressed, outputs, strict=True)
+                self._put_one(name, view, compressed.outcome or _NOT_YET, output)
+                for name, view, compressed, output in begun
             ]
         )
 
@@ -289,7 +266,7 @@ def _joined(output: Frames) -> Buffer:
 
 
 async def _finish(calls: Sequence[Coroutine[None, None, Stored | SinkError]]) -> list[Stored | SinkError]:
-    """Run *calls* at once and return their results; those of a cancelled caller have a few seconds more."""
+    """Run *calls* at once and return their results; if the caller is cancelled, they have seconds more."""
     if not calls:
         return []
     loop = asyncio.get_running_loop()
@@ -301,6 +278,18 @@ async def _finish(calls: Sequence[Coroutine[None, None, Stored | SinkError]]) ->
             await asyncio.wait(tasks)
         if not all(task.done() for task in tasks):
             for task in tasks:
-                task.cancel()  # what the store has begun goes on to its end
+                task.cancel()  # requests go on all the same
             raise
     return [task.result() for task in tasks]
+
+
+def _make_sink(
+    scheme: str, location: str, settings: SinkSettings, resources: Resources | None = None
+) -> ObjectStoreSink:
+    """Return the sink for ``scheme:location``."""
+    return ObjectStoreSink(Prefix.parse(f"{scheme}:{location}"), settings, resources)
+
+
+make_s3_sink = partial(_make_sink, "s3")
+make_gs_sink = partial(_make_sink, "gs")
+make_az_sink = partial(_make_sink, "az")
