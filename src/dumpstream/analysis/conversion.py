@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dumpstream.format.header import Tensor
     from dumpstream.reading.dumpfile import DumpFile
     from dumpstream.reading.inputs import Input
-    from dumpstream.reading.outputs import Drafts, Folder, Outputs, Target
+    from dumpstream.reading.outputs import Drafts, Outputs, Target
 
 _BLOCK_BITS = 256  #: of the channels of a block
 
@@ -59,7 +59,7 @@ def convert(inputs: Iterable[Input], outputs: Outputs, options: ConversionOption
         StoreError: an object store refuses, or does not answer.
     """
     return run_batches(
-        partial(_convert_batch, outputs, options),
+        lambda batch: [_convert(item, target, outputs, options) for item, target in batch],
         ((item, outputs.choose(item.name, item.label)) for item in inputs),
         bytes_of=lambda chosen: chosen[0].bytes,
         workers=options.workers,
@@ -67,18 +67,11 @@ def convert(inputs: Iterable[Input], outputs: Outputs, options: ConversionOption
     )
 
 
-def _convert_batch(
-    outputs: Outputs, options: ConversionOptions, batch: list[tuple[Input, Target]]
-) -> list[Converted]:
-    with outputs.folder() as folder:
-        return [_convert(item, target, folder, options) for item, target in batch]
-
-
-def _convert(item: Input, target: Target, folder: Folder, options: ConversionOptions) -> Converted:
+def _convert(item: Input, target: Target, outputs: Outputs, options: ConversionOptions) -> Converted:
     if item.name.endswith(TEXT_SUFFIX) and not item.named:
         return Converted(item, skipped=True)
     try:
-        with item.open() as dump, folder.drafts(target, item.name.rpartition("/")[2]) as drafts:
+        with item.open() as dump, outputs.drafts(target, item.name.rpartition("/")[2]) as drafts:
             return _write(item, dump, drafts, options)
     except DumpFormatError as exc:
         if not item.named and item.whole and parse_name(item.name).scheme is None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, PROFILE, STATS, TEMPORARY
 from dumpstream.archive.rows import JOURNAL, FileRow, read_journal
 from dumpstream.system.lock import LOCK
-from dumpstream.system.nofollow import open_directory
+from dumpstream.system.nofollow import opened_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from dumpstream.archive.manifest import Manifest
 
@@ -36,14 +36,14 @@ def delete_capture(path: Path, dir_fd: int, manifest: Manifest) -> None:
 
 def names_in(name: str, dir_fd: int) -> set[str]:
     """Return what is in the directory *name*; nothing if it is not a directory."""
-    with suppress(OSError), _opened(dir_fd, [name]) as fd, os.scandir(fd) as entries:
+    with suppress(OSError), opened_directory(dir_fd, [name]) as fd, os.scandir(fd) as entries:
         return {entry.name for entry in entries}
     return set()
 
 
 def delete_profiles(names: Iterable[str], dir_fd: int) -> None:
     """Delete *names* in the directory of profiles, and the directory if nothing else is in it."""
-    with suppress(OSError), _opened(dir_fd, [PROFILE]) as parent:
+    with suppress(OSError), opened_directory(dir_fd, [PROFILE]) as parent:
         for name in names:
             _delete(name, parent)
     with suppress(OSError):
@@ -53,7 +53,7 @@ def delete_profiles(names: Iterable[str], dir_fd: int) -> None:
 def _delete_process(path: Path, directory: str, dir_fd: int) -> None:
     if not directory:
         return
-    with _opened(dir_fd, [directory]) as own_fd:
+    with opened_directory(dir_fd, [directory]) as own_fd:
         _delete_data(path / directory, own_fd)
         for name in (TEMPORARY, MANIFEST, LOCK):
             _delete(name, own_fd)
@@ -86,7 +86,7 @@ def _delete_parts(path: Path, dir_fd: int) -> None:
                     directories.add(_delete_part(PurePosixPath(part.path or "/"), dir_fd))
     above = {parts[:depth] for parts in directories for depth in range(1, len(parts) + 1)}
     for parts in sorted(above, key=len, reverse=True):
-        with suppress(OSError), _opened(dir_fd, parts[:-1]) as parent:
+        with suppress(OSError), opened_directory(dir_fd, parts[:-1]) as parent:
             os.rmdir(parts[-1], dir_fd=parent)  # unless something else is in it
 
 
@@ -96,15 +96,6 @@ def _delete_part(part: PurePosixPath, dir_fd: int) -> tuple[str, ...]:
     inside = not part.is_absolute() and ".." not in part.parts
     if not inside or directory[:1] in ([FILES], [PACKS], [STATS]) or (not directory and name in _OURS):
         return ()
-    with suppress(OSError), _opened(dir_fd, directory) as parent:
+    with suppress(OSError), opened_directory(dir_fd, directory) as parent:
         os.unlink(name, dir_fd=parent)
     return tuple(directory)
-
-
-@contextmanager
-def _opened(root: int, components: Iterable[str]) -> Iterator[int]:
-    fd = open_directory(root, components)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

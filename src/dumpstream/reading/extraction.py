@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dumpstream.archive.rows import FileRow
-    from dumpstream.reading.outputs import Drafts, Target
+    from dumpstream.reading.outputs import Outputs, Target
     from dumpstream.reading.stored import StoredCapture
     from dumpstream.reading.storedfile import StoredFile
 
@@ -41,13 +41,16 @@ def choose_targets(files: Iterable[StoredFile]) -> dict[str, Target]:
     return targets
 
 
-def extract(capture: StoredCapture, file: StoredFile, drafts: Drafts, *, sparse: bool = False) -> int:
+def extract(
+    capture: StoredCapture, file: StoredFile, outputs: Outputs, target: Target, *, sparse: bool = False
+) -> int:
     """Write *file* of *capture*, whole or not at all; return how many bytes it has where it was written.
 
     Args:
         capture: where it comes from.
         file: one of its files.
-        drafts: where it goes.
+        outputs: where it goes.
+        target: its path there.
         sparse: place what is behind a gap at its offset; otherwise only what is before the gap is written.
 
     Raises:
@@ -56,7 +59,7 @@ def extract(capture: StoredCapture, file: StoredFile, drafts: Drafts, *, sparse:
     """
     if not file.parts:
         raise PartError(file.name, "has nothing stored")
-    with drafts:
+    with outputs.drafts(target) as drafts:
         size = drafts.write("", partial(_write, capture, file, sparse=sparse))
         drafts.publish()
     return size

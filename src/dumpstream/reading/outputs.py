@@ -14,7 +14,7 @@ from dumpstream._errors import DestinationError
 from dumpstream.archive.destination import explained, make_directory
 from dumpstream.names import clean_name, hashed_name
 from dumpstream.reading.inputs import MAPPING
-from dumpstream.system.nofollow import open_directory, open_regular
+from dumpstream.system.nofollow import open_regular, opened_directory
 from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
 
 if TYPE_CHECKING:
@@ -98,13 +98,22 @@ class Outputs:
         return target
 
     @contextmanager
-    def folder(self) -> Iterator[Folder]:
-        """Return what one thread writes with."""
-        folder = Folder(self, self._root)
-        try:
-            yield folder
-        finally:
-            folder.leave()
+    def drafts(self, target: Target, base: str | None = None) -> Iterator[Drafts]:
+        """Have what writes the files made from one input while the block runs.
+
+        Their original names begin with *base*, by default the last component of *target*. An `OSError` of the
+        block is raised as a `DestinationError`.
+        """
+        *directory, stem = target
+        with (
+            explained(self.path.joinpath(*target)),
+            opened_directory(self._root, directory, create=True) as fd,
+        ):
+            drafts = Drafts(self, fd, target, stem if base is None else base)
+            try:
+                yield drafts
+            finally:
+                drafts.discard()
 
     def note(self, dir_fd: int, directory: Target, name: str, original: str) -> None:
         """Record that the file *name* of a directory should be called *original*."""
@@ -120,60 +129,17 @@ class Outputs:
                 self._noted[directory].add(line)
 
 
-class Folder:
-    """One directory of the outputs at a time, kept open while a thread writes to it."""
-
-    def __init__(self, outputs: Outputs, root: int) -> None:
-        self._outputs, self._root = outputs, root
-        self._directory: Target | None = None
-        self._fd = -1
-
-    def drafts(self, target: Target, base: str | None = None) -> Drafts:
-        """Return what writes the files made from one input; use it in a ``with`` block.
-
-        Their original names begin with *base*, by default the last component of *target*.
-
-        Raises:
-            DestinationError: the directory cannot be made.
-        """
-        *directory, stem = target
-        if tuple(directory) != self._directory:
-            self._enter(tuple(directory))
-        return Drafts(self._outputs, self._fd, target, stem if base is None else base)
-
-    def leave(self) -> None:
-        """Close the directory."""
-        if self._directory is not None:
-            os.close(self._fd)
-            self._directory = None
-
-    def _enter(self, directory: Target) -> None:
-        self.leave()
-        with explained(self._outputs.path.joinpath(*directory)):
-            self._fd = open_directory(self._root, directory, create=True)
-        self._directory = directory
-
-
 class Drafts:
-    """The files made from one input, under temporary names until they are published.
-
-    Leaving the ``with`` block removes those that were not published, and raises an `OSError` of the block as
-    a `DestinationError`.
-    """
+    """The files made from one input, under temporary names until they are published."""
 
     def __init__(self, outputs: Outputs, dir_fd: int, target: Target, base: str) -> None:
         self._outputs, self._fd, self._target, self._base = outputs, dir_fd, target, base
         self._files: deque[tuple[str, str]] = deque()  # temporary name, suffix
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+    def discard(self) -> None:
+        """Remove those that were not published."""
         for temporary, _ in self._files:
             discard_draft(temporary, self._fd)
-        if isinstance(error, OSError):
-            with explained(self._outputs.path.joinpath(*self._target)):
-                raise error
 
     def write(self, suffix: str, writer: Callable[[int], int]) -> int:
         """Make a file, let *writer* write to its descriptor, and return what *writer* returns.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from dumpstream.system.durable import force_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,3 +52,13 @@ def open_directory(
             os.close(fd)
         fd = below
     return fd
+
+
+@contextmanager
+def opened_directory(root: int, components: Iterable[str], *, create: bool = False) -> Iterator[int]:
+    """Have the directory that `open_directory` opens while the block runs."""
+    fd = open_directory(root, components, create=create)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

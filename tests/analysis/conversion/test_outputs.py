@@ -139,9 +139,8 @@ def test_full_disk_leaves_nothing_behind(rig: Rig) -> None:
 
     with (
         Outputs(rig.out, replace=False) as outputs,
-        outputs.folder() as folder,
         pytest.raises(DestinationError, match="No space left on device"),
-        folder.drafts(("0", "a"), "a") as drafts,
+        outputs.drafts(("0", "a"), "a") as drafts,
     ):
         drafts.write(".npy", fill)
 

@@ -71,12 +71,11 @@ def _extract(found: Sequence[_Found], outputs: Outputs, *, sparse: bool) -> Iter
 
     def extract_batch(batch: Sequence[_Found]) -> list[int | PartError]:
         results: list[int | PartError] = []
-        with outputs.folder() as folder:
-            for it in batch:
-                try:
-                    results.append(extract(it.capture, it.file, folder.drafts(it.target), sparse=sparse))
-                except PartError as exc:
-                    results.append(exc)
+        for it in batch:
+            try:
+                results.append(extract(it.capture, it.file, outputs, it.target, sparse=sparse))
+            except PartError as exc:
+                results.append(exc)
         return results
 
     return run_batches(
