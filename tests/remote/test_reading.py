@@ -28,7 +28,7 @@ from dumpstream.reading.collection import Collection
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.problem import Kind
 from dumpstream.reading.stored import State
-from dumpstream.reading.verification import Verification, verify, verify_collection
+from dumpstream.reading.verification import Verification, verify
 from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class TestWhatComesBack:
 
         captures = [it.capture for it in Collection.open(place).members() if it.capture is not None]
         names = [item.name for item in find_inputs([place], [1])]
-        result = verify_collection(Collection.open(place), deep=True)
+        result = verify(Collection.open(place), deep=True)
 
         assert [read(it, it.files[0].parts[0]) for it in captures] == [b"of rank 0", b"of rank 1"]
         assert names == ["rank-1/a"]

@@ -26,7 +26,7 @@ from dumpstream.outside.collector import open_collector
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.problem import Kind
 from dumpstream.reading.stored import State
-from dumpstream.reading.verification import verify_collection
+from dumpstream.reading.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -213,8 +213,8 @@ def check_bytes(producers: Sequence[Producer], out: Path) -> None:
     whole = next(producer.rank for producer in producers if producer.code == 0)
     killed = next(producer.rank for producer in producers if producer.code != 0)
 
-    assert verify_collection(Collection.open(out, [whole])).whole
-    kinds = {problem.kind for problem in verify_collection(Collection.open(out, [killed])).problems}
+    assert verify(Collection.open(out, [whole])).whole
+    kinds = {problem.kind for problem in verify(Collection.open(out, [killed])).problems}
     assert kinds <= {Kind.VERDICT, Kind.LOSS}
 
 

@@ -163,7 +163,6 @@ class _Tally:
         self._note_values(base, changed[: _SHOWN_VALUES - len(self._values)], old, new)
 
     def result(self) -> Difference:
-        """Return the counts."""
         first, last = (None if it is None else self._index(it) for it in (self._first, self._last))
         return Difference(
             self._tensor, self._elements, self.changed, first, last, tuple(self._values), self.padding

@@ -226,7 +226,6 @@ class _Chain:
         self._problems: list[str] = []
 
     def result(self) -> WatchResult:
-        """Compare them."""
         dumps = self._watched.dumps
         if not dumps:
             name = self._watched.op_name

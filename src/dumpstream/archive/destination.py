@@ -107,7 +107,6 @@ class Destination(History):
 
     @property
     def journal_path(self) -> Path:
-        """The path of the journal."""
         return self.path / JOURNAL
 
     @property

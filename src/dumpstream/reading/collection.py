@@ -33,7 +33,6 @@ class Member(NamedTuple):
 
     @property
     def rank(self) -> int | None:
-        """The rank of the process, if it is known."""
         return None if self.process is None else self.process.rank
 
 
@@ -82,7 +81,6 @@ class Collection:
 
     @property
     def path(self) -> Path | Prefix:
-        """Its location."""
         return self.place.path
 
     def members(self) -> Iterator[Member]:

@@ -52,12 +52,10 @@ class Input:
 
     @property
     def remote(self) -> bool:
-        """Whether it is read from an object store."""
         return self.capture is not None and self.capture.remote
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict of the capture, if it is in one."""
         return None if self.file is None else self.file.verdict
 
     @property
@@ -66,7 +64,6 @@ class Input:
         return self.file is None or self.file.verdict.whole
 
     def open(self) -> DumpFile:
-        """Open it; fails as `DumpFile.open` does."""
         if self.capture is not None and self.file is not None:
             return DumpFile.open(self.capture, self.file)
         assert self.path is not None

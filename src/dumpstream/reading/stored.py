@@ -107,12 +107,10 @@ class StoredCapture:
 
     @property
     def path(self) -> Path | Prefix:
-        """Its location."""
         return self.place.path
 
     @property
     def pid(self) -> int | None:
-        """The id of the process that is writing it, if any."""
         return None if self.writer is None else self.writer.pid
 
     @cached_property

@@ -20,7 +20,7 @@ from dumpstream.reading.problem import (
     problems_of_capture,
     still_running,
 )
-from dumpstream.reading.stored import State
+from dumpstream.reading.stored import State, StoredCapture
 from dumpstream.reading.storedfile import is_readable
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import is_url
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dumpstream.archive.place import Listed
     from dumpstream.archive.rows import FileRow, StoredPart
     from dumpstream.reading.collection import Collection
-    from dumpstream.reading.stored import StoredCapture
 
 _LONGEST_HEADER = 16 << 20
 
@@ -56,49 +55,40 @@ class Verification:
 
 
 def verify(
-    capture: StoredCapture,
+    captures: StoredCapture | Collection,
     *,
     deep: bool = False,
     workers: int | None = None,
     progress: Callable[[Verification], None] | None = None,
 ) -> Verification:
-    """Read every stored file of *capture* again.
+    """Read every stored file of *captures* again; in a collection, look also for files of no capture.
 
     Args:
-        capture: the capture.
+        captures: a capture, or those of several processes.
         deep: read also what is in object stores; otherwise these are asked what they have, and only what is
             missing there or has another size or entity tag is read.
         workers: threads; by default as many as there are cores, and more if they wait for a store.
         progress: called now and then with what is known so far.
 
     Raises:
-        StoreError: the store that the capture is in refuses, or does not answer.
+        StoreError: the store that a capture is in refuses, or does not answer.
     """
-    result = Verification(capture.state)
-    _Verifier(result, progress, deep=deep, workers=workers).verify(capture, "")
-    return result
-
-
-def verify_collection(
-    collection: Collection,
-    *,
-    deep: bool = False,
-    workers: int | None = None,
-    progress: Callable[[Verification], None] | None = None,
-) -> Verification:
-    """Do as `verify` with every member of *collection*, and look for files that belong to none of them."""
     result = Verification(State.FINISHED)
     verifier = _Verifier(result, progress, deep=deep, workers=workers)
+    if isinstance(captures, StoredCapture):
+        result.state = captures.state
+        verifier.verify(captures, "")
+        return result
     states = []
-    for member in collection.members():
+    for member in captures.members():
         if member.capture is None:
             result.problems.append(problem_of_member(member))
         else:
             states.append(member.capture.state)
             verifier.verify(member.capture, member.prefix)
-    result.state = collection.state(states)
-    if collection.processes is not None and len(collection.processes) == len(collection.manifest.processes):
-        verifier.verify_root(collection)
+    result.state = captures.state(states)
+    if captures.processes is not None and len(captures.processes) == len(captures.manifest.processes):
+        verifier.verify_root(captures)
     return result
 
 

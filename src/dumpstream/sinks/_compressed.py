@@ -91,7 +91,6 @@ class CompressedFile:
 
     @property
     def begun(self) -> bool:
-        """Whether some of the file is there and not published."""
         return self._target.begun
 
     def cancel(self) -> None:

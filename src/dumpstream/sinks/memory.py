@@ -37,7 +37,6 @@ class MemorySink:
         """Do nothing; `files` stays."""
 
     def add(self, name: str, data: bytes) -> Stored:
-        """Add *data* as the next part of *name*."""
         self.files.setdefault(name, []).append(data)
         return Stored(bytes=len(data), xxh3=xxh3_64_hexdigest(data))
 

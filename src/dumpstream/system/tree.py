@@ -94,7 +94,6 @@ class Tree:
         return self._create(self._below, hashed_name(name))
 
     def append(self, draft: Draft, data: memoryview) -> None:
-        """Append *data* to *draft*."""
         with self._lease(draft.directory) as dir_fd:
             fd = os.open(draft.temporary, _MORE, dir_fd=dir_fd)
         try:

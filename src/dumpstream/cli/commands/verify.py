@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dumpstream.cli._display import ProgressLine, count_text, print_json, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.reading.collection import Collection
-from dumpstream.reading.verification import verify_collection
+from dumpstream.reading.verification import verify
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,9 +19,7 @@ def run(args: Namespace) -> int:
     """Print what is wrong."""
     collection = Collection.open(args.capture, args.rank)
     with ProgressLine() as line:
-        result = verify_collection(
-            collection, deep=args.deep, progress=lambda so_far: line.show(_progress(so_far))
-        )
+        result = verify(collection, deep=args.deep, progress=lambda so_far: line.show(_progress(so_far)))
     if args.json:
         print_json(_object(result))
     else:
