@@ -75,8 +75,8 @@ def test_the_errors_derive_from_one_another_as_their_module_says() -> None:
 
 def test_the_options_of_a_capture_are_those_of_its_stages() -> None:
     stages = (RingOptions, ReassemblyOptions, PipelineOptions, SinkSettings)
-    told = {"directory", "threads", "room", "outbox", "locks", "patience", "among"}  # by the capture itself
-    names = [field.name for stage in stages for field in fields(stage) if field.name not in told]
+    own = {"directory", "threads", "room", "outbox", "locks", "patience", "among"}  # set by the capture
+    names = [field.name for stage in stages for field in fields(stage) if field.name not in own]
 
     assert list(CaptureOptions.__annotations__) == names
 
@@ -85,7 +85,7 @@ def test_the_own_arguments_of_open_capture_are_not_options() -> None:
     assert CaptureOptions.__annotations__.keys().isdisjoint(inspect.signature(open_capture).parameters)
 
 
-def test_the_built_in_sinks_load_as_anybodys_do() -> None:
+def test_the_built_in_sinks_load_through_entry_points() -> None:
     points = {point.name: point for point in entry_points(group="dumpstream.sinks")}
     ours = {name: point for name, point in points.items() if point.value.startswith("dumpstream.")}
 

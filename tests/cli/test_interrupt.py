@@ -1,4 +1,4 @@
-"""What Ctrl-C does to commands that have not begun, or that somebody keeps waiting."""
+"""What Ctrl-C does to commands that have not begun, or that are kept waiting."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _SCRIPT = [str(Path(sys.executable).with_name("dumpstream"))]
 _MODULE = [sys.executable, "-m", "dumpstream"]
 
-# The block swallows every interrupt, as native code does that waits for somebody.
+# The block swallows every interrupt, as waiting native code does.
 _STUBBORN = """
 import sys, time
 from dumpstream.cli import _interrupt
-_interrupt._TIDY_S = float(sys.argv[1])
+_interrupt._CLEANUP_S = float(sys.argv[1])
 with _interrupt.ending_soon():
     while True:
         try:
@@ -32,7 +32,7 @@ with _interrupt.ending_soon():
             pass
 """
 
-# As a pool of threads does whose first thread was interrupted on its way into it.
+# A thread outlives the command, as one of a pool does that was interrupted while it started.
 _FORGETFUL = """
 import sys, threading, time
 from dumpstream import __main__, cli

@@ -82,7 +82,7 @@ def test_flags_say_what_is_collected(tmp_path: Path) -> None:
         (["--profile", "--profile-devices", "0,0"], "name each only once"),
         (["--profile", "--profile-devices", "64"], "from 0 to 63"),
         (["--profile", "--profile-set", "llc_mode=read"], "needs sys_hardware_mem_freq"),
-        (["--profile", "--profile-devices", "x"], "no list of devices"),
+        (["--profile", "--profile-devices", "x"], "not a list of devices"),
         (["--profile", "--profile-collect", "nonsense"], "cannot be collected; known: acl_api"),
         (["--profile", "--profile-metric", "nonsense"], "invalid choice"),
         (["--profile", "--profile-set", "nonsense"], "is not NAME=VALUE"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "capture": "Capture dump files into a directory.",
     "collect": "Capture every process that joins, as a service.",
-    "upload": "Upload to an object store what captures had to leave behind.",
+    "upload": "Upload what captures could not bring to their object store.",
     "ls": "List the files of a capture.",
     "verify": "Read every file of a capture again and compare it with the journal.",
     "extract": "Write the original files of a capture.",
@@ -33,13 +33,13 @@ _COMMANDS = {
     "convert": "Write the tensors of dump files as npy, bin or csv.",
     "show": "Show what is in a dump file.",
     "overflow": "List the operators that overflowed.",
-    "watch": "Say who tramples on the outputs of the watched operators.",
+    "watch": "Find the operators that trample on the outputs of watched ones.",
     "config": "Check, explain and write dump configurations (acl.json).",
-    "recover": "Store what a collector that died had left in its rings.",
+    "recover": "Store the data that a dead collector left in its rings.",
     "simulate": "Run a training job on the simulated runtime.",
 }
 
-#: Those that only read captures, of which some are in stores.
+#: The commands that only read; while a store does not answer, Python cannot interrupt them.
 _READERS = {"ls", "verify", "extract", "stats", "convert", "show", "overflow", "watch"}
 
 _EPILOG = """\
@@ -53,12 +53,12 @@ exit codes:
 examples:
   dumpstream capture --out run1 -- COMMAND     capture every process of a command
   dumpstream capture --out run1 --simulate     capture from the simulated runtime
-  dumpstream ls run1                           which files it has
-  dumpstream verify run1                       read everything again
-  dumpstream extract run1 --out dumps          the original files
+  dumpstream ls run1                           list its files
+  dumpstream verify run1                       read and check everything again
+  dumpstream extract run1 --out dumps          write the original files
   dumpstream stats run1 --where 'nan > 0'      which tensors have NaNs
   dumpstream overflow run1                     which operators overflowed
-  dumpstream watch run1                        who tramples on the watched tensors
+  dumpstream watch run1                        which operators trample on watched tensors
 """
 
 
@@ -88,7 +88,7 @@ def _run(command: ModuleType, args: argparse.Namespace) -> int:
     except BrokenPipeError:
         # The interpreter flushes once more as it exits; that must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    except KeyboardInterrupt:  # here: forgetting it closes what it has cut short, which may take long
+    except KeyboardInterrupt:  # caught here, because it holds frames whose cleaning up may take long
         return INTERRUPTED
     else:
         return code
@@ -98,7 +98,7 @@ def _run(command: ModuleType, args: argparse.Namespace) -> int:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _parser([word for word in argv if word in _COMMANDS][:1])
     args, rest = parser.parse_known_args(argv)
-    # argparse takes positional arguments in one stretch only; a list of names may go on behind a flag.
+    # argparse takes positional arguments only side by side; a list of names may go on behind a flag.
     if rest and (not hasattr(args, "names") or any(text.startswith("-") for text in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
@@ -108,7 +108,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version  # noqa: PLC0415 - as slow to import as all the rest together
+        from importlib.metadata import version  # noqa: PLC0415 - slower than everything else that --help loads
 
         parser.exit(message=f"{parser.prog} {version('dumpstream')}\n")
 
@@ -136,7 +136,7 @@ def _parser(complete: Collection[str] = _COMMANDS.keys()) -> argparse.ArgumentPa
 
 
 def _tolerate_any_character() -> None:
-    """Let a terminal that cannot show a character show its code instead."""
+    """Have the code of a character shown where the terminal cannot show the character."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -22,12 +22,12 @@ def size(text: str) -> int:
     """Return the bytes that ``4096``, ``64M`` or ``1GiB`` stands for; units are powers of 1024."""
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
-        raise ArgumentTypeError(f"{text!r} is no size; write for example 4096, 64M or 1G")
+        raise ArgumentTypeError(f"{text!r} is not a size; write for example 4096, 64M or 1G")
     return int(match[1]) << _UNITS[match[2]]
 
 
 def place(text: str) -> Path | Prefix:
-    """Return the directory that *text* names, or the place in an object store if it is a URL."""
+    """Return the directory that *text* names, or the place in an object store if *text* is a URL."""
     try:
         return as_location(text)
     except DumpstreamError as exc:
@@ -35,7 +35,7 @@ def place(text: str) -> Path | Prefix:
 
 
 def add_capture_argument(parser: ArgumentParser) -> None:
-    """Declare ``capture``, the place of one."""
+    """Declare ``capture``, the place of a capture."""
     parser.add_argument(
         "capture", type=place, metavar="CAPTURE", help="its directory, or its URL such as s3://bucket/run"
     )
@@ -52,12 +52,12 @@ def add_inputs_argument(parser: ArgumentParser) -> None:
 
 
 def add_rank_argument(parser: ArgumentParser) -> None:
-    """Declare ``--rank``, a list of numbers that is empty unless it is given."""
+    """Declare ``--rank``, a list of numbers that is empty if the flag is not given."""
     parser.add_argument(
         "--rank",
         action="append",
         default=[],
         type=int,
         metavar="N",
-        help="of a capture of several processes, only those of this rank; may be repeated",
+        help="only the processes of this rank, in a capture of several; may be repeated",
     )

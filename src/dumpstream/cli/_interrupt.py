@@ -1,4 +1,4 @@
-"""Interrupt: what signals do to a command, also while it waits for a store that says nothing."""
+"""What Ctrl-C does to a command that does not run an event loop, even if a store does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: The exit code of a command that Ctrl-C has ended.
 INTERRUPTED = BY_SIGNAL + signal.SIGINT
 
-_TIDY_S = 4.0
+_CLEANUP_S = 4.0
 
 
 @contextmanager
@@ -38,9 +38,9 @@ def ending_soon() -> Iterator[None]:
     """Have Ctrl-C end the process within a few seconds, and a second one at once, whatever the block does.
 
     Python raises `KeyboardInterrupt` only between two steps of its own, and exits only when its threads have
-    ended. The block has until then to tidy up.
+    ended. The block has these seconds to clean up.
     """
-    if current_thread() is not main_thread():  # which alone hears signals
+    if current_thread() is not main_thread():  # only the main thread gets signals
         yield
         return
     signals, signalled = socket.socketpair()
@@ -55,11 +55,11 @@ def ending_soon() -> Iterator[None]:
 
 
 def _watch(signals: socket.socket) -> None:
-    """End the process if it goes on for too long after a signal; *signals* ends when it need not."""
+    """End the process if it runs on for too long after a signal; *signals* ends with the block."""
     with signals:
         if not signals.recv(1):
             return
-        signals.settimeout(_TIDY_S)
+        signals.settimeout(_CLEANUP_S)
         try:
             if not signals.recv(1):
                 return

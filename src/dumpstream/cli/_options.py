@@ -22,9 +22,12 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `capture_options` reads."""
     _add_destination(parser)
     group = parser.add_argument_group("ring")
-    group.add_argument("--buffer-bytes", type=size, metavar="SIZE", help="its size")
+    group.add_argument("--buffer-bytes", type=size, metavar="SIZE", help="the size of the ring")
     group.add_argument(
-        "--buffer-file", type=Path, metavar="FILE", help="keep it in this new file; it may exceed the memory"
+        "--buffer-file",
+        type=Path,
+        metavar="FILE",
+        help="keep the ring in this new file; it may exceed the memory",
     )
     group.add_argument(
         "--on-full",

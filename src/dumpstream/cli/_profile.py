@@ -1,4 +1,4 @@
-"""The flags of a profile, which is collected beside a capture."""
+"""The flags of a profile, which is collected together with a capture."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def add_profile_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `profile_settings` reads."""
     group = parser.add_argument_group("profile")
     group.add_argument(
-        "--profile", action="store_true", help="profile the run, too, into profile/ below --out"
+        "--profile", action="store_true", help="also profile the run, into profile/ below --out"
     )
     group.add_argument(
         "--profile-devices",
         type=_devices,
         metavar="N,...",
-        help="from which devices (default: the workload's)",
+        help="the devices to profile (default: the workload's)",
     )
     group.add_argument(
         "--profile-collect",
         type=_collect,
         metavar="KIND,...",
-        help="what is collected, of " + ", ".join(_names(~Collect(0))),
+        help="what to collect: some of " + ", ".join(_names(~Collect(0))),
     )
     group.add_argument("--profile-metric", choices=_METRICS, help="which counters of the AI Core are read")
     group.add_argument(
@@ -67,7 +67,7 @@ def _names(collect: Collect) -> list[str]:
 
 def _devices(text: str) -> tuple[int, ...]:
     if not all(item.isdecimal() and item.isascii() for item in text.split(",")):
-        raise ArgumentTypeError(f"{text!r} is no list of devices; write for example 0 or 0,1,2")
+        raise ArgumentTypeError(f"{text!r} is not a list of devices; write for example 0 or 0,1,2")
     return tuple(int(item) for item in text.split(","))
 
 

@@ -384,5 +384,5 @@ def read_terminal(terminal: int) -> str:
         while True:
             try:
                 shown += file.read(4096)
-            except OSError:  # how a terminal says that nobody is at its other end
+            except OSError:  # the other end is closed
                 return shown.decode()

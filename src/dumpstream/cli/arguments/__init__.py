@@ -1,1 +1,1 @@
-"""What the commands are told: a module for each has its help and its flags, and imports nothing slow."""
+"""The help and the flags of the commands: a module for each, which imports nothing slow."""

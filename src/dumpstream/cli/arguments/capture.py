@@ -1,9 +1,9 @@
 """Capture dump files into a directory.
 
-Runs a command and captures every process of it that uses ACL, from outside; or, with --simulate, captures the
-simulated runtime in this process. Stores every file whole and compressed, and says for each whether anything
-is missing. Signals go to the command. With --simulate, Ctrl-C once stops and keeps everything that came;
-twice aborts.
+Runs a command and captures, from outside, each of its processes that uses ACL. With --simulate, captures the
+simulated runtime in this process instead. Stores every file whole and compressed, and says for each file
+whether anything is missing. Signals go to the command. With --simulate, the first Ctrl-C stops the run and
+keeps everything that came; the second aborts.
 
 Examples:
   dumpstream capture --out run1 -- python train.py          a program, with the dump that it configures

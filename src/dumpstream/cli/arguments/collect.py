@@ -1,7 +1,7 @@
 """Capture every process that joins, as a service.
 
 Listens at a socket. A process joins with DUMPSTREAM_SOCKET and LD_PRELOAD in its environment, or by calling
-dumpstream.attach(). Ctrl-C once ends the captures and keeps everything that came; twice aborts.
+dumpstream.attach(). The first Ctrl-C ends the captures and keeps everything that came; the second aborts.
 
 Examples:
   dumpstream collect --socket /run/user/1000/dumpstream --out run1
@@ -21,7 +21,11 @@ from dumpstream.cli._options import add_capture_arguments
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.add_argument(
-        "--socket", type=Path, metavar="PATH", required=True, help="where processes join; made, and removed"
+        "--socket",
+        type=Path,
+        metavar="PATH",
+        required=True,
+        help="where processes join; created here, and removed at the end",
     )
     parser.add_argument(
         "--out", type=place, metavar="PLACE", required=True, help="the directory or URL for the captures"

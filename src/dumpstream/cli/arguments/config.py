@@ -1,7 +1,7 @@
 """Check, explain and write dump configurations (acl.json).
 
-`check` finds everything that CANN or its documents object to, `explain` says in words what will be dumped,
-where it goes and what it costs, `new` writes a configuration, and `schema` prints a JSON Schema for editors.
+`check` finds everything that CANN or its documents object to. `explain` says in words what will be dumped,
+where it goes and what it costs. `new` writes a configuration. `schema` prints a JSON Schema for editors.
 
 Examples:
   dumpstream config check acl.json
@@ -25,13 +25,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     check = actions.add_parser("check", help="find everything that is wrong with a configuration")
     check.add_argument("file", type=Path, metavar="FILE", help="the configuration")
     check.add_argument(
-        "--strict", action="store_true", help="refuse what only documents or some releases refuse"
+        "--strict", action="store_true", help="also refuse what only documents or some releases refuse"
     )
     check.add_argument("--json", action="store_true", help="print one JSON object")
     explain = actions.add_parser("explain", help="say what will be dumped, where, and what it costs")
     explain.add_argument("file", type=Path, metavar="FILE", help="the configuration")
     explain.add_argument(
-        "--ops", type=Path, metavar="FILE", help="say for each of these operators if it is dumped"
+        "--ops",
+        type=Path,
+        metavar="FILE",
+        help="a JSON array of operators; says for each whether it is dumped",
     )
     _add_new(
         actions.add_parser("new", help="write a configuration", formatter_class=RawDescriptionHelpFormatter)
@@ -41,14 +44,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def _add_new(new: ArgumentParser) -> None:
     """Declare the flags that `_settings` reads."""
-    new.add_argument("--mode", choices=_MODES, required=True, help="what it is for")
+    new.add_argument("--mode", choices=_MODES, required=True, help="the purpose of the configuration")
     new.add_argument("--out", type=Path, metavar="FILE", required=True, help="the new file")
     new.add_argument("--force", action="store_true", help="replace --out if it is there")
-    new.add_argument("--dump-path", metavar="DIR", help="an existing directory for what no callback takes")
-    new.add_argument("--model", metavar="NAME", help="of this model only")
+    new.add_argument(
+        "--dump-path", metavar="DIR", help="an existing directory for data that no callback takes"
+    )
+    new.add_argument("--model", metavar="NAME", help="only operators of this model")
     new.add_argument("--layer", action="append", metavar="OP", help="this operator; may be repeated")
     new.add_argument(
-        "--watch", action="append", metavar="OP", help="watch the outputs of this one; may be repeated"
+        "--watch", action="append", metavar="OP", help="watch the outputs of this operator; may be repeated"
     )
     new.add_argument(
         "--range", nargs=2, action="append", metavar=("BEGIN", "END"), help="the operators from BEGIN to END"
@@ -59,7 +64,7 @@ def _add_new(new: ArgumentParser) -> None:
             nargs=2,
             action="append",
             metavar=(kind.upper(), "POS,..."),
-            help=f"not these inputs and outputs of operators of this {kind}: input0,output1",
+            help=f"leave out these inputs and outputs of operators of this {kind}: input0,output1",
         )
     new.add_argument("--dump-mode", metavar="WHICH", help="input, output or all")
     new.add_argument("--level", metavar="LEVEL", help="op, kernel or all")
@@ -69,4 +74,6 @@ def _add_new(new: ArgumentParser) -> None:
     new.add_argument(
         "--kernel-data", metavar="KIND,...", help="all, or some of printf,tensor,assert,timestamp"
     )
-    new.add_argument("--scene", metavar="SCENE", help="of exception dumps (default: aic_err_brief_dump)")
+    new.add_argument(
+        "--scene", metavar="SCENE", help="the scene of exception dumps (default: aic_err_brief_dump)"
+    )

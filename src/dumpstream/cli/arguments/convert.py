@@ -1,9 +1,9 @@
 """Write the tensors of dump files as npy, bin or csv.
 
-Takes captures, dump files (raw or .zst) and directories of them, and writes a file for each tensor, named for
-the dump file: NAME.input.0.npy, NAME.output.0.npy, and so for buffers and spaces. bfloat16 and the narrow
-floats become float32, int4 int8, uint1 bits, complex32 complex64; bytes behind the shape are left out. A
-damaged tensor is left out and the others are written. Exits with 3 if a file is damaged or is not whole.
+Takes captures, dump files (raw or .zst) and directories of them. Writes a file for each tensor, named for the
+dump file: NAME.input.0.npy, NAME.output.0.npy, and so for buffers and spaces. bfloat16 and the narrow floats
+become float32, int4 becomes int8, uint1 becomes bits and complex32 complex64. Bytes behind the shape are left
+out. A damaged tensor is left out and the others are written. Exits with 3 if a file is damaged or not whole.
 
 Examples:
   dumpstream convert run1 --out npy                                        a capture
@@ -27,7 +27,7 @@ _LAYOUTS = ("ND", "NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DH
 def _shape(text: str) -> tuple[int, ...]:
     dimensions = text.replace("x", ",").split(",")
     if not all(dimension.isdecimal() for dimension in dimensions):
-        raise ArgumentTypeError(f"{text!r} is no shape; write for example 1,16,224,224")
+        raise ArgumentTypeError(f"{text!r} is not a shape; write for example 1,16,224,224")
     return tuple(int(dimension) for dimension in dimensions)
 
 
@@ -40,19 +40,19 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--format",
         choices=_FORMATS,
         default=_FORMATS[0],
-        help="npy; bin: its elements and nothing else; csv: a line for each run of the last axis (npy)",
+        help="npy; bin: only the elements; csv: a line for each run of the last axis (default: npy)",
     )
     parser.add_argument(
         "--layout",
         type=str.upper,
         choices=_LAYOUTS,
         metavar="FORMAT",
-        help=f"rearrange the tensors: {', '.join(_LAYOUTS)} (as they lie)",
+        help=f"rearrange the tensors: {', '.join(_LAYOUTS)} (default: leave them as they are)",
     )
     parser.add_argument(
         "--shape",
         type=_shape,
         metavar="DIM,...",
-        help="with --layout, the shape the tensors had before the device padded them (what the file says)",
+        help="with --layout, the shape before the device padded it (default: what the file says)",
     )
     parser.add_argument("--force", action="store_true", help="replace files that are already there")

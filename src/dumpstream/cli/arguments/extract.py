@@ -1,8 +1,8 @@
 """Write the original files of a capture.
 
-The parts of a file are joined, and each is checked against its checksum on the way; a damaged file is left
-out and the others are written. Names are cleaned, so that nothing is ever written outside the directory. Of
-a file with a gap, what is before the gap is written. Exits with 3 if a file is damaged or is not whole.
+Joins the parts of each file and checks every part against its checksum. Leaves damaged files out and writes
+the others. A file with a gap is written up to the gap. Names are cleaned, so that nothing is ever written
+outside the directory. Exits with 3 if a file is damaged or is not whole.
 
 Examples:
   dumpstream extract run1 --out dumps                      every file
@@ -24,9 +24,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="a name as `ls` shows it, or a pattern with * ? [ ] (all files)",
+        help="a name as `ls` shows it, or a pattern with * ? [ ] (default: all files)",
     )
     add_rank_argument(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
-    parser.add_argument("--sparse", action="store_true", help="place what is behind gaps, leaving holes")
+    parser.add_argument(
+        "--sparse", action="store_true", help="write what is behind a gap at its offset, and leave a hole"
+    )
     parser.add_argument("--force", action="store_true", help="replace files that are already there")

@@ -1,7 +1,8 @@
 """List the files of a capture.
 
-Shows for each name its verdict, its original and its stored size, the chunks it came in and the parts it is
-stored in; then the processes, if the capture is of several, and how each ended. Works while it runs, too.
+Shows the verdict of each file, its original and its stored size, the chunks it came in and the parts it is
+stored in. Of a capture of several processes, also lists the processes and how each ended. Works while the
+capture runs, too.
 
 Examples:
   dumpstream ls run1

@@ -2,7 +2,7 @@
 
 Takes a run with dump_debug on: a capture, or a directory that CANN itself wrote. Prints each operator that
 overflowed, in the order of time, what the device recorded about it, and its inputs and outputs with their
-statistics. A record without tensors, and tensors without a record, are told, too. Exits with 3 if a file
+statistics. Records without tensors, and tensors without a record, are listed, too. Exits with 3 if a file
 cannot be read, or not completely.
 
 Examples:

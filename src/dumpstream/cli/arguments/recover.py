@@ -1,7 +1,7 @@
-"""Store what a collector that died had left in its rings.
+"""Store the data that a dead collector left in its rings.
 
-Works on what collect or capture -- COMMAND wrote with --buffer-file: the rings in its files are read to
-their ends, and every file gets its verdict.
+Works on what `collect` or `capture -- COMMAND` wrote with --buffer-file: reads the rings in those files to
+their ends, and gives every file its verdict.
 
 Examples:
   dumpstream recover run1
@@ -16,11 +16,13 @@ from dumpstream.cli._arguments import place
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `run` reads."""
-    parser.add_argument("directory", type=place, metavar="DIR", help="what the collector wrote to")
+    parser.add_argument(
+        "directory", type=place, metavar="DIR", help="the directory or URL that the collector wrote to"
+    )
     parser.add_argument(
         "--sink",
         action="append",
         metavar="KIND:LOCATION",
-        help="where files go, as the collector had it; may be repeated (default: zstd:)",
+        help="where files go, as for the collector; may be repeated (default: zstd:)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")

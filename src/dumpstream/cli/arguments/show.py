@@ -1,8 +1,8 @@
 """Show what is in a dump file.
 
-Prints the operator, and for each tensor its type, format and shape, statistics, a histogram of the finite
-values and the first and last of them. Of an overflow record prints what it says, and of an exception dump
-what each segment is. Exits with 3 if the file is damaged or is not whole.
+Prints the operator, and for each tensor its type, format and shape, its statistics, a histogram of its finite
+values, and the first and last values. Of an overflow record, prints what it says; of an exception dump, what
+each segment is. Exits with 3 if the file is damaged or is not whole.
 
 Examples:
   dumpstream show MatMulV2.a.1.2.1780159660546556

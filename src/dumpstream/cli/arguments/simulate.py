@@ -2,7 +2,7 @@
 
 Behaves like a program on an NPU: initialises ACL, configures a dump, loads its models, runs steps, finalises.
 It captures nothing by itself; put it behind `dumpstream capture --out DIR --`. Without a capture the runtime
-writes what it dumps to its own disk, as CANN does. Ctrl-C ends it after the files it is in.
+writes what it dumps to its own disk, as CANN does. Ctrl-C ends the job when the files under way are dumped.
 
 Examples:
   dumpstream capture --out run1 -- dumpstream simulate --ranks 4     four processes, captured from outside
@@ -28,10 +28,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="WORKLOAD",
         help="a preset, a JSON file, or key=value,... (default: small)",
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="steps to run (those of the workload)")
-    parser.add_argument("--rate", type=size, metavar="SIZE", help="bytes dumped per second (no limit)")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps to run (default: the workload's)")
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="of names and bytes; a rank adds its own number"
+        "--rate", type=size, metavar="SIZE", help="bytes dumped per second (default: the workload's)"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="the seed of names and bytes; each rank adds its number"
     )
     parser.add_argument(
         "--fault",
@@ -44,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--crash-at",
         type=int,
         metavar="STEP",
-        help="die in this step, counted from 0; of several the last rank",
+        help="die in this step, counted from 0; of several ranks, the last one dies",
     )
     parser.add_argument(
         "--crash-by", choices=("kill", "abort"), default="kill", help="SIGKILL, or abort() (default: kill)"
@@ -54,6 +56,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="the dump configuration it applies (that of the workload)",
+        help="the dump configuration that the job applies (default: the workload's)",
     )
-    dump.add_argument("--no-dump", action="store_true", help="configure no dump; leave that to the capture")
+    dump.add_argument(
+        "--no-dump", action="store_true", help="do not configure a dump; leave that to the capture"
+    )

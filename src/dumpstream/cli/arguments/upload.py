@@ -1,15 +1,14 @@
-"""Upload to an object store what captures had to leave behind.
+"""Upload what captures could not bring to their object store.
 
-A capture that ends, or is killed, while its store is away keeps the files that it had finished in its spill
-directory, and its journal there or in the user's state directory. May be repeated; what has been uploaded is
-removed. Ctrl-C ends it within seconds, and the next upload goes on; twice ends it at once.
+A capture that ends, or is killed, while its store is away keeps finished files in its spill directory, and
+its journal there or in the user's state directory. The command may be repeated; it removes what is uploaded.
+Ctrl-C ends it within seconds, and the next upload goes on from there; a second Ctrl-C ends it at once.
 
 Examples:
-  dumpstream upload /var/tmp/spill     everything that captures with --spill /var/tmp/spill left
-  dumpstream upload                    what captures without --spill left
+  dumpstream upload /var/tmp/spill     everything from captures with --spill /var/tmp/spill
+  dumpstream upload                    everything from captures without --spill
 
-exit codes: 0 everything was uploaded, or there was nothing; 1 something was not; 130 interrupted by Ctrl-C
-(143 by SIGTERM)
+exit codes: 0 nothing is left to upload, 1 something is, 130 interrupted by Ctrl-C (143 by SIGTERM)
 """
 
 from argparse import ArgumentParser
@@ -23,5 +22,5 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=Path,
         nargs="?",
         metavar="DIR",
-        help="a --spill directory, or one capture's in it (default: the user's state directory)",
+        help="a --spill directory, or that of one capture in it (default: the user's state directory)",
     )

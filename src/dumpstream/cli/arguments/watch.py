@@ -1,13 +1,13 @@
-"""Say who tramples on the outputs of the watched operators.
+"""Find the operators that trample on the outputs of watched ones.
 
-Takes a run with dump_scene watcher: a capture, or a directory that CANN itself wrote. Puts the dumps of each
-watched operator and iteration in the order of time, and says between which two of them the bytes changed, how
-many elements and where, and which operators ran in between. Exits with 3 if something was trampled on, or if
-not every dump could be compared.
+Takes a run with dump_scene watcher: a capture, or a directory that CANN itself wrote. Compares the dumps of
+each watched operator and iteration in the order of time. Says between which two dumps bytes changed, how many
+elements and where, and which operators ran in between. Exits with 3 if something was trampled on, or if not
+every dump could be compared.
 
 Examples:
   dumpstream watch run1
-  dumpstream watch run1 --ops graph.json                        name every operator in between
+  dumpstream watch run1 --ops graph.json                        with the names of all operators in between
   dumpstream watch run1 --json | jq '.watched[] | select(.state == "trampled")'
 """
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Do what the action says and return the exit code."""
+    """Run the chosen action and return its exit code."""
     return {"check": _check, "explain": _explain, "new": _new, "schema": _schema}[str(args.action)](args)
 
 
@@ -28,7 +28,7 @@ def operators_in(path: Path) -> tuple[Operator, ...]:
     """Return the operators in the file that ``--ops`` names.
 
     Raises:
-        DumpstreamError: it cannot be read, or is no list of operators.
+        DumpstreamError: it cannot be read, or is not a list of operators.
     """
     try:
         return read_operators(path.read_bytes())
@@ -99,7 +99,7 @@ def _new(args: Namespace) -> int:
 
 
 def _settings(args: Namespace) -> dict[str, Any]:
-    """Return the ``dump`` object that the flags mean; None is for what is not said."""
+    """Return the ``dump`` object that the flags ask for; None stands for a key that is left out."""
     item = {
         "model_name": args.model,
         "layer": args.layer,
