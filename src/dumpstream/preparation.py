@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import anyio
 from anyio.to_thread import run_sync
@@ -37,13 +37,6 @@ if TYPE_CHECKING:
     from dumpstream.request import Request
     from dumpstream.sinks import Sink
     from dumpstream.sinks.resources import Resources
-
-
-class HeldDestination(NamedTuple):
-    """Where a capture goes, held by this process."""
-
-    destination: Destination | RemoteDestination
-    outbox: Outbox | None  #: its local part, if something of the capture goes to a store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,8 +84,8 @@ async def prepared(request: Request, resources: Resources) -> AsyncIterator[Prep
 @asynccontextmanager
 async def held_destination(
     request: Request, resources: Resources, asked: AclConfig | None = None
-) -> AsyncIterator[HeldDestination]:
-    """Hold the destination of *request*, which is *asked* to dump, for one capture while the block runs.
+) -> AsyncIterator[tuple[Destination | RemoteDestination, Outbox | None]]:
+    """Hold the destination of *request*, and its outbox if it needs one, while the block runs.
 
     Raises:
         DestinationInUseError: another capture is writing there.
@@ -115,13 +108,14 @@ async def held_destination(
             opening = partial(Destination.open, request.destination, dump_path=dump_path, **options)
             destination = await run_sync(opening)
             stack.push_async_callback(finish_in_thread, destination.close)
-        yield HeldDestination(destination, outbox)
+        yield destination, outbox
 
 
 def make_outbox(request: Request, resources: Resources) -> Outbox | None:
     """Make the local directory of a capture of which something goes to a store; blocks."""
     settings, destination = request.stages.sinks, request.destination
-    if isinstance(destination, Path) and (settings.spill is None or not any(map(is_remote, request.sinks))):
+    spills = settings.spill is not None and not request.of_processes and any(map(is_remote, request.sinks))
+    if isinstance(destination, Path) and not spills:
         return None
     return Outbox.make(
         settings.spill or state_directory(),

@@ -10,7 +10,6 @@ from tests.conftest import make_process
 from dumpstream import Chunk, Loss, NotACaptureError, recover
 from dumpstream._native import SharedRing
 from dumpstream.archive.destination import Destination
-from dumpstream.archive.rows import JOURNAL
 from dumpstream.format.verdict import Verdict
 from dumpstream.outside.recovery import RecoveredSource, _stored_files
 
@@ -76,7 +75,7 @@ def test_only_what_the_latest_run_stored_counts(builder: CaptureBuilder) -> None
     part = builder.add("late", b"22", Verdict.UNPARSED)
     place.close()
 
-    assert _stored_files(path / JOURNAL) == {"late": {(2, part.xxh3)}}
+    assert _stored_files(path) == {"late": {(2, part.xxh3)}}
     assert _stored_files(path / "nothing") == {}
 
 

@@ -85,7 +85,7 @@ async def open_collector(
     request = CollectorRequest(
         destination=location,
         stages=StageOptions.divide(options, directory=location),
-        sinks=tuple(sinks or DEFAULT_SINKS),
+        sinks=sinks or DEFAULT_SINKS,
         options=as_json(options),
         config=None if config is None else await run_sync(absolute, config),
         append=append,

@@ -60,7 +60,7 @@ async def prepared_collector(
     async with (
         _listening(socket_path) as (listener, path),
         _held_sinks(request, resources.patience) as locks,
-        held_destination(request.whole, resources, asked) as (destination, _),
+        held_destination(request, resources, asked) as (destination, _),
     ):
         if isinstance(destination, RemoteDestination):
             locks.append(destination.lock)

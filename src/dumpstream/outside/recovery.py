@@ -24,11 +24,12 @@ from dumpstream.preparation import held_destination
 from dumpstream.request import DEFAULT_SINKS, Request
 from dumpstream.sinks.resources import Resources
 from dumpstream.stages.options import StageOptions
+from dumpstream.system.cancellation import finish_in_thread
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dumpstream.archive.history import History
     from dumpstream.archive.manifest import Configured, Process
@@ -69,8 +70,8 @@ async def recover(
     path = await run_sync(absolute, where)
     await run_sync(read_manifest, path)  # raises if there is none
     stages = StageOptions.divide({}, directory=path)
-    whole = Request(destination=path, stages=stages, sinks=(), append=True, of_processes=True)
-    async with held_destination(whole, Resources()) as (destination, _):
+    request = Request(destination=path, stages=stages, append=True, of_processes=True)
+    async with held_destination(request, Resources()) as (destination, _):
         return [
             await _recover(destination, record, path / record.directory, sinks or DEFAULT_SINKS)
             for record in destination.manifest.processes
@@ -83,7 +84,7 @@ async def _recover(
 ) -> CapturedProcess:
     process = CapturedProcess(record)
     if record.ring is None:
-        if record.directory != "" and await run_sync(_was_cut_off, path / JOURNAL):
+        if record.directory != "" and await run_sync(_was_cut_off, path):
             process.fail("its ring was in memory, and died with its collector")
             await _delete_packs(process, path)
     else:
@@ -103,7 +104,7 @@ async def _recover(
 async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequence[str]) -> None:
     ring = await run_sync(_open_ring, file)
     try:
-        source = RecoveredSource(ring, await run_sync(_stored_files, path / JOURNAL))
+        source = RecoveredSource(ring, await run_sync(_stored_files, path))
         request = Request(
             destination=path,
             stages=StageOptions.divide({}, directory=path, with_ring=False),
@@ -115,7 +116,7 @@ async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequen
         async with open_request(request, Resources()) as process.capture:
             await process.capture.configure(before)
     finally:
-        await run_sync(ring.close)
+        await finish_in_thread(ring.close)
 
 
 def _configured_before(path: Path) -> list[Configured]:
@@ -136,16 +137,20 @@ def _open_ring(file: Path) -> SharedRing:
         ) from exc
 
 
-def _stored_files(journal: Path) -> _Stored:
-    """Return the finished files of the latest run."""
-    stored: _Stored = {}
+def _read_rows(path: Path) -> Iterator[Row]:
     with suppress(FileNotFoundError):
-        for row in read_journal(journal):
-            if isinstance(row, BeginRow):
-                stored.clear()
-            elif isinstance(row, FileRow):
-                checksum = row.stored[0].xxh3 if len(row.stored) == 1 else None
-                stored.setdefault(row.name, set()).add((row.bytes, checksum))
+        yield from read_journal(path / JOURNAL)
+
+
+def _stored_files(path: Path) -> _Stored:
+    """Return the finished files of the latest run of the capture *path*."""
+    stored: _Stored = {}
+    for row in _read_rows(path):
+        if isinstance(row, BeginRow):
+            stored.clear()
+        elif isinstance(row, FileRow):
+            checksum = row.stored[0].xxh3 if len(row.stored) == 1 else None
+            stored.setdefault(row.name, set()).add((row.bytes, checksum))
     return stored
 
 
@@ -168,19 +173,13 @@ def _unnamed_packs(path: Path) -> list[Path]:
     packs = sorted((path / PACKS).glob("*.zip"))
     if not packs or any(run.options.get("spill") is not None for run in read_manifest(path).runs):
         return []
-    named: set[str | None] = set()
-    with suppress(FileNotFoundError):
-        for row in read_journal(path / JOURNAL):
-            if isinstance(row, FileRow):
-                named.update(part.path for part in row.stored)
+    named = {part.path for row in _read_rows(path) if isinstance(row, FileRow) for part in row.stored}
     return [pack for pack in packs if f"{PACKS}/{pack.name}" not in named]
 
 
-def _was_cut_off(journal: Path) -> bool:
-    """Whether the latest run was cut off, perhaps before its first line."""
-    rows: list[Row] = []
-    with suppress(FileNotFoundError):
-        rows = [row for row in read_journal(journal) if isinstance(row, BeginRow | EndRow)]
+def _was_cut_off(path: Path) -> bool:
+    """Whether the latest run of the capture *path* was cut off, perhaps before its first line."""
+    rows = [row for row in _read_rows(path) if isinstance(row, BeginRow | EndRow)]
     return not rows or isinstance(rows[-1], BeginRow)
 
 

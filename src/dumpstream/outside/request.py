@@ -4,54 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dumpstream.archive.destination import below
 from dumpstream.outside.wire import encode
-from dumpstream.request import Request
+from dumpstream.request import DEFAULT_SINKS, Request
 from dumpstream.source import OnFull
 from dumpstream.system.location import Prefix, is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from dumpstream.outside.sharedsource import SharedSource
     from dumpstream.source import RingOptions
-    from dumpstream.stages.options import StageOptions
 
 #: With fewer a sink works, but opens the same directories again and again.
 _GOOD_DESCRIPTORS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CollectorRequest:
-    """What a collector is to be. Making one touches nothing."""
+class CollectorRequest(Request):
+    """What a collector is to be: the request for the destination of all its captures."""
 
-    destination: Path | Prefix
-    stages: StageOptions
-    sinks: tuple[str, ...]
-    options: Mapping[str, Any]  #: what the user has set, for the manifests
-    config: Path | None
-    append: bool
-    force: bool
+    sinks: Sequence[str] = DEFAULT_SINKS
+    of_processes: bool = True
 
     @property
     def ring(self) -> RingOptions:
         """What all processes have together."""
         assert self.stages.ring is not None
         return self.stages.ring
-
-    @property
-    def whole(self) -> Request:
-        """The request for the destination that holds the captures of all processes."""
-        return Request(
-            destination=self.destination,
-            stages=self.stages,
-            sinks=(),
-            append=self.append,
-            force=self.force,
-            of_processes=True,
-        )
 
     def part(self, directory: str, source: SharedSource, captures: int) -> Request:
         """Return the request for one of so many captures, with its part of what they have together."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream.format.verdict import Verdict
@@ -98,20 +98,6 @@ class Report:
         }
 
 
-_SUMS = (
-    "chunks",
-    "bytes",
-    "files",
-    "open_files",
-    "stored_bytes",
-    "unnamed_losses",
-    "ring_bytes",
-    "ring_fill",
-    "waiting",
-    "waiting_files",
-)
-
-
 def total_report(reports: Sequence[Report], seconds: float) -> Report:
     """Return the report of several captures that ran at the same time, for *seconds*."""
     verdicts: Counter[str] = Counter()
@@ -128,5 +114,9 @@ def total_report(reports: Sequence[Report], seconds: float) -> Report:
         losses={cause: LossCount(chunks, lost_bytes[cause]) for cause, chunks in lost_chunks.items()},
         failure=next((report.failure for report in reports if report.failure is not None), None),
         modes=next((report.modes for report in reports if report.modes is not None), None),
-        **{name: sum(getattr(report, name) for report in reports) for name in _SUMS},
+        **{
+            field.name: sum(getattr(report, field.name) for report in reports)
+            for field in fields(Report)
+            if field.type == "int"
+        },
     )
