@@ -127,33 +127,30 @@ static void futex_wake_all(_Atomic uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, uint64_t deadline_ns) {
+static int push_until(struct ds_ring *ring, const struct ds_message *message, uint64_t deadline_ns) {
     struct ds_control *control = ring->control;
-    int result;
-    atomic_fetch_add(&control->waiters, 1);
     for (;;) {
         /* Read before the push: if it changes after this, the wait returns at once. */
         uint32_t seen = atomic_load(&control->freed);
-        if (atomic_load(&control->state) != DS_STATE_OPEN) {
-            result = -EPIPE;
-            break;
-        }
-        result = ds_ring_push(ring, &ring->data, message);
+        if (atomic_load(&control->state) != DS_STATE_OPEN)
+            return -EPIPE;
+        int result = ds_ring_push(ring, &ring->data, message);
         if (result != -EAGAIN)
-            break;
+            return result;
         uint64_t now = ds_clock_ns();
-        if (now >= deadline_ns) {
-            result = -ETIMEDOUT;
-            break;
-        }
-        if (ring->watch && !ring->watch(ring)) {
-            result = -EPIPE;
-            break;
-        }
+        if (now >= deadline_ns)
+            return -ETIMEDOUT;
+        if (ring->watch && !ring->watch(ring))
+            return -EPIPE;
         uint64_t left = deadline_ns - now;
         futex_wait(&control->freed, seen, left < WAIT_SLICE_NS ? left : WAIT_SLICE_NS);
     }
-    atomic_fetch_sub(&control->waiters, 1);
+}
+
+int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, uint64_t deadline_ns) {
+    atomic_fetch_add(&ring->control->waiters, 1);
+    int result = push_until(ring, message, deadline_ns);
+    atomic_fetch_sub(&ring->control->waiters, 1);
     return result;
 }
 

@@ -61,31 +61,26 @@ DS_INLINE double ds_bfloat16_value(uint16_t bits) {
     return DS_LOAD(float, &(uint32_t){(uint32_t)bits << 16});
 }
 
+#define DS_VALUE(kind, type)                                                                                 \
+    case kind:                                                                                               \
+        return (double)DS_LOAD(type, data);
+
 /* Integers of 8 bytes are rounded. */
 DS_INLINE double ds_element(enum ds_kind kind, const uint8_t *data) {
     switch (kind) {
-    case DS_F8:
-        return DS_LOAD(double, data);
-    case DS_F4:
-        return DS_LOAD(float, data);
+        DS_VALUE(DS_F8, double)
+        DS_VALUE(DS_F4, float)
+        DS_VALUE(DS_I8, int64_t)
+        DS_VALUE(DS_U8, uint64_t)
+        DS_VALUE(DS_I4, int32_t)
+        DS_VALUE(DS_U4, uint32_t)
+        DS_VALUE(DS_I2, int16_t)
+        DS_VALUE(DS_U2, uint16_t)
+        DS_VALUE(DS_I1, int8_t)
     case DS_F2:
         return ds_half_value(DS_LOAD(uint16_t, data));
     case DS_BF16:
         return ds_bfloat16_value(DS_LOAD(uint16_t, data));
-    case DS_I8:
-        return (double)DS_LOAD(int64_t, data);
-    case DS_U8:
-        return (double)DS_LOAD(uint64_t, data);
-    case DS_I4:
-        return DS_LOAD(int32_t, data);
-    case DS_U4:
-        return DS_LOAD(uint32_t, data);
-    case DS_I2:
-        return DS_LOAD(int16_t, data);
-    case DS_U2:
-        return DS_LOAD(uint16_t, data);
-    case DS_I1:
-        return (int8_t)*data;
     default:
         return *data;
     }
