@@ -6,13 +6,6 @@
 
 static acldumpCallback registered;
 
-aclError aclInit(const char *config_path);
-aclError aclFinalize(void);
-aclError aclmdlInitDump(void);
-aclError aclmdlSetDump(const char *config_path);
-aclError aclmdlFinalizeDump(void);
-aclError acldumpRegCallback(acldumpCallback callback, int32_t flag);
-void acldumpUnregCallback(void);
 acldumpCallback bench_registered(void);
 
 aclError aclInit(const char *config_path) {

@@ -28,8 +28,6 @@ struct ledger {
     _Atomic uint64_t finished; /* whether everything was handed over */
 };
 
-aclError aclInit(const char *config_path);
-aclError aclFinalize(void);
 acldumpCallback bench_registered(void);
 
 static union {

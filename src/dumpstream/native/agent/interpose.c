@@ -20,14 +20,6 @@
 
 #define MAX_FRONTS 4
 
-DS_AGENT_API aclError aclInit(const char *config_path);
-DS_AGENT_API aclError aclFinalize(void);
-DS_AGENT_API aclError aclFinalizeReference(uint64_t *references);
-DS_AGENT_API aclError aclmdlInitDump(void);
-DS_AGENT_API aclError aclmdlSetDump(const char *config_path);
-DS_AGENT_API aclError aclmdlFinalizeDump(void);
-DS_AGENT_API aclError acldumpRegCallback(acldumpCallback callback, int32_t flag);
-DS_AGENT_API void acldumpUnregCallback(void);
 DS_AGENT_API void *dlsym(void *handle, const char *name);
 
 #define FUNCTIONS(X)                                                                                         \

@@ -28,3 +28,15 @@ _Static_assert(offsetof(acldumpChunk, dataBuf) == 4116, "dataBuf");
 _Static_assert(sizeof(acldumpChunk) == 4120, "sizeof");
 
 typedef int32_t (*acldumpCallback)(const acldumpChunk *chunk, int32_t len);
+
+/* The functions that a program calls to dump, which the agent wraps. */
+#pragma GCC visibility push(default)
+aclError aclInit(const char *config_path);
+aclError aclFinalize(void);
+aclError aclFinalizeReference(uint64_t *references);
+aclError aclmdlInitDump(void);
+aclError aclmdlSetDump(const char *config_path);
+aclError aclmdlFinalizeDump(void);
+aclError acldumpRegCallback(acldumpCallback callback, int32_t flag);
+void acldumpUnregCallback(void);
+#pragma GCC visibility pop

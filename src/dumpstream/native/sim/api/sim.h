@@ -12,8 +12,6 @@
 
 #include "prof/abi.h"
 
-#define DSSIM_API __attribute__((visibility("default")))
-
 /* CANN's functions; those of profiling are in prof/abi.h. */
 
 enum { ACL_OP_DUMP_OP_AICORE_ARGS = 0x1, ACL_DUMP_MAX_SHAPE_NUM = 25 };
@@ -45,29 +43,23 @@ typedef struct acldumpTensorInfo {
     uint64_t originShape[ACL_DUMP_MAX_SHAPE_NUM];
 } acldumpTensorInfo;
 
-DSSIM_API aclError aclInit(const char *config_path);
-DSSIM_API aclError aclFinalize(void);
-DSSIM_API aclError aclFinalizeReference(uint64_t *references);
-DSSIM_API aclError aclmdlInitDump(void);
-DSSIM_API aclError aclmdlSetDump(const char *config_path);
-DSSIM_API aclError aclmdlFinalizeDump(void);
-DSSIM_API aclError acldumpRegCallback(acldumpCallback callback, int32_t flag);
-DSSIM_API void acldumpUnregCallback(void);
-DSSIM_API const char *acldumpGetPath(acldumpType type);
-DSSIM_API aclError acldumpSaveExceptionInfo(const char *name, const char *user_tag,
-                                            const acldumpTensorInfo *tensors, size_t count);
-DSSIM_API aclError acldumpGetExceptionInfoPath(char *path, size_t bytes);
-DSSIM_API aclError aclopStartDumpArgs(uint32_t dump_type, const char *path);
-DSSIM_API aclError aclopStopDumpArgs(uint32_t dump_type);
-DSSIM_API aclError aclrtSetDevice(int32_t device);
-DSSIM_API aclError aclrtGetDevice(int32_t *device);
-DSSIM_API aclError aclrtResetDevice(int32_t device);
-DSSIM_API aclError aclrtGetCurrentContext(void **context);
-DSSIM_API aclError aclrtSetCurrentContext(void *context);
+#pragma GCC visibility push(default)
+
+const char *acldumpGetPath(acldumpType type);
+aclError acldumpSaveExceptionInfo(const char *name, const char *user_tag, const acldumpTensorInfo *tensors,
+                                  size_t count);
+aclError acldumpGetExceptionInfoPath(char *path, size_t bytes);
+aclError aclopStartDumpArgs(uint32_t dump_type, const char *path);
+aclError aclopStopDumpArgs(uint32_t dump_type);
+aclError aclrtSetDevice(int32_t device);
+aclError aclrtGetDevice(int32_t *device);
+aclError aclrtResetDevice(int32_t device);
+aclError aclrtGetCurrentContext(void **context);
+aclError aclrtSetCurrentContext(void *context);
 
 /* Waits only for the device: chunks may still be queued for the record thread.
  * aclmdlFinalizeDump delivers those. */
-DSSIM_API aclError aclrtSynchronizeDevice(void);
+aclError aclrtSynchronizeDevice(void);
 
 /* Workloads: what the simulated models dump.
  *
@@ -118,14 +110,14 @@ DSSIM_API aclError aclrtSynchronizeDevice(void);
 struct dssim_workload;
 
 /* Returns NULL and one line of explanation in `error` if the text is wrong. */
-DSSIM_API struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes);
-DSSIM_API void dssim_workload_close(struct dssim_workload *workload);
+struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes);
+void dssim_workload_close(struct dssim_workload *workload);
 
 /* A dump configuration, for forecasts. Returns NULL if CANN would refuse it. The dump_path
  * need not exist. */
 struct dump_config;
-DSSIM_API struct dump_config *dssim_config_open(const char *text);
-DSSIM_API void dssim_config_close(struct dump_config *config);
+struct dump_config *dssim_config_open(const char *text);
+void dssim_config_close(struct dump_config *config);
 
 /* The forecast of one file: what a capture of it must contain. */
 struct dssim_file {
@@ -137,15 +129,15 @@ struct dssim_file {
 
 /* The number of operators in a step, with the calls of single operators. They are numbered
  * from 0 on. */
-DSSIM_API uint64_t dssim_ops_per_step(const struct dssim_workload *workload);
+uint64_t dssim_ops_per_step(const struct dssim_workload *workload);
 
 /* Describes the file at `place`, from 0 on, among those that come after the operator. Unless
  * `out` is NULL, writes the `file->bytes` bytes of the file to it: payloads in the order of
  * delivery, or by their offsets if they have any; of statistics text one header row and all
  * rows, without NULs. Returns 0, -ENOENT if there is no such file, -ENAMETOOLONG or -ENOMEM. */
-DSSIM_API int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
-                                  uint64_t step, uint64_t number, uint32_t place, struct dssim_file *file,
-                                  uint8_t *out);
+int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
+                        uint64_t step, uint64_t number, uint32_t place, struct dssim_file *file,
+                        uint8_t *out);
 
 /* The run. */
 
@@ -160,28 +152,30 @@ struct dssim_counters {
 };
 
 /* Waits for the device, then copies `workload` and makes it what runs, from step 0 on. */
-DSSIM_API void dssim_load(const struct dssim_workload *workload);
+void dssim_load(const struct dssim_workload *workload);
 
 /* Loads the models now, under the configuration in force now. A later configuration does not
  * change what they dump, and they dump nothing after the dump is finalised. If no models are
  * loaded, every start loads them for itself. Calls of single operators follow the
  * configuration in force when they start. */
-DSSIM_API void dssim_load_models(void);
-DSSIM_API void dssim_unload_models(void);
+void dssim_load_models(void);
+void dssim_unload_models(void);
 
 /* Begins further steps on the device, after those that run, and returns. Nothing is dumped
  * unless a configuration is in force now. Returns 0 or -errno. */
-DSSIM_API int dssim_start(uint64_t steps);
+int dssim_start(uint64_t steps);
 
 /* Runs further steps and returns when the device has handed over its chunks.
  * Returns the number of files sent. */
-DSSIM_API uint64_t dssim_run(uint64_t steps);
+uint64_t dssim_run(uint64_t steps);
 
 /* Lets the device finish its current files at full speed. It begins no other file until the
  * next dssim_load. */
-DSSIM_API void dssim_stop(void);
+void dssim_stop(void);
 
-DSSIM_API void dssim_read_counters(struct dssim_counters *counters);
+void dssim_read_counters(struct dssim_counters *counters);
 
 /* Ends everything and resets all state, as if the library had just been loaded. */
-DSSIM_API void dssim_reset(void);
+void dssim_reset(void);
+
+#pragma GCC visibility pop

@@ -101,44 +101,38 @@ static bool read_steps(const char *text, struct dump_config *config) {
     }
 }
 
-static bool is_array_of(const struct json *member, enum json_kind kind) {
-    if (member == NULL)
-        return true;
-    if (member->kind != JSON_ARRAY)
-        return false;
-    for (const struct json *item = member->first; item != NULL; item = item->next)
-        if (item->kind != kind)
-            return false;
-    return true;
-}
+/* The type that CANN requires of a member, and of the items and their members if it is an array. */
+struct member_type {
+    const char *key;
+    enum json_kind kind, items;
+    const struct member_type *members;
+};
 
-static bool is_text(const struct json *object, const char *key) {
-    const struct json *member = json_member(object, key);
-    return member == NULL || member->kind == JSON_STRING;
-}
+#define TEXT(key) {key, JSON_STRING, JSON_NULL, NULL}
+#define TEXTS(key) {key, JSON_ARRAY, JSON_STRING, NULL}
+#define OBJECTS(key, members) {key, JSON_ARRAY, JSON_OBJECT, members}
+#define END {NULL, JSON_NULL, JSON_NULL, NULL}
 
-static bool is_blacklist(const struct json *list) {
-    if (!is_array_of(list, JSON_OBJECT))
-        return false;
-    for (const struct json *entry = list ? list->first : NULL; entry != NULL; entry = entry->next)
-        if (!is_text(entry, "name") || !is_array_of(json_member(entry, "pos"), JSON_STRING))
-            return false;
-    return true;
-}
+static const struct member_type range_types[] = {TEXT("begin"), TEXT("end"), END};
+static const struct member_type entry_types[] = {TEXT("name"), TEXTS("pos"), END};
+static const struct member_type item_types[] = {
+    TEXT("model_name"),
+    TEXTS("layer"),
+    TEXTS("watcher_nodes"),
+    OBJECTS("optype_blacklist", entry_types),
+    OBJECTS("opname_blacklist", entry_types),
+    OBJECTS("opname_range", range_types),
+    END,
+};
+static const struct member_type dump_types[] = {TEXT("dump_step"), OBJECTS("dump_list", item_types), END};
 
-/* Whether everything in dump_list has the type that CANN requires. */
-static bool is_dump_list(const struct json *list) {
-    if (!is_array_of(list, JSON_OBJECT))
-        return false;
-    for (const struct json *item = list ? list->first : NULL; item != NULL; item = item->next) {
-        const struct json *ranges = json_member(item, "opname_range");
-        if (!is_text(item, "model_name") || !is_array_of(json_member(item, "layer"), JSON_STRING) ||
-            !is_array_of(json_member(item, "watcher_nodes"), JSON_STRING) ||
-            !is_blacklist(json_member(item, "optype_blacklist")) ||
-            !is_blacklist(json_member(item, "opname_blacklist")) || !is_array_of(ranges, JSON_OBJECT))
+static bool has_types(const struct json *object, const struct member_type *type) {
+    for (; type->key != NULL; type++) {
+        const struct json *member = json_member(object, type->key);
+        if (member != NULL && member->kind != type->kind)
             return false;
-        for (const struct json *range = ranges ? ranges->first : NULL; range != NULL; range = range->next)
-            if (!is_text(range, "begin") || !is_text(range, "end"))
+        for (const struct json *item = member ? member->first : NULL; item != NULL; item = item->next)
+            if (item->kind != type->items || (type->members != NULL && !has_types(item, type->members)))
                 return false;
     }
     return true;
@@ -238,7 +232,7 @@ bool settings_read(const struct json *dump, struct dump_config *config, bool on_
         !read_word(dump, "dump_debug", switches, 0, &debug) ||
         !read_word(dump, "dump_scene", scenes, SCENE_LITE, &scene) ||
         !read_word(dump, "dump_data", contents, 0, &content) || !read_statistics(dump, &bits) ||
-        !is_kernel_data(dump) || !is_text(dump, "dump_step") || !is_dump_list(list))
+        !is_kernel_data(dump) || !has_types(dump, dump_types))
         return false;
     config->scene = (enum scene)scene;
     config->calls = calls;

@@ -50,11 +50,16 @@ static int open_top(const struct prof_output *output) {
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static bool make_directory(int top, const char *name) {
+/* Makes a directory below `top`. The number of the device stands for "%u" in its name, as in those below. */
+static bool make_directory(int top, const char *format, uint32_t device) {
+    char name[MAX_PROF_NAME];
+    snprintf(name, sizeof name, format, device);
     return mkdirat(top, name, 0750) == 0 || errno == EEXIST;
 }
 
-static bool write_file(int top, const char *name, const void *data, size_t bytes) {
+static bool write_file(int top, const char *format, uint32_t device, const void *data, size_t bytes) {
+    char name[MAX_PROF_NAME];
+    snprintf(name, sizeof name, format, device, device);
     int descriptor = openat(top, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
     if (descriptor < 0)
         return false;
@@ -62,25 +67,22 @@ static bool write_file(int top, const char *name, const void *data, size_t bytes
     return close(descriptor) == 0 && written;
 }
 
-static bool write_time(int top, const char *name) {
+static bool write_time(int top, const char *format, uint32_t device) {
     char text[96];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(text, sizeof text, "{\"collectionTime\": \"%lld.%09ld\"}\n", (long long)now.tv_sec, now.tv_nsec);
-    return write_file(top, name, text, strlen(text));
+    return write_file(top, format, device, text, strlen(text));
 }
 
 bool prof_output_begin(const struct prof_output *output) {
-    char device[MAX_PROF_NAME], data[MAX_PROF_NAME], started[MAX_PROF_NAME];
+    uint32_t device = output->device;
     int top = open_top(output);
     if (top < 0)
         return false;
-    snprintf(device, sizeof device, "device_%" PRIu32, output->device);
-    snprintf(data, sizeof data, "device_%" PRIu32 "/data", output->device);
-    snprintf(started, sizeof started, "device_%" PRIu32 "/start_info.%" PRIu32, output->device,
-             output->device);
-    bool made = make_directory(top, "host") && make_directory(top, "host/data") &&
-                make_directory(top, device) && make_directory(top, data) && write_time(top, started);
+    bool made = make_directory(top, "host", device) && make_directory(top, "host/data", device) &&
+                make_directory(top, "device_%u", device) && make_directory(top, "device_%u/data", device) &&
+                write_time(top, "device_%u/start_info.%u", device);
     close(top);
     return made;
 }
@@ -88,37 +90,33 @@ bool prof_output_begin(const struct prof_output *output) {
 /* Counters that grow, as those of a task track do. */
 static bool write_track(int top, uint32_t device) {
     uint64_t track[TRACK_RECORDS][2];
-    char name[MAX_PROF_NAME];
     for (uint64_t i = 0; i < TRACK_RECORDS; i++) {
         track[i][0] = i;
         track[i][1] = i * 1000 + mix(device, i) % 1000;
     }
-    snprintf(name, sizeof name, "device_%" PRIu32 "/data/ts_track.data.%" PRIu32 ".slice_0", device, device);
-    return write_file(top, name, track, sizeof track);
+    return write_file(top, "device_%u/data/ts_track.data.%u.slice_0", device, track, sizeof track);
 }
 
 static bool write_sample(int top, const struct prof_output *output, uint64_t data_types, int metrics,
                          const struct prof_settings *settings) {
-    char name[MAX_PROF_NAME], text[SAMPLE_BYTES];
+    char text[SAMPLE_BYTES];
     size_t used =
         (size_t)sprintf(text, "{\"device\": %" PRIu32 ", \"data_types\": %" PRIu64 ", \"aicore_metrics\": %d",
                         output->device, data_types, metrics);
     used += prof_settings_render(settings, text + used, sizeof text - used - sizeof "}\n");
     strcpy(text + used, "}\n");
-    snprintf(name, sizeof name, "device_%" PRIu32 "/sample.json", output->device);
-    return write_file(top, name, text, strlen(text));
+    return write_file(top, "device_%u/sample.json", output->device, text, strlen(text));
 }
 
 bool prof_output_end(const struct prof_output *output, uint64_t data_types, int metrics,
                      const struct prof_settings *settings) {
-    char ended[MAX_PROF_NAME];
+    uint32_t device = output->device;
     int top = open_top(output);
     if (top < 0)
         return false;
-    snprintf(ended, sizeof ended, "device_%" PRIu32 "/end_info.%" PRIu32, output->device, output->device);
-    bool written = write_sample(top, output, data_types, metrics, settings) &&
-                   write_track(top, output->device) && write_time(top, "host/end_info") &&
-                   write_time(top, ended);
+    bool written = write_sample(top, output, data_types, metrics, settings) && write_track(top, device) &&
+                   write_time(top, "host/end_info", device) &&
+                   write_time(top, "device_%u/end_info.%u", device);
     close(top);
     return written;
 }

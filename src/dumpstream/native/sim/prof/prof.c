@@ -119,6 +119,11 @@ aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t leng
     return type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
 }
 
+static aclError check(const aclprofConfig *config) {
+    aclError code = prof_config_check(config);
+    return code == ACL_SUCCESS ? check_api_mode() : code;
+}
+
 /* Skips devices that do not run. */
 static aclError compare_types(const aclprofConfig *config) {
     for (uint32_t i = 0; i < config->device_count; i++)
@@ -149,9 +154,7 @@ static aclError begin_devices(const aclprofConfig *config) {
 
 static aclError start(const aclprofConfig *config) {
     const char *path = state.settings.value[ACL_PROF_PATH];
-    aclError code = prof_config_check(config);
-    if (code == ACL_SUCCESS)
-        code = check_api_mode();
+    aclError code = check(config);
     if (code == ACL_ERROR_PROF_NOT_RUN && state.lenient)
         code = begin_at(*path ? path : "./");
     if (code != ACL_SUCCESS)
@@ -169,9 +172,7 @@ aclError aclprofStart(const aclprofConfig *config) {
 }
 
 static aclError stop_strictly(const aclprofConfig *config) {
-    aclError code = prof_config_check(config);
-    if (code == ACL_SUCCESS)
-        code = check_api_mode();
+    aclError code = check(config);
     if (code != ACL_SUCCESS)
         return code;
     for (uint32_t i = 0; i < config->device_count; i++)
@@ -187,9 +188,7 @@ static aclError stop_strictly(const aclprofConfig *config) {
 static aclError stop_leniently(const aclprofConfig *config) {
     if (state.mode == MODE_OFF)
         return ACL_SUCCESS;
-    aclError code = config == NULL ? ACL_SUCCESS : prof_config_check(config);
-    if (code == ACL_SUCCESS)
-        code = check_api_mode();
+    aclError code = config == NULL ? check_api_mode() : check(config);
     if (code == ACL_SUCCESS && config != NULL)
         code = compare_types(config);
     if (code != ACL_SUCCESS)
