@@ -259,7 +259,7 @@ static void calls_wait_again_once_the_reader_has_moved(void) {
 
 /* Reads one record while a call waits for more space than that. */
 static bool read_one(struct ds_ring *waiting) {
-    waiting->watch = NULL;
+    waiting->reader_alive = NULL;
     take(waiting, &waiting->data);
     free_read(waiting, &waiting->data);
     return true;
@@ -268,9 +268,9 @@ static bool read_one(struct ds_ring *waiting) {
 static void calls_wait_again_if_the_reader_moved_while_one_waited_in_vain(void) {
     begin(true, VAIN_NS);
     fill_ring();
-    ring.watch = read_one;
+    ring.reader_alive = read_one;
     CHECK(send("lost", 4 * KIB, true) != 0);
-    CHECK(!ring.watch);
+    CHECK(!ring.reader_alive);
     uint64_t started = ds_clock_ns();
 
     CHECK(send("lost", 4 * KIB, true) != 0);

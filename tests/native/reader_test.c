@@ -173,7 +173,7 @@ static void discard_reaches_the_producer(void) {
     close_both();
 }
 
-static bool reader_is_gone(struct ds_ring *ring) {
+static bool reader_not_alive(struct ds_ring *ring) {
     (void)ring;
     return false;
 }
@@ -182,7 +182,7 @@ static void wait_ends_when_the_reader_is_gone(void) {
     static const char block[4000];
     struct ds_message message = {.name = "a", .name_length = 1, .data = block, .data_length = sizeof block};
     open_both();
-    producer.watch = reader_is_gone;
+    producer.reader_alive = reader_not_alive;
     while (push("a", block, sizeof block, 0) == 0)
         continue;
 

@@ -140,7 +140,7 @@ static int push_until(struct ds_ring *ring, const struct ds_message *message, ui
         uint64_t now = ds_clock_ns();
         if (now >= deadline_ns)
             return -ETIMEDOUT;
-        if (ring->watch && !ring->watch(ring))
+        if (ring->reader_alive && !ring->reader_alive(ring))
             return -EPIPE;
         uint64_t left = deadline_ns - now;
         futex_wait(&control->freed, seen, left < WAIT_SLICE_NS ? left : WAIT_SLICE_NS);

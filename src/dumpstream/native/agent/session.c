@@ -77,7 +77,7 @@ static void wake(struct ds_ring *ring) {
     connection_wake(&session.connection);
 }
 
-static bool watch(struct ds_ring *ring) {
+static bool collector_alive(struct ds_ring *ring) {
     (void)ring;
     return !connection_is_gone(&session.connection);
 }
@@ -150,7 +150,7 @@ static int attach(struct offer *offer) {
     if (error)
         return error;
     session.ring.wake = wake;
-    session.ring.watch = watch;
+    session.ring.reader_alive = collector_alive;
     session.policy = offer->policy;
     error = ds_attach(&session.ring, &session.policy);
     if (error)

@@ -130,7 +130,7 @@ struct ds_ring {
     void (*wake)(struct ds_ring *ring);
     /* A producer that waits for space calls it. False: the reader is gone. NULL:
      * the reader is in this process. */
-    bool (*watch)(struct ds_ring *ring);
+    bool (*reader_alive)(struct ds_ring *ring);
 };
 
 /* What a producer passes to the ring. */

@@ -30,14 +30,14 @@ struct run {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t idle;  /* `working` reached 0 */
-static pthread_cond_t hurry; /* pacing has ended */
-static struct run *current;  /* kept until its threads are joined */
-static unsigned working;     /* threads of `current` that have not finished */
-static uint64_t next_step;   /* of the workload */
-static bool stopped;         /* until a workload is loaded */
-static uint64_t last_files;  /* of the previous run */
-static struct timespec due;  /* when the next chunk may go, if paced */
+static pthread_cond_t idle;    /* `working` reached 0 */
+static pthread_cond_t unpaced; /* chunks need not wait for their turn any more */
+static struct run *current;    /* kept until its threads are joined */
+static unsigned working;       /* threads of `current` that have not finished */
+static uint64_t next_step;     /* of the workload */
+static bool stopped;           /* until a workload is loaded */
+static uint64_t last_files;    /* of the previous run */
+static struct timespec due;    /* when the next chunk may go, if paced */
 static struct dssim_workload workload;
 static bool loaded;                  /* the models are loaded, ... */
 static struct dump_order load_order; /* ... and must dump this */
@@ -63,7 +63,7 @@ static void pace(struct run *run, uint64_t bytes) {
         due = now;
     add_ns(&due, (uint64_t)((double)bytes * 1e9 / (double)run->workload.rate));
     turn = due;
-    while (!atomic_load(&run->stopping) && pthread_cond_timedwait(&hurry, &lock, &turn) == 0)
+    while (!atomic_load(&run->stopping) && pthread_cond_timedwait(&unpaced, &lock, &turn) == 0)
         ;
 }
 
@@ -287,7 +287,7 @@ void dssim_stop(void) {
     stopped = true;
     if (current != NULL)
         atomic_store(&current->stopping, true);
-    pthread_cond_broadcast(&hurry);
+    pthread_cond_broadcast(&unpaced);
 }
 
 /* Pacing follows the monotonic clock, which a static initialiser cannot choose. */
@@ -295,7 +295,7 @@ static void init_conditions(void) {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&hurry, &monotonic);
+    pthread_cond_init(&unpaced, &monotonic);
     pthread_cond_init(&idle, NULL);
     pthread_condattr_destroy(&monotonic);
 }
