@@ -15,7 +15,7 @@ from obstore.store import LocalStore, MemoryStore
 from dumpstream import DestinationInUseError, SinkError, StoreError
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.storelock import STORE_LOCK, StoreLock, find_lock, lock_text, take_lock
+from dumpstream.remote.storelock import STORE_LOCK, StoreLock, find_lock, lock_text, take_store_lock
 from dumpstream.sinks import SinkSettings, WholeFile
 from dumpstream.sinks.objectstore import ObjectStoreSink
 from dumpstream.sinks.resources import Resources
@@ -58,7 +58,7 @@ def store() -> Store:
 def test_lock_that_comes_between_the_look_and_the_write_is_not_broken() -> None:
     store = RacedStore()
 
-    holder = take_lock(store, b'{"pid": 8}')
+    holder = take_store_lock(store, b'{"pid": 8}')
 
     assert holder is not None
     assert holder.pid == 7
@@ -73,7 +73,7 @@ def test_lock_that_somebody_else_takes_over_first_is_not_broken(
     Store(store.prefix).write(STORE_LOCK, b'{"pid": 6}')
     monkeypatch.setattr("dumpstream.remote.storelock.STALE_S", 0 if stale else 120)
 
-    holder = take_lock(store, b'{"pid": 8}', left=None if stale else '{"pid": 6}')
+    holder = take_store_lock(store, b'{"pid": 8}', left=None if stale else '{"pid": 6}')
 
     assert holder is not None
     assert holder.pid == 7
@@ -83,8 +83,8 @@ def test_lock_that_somebody_else_takes_over_first_is_not_broken(
 def test_lock_is_taken_over_from_who_is_known_to_be_gone(store: Store) -> None:
     store.write(STORE_LOCK, b'{"pid": 7}')
 
-    assert take_lock(store, lock_text().encode(), left='{"pid": 6}') is not None
-    assert take_lock(store, b'{"pid": 8}', left='{"pid": 7}') is None
+    assert take_store_lock(store, lock_text().encode(), left='{"pid": 6}') is not None
+    assert take_store_lock(store, b'{"pid": 8}', left='{"pid": 7}') is None
     assert find_lock(store) is not None
     assert store.get(STORE_LOCK) == b'{"pid": 8}'
 
@@ -101,7 +101,7 @@ def test_lock_is_as_old_as_the_store_says(store: Store, monkeypatch: pytest.Monk
     monkeypatch.setattr("dumpstream.remote.storelock.datetime", WrongClock)
     store.write(STORE_LOCK, _OTHER)
 
-    holder = take_lock(store, lock_text().encode())
+    holder = take_store_lock(store, lock_text().encode())
 
     assert holder is not None
     assert holder.pid == 7
@@ -119,7 +119,7 @@ class ForgetfulStore(Store):
 def test_lock_that_was_written_twice_is_ones_own() -> None:
     store = ForgetfulStore(Prefix.of(MemoryStore(), "place"))
 
-    assert take_lock(store, lock_text().encode()) is None
+    assert take_store_lock(store, lock_text().encode()) is None
 
 
 async def test_one_place_is_for_the_sink_of_one_capture(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from obstore.store import MemoryStore
 
 from dumpstream._errors import StoreError
 from dumpstream.objectstore.patience import Patience
-from dumpstream.objectstore.store import PART_BYTES, Entry, Store
+from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxuploader import OutboxUploader
 from dumpstream.remote.room import Room
@@ -61,9 +61,9 @@ class AbsentStore(Store):
         self._check()
         return await super().put(key, data)
 
-    async def look_for(self, key: str) -> Entry:
+    async def fetch(self, key: str) -> bytes:
         self._check()
-        return await super().look_for(key)
+        return await super().fetch(key)
 
     def _check(self) -> None:
         if self.away:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from dumpstream.objectstore.store import Entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -45,10 +44,10 @@ class MoodyStore(Store):
         self.error: StoreError | None = None
         self.looks = 0
 
-    async def look_for(self, key: str) -> Entry:
+    async def fetch(self, key: str) -> bytes:
         self.looks += 1
         self._check()
-        return await super().look_for(key)
+        return await super().fetch(key)
 
     async def put(self, key: str, data: Buffer) -> str | None:
         self._check()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dumpstream._errors import ObjectMissingError, StoreError
@@ -171,18 +170,12 @@ class Store:
         with self._writing(key, "delete"), suppress(FileNotFoundError):
             self._obstore.delete(self._client, self._path(key))
 
-    def probe(self) -> list[Entry]:
-        """Find out whether the store can be read and written; return some of the objects."""
-        found = list(islice(self.entries(), _LISTED_AT_ONCE))
+    def probe(self) -> None:
+        """Find out whether the store can be read and written."""
+        next(self.entries(), None)
         self.write(PROBE, b"")
         with suppress(StoreError):  # credentials that may not delete leave an empty object
             self.delete(PROBE)
-        return [entry for entry in found if entry.key != PROBE]
-
-    async def look_for(self, key: str) -> Entry:
-        """Return the entry of the object *key*."""
-        path, head = self._path(key), self._obstore.head_async
-        return self._entry(await self._requests.run("look for", key, lambda: head(self._client, path)))
 
     async def fetch(self, key: str) -> bytes:
         """Return the whole object *key*."""

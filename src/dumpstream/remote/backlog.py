@@ -200,7 +200,7 @@ class Backlog:
     async def _look(self) -> bool:
         """Return whether the store answers."""
         try:
-            await self._store.look_for(PROBE)
+            await self._store.fetch(PROBE)
         except ObjectMissingError:
             return True
         except StoreError as exc:

@@ -1,4 +1,4 @@
-"""RemoteDestination: a place in a store that a capture writes to, prepared and described."""
+"""RemoteDestination: the prefix in a store that a capture writes to, prepared and described."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class RemoteDestination(History):
         return self._mirror is not None and self._mirror.waiting
 
     def end_run(self, outcome: Outcome) -> None:
-        """Write down how the run that began last ended; if the store is away, `dumpstream upload` will."""
+        """Record how the run that began last ended; if the store is away, `dumpstream upload` does."""
         try:
             super().end_run(outcome)
         except DestinationError:
@@ -107,7 +107,7 @@ class RemoteDestination(History):
 
     @asynccontextmanager
     async def open_journal(self, fsync: Fsync) -> AsyncIterator[WriteAheadJournal]:
-        """Open the journal of the run; the rest of it is in the store when the block is left."""
+        """Open the journal of the run; when the block is left, the store has all of it that it can."""
         with _explained(self.path):
             last = 0 if self._inside else await run_sync(lambda: last_segment(self._store))
         segments = SegmentJournal(self._store, last=last)
@@ -138,7 +138,7 @@ class RemoteDestination(History):
                 self._delete_capture(replaced)
             try:
                 if self._inside:
-                    self.lock.take()  # if not now, then with the first that is stored
+                    self.lock.take()  # if the store is away, the first upload takes it
                 self._store.write(MANIFEST, text)
             except StoreError as exc:
                 if not (self._inside and exc.away and self._outbox.room.capacity):
@@ -182,14 +182,8 @@ async def open_remote_destination(
 ) -> AsyncIterator[RemoteDestination]:
     """Hold the prefix *path* for a capture while the block runs; its local part is in *outbox*.
 
-    Args:
-        path: the prefix.
-        outbox: the local part.
-        patience: with a store that does not answer.
-        held: locks that this process has; if one covers *path*, nothing is there yet.
-        append: add to the capture that is there, a run or processes.
-        force: delete the capture that is there when a run begins.
-        of_processes: whether it is for processes, each with a capture of its own, instead of runs.
+    If one of *held*, the locks that this process has, covers *path*, nothing is there yet. The other options
+    are those of `Destination.open`.
 
     Raises:
         DestinationInUseError: another capture is writing there.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
@@ -113,14 +113,11 @@ class LargeUpload:
         return True
 
     async def _resend(self, upload: MultipartUpload) -> None:
-        url = self._backlog.url(self._key)
+        outbox, url = self._backlog.outbox, self._backlog.url(self._key)
         try:
-            fd = await run_sync(lambda: self._backlog.outbox.open_object(url, whole=False))
-            try:
-                async for piece in read_pieces(fd, self._size):
+            async with aclosing(read_pieces(outbox, url, self._size, whole=False)) as pieces:
+                async for piece in pieces:
                     await upload.send(piece)
-            finally:
-                os.close(fd)
         except OSError as exc:
             raise spill_error(exc) from None
 

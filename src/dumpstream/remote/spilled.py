@@ -11,7 +11,7 @@ from dumpstream._errors import SinkError, StoreError
 from dumpstream.objectstore.store import PART_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from dumpstream.objectstore.store import Store
     from dumpstream.remote.outbox import Outbox
@@ -36,15 +36,10 @@ async def _upload_parts(outbox: Outbox, store: Store, key: str, size: int) -> No
     failure: OSError | None = None
 
     async def pieces() -> AsyncIterator[bytes]:
-        # The store goes on with them even if the caller is cancelled, so they open and close the file.
         nonlocal failure
         try:
-            fd = await run_sync(outbox.open_object, str(store.prefix / key))
-            try:
-                async for piece in read_pieces(fd, size):
-                    yield piece
-            finally:
-                os.close(fd)
+            async for piece in read_pieces(outbox, str(store.prefix / key), size):
+                yield piece
         except OSError as exc:
             failure = exc
             raise
@@ -57,12 +52,21 @@ async def _upload_parts(outbox: Outbox, store: Store, key: str, size: int) -> No
         raise
 
 
-async def read_pieces(fd: int, size: int) -> AsyncIterator[bytes]:
-    """Yield the first *size* bytes of the open file *fd*, a part at a time."""
-    position = 0
-    while position < size and (piece := await run_sync(os.pread, fd, PART_BYTES, position)):
-        position += len(piece)
-        yield piece
+async def read_pieces(
+    outbox: Outbox, url: str, size: int, *, whole: bool = True
+) -> AsyncGenerator[bytes, None]:
+    """Yield the first *size* bytes of the object *url* in *outbox*, a part at a time.
+
+    The file is open as long as the pieces are wanted: a store goes on even if its caller is cancelled.
+    """
+    fd = await run_sync(lambda: outbox.open_object(url, whole=whole))
+    try:
+        position = 0
+        while position < size and (piece := await run_sync(os.pread, fd, PART_BYTES, position)):
+            position += len(piece)
+            yield piece
+    finally:
+        os.close(fd)
 
 
 def spill_error(exc: OSError) -> SinkError:

@@ -90,7 +90,7 @@ class StoreLock:
             StoreError: the store refuses or is away.
         """
         began = _now()
-        holder = take_lock(Store(self.prefix, retry_s=_PROBE_S), self.text.encode(), left=left)
+        holder = take_store_lock(Store(self.prefix, retry_s=_PROBE_S), self.text.encode(), left=left)
         if holder is not None:
             raise DestinationInUseError(self.prefix, holder.pid, holder.host)
         with self._mutex:
@@ -122,9 +122,8 @@ class StoreLock:
 
     def covers(self, prefix: Prefix) -> bool:
         """Whether it locks *prefix*."""
-        return replace(prefix, key=self.prefix.key) == self.prefix and f"{prefix}/".startswith(
-            f"{self.prefix}/"
-        )
+        same_bucket = replace(prefix, key="") == replace(self.prefix, key="")
+        return same_bucket and f"{prefix}/".startswith(f"{self.prefix}/")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -173,10 +172,9 @@ class StoreLock:
 
     async def _write_again(self) -> None:
         began, written = _now(), self._written  # another thread may take the lock meanwhile
-        try:
+        found = None
+        with suppress(ObjectMissingError):
             found = await self._store.fetch(STORE_LOCK)
-        except ObjectMissingError:
-            found = None
         if found != self.text.encode() and (found is not None or written):
             self._lost = _taken_over(self.prefix, found)
             raise self._lost
@@ -189,7 +187,8 @@ class StoreLock:
     def _end(self) -> bool:
         """Let no thread write any more; return whether the lock was taken, and no thread is writing."""
         with self._mutex:
-            self._lost = self._lost or _ended(self.prefix)
+            ended = StoreError(f"{self.prefix} is no longer this capture's, which has ended; capture again")
+            self._lost = self._lost or ended
             return self._written and not self._writers
 
     def _release(self) -> None:
@@ -211,7 +210,7 @@ def find_lock(store: Store) -> WritingProcess | None:
     return None if found is None or _is_stale(found[0], datetime.now(UTC)) else _writer(found[1])
 
 
-def take_lock(store: Store, text: bytes, *, left: str | None = None) -> WritingProcess | None:
+def take_store_lock(store: Store, text: bytes, *, left: str | None = None) -> WritingProcess | None:
     """Write the lock *text* in *store*, and return None, or the process that has the lock already.
 
     A stale lock is replaced, and so is one that says *left*.
@@ -270,10 +269,6 @@ def _taken_over(prefix: Prefix, found: bytes | None) -> StoreError:
         f"{prefix} is no longer this capture's: {who} took it over while the store did not answer; "
         "give every capture a prefix of its own"
     )
-
-
-def _ended(prefix: Prefix) -> StoreError:
-    return StoreError(f"{prefix} is no longer this capture's, which has ended; capture again")
 
 
 def _now() -> float:
