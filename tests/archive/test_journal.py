@@ -28,6 +28,7 @@ from dumpstream.archive.rows import (
     loss_row,
     merged_row,
     read_journal,
+    read_rows,
 )
 from dumpstream.format.verdict import Verdict
 from dumpstream.system.durable import Fsync
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ROW = file_row("a", 3, 1, Verdict.COMPLETE, [StoredPart("zstd", "files/a.zst", 0, 3, 12, "0" * 16)])
+PART = StoredPart("zstd", "files/a.zst", 0, 3, 12, "0" * 16)
+TWO_PARTS = file_row("a", 3, 1, Verdict.SHORT, [PART, StoredPart("stats", "stats/1.parquet", 0, 3, 0, None)])
+ROW_OF_PACK = file_row("b", 3, 1, Verdict.COMPLETE, [PART._replace(path="packs/1.zip", start=30)])
+ROW = file_row("a", 3, 1, Verdict.COMPLETE, [PART])
 
 # Every byte sequence without NUL, as the runtime's names come.
 names = st.binary(min_size=1).map(lambda raw: os.fsdecode(raw.replace(b"\0", b"/")))
@@ -112,6 +116,19 @@ class TestRows:
         assert line.isascii()
         assert "\n" not in line
         assert json.loads(line) == json.loads(json.dumps(whole))
+
+    @given(st.data())
+    @settings(max_examples=500, deadline=None)
+    def test_common_line_is_read_as_json_reads_it_also_with_a_fault(self, data: st.DataObject) -> None:
+        line = f"{data.draw(st.sampled_from([ROW, TWO_PARTS, ROW_OF_PACK]))}\n"
+        start = data.draw(st.integers(0, len(line)))
+        end = data.draw(st.integers(start, min(start + 3, len(line))))
+        faulty = line[:start] + data.draw(st.text('{}[],:"\\ \t\n\0é0129aenul', max_size=3)) + line[end:]
+
+        rows = list(read_rows([faulty.encode()]))
+
+        # Behind a space, it is none of the common ones.
+        assert rows == list(read_rows([b" " + faulty.encode()]))
 
     def test_rows_come_back_as_they_were_written(self, journal_path: Path) -> None:
         part = StoredPart("zstd", "files/\udcff.zst", 7, 3, 12, None)

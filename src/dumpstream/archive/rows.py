@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from json.encoder import encode_basestring_ascii as quote
+from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream.format.verdict import Verdict
@@ -210,11 +212,46 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
 
 def _parse(line: bytes, number: int) -> Row:
     try:
+        if line.isascii() and (common := _common_file(line.decode("ascii"))) is not None:
+            return common
         fields = json.loads(line)
         return _ROWS[fields["type"]](fields)
     # RecursionError: a line of a hundred thousand brackets.
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return UnreadableRow(number, torn=False)
+
+
+# Lines of files that came without a loss, as `file_row` writes them, with nothing that JSON escapes: nearly
+# all of a journal, and read in half the time.
+_PLAIN, _WHOLE = r'"([^"\\\0-\x1f]*)"', "(0|[1-9][0-9]{0,17})"
+_COMMON_FILE = re.compile(
+    rf'{{"type":"file","name":{_PLAIN},"bytes":{_WHOLE},"chunks":{_WHOLE},"verdict":"(\w+)","stored":\['
+)
+_COMMON_PART = re.compile(
+    rf'{{"sink":{_PLAIN},"path":{_PLAIN},"offset":{_WHOLE},"bytes":{_WHOLE},"stored_bytes":{_WHOLE},'
+    rf'"xxh3":(?:{_PLAIN}|null)(?:,"start":{_WHOLE})?}}([],])'
+)
+
+
+def _common_file(line: str) -> FileRow | None:
+    """Return the row of a file if *line* is one of the common ones."""
+    match = _COMMON_FILE.match(line)
+    if match is None:
+        return None
+    name, size, chunks, verdict = match.groups()
+    stored: tuple[StoredPart, ...] = ()
+    end, more = match.end(), ","
+    while more == ",":
+        if (match := _COMMON_PART.match(line, end)) is None:
+            return None
+        sink, path, offset, length, occupied, xxh3, start, more = match.groups()
+        at = None if start is None else int(start)
+        part = StoredPart(intern(sink), intern(path), int(offset), int(length), int(occupied), xxh3, at)
+        stored += (part,)
+        end = match.end()
+    if line[end:] != "}\n":
+        return None
+    return FileRow(name, int(size), int(chunks), Verdict(verdict), stored)
 
 
 def _begin(fields: dict[str, Any]) -> BeginRow:
