@@ -1,0 +1,109 @@
+"""Small files of a capture, many at a time: neighbours in a pack take one read, and all one decompression."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import xxhash
+import zstandard
+
+from dumpstream._errors import PartError
+from dumpstream.reading.stored import is_readable, misfit, parts_of
+from dumpstream.system.location import is_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+    from dumpstream.archive.rows import FileRow, StoredPart
+    from dumpstream.reading.stored import StoredCapture
+
+_MOST_BYTES = 256 << 10
+# Between the files of a pack lie their headers, which are sooner read than left out.
+_SKIPPED_BYTES = 4 << 10
+
+
+def read_small(capture: StoredCapture, rows: Sequence[FileRow]) -> list[Buffer | None]:
+    """Return the original bytes of each of *rows*, or None where `content_of_stored` has to read it.
+
+    That is so if it is large, in several parts or in an object store, and if what is there is not what was
+    stored.
+    """
+    data: list[Buffer | None] = [None] * len(rows)
+    if capture.in_store:
+        return data
+    by_path: dict[str, list[int]] = defaultdict(list)
+    parts: dict[int, StoredPart] = {}
+    for number, row in enumerate(rows):
+        part = _small_part(row)
+        if part is not None and part.path is not None:
+            parts[number] = part
+            by_path[part.path].append(number)
+    frames: dict[int, memoryview] = {}
+    for path, numbers in by_path.items():
+        frames |= _read_frames(capture, path, {number: parts[number] for number in numbers})
+    for number, content in zip(frames, _decompressed(frames, parts), strict=False):  # all or nothing
+        part = parts[number]
+        if part.xxh3 is None or xxhash.xxh3_64_hexdigest(content) == part.xxh3:
+            data[number] = content
+    return data
+
+
+def _small_part(row: FileRow) -> StoredPart | None:
+    parts = row.stored if len(row.stored) == 1 else parts_of(row)
+    if len(parts) != 1 or parts[0].offset or not is_readable(parts[0]) or is_url(parts[0].path or ""):
+        return None
+    return parts[0] if 0 < parts[0].bytes <= _MOST_BYTES and parts[0].stored_bytes <= _MOST_BYTES else None
+
+
+def _read_frames(capture: StoredCapture, path: str, parts: dict[int, StoredPart]) -> dict[int, memoryview]:
+    """Return the compressed bytes of *parts*, all of them at *path*, as far as they are there."""
+    frames: dict[int, memoryview] = {}
+    try:
+        file, size = capture.open_stored(path)
+        with file:
+            fitting = [number for number, part in parts.items() if misfit(part, size) is None]
+            for numbers in _neighbours(fitting, parts):
+                begin = parts[numbers[0]].start or 0
+                end = max(_end(parts[number]) for number in numbers)
+                block = memoryview(os.pread(file.fileno(), end - begin, begin))
+                for number in numbers:
+                    start = (parts[number].start or 0) - begin
+                    frames[number] = block[start : start + parts[number].stored_bytes]
+    except (PartError, OSError):
+        pass  # whatever is missing is read again, by itself, and then the error has its place
+    return frames
+
+
+def _neighbours(numbers: Iterable[int], parts: dict[int, StoredPart]) -> Iterator[list[int]]:
+    """Yield *numbers* in groups whose parts lie close to each other."""
+    group: list[int] = []
+    for number in sorted(numbers, key=lambda number: parts[number].start or 0):
+        if group and (parts[number].start or 0) > _end(parts[group[-1]]) + _SKIPPED_BYTES:
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
+
+
+def _end(part: StoredPart) -> int:
+    return (part.start or 0) + part.stored_bytes
+
+
+def _decompressed(frames: dict[int, memoryview], parts: dict[int, StoredPart]) -> list[memoryview]:
+    """Return what *frames* were, or nothing if one of them is not exactly a frame of the right length."""
+    if not frames:
+        return []
+    sizes = array("Q", [parts[number].bytes for number in frames]).tobytes()
+    try:
+        found = zstandard.ZstdDecompressor().multi_decompress_to_buffer(
+            list(frames.values()), decompressed_sizes=sizes
+        )
+    except zstandard.ZstdError:
+        return []
+    return [memoryview(found[number]) for number in range(len(found))]  # type: ignore[arg-type]  # is a buffer
