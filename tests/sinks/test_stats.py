@@ -20,10 +20,10 @@ from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simul
 from dumpstream.sinks import SinkSettings, Stored, WholeFile, load_sink
 from dumpstream.sinks._parts import ParquetParts
 from dumpstream.sinks.stats import StatsSink
-from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.engine import measure_whole
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.parquet import read_tensors
-from dumpstream.statistics.table import TensorRow
+from dumpstream.statistics.table import TensorRow, rows_of
 from dumpstream.system.durable import Fsync
 from dumpstream.system.publishing import is_temporary
 from dumpstream.system.tree import Tree
@@ -54,7 +54,7 @@ def read_parts(directory: Path) -> list[str]:
     found = []
     for path in directory.glob("*.parquet"):
         with path.open("rb") as file:
-            found += [repr(row) for row in read_tensors(file)]
+            found += [repr(row) for tensors in read_tensors(file) for row in rows_of(tensors)]
     return sorted(found)
 
 
@@ -109,7 +109,7 @@ async def test_files_of_every_kind_may_come_together(tmp_path: Path, location: s
 
 def test_a_batch_of_files_may_make_a_part_longer(tmp_path: Path) -> None:
     parts = parts_below(tmp_path, rows=3)
-    columns, measured = measure_columns(FILES)
+    columns, measured, _ = measure_whole(FILES)
 
     first = parts.add_columns(columns)
     (second,) = parts.add([("a", [TensorRow("a")])])

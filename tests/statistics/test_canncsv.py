@@ -8,7 +8,7 @@ import pytest
 from dumpstream.simulation import Workload
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
 from dumpstream.statistics.devicestats import DeviceText
-from dumpstream.statistics.table import TensorRow
+from dumpstream.statistics.table import TensorRow, TensorRows
 
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 ROW = TensorRow(
@@ -30,12 +30,16 @@ ROW = TensorRow(
 )
 
 
+def lines(text: CannCsv, *rows: TensorRow) -> str:
+    return text.lines(TensorRows(rows).columns(text.columns))
+
+
 def test_the_default_selection_has_the_count_in_its_middle() -> None:
     text = CannCsv()
 
     counts = "Count,Nan Count,Negative Inf Count,Positive Inf Count"
     assert text.header == f"{BASE},Max Value,Min Value,Avg Value,{counts}\n"
-    assert text.lines([ROW]) == "Output,1,48,DT_FLOAT,NC1HWC0,3x4,1.23457e+06,-0.123457,0.333333,12,0,1,2\n"
+    assert lines(text, ROW) == "Output,1,48,DT_FLOAT,NC1HWC0,3x4,1.23457e+06,-0.123457,0.333333,12,0,1,2\n"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +60,7 @@ def test_other_selections_have_the_count_first_and_canns_order(
     text = CannCsv(selection)
 
     assert text.header == f"{BASE},{cells}\n"
-    assert text.lines([ROW]) == f"Output,1,48,DT_FLOAT,NC1HWC0,3x4,{values}\n"
+    assert lines(text, ROW) == f"Output,1,48,DT_FLOAT,NC1HWC0,3x4,{values}\n"
 
 
 def test_the_default_selection_may_be_given_in_any_order() -> None:
@@ -73,14 +77,14 @@ def test_integers_are_written_in_full_and_unknowns_as_cann_spells_them() -> None
         "a", io="input", index=0, size=8, dtype="int64", shape=(), max=2**63 - 1, min=-(2**63), count=1
     )
 
-    (line,) = CannCsv().lines([row]).splitlines()
+    (line,) = lines(CannCsv(), row).splitlines()
 
     assert line == "Input,0,8,DT_INT64,UNKNOW,-,9223372036854775807,-9223372036854775808,NA,1,NA,NA,NA"
 
 
 def test_a_format_without_a_name_is_unknown() -> None:
-    assert ",DT_FLOAT,UNKNOW,-," in CannCsv().lines(
-        [TensorRow("a", io="input", dtype="float32", format="UNKNOWN_99")]
+    assert ",DT_FLOAT,UNKNOW,-," in lines(
+        CannCsv(), TensorRow("a", io="input", dtype="float32", format="UNKNOWN_99")
     )
 
 
@@ -89,18 +93,18 @@ def test_what_is_not_finite_is_written_as_c_writes_it() -> None:
         "a", io="input", index=0, size=8, dtype="float16", max=math.inf, min=-math.inf, mean=math.nan
     )
 
-    assert ",inf,-inf,nan,NA," in CannCsv().lines([row])
+    assert ",inf,-inf,nan,NA," in lines(CannCsv(), row)
 
 
 @pytest.mark.parametrize("io", ["buffer", "space", None])
 def test_cann_has_no_lines_for_buffers_and_spaces(io: str | None) -> None:
-    assert CannCsv().lines([TensorRow("a", io=io)]) == ""
+    assert lines(CannCsv(), TensorRow("a", io=io)) == ""
 
 
 def test_columns_in_front_are_quoted_where_needed() -> None:
     text = CannCsv(["Max"], front=["file", "shape", "op_name"])
 
-    header, line = csv.reader([text.header, text.lines([ROW])])
+    header, line = csv.reader([text.header, lines(text, ROW)])
 
     assert header[:4] == ["file", "shape", "op_name", "Input/Output"]
     assert line[:4] == ["dir/a,b", "3x4", "", "Output"]
@@ -114,5 +118,5 @@ def test_the_runtimes_own_text_comes_out_as_it_went_in() -> None:
         device = DeviceText(TensorRow("a.csv"))
         device.add(memoryview(text.encode()))
         written = CannCsv()
-        assert written.header + written.lines(device.finish()) == text
+        assert written.header + lines(written, *device.finish()) == text
     assert texts

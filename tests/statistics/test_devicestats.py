@@ -12,7 +12,7 @@ from dumpstream.simulation import Workload
 from dumpstream.statistics.canncsv import CannCsv
 from dumpstream.statistics.devicestats import MAX_LINES, DeviceText
 from dumpstream.statistics.parquet import ParquetWriter
-from dumpstream.statistics.table import TensorRow, json_object
+from dumpstream.statistics.table import COLUMNS, TensorRow, TensorRows, json_object
 
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 DEFAULT = f"{BASE},Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count\n"
@@ -208,9 +208,10 @@ CELLS = st.sampled_from(
 def test_whatever_is_read_can_be_written(lines: list[list[str]]) -> None:
     rows = parse(DEFAULT + "".join(f"Input,{','.join(cells)}\n" for cells in lines))
 
-    ParquetWriter(BytesIO()).write(rows)
+    columns = TensorRows(rows).columns(COLUMNS)
+    ParquetWriter(BytesIO()).write(columns)
     assert json.dumps([json_object(row) for row in rows], allow_nan=False)
-    assert CannCsv().lines(rows).count("\n") == len([row for row in rows if row.io])
+    assert CannCsv().lines(columns).count("\n") == len([row for row in rows if row.io])
 
 
 @given(st.binary(max_size=300))

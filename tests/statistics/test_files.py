@@ -16,6 +16,7 @@ from tests.conftest import field
 from dumpstream.simulation import Workload
 from dumpstream.statistics.files import begin_file, origin_of, whole_file
 from dumpstream.statistics.parquet import ParquetWriter
+from dumpstream.statistics.table import COLUMNS, TensorRows
 
 if TYPE_CHECKING:
     from dumpstream.statistics.table import TensorRow
@@ -192,4 +193,4 @@ def test_damage_never_raises_and_can_be_written(file: tuple[str, bytes], data: s
     rows = rows_of(bytes(damaged), name)
 
     assert all(row.file == name for row in [*rows, *rows_of(bytes(damaged), name, pieces=100)])
-    ParquetWriter(BytesIO()).write(rows)
+    ParquetWriter(BytesIO()).write(TensorRows(rows).columns(COLUMNS))

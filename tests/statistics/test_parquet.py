@@ -8,7 +8,7 @@ import pytest
 
 from dumpstream import DumpstreamError
 from dumpstream.statistics.parquet import ParquetWriter, read_tensors, require_pyarrow
-from dumpstream.statistics.table import COLUMNS, TensorRow
+from dumpstream.statistics.table import COLUMNS, TensorRow, TensorRows, rows_of
 
 FULL = TensorRow(
     "/dump/0//a",
@@ -37,20 +37,24 @@ def written(*groups: list[TensorRow], columns: tuple[str, ...] = tuple(COLUMNS))
     file = BytesIO()
     writer = ParquetWriter(file, columns)
     for group in groups:
-        writer.write(group)
+        writer.write(TensorRows(group).columns(columns))
     writer.close()
     file.seek(0)
     return file
 
 
+def read_rows(file: BytesIO) -> list[TensorRow]:
+    return [row for tensors in read_tensors(file) for row in rows_of(tensors)]
+
+
 def test_rows_come_back_as_they_were() -> None:
     rows = [FULL, TensorRow("b", problem="is damaged"), TensorRow("c", max=3, min=-3, source="device")]
 
-    assert [*read_tensors(written(rows[:1], rows[1:]))] == rows
+    assert read_rows(written(rows[:1], rows[1:])) == rows
 
 
 def test_not_a_number_is_told_from_unknown() -> None:
-    (row,) = read_tensors(written([TensorRow("a", max=math.nan, mean=math.inf)]))
+    (row,) = read_rows(written([TensorRow("a", max=math.nan, mean=math.inf)]))
 
     assert math.isnan(row.max or 0)
     assert (row.mean, row.min) == (math.inf, None)
@@ -74,17 +78,17 @@ def test_a_selection_of_columns_is_a_table_too() -> None:
     file = written([FULL], columns=("op_name", "max"))
 
     assert pyarrow.parquet.read_schema(file).names == ["op_name", "max", "max_integer"]
-    assert [(row.op_name, row.max, row.count) for row in read_tensors(file)] == [("add", 2**64 - 1, None)]
+    assert [(row.op_name, row.max, row.count) for row in read_rows(file)] == [("add", 2**64 - 1, None)]
 
 
 def test_names_that_are_not_utf8_are_written_as_the_journal_shows_them() -> None:
-    (row,) = read_tensors(written([TensorRow("a\udcff\u00e9")]))
+    (row,) = read_rows(written([TensorRow("a\udcff\u00e9")]))
 
     assert row.file == "a\\udcff\u00e9"
 
 
 def test_numbers_of_more_than_64_bits_are_unknown() -> None:
-    (row,) = read_tensors(written([TensorRow("a", task=10**20, size=2**64, stream=5)]))
+    (row,) = read_rows(written([TensorRow("a", task=10**20, size=2**64, stream=5)]))
 
     assert (row.task, row.size, row.stream) == (None, None, 5)
 

@@ -6,7 +6,15 @@ import re
 
 import pytest
 
-from dumpstream.statistics.table import COLUMNS, Condition, SortKey, TensorRow, json_object, sort_tensors
+from dumpstream.statistics.table import (
+    COLUMNS,
+    Condition,
+    SortKey,
+    TensorRow,
+    TensorRows,
+    json_object,
+    sort_columns,
+)
 
 #: As the documents promise them; what follows may grow.
 PROMISED = (
@@ -41,7 +49,7 @@ def test_the_columns_come_in_the_promised_order() -> None:
 def test_a_condition_compares_a_column_with_a_number(text: str, holds: bool) -> None:  # noqa: FBT001 - a parameter
     row = TensorRow("a", nan=2, max=math.nan, min=-0.5, count=2**63 - 1)
 
-    assert Condition.parse(text).holds(row) is holds
+    assert bool(TensorRows([row]).where([Condition.parse(text)])) is holds
 
 
 @pytest.mark.parametrize(
@@ -64,9 +72,11 @@ def test_a_condition_that_is_none_is_refused_with_the_remedy(text: str, problem:
 def test_rows_are_sorted_by_one_column_and_then_the_next() -> None:
     rows = [TensorRow(name, nan=nan) for name, nan in [("b", 1), ("a", 1), ("c", 2)]]
 
-    found = sort_tensors(rows, [SortKey.parse("nan:desc"), SortKey.parse("file")])
+    found = sort_columns(
+        TensorRows(rows).columns(["file", "nan", "max"]), [SortKey.parse("nan:desc"), SortKey.parse("file")]
+    )
 
-    assert [row.file for row in found] == ["c", "a", "b"]
+    assert found["file"] == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize("order", ["", ":desc"])
@@ -78,10 +88,10 @@ def test_what_has_no_order_comes_last_in_either(order: str) -> None:
         TensorRow("big", max=2**64 - 1),
     ]
 
-    found = sort_tensors(rows, [SortKey.parse(f"max{order}")])
+    found = sort_columns(TensorRows(rows).columns(["file", "nan", "max"]), [SortKey.parse(f"max{order}")])
 
     numbers = ["big", "one"] if order else ["one", "big"]
-    assert [row.file for row in found] == [*numbers, "nan", "none"]
+    assert found["file"] == [*numbers, "nan", "none"]
 
 
 @pytest.mark.parametrize("text", ["nothing", "nan:down", ""])

@@ -6,10 +6,7 @@ import json
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 _UNITS = ("kB", "MB", "GB", "TB")
 _STEP = 1000
@@ -70,30 +67,6 @@ def number_text(value: Any) -> str:
     if isinstance(value, list):
         return "+".join(map(number_text, value)) + "j"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def table_lines(
-    names: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[bool]
-) -> Iterator[str]:
-    """Yield the lines of a table: the *names* of its columns and its *rows*, numbers to the right."""
-    cells = [list(names), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        padded = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        ]
-        yield "  ".join(padded).rstrip()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, tuple):
-        return "x".join(map(str, value)) or "-"
-    return printable(str(value))
 
 
 class ProgressLine:

@@ -11,7 +11,7 @@ import xxhash
 import zstandard
 
 from dumpstream._errors import PartError
-from dumpstream.reading.stored import is_readable, misfit, parts_of
+from dumpstream.reading.storedfile import is_readable, misfit, parts_of
 from dumpstream.system.location import is_url
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.sinks import Stored
 from dumpstream.statistics.parquet import ParquetWriter
+from dumpstream.statistics.table import COLUMNS, TensorRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ _NOTHING = Stored()
 class Output(Protocol):
     """Keeps rows. Called from several threads; every method blocks and raises `OSError`."""
 
-    def add(self, files: Sequence[tuple[str, list[TensorRow]]]) -> list[Stored]:
+    def add(self, files: Sequence[tuple[str, Sequence[TensorRow]]]) -> list[Stored]:
         """Take the rows of whole files, each with its name; return where each goes."""
 
     def close(self) -> None:
@@ -53,7 +54,7 @@ class ParquetParts:
         self._timer: Timer | None = None
         self._error: OSError | None = None
 
-    def add(self, files: Sequence[tuple[str, list[TensorRow]]]) -> list[Stored]:
+    def add(self, files: Sequence[tuple[str, Sequence[TensorRow]]]) -> list[Stored]:
         with self._adding():
             return [self._add(rows) if rows else _NOTHING for _, rows in files]
 
@@ -130,7 +131,7 @@ class _Part:
         self._draft, fd = tree.create(name)
         self._file = os.fdopen(fd, "wb")
         self._writer = ParquetWriter(self._file)
-        self._waiting: list[TensorRow] = []  # for a row group, as are those of files
+        self._waiting = TensorRows()  # for a row group, as are those of files
         self._waiting_files: list[FileColumns] = []
         self._waiting_rows = 0
         self.path = tree.path(self._draft)  #: where it will be
@@ -160,8 +161,8 @@ class _Part:
 
     def _flush(self) -> None:
         if self._waiting_rows:
-            self._writer.write(self._waiting, self._waiting_files)
-            self._waiting, self._waiting_files, self._waiting_rows = [], [], 0
+            self._writer.write(self._waiting.columns(COLUMNS), self._waiting_files)
+            self._waiting, self._waiting_files, self._waiting_rows = TensorRows(), [], 0
 
 
 class CsvFiles:
@@ -170,8 +171,11 @@ class CsvFiles:
     def __init__(self, tree: Tree, format_: CannCsv) -> None:
         self._tree, self._format = tree, format_
 
-    def add(self, files: Sequence[tuple[str, list[TensorRow]]]) -> list[Stored]:
-        return [self._write(name, self._format.lines(rows)) for name, rows in files]
+    def add(self, files: Sequence[tuple[str, Sequence[TensorRow]]]) -> list[Stored]:
+        columns = self._format.columns
+        return [
+            self._write(name, self._format.lines(TensorRows(rows).columns(columns))) for name, rows in files
+        ]
 
     def close(self) -> None:
         """Do nothing; every file is finished."""

@@ -16,8 +16,8 @@ from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import view_bytes
 from dumpstream.sinks._parts import CsvFiles, ParquetParts
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv
-from dumpstream.statistics.columns import measure_columns
-from dumpstream.statistics.files import begin_file, origin_of, whole_file
+from dumpstream.statistics.engine import measure_whole
+from dumpstream.statistics.files import begin_file, origin_of
 from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.system.durable import Fsync
 from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dumpstream.sinks._parts import Output
     from dumpstream.sinks.resources import Resources
     from dumpstream.statistics.files import FileStatistics
-    from dumpstream.statistics.table import TensorRow
 
 # A thread is worth its wake-up for so many bytes.
 _THREAD_BYTES = 4 << 20
@@ -92,10 +91,6 @@ class StatsSink:
         self._sync_at_close = settings.fsync is Fsync.CAPTURE
         self._histogram = options.histogram
         self._output = _make_output(self._tree, options)
-        #: Takes columns too, which have no histogram.
-        self._columns = (
-            self._output if isinstance(self._output, ParquetParts) and not self._histogram else None
-        )
         self._limiter = (resources and resources.threads) or anyio.CapacityLimiter(self._threads)
         self._closed = False
 
@@ -157,20 +152,17 @@ class StatsSink:
             results[share] = stored
 
     def _measure(self, files: Sequence[WholeFile]) -> list[Stored]:
-        """Keep the rows of *files*: those that can be had as columns together, the others file by file."""
-        stored: list[Stored | None] = [None] * len(files)
-        if self._columns is not None:
-            columns, measured = measure_columns(files)
-            if measured:
-                place = self._columns.add_columns(columns)
-                for number in measured:
-                    stored[number] = place
-        rest = [(file.name, self._rows(file)) for file, it in zip(files, stored, strict=True) if it is None]
-        others = iter(self._output.add(rest) if rest else [])
-        return [next(others) if it is None else it for it in stored]
-
-    def _rows(self, file: WholeFile) -> list[TensorRow]:
-        return whole_file(origin_of(file.name), view_bytes(file.data), histogram=self._histogram)
+        """Keep the rows of *files*: those that are columns together, the others file by file."""
+        measured = measure_whole(files, histogram=self._histogram)
+        if not isinstance(self._output, ParquetParts):
+            by_file = measured.by_file()
+            return self._output.add([(file.name, by_file[number]) for number, file in enumerate(files)])
+        stored: dict[int, Stored] = {}
+        if measured.numbers:
+            stored = dict.fromkeys(measured.numbers, self._output.add_columns(measured.columns))
+        others = [(files[number].name, rows) for number, rows in measured.rows.items()]
+        stored |= zip(measured.rows, self._output.add(others) if others else [], strict=True)
+        return [stored[number] for number in range(len(files))]
 
     def _keep(self, name: str, statistics: FileStatistics) -> Stored:
         try:

@@ -6,25 +6,22 @@ Needs pyarrow, which is slow to import and optional: import this module where it
 from __future__ import annotations
 
 from functools import cache
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from dumpstream.format.dtypes import dtype_of
-from dumpstream.format.formats import format_of
-from dumpstream.format.header import IO
 from dumpstream.statistics.columns import join_columns
 from dumpstream.statistics.parquet import EXACT
-from dumpstream.statistics.table import COLUMNS, HOST, Kind, TensorRow
+from dumpstream.statistics.table import COLUMNS, HOST, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from dumpstream.statistics.columns import FileColumns
+    from dumpstream.statistics.table import Condition
 
 _TYPES = {
     Kind.TEXT: pa.string(),
@@ -36,8 +33,7 @@ _TYPES = {
 _INTEGER = pa.decimal128(20)
 _INT64 = range(-(1 << 63), 1 << 63)
 
-_IO = pa.array([io.value for io in IO])
-_COUNTS = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal")
+_INTEGERS = {column: name for name, column in EXACT.items()}
 
 
 @cache
@@ -48,20 +44,17 @@ def schema_of(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def table_of(rows: Sequence[TensorRow], files: Sequence[FileColumns], schema: pa.Schema) -> pa.Table:
-    """Return the rows of *files*, and behind them *rows*, as a table."""
+def table_of(
+    columns: Mapping[str, Sequence[Any]], files: Sequence[FileColumns], schema: pa.Schema
+) -> pa.Table:
+    """Return the rows of *files*, and behind them those in *columns*, as a table."""
     tables = [_table_of_files(join_columns(files), schema)] if files else []
-    if rows or not files:
-        tables.append(_table_of_rows(rows, schema))
-    return pa.concat_tables(tables)
+    return pa.concat_tables([*tables, _table_of_columns(columns, schema)])
 
 
-def _table_of_rows(rows: Sequence[TensorRow], schema: pa.Schema) -> pa.Table:
+def _table_of_columns(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Table:
     arrays: dict[str, Any] = {}
-    for name in schema.names:
-        if name not in COLUMNS:
-            continue
-        values = [*map(attrgetter(name), rows)]
+    for name, values in columns.items():
         arrays[name] = _CONVERSIONS[COLUMNS[name]](values)
         if name in EXACT:
             exact = [value if isinstance(value, int) else None for value in values]
@@ -70,37 +63,106 @@ def _table_of_rows(rows: Sequence[TensorRow], schema: pa.Schema) -> pa.Table:
 
 
 def _table_of_files(files: FileColumns, schema: pa.Schema) -> pa.Table:
-    tensors, rows = files.tensors, files.rows
-    stored, counted, finite = tensors["stored"], tensors["count"] > 0, tensors["finite"] > 0
-    file = pa.array(tensors["file"])
-    arrays = {name: pa.nulls(rows, _TYPES[kind]) for name, kind in COLUMNS.items()}
-    arrays["file"] = _texts(files.names).take(file)
-    for name, said in files.said.items():
-        arrays[name] = _CONVERSIONS[COLUMNS[name]](said).take(file)
-    arrays |= {name: _naturals(tensors[name], stored) for name in _COUNTS}
-    arrays |= {name: _known(tensors[name], counted) for name in ("max", "min", "mean", "std")}
-    arrays |= {name: _known(tensors[name], finite) for name in ("finite_max", "finite_min", "finite_mean")}
-    is_integer = counted & tensors["is_integer"]
-    arrays |= {EXACT[name]: _integers(tensors[f"exact_{name}"], is_integer) for name in EXACT}
-    everywhere = np.ones(rows, np.bool_)
-    arrays |= {
-        "io": _IO.take(pa.array(tensors["io"])),
-        "index": _naturals(tensors["index"], everywhere),
-        "dtype": _named(tensors["data_type"], lambda number: dtype_of(number).short),
-        "format": _named(tensors["format"], lambda number: format_of(number).name),
-        "shape": _lists(tensors["dims"], files.shapes),
-        "l2norm": _known(tensors["l2norm"], stored),
-        "hash": pa.array(files.hashes, pa.string()),
-        "original_shape": _lists(tensors["original_dims"], files.original_shapes),
-        "size": _naturals(tensors["size"], everywhere),
-        "bytes": _naturals(np.where(stored, tensors["size"], 0), everywhere),
-        "source": pa.repeat(HOST, rows),
-    }
+    file = pa.array(files.tensors["file"])
+    arrays: dict[str, Any] = {}
+    for name in schema.names:
+        if name in files.said:
+            arrays[name] = _CONVERSIONS[COLUMNS[name]](files.said[name]).take(file)
+        elif name == "file":
+            arrays[name] = _texts(files.names).take(file)
+        elif name in _INTEGERS:
+            arrays[name] = _integers(*files.integers(_INTEGERS[name]))
+        elif (numbers := files.numbers(name)) is not None:
+            arrays[name] = _known(*numbers)
+        elif name in {"dtype", "format"}:
+            values, places = files.named(name)
+            arrays[name] = pa.array(values, pa.string()).take(pa.array(places))
+        elif name == "shape":
+            arrays[name] = _lists(files.tensors["dims"], files.shapes)
+        elif name == "original_shape":
+            arrays[name] = _lists(files.tensors["original_dims"], files.original_shapes)
+        else:
+            arrays[name] = pa.array(files.columns([name])[name], schema.field(name).type)
     return _table(arrays, schema)
 
 
 def _table(arrays: dict[str, Any], schema: pa.Schema) -> pa.Table:
     return pa.table([arrays[name] for name in schema.names], schema=schema)
+
+
+class ArrowTensors(NamedTuple):
+    """Rows of a table, of which columns may be missing."""
+
+    table: pa.Table
+    prefix: str = ""  #: of `file`, if the rows are of one of several processes
+    rank: int | None = None  #: of that process
+
+    def where(self, conditions: Sequence[Condition]) -> ArrowTensors:
+        """Return those rows of which all *conditions* are true."""
+        kept = self
+        for condition in conditions:
+            kept = kept._replace(table=kept.table.filter(pa.array(kept._holds(condition))))
+        return kept
+
+    def columns(self, names: Iterable[str]) -> dict[str, list[Any]]:
+        """Return the columns *names*, with the values that `TensorRow` has."""
+        return {name: self._column(name) for name in names}
+
+    def join(self, others: Iterable[ArrowTensors]) -> ArrowTensors:
+        """Return the rows of this and of *others*, which are of the same process."""
+        return self._replace(table=pa.concat_tables([self.table, *(other.table for other in others)]))
+
+    def sorted_out(self) -> tuple[ArrowTensors, Iterable[tuple[str, str]]]:
+        """Return the rows that are of tensors, and of all rows with a problem the file and the problem."""
+        faulty = self._with("problem").columns(["file", "problem"])
+        return self._with("io"), zip(faulty["file"], faulty["problem"], strict=True)
+
+    def _with(self, name: str) -> ArrowTensors:
+        """Return the rows that have a value in the column *name*."""
+        column = self._stored(name)
+        empty = self.table.slice(0, 0)
+        return self._replace(table=empty if column is None else self.table.filter(column.is_valid()))
+
+    def _holds(self, condition: Condition) -> NDArray[np.bool_]:
+        column = self._stored(condition.column)
+        if not condition.suits_doubles or column is None or not _is_number(column.type):
+            return np.array([*map(condition.holds, self._column(condition.column))], np.bool_)
+        values = column.cast(pa.float64(), safe=False).to_numpy()
+        known: NDArray[np.bool_] = column.is_valid().to_numpy()
+        return known & condition.compare(values, condition.number)
+
+    def _column(self, name: str) -> list[Any]:
+        column = self._stored(name)
+        if column is not None:
+            values: list[Any] = column.to_pylist()
+        else:
+            defaults = {"file": "", "source": HOST, "rank": self.rank}
+            values = [defaults.get(name)] * self.table.num_rows
+        if name == "file" and self.prefix:
+            return [self.prefix + value for value in values]
+        if COLUMNS[name] is Kind.LIST:
+            return [None if value is None else tuple(value) for value in values]
+        return self._exactly(name, values) if COLUMNS[name] is Kind.EXACT else values
+
+    def _exactly(self, name: str, values: list[Any]) -> list[Any]:
+        """Return the extremes *values* with those of integers as they are, not as the nearest doubles."""
+        of_all = name.removeprefix("finite_")
+        integers = self._stored(EXACT[of_all])
+        if integers is None or integers.null_count == len(integers):
+            return values
+        return [
+            value if integer is None or (value is None and name != of_all) else int(integer)
+            for value, integer in zip(values, integers.to_pylist(), strict=True)
+        ]
+
+    def _stored(self, name: str) -> pa.ChunkedArray | None:
+        if name not in self.table.schema.names or (name == "rank" and self.prefix):
+            return None
+        return self.table.column(name)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
 
 
 # From values, of which any may be None
@@ -141,11 +203,9 @@ _CONVERSIONS: dict[Kind, Callable[[Sequence[Any]], pa.Array]] = {
 
 
 def _known(values: NDArray[Any], known: NDArray[np.bool_]) -> pa.Array:
+    if values.dtype.kind == "u":  # without those beyond 63 bits, which only a forged header has
+        values, known = values.astype(np.int64), known & (values < _INT64.stop)
     return pa.array(values, mask=~known)
-
-
-def _naturals(values: NDArray[Any], known: NDArray[np.bool_]) -> pa.Array:
-    return _known(values.astype(np.int64), known & (values < _INT64.stop))
 
 
 def _integers(values: NDArray[np.void], known: NDArray[np.bool_]) -> pa.Array:
@@ -158,8 +218,3 @@ def _lists(lengths: NDArray[np.uint32], values: NDArray[np.uint64]) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
-
-
-def _named(numbers: NDArray[np.int32], name_of: Callable[[int], str]) -> pa.Array:
-    found, places = np.unique(numbers, return_inverse=True)
-    return pa.array([name_of(number) for number in found.tolist()], pa.string()).take(pa.array(places))

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import csv
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dumpstream.format.dtypes import DTYPES
 from dumpstream.format.formats import FORMATS
 from dumpstream.format.header import IO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from dumpstream.statistics.table import Number, TensorRow
+    from dumpstream.statistics.table import Number
 
 #: The cells that every line begins with, and the column each is.
 DESCRIPTION = {
@@ -46,7 +46,7 @@ _COUNT_AT_DEFAULT = 3  # behind Max, Min and Avg; with any other selection it co
 _NAMES = {dtype.short: dtype.name for dtype in DTYPES.values()}
 _FORMATS = {format_.name for format_ in FORMATS.values()}
 _UNKNOWN, _NOTHING, _ABSENT = "UNKNOW", "-", "NA"  # as CANN spells them
-_LABELS = {IO.INPUT: "Input", IO.OUTPUT: "Output"}
+_LABELS = {IO.INPUT.value: "Input", IO.OUTPUT.value: "Output"}
 
 
 class CannCsv:
@@ -63,31 +63,32 @@ class CannCsv:
         cells = [SELECTABLE[name] for name in SELECTABLE if name in selection]
         at = _COUNT_AT_DEFAULT if set(selection) == set(DEFAULT_SELECTION) else 0
         cells.insert(at, (COUNT, "count"))
-        self._front = front
-        self._columns = [column for _, column in cells]
+        self._front = len(front)
+        #: What `lines` needs.
+        self.columns = (*front, *DESCRIPTION.values(), *(column for _, column in cells))
         #: The first line.
         self.header = ",".join([*front, *DESCRIPTION, *(name for name, _ in cells)]) + "\n"
 
-    def lines(self, rows: Iterable[TensorRow]) -> str:
-        """Return the lines of those *rows* that are inputs or outputs."""
+    def lines(self, columns: Mapping[str, Sequence[Any]]) -> str:
+        """Return the lines of those rows in *columns* that are inputs or outputs."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        for row in rows:
-            if row.io in _LABELS:
-                writer.writerow(self._cells(row))
+        for row in zip(*(columns[name] for name in self.columns), strict=True):
+            io, index, size, dtype, format_, shape, *numbers = row[self._front :]
+            if io in _LABELS:
+                writer.writerow(
+                    [
+                        *map(_text, row[: self._front]),
+                        _LABELS[io],
+                        _number(index),
+                        _number(size),
+                        _NAMES.get(dtype or "", _UNKNOWN),
+                        format_ if format_ in _FORMATS else _UNKNOWN,
+                        "x".join(map(str, shape)) if shape else _NOTHING,
+                        *map(_number, numbers),
+                    ]
+                )
         return text.getvalue()
-
-    def _cells(self, row: TensorRow) -> list[str]:
-        front = [_text(getattr(row, name)) for name in self._front]
-        described = [
-            _LABELS[IO(row.io or "")],
-            _number(row.index),
-            _number(row.size),
-            _NAMES.get(row.dtype or "", _UNKNOWN),
-            row.format if row.format in _FORMATS else _UNKNOWN,
-            "x".join(map(str, row.shape)) if row.shape else _NOTHING,
-        ]
-        return front + described + [_number(getattr(row, name)) for name in self._columns]
 
 
 def _number(value: Number | None) -> str:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream._native import TENSOR_ROW, measure_files
-from dumpstream.format.dtypes import DTYPES
+from dumpstream.format.dtypes import DTYPES, dtype_of
+from dumpstream.format.formats import format_of
+from dumpstream.format.header import IO
 from dumpstream.format.opname import OpName, parse_name
-from dumpstream.statistics.files import is_text
 from dumpstream.statistics.kernels import encoding_of
-from dumpstream.statistics.table import COLUMNS
+from dumpstream.statistics.table import COLUMNS, HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-
-# Files beyond this are better read in blocks, each hashed while it is in the cache.
-_MAX_BYTES = 256 << 10
+    from dumpstream.statistics.table import Condition
 
 _SAID = [name for name in COLUMNS if name in OpName._fields]
 _RECORD: np.dtype[Any] = np.dtype(TENSOR_ROW)  # type: ignore[call-overload]  # numpy has no type for a layout
@@ -32,6 +31,15 @@ _READINGS = [
     for number in DTYPES
     if (encoding := encoding_of(number, packed=False)) is not None and encoding.table is None
 ]
+_IO = [io.value for io in IO]
+#: The numbers of a record, by what must not be nothing for them to be known.
+_NUMBERS = {
+    "stored": ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "l2norm"),
+    "count": ("max", "min", "mean", "std"),
+    "finite": ("finite_max", "finite_min", "finite_mean"),
+}
+_KNOWN_BY = {name: known for known, names in _NUMBERS.items() for name in names}
+_EXACT = {f"{finite}{name}": f"exact_{name}" for name in ("max", "min") for finite in ("", "finite_")}
 
 
 class FileColumns(NamedTuple):
@@ -43,20 +51,100 @@ class FileColumns(NamedTuple):
     shapes: NDArray[np.uint64]  #: all dimensions, row by row
     original_shapes: NDArray[np.uint64]
     hashes: list[str | None]  #: row by row
+    rank: int | None = None  #: of the process that all of them are from
 
     @property
     def rows(self) -> int:
         """How many there are."""
         return len(self.tensors)
 
+    def where(self, conditions: Sequence[Condition]) -> FileColumns:
+        """Return those rows of which all *conditions* are true."""
+        if not conditions:
+            return self
+        kept = np.logical_and.reduce([self._holds(condition) for condition in conditions])
+        return self._replace(
+            tensors=self.tensors[kept],
+            shapes=self.shapes[np.repeat(kept, self.tensors["dims"])],
+            original_shapes=self.original_shapes[np.repeat(kept, self.tensors["original_dims"])],
+            hashes=[*compress(self.hashes, kept)],
+        )
+
+    def columns(self, names: Iterable[str]) -> dict[str, list[Any]]:
+        """Return the columns *names*, with the values that `TensorRow` has."""
+        return {name: self._column(name) for name in names}
+
+    def numbers(self, name: str) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+        """Return the numbers of a column, and where they are known; None if they are not in the records."""
+        tensors = self.tensors
+        if name in _KNOWN_BY:
+            return tensors[name], tensors[_KNOWN_BY[name]] > 0
+        everywhere = np.ones(self.rows, np.bool_)
+        if name == "bytes":
+            return np.where(tensors["stored"], tensors["size"], 0), everywhere
+        return (tensors[name], everywhere) if name in {"index", "size"} else None
+
+    def integers(self, name: str) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+        """Return the extremes of integers, which have 128 bits, and where they are."""
+        return self.tensors[_EXACT[name]], self.tensors["is_integer"] & (self.tensors["count"] > 0)
+
+    def named(self, name: str) -> tuple[list[str], NDArray[np.intp]]:
+        """Return the different values of `dtype` or `format`, and which of them each row has."""
+        field, name_of = _NAMED[name]
+        found, places = np.unique(self.tensors[field], return_inverse=True)
+        return [name_of(number) for number in found.tolist()], places
+
+    def _holds(self, condition: Condition) -> NDArray[np.bool_]:
+        numbers = self.numbers(condition.column) if condition.suits_doubles else None
+        if numbers is None:
+            return np.array([*map(condition.holds, self._column(condition.column))], np.bool_)
+        values, known = numbers
+        return known & condition.compare(values.astype(np.float64), condition.number)
+
+    def _column(self, name: str) -> list[Any]:
+        if (numbers := self.numbers(name)) is not None:
+            return self._numbers(name, *numbers)
+        if name == "file" or name in self.said:
+            values = self.names if name == "file" else self.said[name]
+            return [values[file] for file in self.tensors["file"].tolist()]
+        if name in _NAMED:
+            found, places = self.named(name)
+            return [found[place] for place in places.tolist()]
+        if name in {"shape", "original_shape"}:
+            return self._shapes(name)
+        if name == "io":
+            return [_IO[io] for io in self.tensors["io"].tolist()]
+        constants = {"source": HOST, "rank": self.rank}
+        return self.hashes if name == "hash" else [constants.get(name)] * self.rows
+
+    def _numbers(self, name: str, values: NDArray[Any], known: NDArray[np.bool_]) -> list[Any]:
+        result: list[Any] = values.tolist()
+        if name in _EXACT and self.tensors["is_integer"].any():
+            exact, exactly = self.integers(name)
+            integers = map(_integer, exact[exactly].tolist())
+            result = [next(integers) if it else value for value, it in zip(result, exactly, strict=True)]
+        if known.all():
+            return result
+        return [value if it else None for value, it in zip(result, known, strict=True)]
+
+    def _shapes(self, name: str) -> list[tuple[int, ...]]:
+        lengths, dims = ("dims", self.shapes) if name == "shape" else ("original_dims", self.original_shapes)
+        ends, values = np.cumsum(self.tensors[lengths]).tolist(), dims.tolist()
+        return [tuple(values[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+_NAMED: dict[str, tuple[str, Callable[[int], str]]] = {
+    "dtype": ("data_type", lambda number: dtype_of(number).short),
+    "format": ("format", lambda number: format_of(number).name),
+}
+
 
 def measure_columns(files: Sequence[tuple[str, Buffer]]) -> tuple[FileColumns, list[int]]:
-    """Return the rows of small dump files among *files*, and the numbers of the files that have rows.
+    """Return the rows of dump files among *files*, and the numbers of the files that have rows.
 
-    The others are large, not dump files, not exactly what their headers promise, or have elements of a rarer
-    type: `statistics.files.whole_file` measures those.
+    The others are not dump files, not exactly what their headers promise, or have elements of a rarer type.
     """
-    data = [_measurable(name, data) for name, data in files]
+    data = [data for _, data in files]
     records, shapes, original_shapes = measure_files(data, _READINGS)
     tensors = np.frombuffer(records, _RECORD).copy()
     numbers, first, place = np.unique(tensors["file"], return_index=True, return_inverse=True)
@@ -73,7 +161,7 @@ def measure_columns(files: Sequence[tuple[str, Buffer]]) -> tuple[FileColumns, l
 
 
 def join_columns(parts: Sequence[FileColumns]) -> FileColumns:
-    """Return *parts* as one, in order."""
+    """Return *parts*, which are of the same process, as one, in order."""
     tensors = np.concatenate([part.tensors for part in parts])
     row = files = 0
     for part in parts:
@@ -87,11 +175,12 @@ def join_columns(parts: Sequence[FileColumns]) -> FileColumns:
         np.concatenate([part.shapes for part in parts]),
         np.concatenate([part.original_shapes for part in parts]),
         [*chain.from_iterable(part.hashes for part in parts)],
+        parts[0].rank,
     )
 
 
-def _measurable(name: str, data: Buffer) -> Buffer:
-    return data if memoryview(data).nbytes <= _MAX_BYTES and not is_text(name) else b""
+def _integer(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)
 
 
 # What follows keeps no tuple or view for a file: thousands of them would have the garbage collector come by.

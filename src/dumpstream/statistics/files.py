@@ -17,6 +17,8 @@ from dumpstream.statistics.table import COLUMNS, HOST, TensorRow, TensorStatisti
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from typing_extensions import Buffer
+
     from dumpstream.format.header import DumpHeader, Tensor
 
 _TEXT_SUFFIXES = (TEXT_SUFFIX, f"{TEXT_SUFFIX}.zst")
@@ -41,8 +43,10 @@ def begin_file(origin: TensorRow, *, histogram: bool = False) -> FileStatistics:
     return DeviceText(origin) if is_text(origin.file) else DumpStatistics(origin, histogram=histogram)
 
 
-def whole_file(origin: TensorRow, data: memoryview, *, histogram: bool = False) -> list[TensorRow]:
+def whole_file(origin: TensorRow, content: Buffer, *, histogram: bool = False) -> list[TensorRow]:
     """Return the rows of a file that is in memory, as `FileStatistics` does; also of one of version 1."""
+    view = memoryview(content)
+    data = view.cast("B") if view.nbytes else memoryview(b"")
     if is_text(origin.file):
         text = DeviceText(origin)
         text.add(data)

@@ -10,17 +10,18 @@ from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.statistics.table import COLUMNS, Kind, TensorRow
+from dumpstream.statistics.table import COLUMNS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from dumpstream.statistics.arrow import ArrowTensors
     from dumpstream.statistics.columns import FileColumns
 
 #: The columns in which the extremes of integers come again, exactly.
 EXACT = {"max": "max_integer", "min": "min_integer"}
 
-_READ_ROWS = 4096
+_READ_ROWS = 16384
 # The columns whose values come again and again: only for them is a dictionary worth its time.
 _REPEATED = {name for name, kind in COLUMNS.items() if kind is Kind.TEXT} - {"file", "hash"}
 
@@ -52,48 +53,37 @@ class ParquetWriter:
             file, self._schema, compression="zstd", use_dictionary=repeated
         )
 
-    def write(self, rows: Sequence[TensorRow], files: Sequence[FileColumns] = ()) -> None:
-        """Append the rows of *files*, and behind them *rows*, as a row group."""
+    def write(self, columns: Mapping[str, Sequence[Any]], files: Sequence[FileColumns] = ()) -> None:
+        """Append the rows of *files*, and behind them those in *columns*, as a row group."""
         from dumpstream.statistics.arrow import table_of  # noqa: PLC0415 - needs pyarrow
 
-        self._writer.write_table(table_of(rows, files, self._schema))
+        self._writer.write_table(table_of(columns, files, self._schema))
 
     def close(self) -> None:
         """Write the footer."""
         self._writer.close()
 
 
-def read_tensors(file: IO[bytes]) -> Iterator[TensorRow]:
-    """Yield the rows in *file*, of which columns may be missing.
+def read_tensors(file: IO[bytes], columns: Iterable[str] = COLUMNS) -> Iterator[ArrowTensors]:
+    """Yield the rows in *file*, of which columns may be missing; reads no more than *columns*.
 
     Raises:
-        DumpstreamError: it is no Parquet file with such rows, or a damaged one.
+        DumpstreamError: it is not a Parquet file with such rows, or a damaged one.
     """
     require_pyarrow()
     import pyarrow as pa  # noqa: PLC0415 - slow, and optional
     import pyarrow.parquet  # noqa: PLC0415 - likewise
 
+    from dumpstream.statistics.arrow import ArrowTensors  # noqa: PLC0415 - likewise
+
+    wanted = {*columns}
+    wanted |= {exact for name, exact in EXACT.items() if not wanted.isdisjoint({name, f"finite_{name}"})}
     try:
-        for batch in pyarrow.parquet.ParquetFile(file).iter_batches(_READ_ROWS):
-            values = batch.to_pydict()
-            if not COLUMNS.keys() >= values.keys() - set(EXACT.values()):
-                raise DumpstreamError("is no table of statistics: it has other columns")
-            yield from _rows(values)
+        parquet = pyarrow.parquet.ParquetFile(file)
+        names = parquet.schema_arrow.names
+        if parquet.metadata.num_rows and not COLUMNS.keys() >= set(names) - set(EXACT.values()):
+            raise DumpstreamError("is no table of statistics: it has other columns")
+        for batch in parquet.iter_batches(_READ_ROWS, columns=[name for name in names if name in wanted]):
+            yield ArrowTensors(pa.Table.from_batches([batch]))
     except (pa.ArrowInvalid, OSError) as exc:
         raise DumpstreamError(f"cannot be read as Parquet: {exc}".splitlines()[0]) from exc
-
-
-def _rows(values: dict[str, list[Any]]) -> Iterator[TensorRow]:
-    exact = {name: values.pop(column, None) for name, column in EXACT.items()}
-    for number, cells in enumerate(zip(*values.values(), strict=True)):
-        fields = {"file": ""} | dict(zip(values, cells, strict=True))
-        for name in ("shape", "original_shape", "histogram"):
-            if fields.get(name) is not None:
-                fields[name] = tuple(fields[name])
-        for name, column in exact.items():
-            if column is None or column[number] is None:
-                continue
-            fields[name] = int(column[number])
-            if fields.get(f"finite_{name}") is not None:  # the same, as integers are finite
-                fields[f"finite_{name}"] = fields[name]
-        yield TensorRow(**fields)

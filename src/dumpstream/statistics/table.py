@@ -7,10 +7,10 @@ import operator
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 #: An exact integer, or the value of a float.
 Number = int | float
@@ -130,6 +130,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
 }
+_EXACT_DOUBLES = 1 << 53  # every integer below is one
 _CONDITION = re.compile(r"\s*(\w+)\s*([<>]=?|[=!]=|=)\s*(\S+)\s*")
 
 
@@ -155,10 +156,43 @@ class Condition(NamedTuple):
             raise ValueError(f"{column} holds no numbers; conditions compare {', '.join(_numeric_columns())}")
         return cls(column, _OPERATORS[match[2]], _number(match[3]))
 
-    def holds(self, row: TensorRow) -> bool:
-        """Whether it is true of *row*."""
-        value = getattr(row, self.column)
+    def holds(self, value: Number | None) -> bool:
+        """Whether it is true of a row whose column has *value*."""
         return value is not None and self.compare(value, self.number)
+
+    @property
+    def suits_doubles(self) -> bool:
+        """Whether it is true of exactly those integers of whose nearest double it is true."""
+        return abs(self.number) < _EXACT_DOUBLES
+
+
+class Tensors(Protocol):
+    """Some rows of the table, however they are kept."""
+
+    def where(self, conditions: Sequence[Condition]) -> Tensors:
+        """Return those of which all *conditions* are true."""
+
+    def columns(self, names: Iterable[str]) -> dict[str, list[Any]]:
+        """Return the columns *names*, with the values that `TensorRow` has."""
+
+
+class TensorRows(list[TensorRow]):
+    """Rows, one by one."""
+
+    def where(self, conditions: Sequence[Condition]) -> TensorRows:
+        """Return those of which all *conditions* are true."""
+        return TensorRows(row for row in self if all(it.holds(getattr(row, it.column)) for it in conditions))
+
+    def columns(self, names: Iterable[str]) -> dict[str, list[Any]]:
+        """Return the columns *names*."""
+        return {name: [getattr(row, name) for row in self] for name in names}
+
+
+def rows_of(tensors: Tensors) -> list[TensorRow]:
+    """Return *tensors* one by one."""
+    if isinstance(tensors, TensorRows):
+        return tensors
+    return [TensorRow(*values) for values in zip(*tensors.columns(COLUMNS).values(), strict=True)]
 
 
 def _numeric_columns() -> list[str]:
@@ -195,16 +229,17 @@ class SortKey(NamedTuple):
         return cls(find_column(column), order == "desc")
 
 
-def sort_tensors(rows: Iterable[TensorRow], keys: Sequence[SortKey]) -> list[TensorRow]:
-    """Return *rows* by the first of *keys*, then the next; in either order NaN and then None come last."""
-    result = list(rows)
+def sort_columns(columns: Mapping[str, list[Any]], keys: Sequence[SortKey]) -> dict[str, list[Any]]:
+    """Return *columns* by the first of *keys*, then the next; in either order NaN and then None come last."""
+    order: Iterable[int] = range(len(columns[keys[0].column]))
     for column, descending in reversed(keys):
-        values = [row for row in result if not _is_unordered(getattr(row, column))]
-        rest = [row for row in result if _is_unordered(getattr(row, column))]
-        values.sort(key=operator.attrgetter(column), reverse=descending)
-        rest.sort(key=lambda row: getattr(row, column) is None)
-        result = values + rest
-    return result
+        values = columns[column]
+        ordered = [row for row in order if not _is_unordered(values[row])]
+        rest = [row for row in order if _is_unordered(values[row])]
+        ordered.sort(key=values.__getitem__, reverse=descending)
+        rest.sort(key=lambda row: values[row] is None)
+        order = ordered + rest
+    return {name: [values[row] for row in order] for name, values in columns.items()}
 
 
 def _is_unordered(value: object) -> bool:

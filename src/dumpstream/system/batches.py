@@ -31,6 +31,7 @@ def run_batches(
     items: Iterable[_Item],
     *,
     bytes_of: Callable[[_Item], int],
+    most_items: int = _BATCH_ITEMS,
     workers: int | None = None,
     is_remote: Callable[[_Item], bool] | None = None,
     stop: Callable[[], None] | None = None,
@@ -44,7 +45,12 @@ def run_batches(
         function: turns a batch into results.
         items: the work.
         bytes_of: returns how large an item is.
+    <<<<<<< HEAD
         workers: how many threads.
+    =======
+        most_items: in a batch.
+        workers: threads; by default as many as are worth it.
+    >>>>>>> 4f75555 (wip)
         is_remote: returns whether an item is in an object store. If the first one is, more threads take
             single items, because they wait most of the time.
         stop: called before batches that have begun are waited for, so that they can end early.
@@ -56,7 +62,7 @@ def run_batches(
     pending: deque[Future[Sequence[_Result]]] = deque()
     executor = ThreadPoolExecutor(workers, "dumpstream")
     try:
-        for batch in _batches(chain(first, items), bytes_of, 1 if remote else _BATCH_ITEMS):
+        for batch in _batches(chain(first, items), bytes_of, 1 if remote else most_items):
             pending.append(executor.submit(function, batch))
             if len(pending) > workers * _BATCHES_AHEAD:
                 yield from pending.popleft().result()

@@ -9,9 +9,9 @@ import ml_dtypes
 from tests.conftest import field
 
 from dumpstream.statistics.arrow import schema_of, table_of
-from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.engine import measure_whole
 from dumpstream.statistics.files import origin_of, whole_file
-from dumpstream.statistics.table import COLUMNS
+from dumpstream.statistics.table import COLUMNS, TensorRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,13 +75,14 @@ def dump(tensors: Sequence[Tensor], *, op_name: str = "", skip: bool = False) ->
 
 def written(columns: Sequence[FileColumns] = (), rows: Sequence[TensorRow] = ()) -> list[dict[str, Any]]:
     """Return what is written of *columns* and *rows*."""
-    found: list[dict[str, Any]] = table_of(rows, columns, schema_of(tuple(COLUMNS))).to_pylist()
+    found: list[dict[str, Any]] = table_of(
+        TensorRows(rows).columns(COLUMNS), columns, schema_of(tuple(COLUMNS))
+    ).to_pylist()
     return found
 
 
 def together(*files: WholeFile) -> list[dict[str, Any]]:
-    columns, _ = measure_columns(files)
-    return written([columns])
+    return written([measure_whole(files).columns])
 
 
 def one_by_one(*files: WholeFile) -> list[dict[str, Any]]:

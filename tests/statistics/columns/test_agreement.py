@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dumpstream.simulation import Workload
 from dumpstream.sinks import WholeFile
-from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.engine import measure_whole
 from dumpstream.statistics.files import origin_of, whole_file
 
 from .conftest import one_by_one, together, written
@@ -26,7 +26,7 @@ FILES = [
 
 
 def test_simulated_files_give_the_same_rows_as_one_by_one() -> None:
-    columns, measured = measure_columns(FILES)
+    columns, measured, _ = measure_whole(FILES)
 
     assert len(measured) > len(FILES) / 2
     assert repr(written([columns])) == repr(one_by_one(*(FILES[number] for number in measured)))
@@ -44,19 +44,19 @@ def damaged_files(draw: st.DrawFn) -> WholeFile:
 @given(st.lists(damaged_files(), min_size=1, max_size=10))
 @settings(max_examples=100, deadline=None)
 def test_a_damaged_file_has_the_same_rows_as_alone_or_none(files: list[WholeFile]) -> None:
-    columns, measured = measure_columns(files)
+    columns, measured, _ = measure_whole(files)
 
     assert repr(written([columns])) == repr(one_by_one(*(files[number] for number in measured)))
 
 
 def test_what_was_measured_apart_is_written_as_if_together() -> None:
-    parts = [measure_columns(FILES[start : start + 5])[0] for start in range(0, len(FILES), 5)]
+    parts = [measure_whole(FILES[start : start + 5]).columns for start in range(0, len(FILES), 5)]
 
     assert repr(written(parts)) == repr(together(*FILES))
 
 
 def test_rows_and_columns_share_a_group() -> None:
-    columns, _ = measure_columns(FILES[:1])
+    columns = measure_whole(FILES[:1]).columns
 
     rows = whole_file(origin_of("other"), memoryview(FILES[1].data))
 

@@ -10,7 +10,7 @@ from tests.conftest import field
 
 from dumpstream import _native
 from dumpstream.sinks import WholeFile
-from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.engine import measure_whole
 
 from .conftest import DTYPES, FLOAT8, Tensor, dump, one_by_one, segment, together
 
@@ -18,7 +18,7 @@ PLAIN = Tensor("output", DTYPES[0], 2, (2,), (2,), struct.pack("<2f", 1, 2))
 
 
 def is_measured(data: Any, name: str = "Add.add.1.2.3") -> bool:
-    return measure_columns([WholeFile(name, data)])[1] == [0]
+    return measure_whole([WholeFile(name, data)]).numbers == [0]
 
 
 @pytest.mark.parametrize(

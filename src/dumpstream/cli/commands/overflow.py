@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from dumpstream.analysis.measurement import measure
 from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.overflow import BadRecord, match_overflows, read_records
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines, time_text
+from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, time_text
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli._table import Table
 from dumpstream.config import Mode
 from dumpstream.reading.inputs import find_inputs
-from dumpstream.statistics.table import COLUMNS, json_object
+from dumpstream.statistics.table import TensorRows, json_object
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -98,9 +100,9 @@ def _print_overflow(number: int, overflow: Overflow) -> None:
     else:
         _print_record(overflow.record)
     if overflow.rows:
-        table = [[getattr(row, name) for name in _SHOWN] for row in overflow.rows]
-        for line in table_lines(_SHOWN, table, [COLUMNS[name].numeric for name in _SHOWN]):
-            print(f"   {line}")
+        table = Table(_SHOWN)
+        table.add(TensorRows(overflow.rows).columns(_SHOWN))
+        print(indent("".join(table.lines()), "   "), end="")
 
 
 def _print_record(record: OverflowRecord) -> None:

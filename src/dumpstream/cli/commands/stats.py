@@ -5,24 +5,25 @@ from __future__ import annotations
 import io
 import json
 import sys
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.analysis.measurement import measure
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, table_lines
+from dumpstream.analysis.measurement import Wanted, measure_batches
+from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
+from dumpstream.cli._table import Table
 from dumpstream.reading.outputs import open_output
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
 from dumpstream.statistics.parquet import ParquetWriter
-from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_object, sort_tensors
+from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_value, sort_columns
 from dumpstream.system.location import as_location
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import IO
 
-    from dumpstream.statistics.table import TensorRow
+    _Columns = Mapping[str, list[Any]]
 
 _TABLE_COLUMNS = (
     *("model", "iteration", "op_type", "op_name", "io", "index", "dtype", "shape"),
@@ -35,9 +36,16 @@ class _Request(NamedTuple):
     """What the flags ask for."""
 
     columns: Sequence[str]  #: to write; of csv, those in front
-    statistics: Sequence[str] | None  #: of CANN's, for csv; None for its default
+    csv: CannCsv | None
     conditions: Sequence[Condition]
     sort: Sequence[SortKey]
+    streams: bool  #: whether rows are shown as soon as they are known
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that are written or sorted by."""
+        written = [*self.columns, "rank"] if self.csv is None else self.csv.columns
+        return [*dict.fromkeys([*written, *(key.column for key in self.sort)])]
 
     @classmethod
     def of(cls, args: Namespace) -> _Request:
@@ -47,9 +55,9 @@ class _Request(NamedTuple):
             ValueError: they cannot be understood, or do not go together.
         """
         names = _split(args.select)
-        statistics: list[str] | None = None
+        statistics: list[str] = []
         if args.format == "csv":
-            statistics = [name for name in names if name in SELECTABLE] or None
+            statistics = [name for name in names if name in SELECTABLE]
             names = [name for name in names if name not in SELECTABLE]
         elif not names:
             names = [*_TABLE_COLUMNS] if args.format == "table" else [*COLUMNS]
@@ -59,11 +67,13 @@ class _Request(NamedTuple):
             raise ValueError("parquet is not for a terminal; name a file with --out")
         if args.workers is not None and args.workers < 1:
             raise ValueError("--workers must be at least 1")
+        columns = [find_column(name) for name in names]
         return cls(
-            [find_column(name) for name in names],
-            statistics,
+            columns,
+            CannCsv(statistics or DEFAULT_SELECTION, columns) if args.format == "csv" else None,
             [Condition.parse(text) for text in args.where],
             [SortKey.parse(text) for text in _split(args.sort)],
+            streams=args.out is None and not args.sort and sys.stdout.isatty(),
         )
 
 
@@ -77,48 +87,48 @@ def run(args: Namespace) -> int:
         request = _Request.of(args)
     except ValueError as exc:
         raise WrongUsageError(str(exc)) from exc
-    found = _Found(args)
-    rows: Iterable[TensorRow] = (row for row in found if all(it.holds(row) for it in request.conditions))
+    found = _Found(args, request)
+    blocks: Iterable[_Columns] = found
     if request.sort:
-        rows = sort_tensors(rows, request.sort)
+        blocks = [sort_columns(_join(request.needed, found), request.sort)]
     if args.out is None:
-        _WRITERS[args.format](rows, request, sys.stdout)
+        _WRITERS[args.format](blocks, request, sys.stdout)
     else:
         with open_output(args.out, replace=args.force) as binary:
             if args.format == "parquet":
-                _write_parquet(rows, request, binary)
+                _write_parquet(blocks, request, binary)
             else:
                 with io.TextIOWrapper(binary, "utf-8", "backslashreplace", "") as text:
-                    _WRITERS[args.format](rows, request, text)
+                    _WRITERS[args.format](blocks, request, text)
     found.tell_skipped()
     return NOT_WHOLE if found.problems else 0
 
 
 class _Found:
-    """All rows; tells of problems and of progress while they are iterated over."""
+    """The columns that are needed, block by block; tells of problems and of progress meanwhile."""
 
-    def __init__(self, args: Namespace) -> None:
-        self._args = args
+    def __init__(self, args: Namespace, request: _Request) -> None:
+        self._args, self._request = args, request
         # A line that is rewritten does not go with rows that are printed meanwhile.
-        streams = args.format in {"csv", "json"} and not args.sort and args.out is None
-        self._line = None if streams and sys.stdout.isatty() else ProgressLine()
+        self._line = None if request.streams else ProgressLine()
         self._skipped = 0
         self.problems = 0
 
-    def __iter__(self) -> Iterator[TensorRow]:
-        args = self._args
+    def __iter__(self) -> Iterator[_Columns]:
+        args, needed = self._args, self._request.needed
+        wanted = Wanted(self._request.conditions, needed, args.histogram)
         files = size = 0
         try:
-            for measured in measure(
-                map(as_location, args.names), ranks=args.rank, histogram=args.histogram, workers=args.workers
+            for batch in measure_batches(
+                map(as_location, args.names), wanted, ranks=args.rank, workers=args.workers
             ):
-                files += 1
-                size += measured.bytes
-                self._skipped += measured.skipped
-                self._tell(measured.problems)
+                files += len(batch.files)
+                size += sum(file.bytes for file in batch.files)
+                self._skipped += sum(file.skipped for file in batch.files)
+                self._tell([problem for file in batch.files for problem in file.problems])
                 if self._line is not None:
                     self._line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
-                yield from measured.rows
+                yield batch.tensors.columns(needed)
         finally:
             if self._line is not None:
                 self._line.clear()
@@ -139,38 +149,51 @@ class _Found:
             print(f"dumpstream: {printable(problem)}", file=sys.stderr)
 
 
-def _write_table(rows: Iterable[TensorRow], request: _Request, file: IO[str]) -> None:
-    rows, columns = list(rows), [*request.columns]
-    unselected = columns[: len(_TABLE_COLUMNS)] == [*_TABLE_COLUMNS]
-    if unselected and any(row.rank is not None for row in rows):
-        columns.insert(0, "rank")
-    table = [[getattr(row, name) for name in columns] for row in rows]
-    numeric = [COLUMNS[name].numeric for name in columns]
-    for line in table_lines(columns, table, numeric) if table else []:
-        print(line, file=file)
-    print(count_text(len(table), "tensor"), file=file)
+def _join(names: Sequence[str], blocks: Iterable[_Columns]) -> _Columns:
+    """Return *blocks* as one."""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for block in blocks:
+        for name, values in block.items():
+            columns[name] += values
+    return columns
 
 
-def _write_csv(rows: Iterable[TensorRow], request: _Request, file: IO[str]) -> None:
-    text = CannCsv(request.statistics or DEFAULT_SELECTION, request.columns)
-    file.write(text.header)
-    for row in rows:
-        file.write(text.lines([row]))
+def _rows(blocks: Iterable[_Columns], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    return chain.from_iterable(zip(*(block[name] for name in names), strict=True) for block in blocks)
 
 
-def _write_json(rows: Iterable[TensorRow], request: _Request, file: IO[str]) -> None:
+def _write_table(blocks: Iterable[_Columns], request: _Request, file: IO[str]) -> None:
+    unselected = request.columns[: len(_TABLE_COLUMNS)] == [*_TABLE_COLUMNS]
+    table = Table(request.columns, lead="rank" if unselected else None)
+    for block in blocks:
+        table.add(block)
+        if request.streams:
+            file.writelines(table.lines())
+    file.writelines(table.lines())
+    print(count_text(table.rows, "tensor"), file=file)
+
+
+def _write_csv(blocks: Iterable[_Columns], request: _Request, file: IO[str]) -> None:
+    assert request.csv is not None
+    file.write(request.csv.header)
+    for block in blocks:
+        file.write(request.csv.lines(block))
+
+
+def _write_json(blocks: Iterable[_Columns], request: _Request, file: IO[str]) -> None:
     start = "["
-    for row in rows:
-        file.write(f"{start}\n{json.dumps(json_object(row, request.columns))}")
+    for row in _rows(blocks, request.columns):
+        values = dict(zip(request.columns, map(json_value, row), strict=True))
+        file.write(f"{start}\n{json.dumps(values)}")
         start = ","
     file.write("[]\n" if start == "[" else "\n]\n")
 
 
-def _write_parquet(rows: Iterable[TensorRow], request: _Request, file: IO[bytes]) -> None:
+def _write_parquet(blocks: Iterable[_Columns], request: _Request, file: IO[bytes]) -> None:
     writer = ParquetWriter(file, request.columns)
-    pending = iter(rows)
-    while group := list(islice(pending, _GROUP_ROWS)):
-        writer.write(group)
+    rows = _rows(blocks, request.columns)
+    while group := list(islice(rows, _GROUP_ROWS)):
+        writer.write(dict(zip(request.columns, zip(*group, strict=True), strict=True)))
     writer.close()
 
 

@@ -1,0 +1,74 @@
+"""The engine: whole files in, the rows of their tensors out, as columns from native code wherever it can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.files import is_text, origin_of, whole_file
+from dumpstream.statistics.table import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+    from dumpstream.statistics.columns import FileColumns
+    from dumpstream.statistics.table import TensorRow
+
+#: Files beyond this are better read in blocks, each hashed while it is in the cache.
+SMALL_BYTES = 256 << 10
+
+
+class MeasuredFiles(NamedTuple):
+    """The rows of some files, each of which is known by its number."""
+
+    columns: FileColumns  #: of most files together
+    numbers: list[int]  #: which files those are
+    rows: Mapping[int, Sequence[TensorRow]]  #: of the other files, each by itself
+
+    def by_file(self) -> dict[int, list[TensorRow]]:
+        """Return the rows of every file."""
+        found = {number: [*rows] for number, rows in self.rows.items()}
+        places = self.columns.tensors["file"].tolist()
+        for place, row in zip(places, rows_of(self.columns), strict=True):
+            found.setdefault(self.numbers[place], []).append(row)
+        return found
+
+
+def measure_whole(
+    files: Sequence[tuple[str, Buffer | None]],
+    *,
+    histogram: bool = False,
+    labels: Sequence[str] | None = None,
+) -> MeasuredFiles:
+    """Return the rows of *files*, each a name and its bytes; one without bytes has no rows.
+
+    Native code measures many small files at once if they are dump files, exactly what their headers promise,
+    with elements of the common types, and without a *histogram*. Every other file is measured by itself.
+    The rows are the same either way. They call the files by their names, or by *labels*.
+    """
+    called = [name for name, _ in files] if labels is None else labels
+    taken = [
+        (name, data if data is not None and not histogram and _is_small(label, data) else b"")
+        for label, (name, data) in zip(called, files, strict=True)
+    ]
+    columns, numbers = measure_columns(taken)
+    columns = columns._replace(names=[called[number] for number in numbers])
+    rest = {number: data for number, (_, data) in enumerate(files) if data is not None}
+    for number in numbers:
+        del rest[number]
+    rows = {
+        number: whole_file(_origin(files[number][0], called[number]), data, histogram=histogram)
+        for number, data in rest.items()
+    }
+    return MeasuredFiles(columns, numbers, rows)
+
+
+def _is_small(label: str, data: Buffer) -> bool:
+    return memoryview(data).nbytes <= SMALL_BYTES and not is_text(label)
+
+
+def _origin(name: str, label: str) -> TensorRow:
+    return origin_of(name) if name == label else replace(origin_of(name), file=label)
