@@ -11,6 +11,7 @@ import pytest
 import xxhash
 import zstandard
 from blockbuster import blockbuster_ctx
+from hypothesis import HealthCheck, settings
 
 import dumpstream
 from dumpstream.archive.destination import Destination
@@ -24,17 +25,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 #: How long a test waits for what must come. Only what never comes takes so long, however busy the machine is.
 LIMIT_S = 120
+
+# Examples take as long as the machine is busy.
+settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
 
 _FLOAT, _UINT8, _INT32 = 1, 4, 7
 _DTYPES = {"float32": _FLOAT, "uint8": _UINT8, "int32": _INT32}
 _ND = 2
 
 _NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
-
-
 _ASYNCIO = ("asyncio", {"use_uvloop": False})
 _LOOPS = [
     pytest.param(_ASYNCIO, id="asyncio"),
