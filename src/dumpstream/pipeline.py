@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from dumpstream._errors import DumpstreamError, SinkError
-from dumpstream.reassemble import End, Hold, Piece, Reassembler, Recall, Whole
+from dumpstream.stages.events import End, Hold, Piece, Recall, Whole
 from dumpstream.stages.ledger import SINK_FAILED, Ledger
 from dumpstream.stages.plan import PartWriter, Plan
 from dumpstream.stages.remains import Remains
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dumpstream.archive.journal import Lines
     from dumpstream.chunk import Batch, Chunk
+    from dumpstream.reassemble import Reassembler
     from dumpstream.source import Source
     from dumpstream.stages.assembly import File
     from dumpstream.stages.events import Event, Part
@@ -51,6 +52,7 @@ class PipelineOptions:
                 raise ValueError(f"{name} must be at least 0, not {value}")
 
 
+@dataclass(kw_only=True, eq=False)
 class Pipeline:
     """Moves batches from a source through the reassembler into sinks.
 
@@ -59,22 +61,21 @@ class Pipeline:
     its parts keep their order. The batch is released when its plan is done.
     """
 
-    def __init__(
-        self,
-        *,
-        source: Source,
-        reassembler: Reassembler,
-        outlets: Sequence[Outlet],
-        journal: Lines,
-        held: HeldBytes,
-        options: PipelineOptions,
-    ) -> None:
-        self.source = source
-        self._reassembler = reassembler
-        self._outlets = outlets
-        self._journal = journal
-        self._held = held
-        self._options = options
+    source: Source
+    reassembler: Reassembler
+    outlets: Sequence[Outlet]
+    journal: Lines
+    held: HeldBytes
+    options: PipelineOptions
+    chunks: int = 0
+    bytes: int = 0
+    error: DumpstreamError | None = None  #: why the capture failed
+    cause: str | None = None  #: the cause of all losses from then on
+    #: Set after the last line, or when the capture begins to discard the rest.
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.journal, [outlet.label for outlet in self.outlets])
         self._writers: dict[Part, PartWriter] = {}
         self._gathered = 0
         self._in_flight: list[Plan] = []
@@ -83,17 +84,11 @@ class Pipeline:
         self._plan = Plan()
         self._unhandled: list[Event] = []  # when the capture was abandoned
         self._unfed: Sequence[Chunk] = ()
-        self.ledger = Ledger(journal, [outlet.label for outlet in outlets])
-        self.ended = anyio.Event()  #: set after the last line, or when the capture begins to discard the rest
-        self.error: DumpstreamError | None = None  #: why the capture failed
-        self.cause: str | None = None  #: the cause of all losses from then on
-        self.chunks = 0
-        self.bytes = 0
 
     @property
     def open_files(self) -> int:
         """The number of unfinished files."""
-        return self._reassembler.open_files
+        return self.reassembler.open_files
 
     async def run(self) -> None:
         """Work until the source ends. Never raises: a failure is left in `error`.
@@ -150,25 +145,25 @@ class Pipeline:
             now = monotonic()
             if batch is not None:
                 await self._take(batch, now, tasks)
-            if self._reassembler.open_files:
-                await self._handle(self._reassembler.expire(now), tasks)
+            if self.reassembler.open_files:
+                await self._handle(self.reassembler.expire(now), tasks)
                 await self._submit(tasks)
-        await self._handle(self._reassembler.finish(), tasks)
+        await self._handle(self.reassembler.finish(), tasks)
         await self._submit(tasks)
         await self._settle()
-        await self._journal.drain()
+        await self.journal.drain()
 
     async def _take(self, batch: Batch, now: float, tasks: TaskGroup) -> None:
         self._plan.batch = batch
         chunks = self._unfed = batch.chunks
         for loss in batch.losses:
             await self._handle(
-                self._reassembler.lose(loss.name, loss.cause, loss.bytes, ended=loss.ended, now=now), tasks
+                self.reassembler.lose(loss.name, loss.cause, loss.bytes, ended=loss.ended, now=now), tasks
             )
         self._unfed = ()
         self.chunks += len(chunks) - sum([chunk.more for chunk in chunks])
         self.bytes += sum(map(len, chunks))
-        await self._handle(self._reassembler.feed(chunks, now), tasks)
+        await self._handle(self.reassembler.feed(chunks, now), tasks)
         await self._submit(tasks)
 
     async def _handle(self, events: Iterable[Event], tasks: TaskGroup) -> None:
@@ -203,7 +198,7 @@ class Pipeline:
         if isinstance(event, End):
             await self._end(event.file, tasks)
         elif isinstance(event, Hold):
-            await self._held.keep(event.held, event.data)
+            await self.held.keep(event.held, event.data)
         else:
             await self._recall(event, tasks)
         return self._plan
@@ -214,9 +209,9 @@ class Pipeline:
         plan.ended.append((file, [self._writers.pop(part, PartWriter(part)) for part in file.parts]))
 
     async def _recall(self, event: Recall, tasks: TaskGroup) -> None:
-        data = await self._held.take(event.held)
+        data = await self.held.take(event.held)
         self._plan.recalled += event.held.length
-        await self._handle(self._reassembler.restore(event.held, data), tasks)
+        await self._handle(self.reassembler.restore(event.held, data), tasks)
         if self._plan.recalled > _RECALL_BYTES:
             await self._split_plan(tasks)
             await self._settle()
@@ -238,7 +233,7 @@ class Pipeline:
         """Start the plan as soon as no plan in flight has a file in common with it."""
         plan = self._plan
         self._gathered += plan.arrange()
-        if self._gathered > self._options.gathered_bytes:
+        if self._gathered > self.options.gathered_bytes:
             self._gathered -= plan.flush(self._writers.values(), self._gathered // 2)
         if plan.empty:
             if plan.continues:
@@ -250,8 +245,8 @@ class Pipeline:
             not plan.names.isdisjoint(other.names) for other in self._in_flight
         ):
             await self._progress.wait()
-        if self._journal.full:
-            await self._journal.drain()
+        if self.journal.full:
+            await self.journal.drain()
         # cancel() would not reach a plan that began after it.
         await checkpoint_if_cancelled()
         self._plan = Plan()
@@ -266,7 +261,7 @@ class Pipeline:
 
     async def _execute(self, plan: Plan) -> None:
         try:
-            stored = await plan.run(self._outlets)
+            stored = await plan.run(self.outlets)
             cause = self.cause or SINK_FAILED
             self.ledger.record_wholes(plan.wholes, zip(*stored, strict=True), cause)
             self.ledger.record_ended(plan.ended, cause)
@@ -291,12 +286,12 @@ class Pipeline:
         for file, ending in self._plan.ended:
             writers += ending
             remains.add_file(file)
-        remains.add_events([*self._plan.wholes, *self._unhandled, *self._reassembler.finish()])
+        remains.add_events([*self._plan.wholes, *self._unhandled, *self.reassembler.finish()])
         remains.add_chunks(self._unfed)
         self._unhandled, self._unfed = [], ()
         self._plan.release()
         for writer in writers:
             await writer.abort()
-        await self._held.aclose()  # the journal may need the space
+        await self.held.aclose()  # the journal may need the space
         await remains.drain(self.source, patience=_QUIET_S)
         remains.record(cause)

@@ -11,7 +11,7 @@ from dumpstream.chunk import APPEND
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import WHOLE_HEADER, Verdict, judge
 from dumpstream.stages.assembly import File
-from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece, Recall, Whole
+from dumpstream.stages.events import Piece, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,23 +19,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from dumpstream.chunk import Chunk
+    from dumpstream.stages.events import Event, Held
 
 #: Ended files of statistics text whose header rows are remembered.
 _MAX_HEADER_ROWS = 1024
-
-__all__ = [
-    "End",
-    "Event",
-    "File",
-    "Held",
-    "Hold",
-    "Part",
-    "Piece",
-    "Reassembler",
-    "ReassemblyOptions",
-    "Recall",
-    "Whole",
-]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,13 +140,8 @@ class Reassembler:
         files = self._files_like(name)
         file = files.by_name.get(name)
         if file is None:
-            file = File(
-                name,
-                now,
-                max_digests=self._options.max_digests,
-                max_header_bytes=self._options.max_header_bytes,
-                header_row=self._header_rows.pop(name, None),
-            )
+            first_row = self._header_rows.pop(name, None)
+            file = File(name, now, self._options.max_digests, self._options.max_header_bytes, first_row)
             files.add(file)
         return file
 

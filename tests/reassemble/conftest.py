@@ -1,4 +1,4 @@
-"""Chunks to feed to a reassembler, and who plays the capture around it."""
+"""Chunks to feed to a reassembler, and a runner that plays the capture around it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,14 @@ import pytest
 from tests.conftest import varint
 
 from dumpstream._native import Chunk
-from dumpstream.reassemble import (
-    End,
-    Event,
-    File,
-    Held,
-    Hold,
-    Part,
-    Piece,
-    Reassembler,
-    ReassemblyOptions,
-    Recall,
-    Whole,
-)
+from dumpstream.reassemble import Reassembler, ReassemblyOptions
+from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece, Recall, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dumpstream.format.verdict import Verdict
+    from dumpstream.stages.assembly import File
 
 NAME = "/dump//20260101/0/model/1/0/MatMul.op.1.2.3"
 TEXT = "/dump/stats/MatMul.op.1.2.3.csv"

@@ -6,7 +6,8 @@ import pytest
 
 from dumpstream._native import Chunk
 from dumpstream.format.verdict import Verdict
-from dumpstream.reassemble import Reassembler, Whole
+from dumpstream.reassemble import Reassembler
+from dumpstream.stages.events import Whole
 
 from .conftest import NAME, Runner, dump, more
 

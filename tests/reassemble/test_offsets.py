@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dumpstream.format.verdict import Verdict
-from dumpstream.reassemble import End, Hold, Piece, Reassembler, Recall
+from dumpstream.reassemble import Reassembler
+from dumpstream.stages.events import End, Hold, Piece, Recall
 
 from .conftest import Runner, at, dump, more
 

@@ -53,16 +53,12 @@ _INT, _I8, _I32, _U32, _U64 = ctypes.c_int, ctypes.c_int8, ctypes.c_int32, ctype
 _TEXT, _ADDRESS, _SIZE = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
 _to = ctypes.POINTER
 
-#: The arguments of every function.
+#: The arguments of every function that has any.
 _ARGUMENTS: Mapping[str, tuple[type, ...]] = {
     "aclInit": (_TEXT,),
-    "aclFinalize": (),
     "aclFinalizeReference": (_to(_U64),),
-    "aclmdlInitDump": (),
     "aclmdlSetDump": (_TEXT,),
-    "aclmdlFinalizeDump": (),
     "acldumpRegCallback": (_ADDRESS, _I32),
-    "acldumpUnregCallback": (),
     "acldumpGetPath": (_INT,),
     "acldumpSaveExceptionInfo": (_TEXT, _TEXT, _ADDRESS, _SIZE),
     "acldumpGetExceptionInfoPath": (_TEXT, _SIZE),
@@ -73,9 +69,7 @@ _ARGUMENTS: Mapping[str, tuple[type, ...]] = {
     "aclrtResetDevice": (_I32,),
     "aclrtGetCurrentContext": (_to(_ADDRESS),),
     "aclrtSetCurrentContext": (_ADDRESS,),
-    "aclrtSynchronizeDevice": (),
     "aclprofInit": (_TEXT, _SIZE),
-    "aclprofFinalize": (),
     "aclprofStart": (_ADDRESS,),
     "aclprofStop": (_ADDRESS,),
     "aclprofSetConfig": (_INT, _TEXT, _SIZE),
@@ -94,13 +88,9 @@ _ARGUMENTS: Mapping[str, tuple[type, ...]] = {
     "dssim_ops_per_step": (_ADDRESS,),
     "dssim_file_describe": (_ADDRESS, _ADDRESS, _U64, _U64, _U32, _to(FileForecast), _ADDRESS),
     "dssim_load": (_ADDRESS,),
-    "dssim_load_models": (),
-    "dssim_unload_models": (),
     "dssim_start": (_U64,),
     "dssim_run": (_U64,),
-    "dssim_stop": (),
     "dssim_read_counters": (_to(_Counters),),
-    "dssim_reset": (),
 }
 
 #: What functions return that return neither an int nor nothing.

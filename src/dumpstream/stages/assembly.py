@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
 from dumpstream.chunk import APPEND, Chunk
 from dumpstream.format.text import TEXT_SUFFIX, TextFilter, strip_nul
-from dumpstream.format.verdict import NO_HEADER, HeaderReader, Verdict, judge
+from dumpstream.format.verdict import NO_HEADER, Header, HeaderReader, Verdict, judge
 from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece
 from dumpstream.stages.overlap import HeldPieces, Merge
 
@@ -30,67 +31,43 @@ class _Record(NamedTuple):
 Waiting = dict[int, list[_Record]]
 
 
+@dataclass(slots=True, eq=False)
 class File:
     """One occurrence of a name, from its first chunk to its end."""
 
-    __slots__ = (
-        "_callback",
-        "_cut",
-        "_digests",
-        "_header",
-        "_held",
-        "_known_end",
-        "_max_digests",
-        "_reader",
-        "_text",
-        "_waiting",
-        "cause",
-        "chunks",
-        "closed",
-        "dropped_bytes",
-        "duplicates",
-        "lost_bytes",
-        "missing",
-        "name",
-        "overlapped",
-        "parts",
-        "plain",
-        "prefix",
-        "touched",
-    )
+    name: str
+    touched: float  #: when its latest chunk came
+    _max_digests: int
+    max_header_bytes: InitVar[int]
+    first_row: InitVar[bytes | None]  #: header row of an earlier text file of the same name
+    prefix: Part = field(init=False)
+    parts: list[Part] = field(init=False)
+    chunks: int = 0  #: callbacks, not records
+    cause: str | None = None  #: of its first loss
+    lost_bytes: int = 0
+    duplicates: int = 0  #: chunks dropped because the same bytes had come before
+    dropped_bytes: int = 0  #: came, but are in no part: repeated bytes, and what `TextFilter` takes out
+    missing: list[tuple[int, int]] = field(default_factory=list)  #: ranges that never came; set by `close`
+    overlapped: bool = False  #: whether a range came again with other bytes
+    closed: bool = False  #: whether the last chunk has come; for text, whether the latest was marked last
+    plain: bool = False  #: whether a chunk in append mode, unless it is the last, is just passed on
+    _text: TextFilter | None = None
+    _reader: HeaderReader | None = None
+    _header: Header = NO_HEADER
+    _digests: set[tuple[int, int, int]] = field(default_factory=set)
+    _held: HeldPieces = field(default_factory=HeldPieces)
+    _known_end: int = 0  #: where the last chunk said that the file ends
+    _callback: int | None = None  #: the append callback whose further records follow
+    _waiting: Waiting = field(default_factory=dict)
+    _cut: bool = False  #: whether a callback was given up before its final record
 
-    def __init__(
-        self,
-        name: str,
-        now: float,
-        *,
-        max_digests: int,
-        max_header_bytes: int,
-        header_row: bytes | None,
-    ) -> None:
-        self.name = name
+    def __post_init__(self, max_header_bytes: int, first_row: bytes | None) -> None:
         self.prefix = Part(self, 0)
         self.parts = [self.prefix]
-        self.chunks = 0  #: callbacks, not records
-        self.cause: str | None = None  #: of its first loss
-        self.lost_bytes = 0
-        self.duplicates = 0  #: chunks dropped because the same bytes had come before
-        self.dropped_bytes = 0  #: came, but are in no part: repeated bytes, and what `TextFilter` takes out
-        self.missing: list[tuple[int, int]] = []  #: ranges that never came; set by `close`
-        self.overlapped = False  #: whether a range came again with other bytes
-        self.closed = False  #: whether the last chunk has come; for text, whether the latest was marked last
-        self.touched = now  #: when its latest chunk came
-        self.plain = False  #: whether a chunk in append mode, unless it is the last, is just passed on
-        self._text = TextFilter(header_row) if name.endswith(TEXT_SUFFIX) else None
-        self._reader = None if self._text else HeaderReader(max_header_bytes)
-        self._header = NO_HEADER
-        self._max_digests = max_digests
-        self._digests: set[tuple[int, int, int]] = set()
-        self._held = HeldPieces()
-        self._known_end = 0  #: where the last chunk said that the file ends
-        self._callback: int | None = None  #: the append callback whose further records follow
-        self._waiting: Waiting = {}
-        self._cut = False  #: whether a callback was given up before its final record
+        if self.name.endswith(TEXT_SUFFIX):
+            self._text = TextFilter(first_row)
+        else:
+            self._reader = HeaderReader(max_header_bytes)
 
     @property
     def header_row(self) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -13,29 +14,25 @@ if TYPE_CHECKING:
     from dumpstream.stages.overlap import Merge
 
 
+@dataclass(slots=True, eq=False)
 class Part:
     """Contiguous bytes of a file: its beginning, or what lies behind a gap."""
 
-    __slots__ = ("file", "offset", "size")
-
-    def __init__(self, file: File, offset: int) -> None:
-        self.file = file
-        self.offset = offset  #: 0 for the beginning, more behind a gap
-        self.size = 0  #: in bytes, with those that are still to be recalled
+    file: File
+    offset: int  #: 0 for the beginning, more behind a gap
+    size: int = 0  #: in bytes, with those that are still to be recalled
 
 
+@dataclass(slots=True, eq=False)
 class Held:
     """Stands for bytes that wait; compares by identity, so it can be a key."""
 
-    __slots__ = ("file", "length", "merge", "offset", "order", "until")
-
-    def __init__(self, file: File, length: int) -> None:
-        self.file = file
-        self.length = length
-        self.offset = -1  #: where they go in the file; -1 until the callback they wait for is finished
-        self.order = 0  #: which of two overlapping pieces came first: the lower
-        self.merge: Merge | None = None  #: what takes them in, once recalled
-        self.until = 0  #: where the next piece of that merge starts
+    file: File
+    length: int
+    offset: int = -1  #: where they go in the file; -1 until the callback they wait for is finished
+    order: int = 0  #: which of two overlapping pieces came first: the lower
+    merge: Merge | None = None  #: what takes them in, once recalled
+    until: int = 0  #: where the next piece of that merge starts
 
 
 class Whole(NamedTuple):

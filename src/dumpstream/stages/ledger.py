@@ -99,14 +99,8 @@ class Ledger:
                 missing=file.missing,
                 duplicates=file.duplicates,
             )
-            custodies = tuple(
-                [
-                    stored.custody
-                    for writer in writers
-                    for stored in writer.stored.values()
-                    if stored.custody is not None
-                ]
-            )
+            results = [stored for writer in writers for stored in writer.stored.values()]
+            custodies = tuple([stored.custody for stored in results if stored.custody is not None])
             occupied = sum([part.stored_bytes for part in parts])
             ended_file = _Ended(file.name, file.bytes, file.chunks, file.verdict, occupied, line)
             self._await(_Unsafe(custodies, [ended_file]))
@@ -149,16 +143,7 @@ class Ledger:
     def _parts_of(self, writer: PartWriter) -> list[StoredPart]:
         part = writer.part
         return [
-            StoredPart(
-                self._labels[index],
-                stored.path,
-                part.offset,
-                part.size,
-                stored.bytes,
-                stored.xxh3,
-                stored.start,
-                stored.etag,
-            )
+            StoredPart(self._labels[index], stored.path, part.offset, part.size, *stored[1:5])
             for index, stored in sorted(writer.stored.items())
             if stored.path is not None
         ]

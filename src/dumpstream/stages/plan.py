@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
@@ -34,19 +35,17 @@ _CANCELLED = SinkError("the capture did not wait for the sink")
 _Result = TypeVar("_Result")
 
 
+@dataclass(slots=True, eq=False)
 class PartWriter:
     """The bytes of one part on their way into the sinks."""
 
-    __slots__ = ("cause", "failed", "files", "gathered", "part", "pending", "stored")
-
-    def __init__(self, part: Part) -> None:
-        self.part = part
-        self.pending: list[Buffer] = []  #: pieces of the plan that is being made
-        self.gathered = bytearray()  #: copies of pieces of earlier plans, while they are few
-        self.files: list[SinkFile] = []  #: one per outlet, once a piece was written
-        self.stored: dict[int, Stored] = {}  #: by the index of the outlet that has committed it
-        self.failed = False
-        self.cause: str | None = None  #: what it is lost to, if a sink refused only this file
+    part: Part
+    pending: list[Buffer] = field(default_factory=list)  #: pieces of the plan that is being made
+    gathered: bytearray = field(default_factory=bytearray)  #: of earlier plans, copied, while they are few
+    files: list[SinkFile] = field(default_factory=list)  #: one per outlet, once a piece was written
+    stored: dict[int, Stored] = field(default_factory=dict)  #: by the index of the outlet that committed it
+    failed: bool = False
+    cause: str | None = None  #: what it is lost to, if a sink refused only this file
 
     @property
     def unsent(self) -> int:
@@ -76,35 +75,21 @@ class _Write(NamedTuple):
     commit: bool
 
 
+@dataclass(slots=True, eq=False)
 class Plan:
     """Whole files to put, pieces to write, files that end, and the batch that holds their bytes."""
 
-    __slots__ = (
-        "_calls",
-        "_puts",
-        "_writes",
-        "batch",
-        "continues",
-        "ended",
-        "error",
-        "names",
-        "recalled",
-        "touched",
-        "wholes",
-    )
-
-    def __init__(self) -> None:
-        self.batch: Batch | None = None
-        self.continues = False  #: whether earlier plans read from the same batch
-        self.wholes: list[Whole] = []
-        self.touched: list[PartWriter] = []  #: with pending pieces
-        self.ended: list[tuple[File, list[PartWriter]]] = []
-        self.names: set[str] = set()  #: of files that end here; once arranged, of all files
-        self.recalled = 0
-        self.error: SinkError | None = None
-        self._puts: list[tuple[PartWriter, Buffer]] = []
-        self._writes: list[list[_Write]] = []  #: those of one file together, in order
-        self._calls = anyio.CancelScope()
+    batch: Batch | None = None
+    continues: bool = False  #: whether earlier plans read from the same batch
+    wholes: list[Whole] = field(default_factory=list)
+    touched: list[PartWriter] = field(default_factory=list)  #: with pending pieces
+    ended: list[tuple[File, list[PartWriter]]] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)  #: of files that end here; once arranged, of all files
+    recalled: int = 0
+    error: SinkError | None = None
+    _puts: list[tuple[PartWriter, Buffer]] = field(default_factory=list)
+    _writes: list[list[_Write]] = field(default_factory=list)  #: those of one file together, in order
+    _calls: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
     def empty(self) -> bool:
