@@ -10,6 +10,7 @@ import anyio
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._display import count_text, print_error, say
+from dumpstream.cli._exit import FAILED
 from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.command import Command
@@ -34,11 +35,12 @@ async def capture_command(args: Namespace) -> int:
         if run.code is None:
             raise
         print_error(exc)
-        return run.code or 1
+        return run.code or FAILED
     finally:
-        run.collect()
-    if collector is None or not run.started:
-        return run.code or 1
+        if run.command is not None and run.code is not None:
+            run.command.collect()
+    if collector is None or run.command is None:
+        return run.code or FAILED
     code = report_outside(collector, args)
     return run.code or code
 
@@ -48,25 +50,20 @@ class _Run:
 
     def __init__(self, words: list[str]) -> None:
         self.code: int | None = None  #: as a shell has it, once the command has ended
+        self.command: Command | None = None  #: once it is started
         self._words = words
-        self._command: Command | None = None
-
-    @property
-    def started(self) -> bool:
-        """Whether the command could be started."""
-        return self._command is not None
 
     async def follow(self, collector: Collector, signals: CaptureSignals) -> None:
         """Start the command, and return when it and every captured process have ended."""
         environment = target_environment(collector.socket_path, os.environ)
         try:
-            self._command = signals.command = Command(self._words, environment)
+            self.command = signals.command = Command(self._words, environment)
         except OSError as exc:
             say(f"{self._words[0]} cannot be run: {exc.strerror}")
             self.code = _NOT_FOUND if exc.errno == errno.ENOENT else _NOT_EXECUTABLE
             return
         raise_descriptor_limit()  # only now, so that the command does not inherit it
-        status = await self._command.wait()
+        status = await self.command.wait()
         signals.command = None
         self.code = exit_code(status)
         with anyio.move_on_after(_PATIENCE_S):
@@ -75,8 +72,3 @@ class _Run:
             still = count_text(collector.running, "process")
             say(f"the command has ended; waiting for {still} that it started; Ctrl-C ends the capture")
         await collector.idle()
-
-    def collect(self) -> None:
-        """Reap the command, if it has ended."""
-        if self._command is not None and self.code is not None:
-            self._command.collect()

@@ -6,7 +6,10 @@ import json
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _UNITS = ("kB", "MB", "GB", "TB")
 _STEP = 1000
@@ -36,6 +39,17 @@ def print_error(error: Exception) -> None:
 def print_json(value: Any) -> None:
     """Print *value* as JSON, indented."""
     print(json.dumps(value, indent=2))
+
+
+def attributes(thing: object, *names: str) -> dict[str, Any]:
+    """Return those attributes of *thing* by their names, as JSON has them."""
+    return {name: getattr(thing, name) for name in names}
+
+
+def operator_text(name: str, op_type: str | None, origin: Mapping[str, Any]) -> str:
+    """Return ``name (type), model m, iteration 0``, with everything in *origin* that is known."""
+    known = [f"{key.replace('_', ' ')} {value}" for key, value in origin.items() if value is not None]
+    return ", ".join([f"{name} ({op_type})" if op_type else name, *known])
 
 
 def size_text(size: int) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import resource
 import sys
 from contextlib import AsyncExitStack
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from dumpstream.cli._display import count_text, print_json, say
+from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._options import capture_options
 from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
@@ -59,7 +58,7 @@ async def collect_while(
         except ValueError as exc:
             raise WrongUsageError(str(exc)) from exc
         signals.begin(collector, collector.stop)
-        tasks.start_soon(show_progress, collector, partial(_processes_text, collector))
+        tasks.start_soon(show_progress, collector)
         await work(collector, signals)
     return None if signals.tell_abort(args.spill) else collector
 
@@ -98,7 +97,3 @@ def raise_descriptor_limit() -> None:
 def _by_rank(process: CapturedProcess) -> tuple[float, int]:
     rank = process.record.rank
     return (inf if rank is None else rank, process.record.pid)
-
-
-def _processes_text(collector: Collector) -> str:
-    return f"{count_text(len(collector.processes), 'process')}, "

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _DEFAULTS = ProfileSettings()
 _METRICS = [metric.name.lower() for metric in AicoreMetric]
+_KINDS = ", ".join(kind.name.lower() for kind in Collect if kind.name)
 
 
 def add_profile_arguments(parser: ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def add_profile_arguments(parser: ArgumentParser) -> None:
         "--profile-collect",
         type=_collect,
         metavar="KIND,...",
-        help="what to collect: some of " + ", ".join(_names(~Collect(0))),
+        help=f"what to collect: some of {_KINDS}",
     )
     group.add_argument("--profile-metric", choices=_METRICS, help="which counters of the AI Core are read")
     group.add_argument(
@@ -61,10 +62,6 @@ def profile_settings(args: Namespace, *, device: int) -> ProfileSettings | None:
     )
 
 
-def _names(collect: Collect) -> list[str]:
-    return [kind.name.lower() for kind in Collect if kind in collect and kind.name]
-
-
 def _devices(text: str) -> tuple[int, ...]:
     if not all(item.isdecimal() and item.isascii() for item in text.split(",")):
         raise ArgumentTypeError(f"{text!r} is not a list of devices; write for example 0 or 0,1,2")
@@ -75,7 +72,7 @@ def _collect(text: str) -> Collect:
     collect = Collect(0)
     for item in text.lower().split(","):
         if item.upper() not in Collect.__members__:
-            raise ArgumentTypeError(f"{item!r} cannot be collected; known: {', '.join(_names(~Collect(0)))}")
+            raise ArgumentTypeError(f"{item!r} cannot be collected; known: {_KINDS}")
         collect |= Collect[item.upper()]
     return collect
 

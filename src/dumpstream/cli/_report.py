@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, TextIO
 import anyio
 
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.outside.collector import Collector
 from dumpstream.remote.outboxes import waiting_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from dumpstream.capture import Capture
-    from dumpstream.outside.collector import Collector
     from dumpstream.outside.process import CapturedProcess
     from dumpstream.stages.report import Report
     from dumpstream.system.location import Prefix
@@ -23,14 +22,17 @@ if TYPE_CHECKING:
 _PROGRESS_S = 0.25
 
 
-async def show_progress(capture: Capture | Collector, lead: Callable[[], str] = str) -> None:
-    """Show on the terminal what has come, behind the text that *lead* returns, until cancelled."""
+async def show_progress(capture: Capture | Collector) -> None:
+    """Show on the terminal what has come, until cancelled."""
     before = capture.report
     with ProgressLine() as line:
         while True:
             await anyio.sleep(_PROGRESS_S)
             now = capture.report
-            line.show(lead() + _progress_text(before, now))
+            text = _progress_text(before, now)
+            if isinstance(capture, Collector):
+                text = f"{count_text(len(capture.processes), 'process')}, {text}"
+            line.show(text)
             before = now
 
 

@@ -13,7 +13,7 @@ Examples:
 exit codes: 0 the configuration is accepted, warnings or not; 1 it is refused; 2 wrong usage
 """
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser
 from pathlib import Path
 
 _MODES = ("model", "op", "exception", "overflow", "watch")
@@ -36,9 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="a JSON array of operators; says for each whether it is dumped",
     )
-    _add_new(
-        actions.add_parser("new", help="write a configuration", formatter_class=RawDescriptionHelpFormatter)
-    )
+    _add_new(actions.add_parser("new", help="write a configuration"))
     actions.add_parser("schema", help="print the JSON Schema of configurations")
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dumpstream.archive.place import is_inside
-from dumpstream.cli._display import count_text, print_json, printable, size_text
+from dumpstream.cli._display import attributes, count_text, print_json, printable, size_text
 from dumpstream.reading.collection import Collection
 
 if TYPE_CHECKING:
@@ -95,28 +95,20 @@ def _process(member: Member) -> dict[str, Any]:
         **known,
         "problem": member.problem or member.process.problem,
         "state": None if member.capture is None else member.capture.state,
-        "files": sums.files,
-        "bytes": sums.bytes,
-        "stored_bytes": sums.stored_bytes,
+        **attributes(sums, "files", "bytes", "stored_bytes"),
         "verdicts": dict(sorted(sums.verdicts.items())),
         "losses": sums.listed_losses,
     }
 
 
 def _row(file: StoredFile, member: Member) -> dict[str, Any]:
-    path = file.path
-    inside = path is not None and is_inside(path)
+    inside = file.path is not None and is_inside(file.path)
     return {
         "name": member.prefix + file.name,
         **({} if member.process is None else {"rank": member.rank}),
-        "path": f"{member.prefix}{path}" if inside else path,
+        "path": f"{member.prefix}{file.path}" if inside else file.path,
         "parts": len(file.parts),
-        "bytes": file.bytes,
-        "stored_bytes": file.stored_bytes,
-        "chunks": file.chunks,
-        "verdict": file.verdict,
-        "cause": file.cause,
-        "missing": file.missing,
+        **attributes(file, "bytes", "stored_bytes", "chunks", "verdict", "cause", "missing"),
     }
 
 

@@ -64,7 +64,7 @@ def _fault(text: str, workload: Workload) -> tuple[str, Any]:
 
 @contextmanager
 def _configured(args: Namespace, workload: Workload) -> Iterator[Path | None]:
-    """Give the dump configuration of the job, if it has one."""
+    """Give the dump configuration of the job; None without one."""
     if args.config is not None or args.no_dump:
         yield args.config
         return
@@ -118,13 +118,8 @@ def _tell(children: Sequence[int], number: int) -> None:
 
 def _run_rank(options: JobOptions, rank: int, ranks: int) -> NoReturn:
     """Run the job of *rank* in a forked child, and end the child without its parent's cleaning up."""
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "DEVICE_ID": str(rank),
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-    }
+    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK", "DEVICE_ID"), str(rank))
+    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(ranks))
     if rank != ranks - 1:
         options = replace(options, crash_at=None)
     code = FAILED
@@ -161,5 +156,5 @@ def _summary(result: JobResult, wanted: int) -> str:
         "to the disk": counters.disk,
         "lost": counters.lost,
     }
-    told = ", ".join(f"{count_text(chunks, 'chunk')} {way}" for way, chunks in ways.items() if chunks)
-    return f"{text}: {told}" if told else text
+    parts = ", ".join(f"{count_text(chunks, 'chunk')} {way}" for way, chunks in ways.items() if chunks)
+    return f"{text}: {parts}" if parts else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dumpstream.cli._display import ProgressLine, count_text, print_json, printable, size_text
+from dumpstream.cli._display import ProgressLine, attributes, count_text, print_json, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.verification import verify
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Print what is wrong."""
+    """Verify the capture, print the problems, and return the exit code."""
     collection = Collection.open(args.capture, args.rank)
     with ProgressLine() as line:
         result = verify(collection, deep=args.deep, progress=lambda so_far: line.show(_progress(so_far)))
@@ -35,15 +35,12 @@ def _progress(result: Verification) -> str:
 
 
 def _object(result: Verification) -> dict[str, Any]:
+    numbers = attributes(result, "files", "parts", "bytes", "found_parts", "skipped_parts")
+    problems = [problem._asdict() for problem in result.problems]
     return {
-        "whole": result.whole,
-        "state": result.state,
-        "files": result.files,
-        "parts": result.parts,
-        "bytes": result.bytes,
-        "found_parts": result.found_parts,
-        "skipped_parts": result.skipped_parts,
-        "problems": [problem._asdict() for problem in result.problems],
+        **attributes(result, "whole", "state"),
+        **numbers,
+        "problems": problems,
         "leftovers": result.leftovers,
     }
 

@@ -10,8 +10,10 @@ from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.watch import Graph, find_watched, watch
 from dumpstream.cli._display import (
     ProgressLine,
+    attributes,
     count_text,
     number_text,
+    operator_text,
     print_json,
     printable,
     say,
@@ -29,9 +31,6 @@ if TYPE_CHECKING:
 
     from dumpstream.analysis.difference import Difference
     from dumpstream.analysis.watch import Trampling, WatchDump, Watched, WatchResult
-
-
-_PLACES = ("model", "model_id", "iteration", "device")
 
 
 def run(args: Namespace) -> int:
@@ -88,18 +87,15 @@ def _summary(watched: Sequence[Watched], counts: Counter[str]) -> str:
     return text
 
 
-def _places(watched: Watched) -> dict[str, Any]:
-    """Return which of several operators of the same name it is."""
-    return {"rank": watched.rank} | {place: getattr(watched.name, place) for place in _PLACES}
+def _origin(watched: Watched) -> dict[str, Any]:
+    """Return what tells operators of the same name apart."""
+    return {"rank": watched.rank} | attributes(watched.name, "model", "model_id", "iteration", "device")
 
 
 def _print_result(result: WatchResult) -> str:
-    """Print one and return its state."""
+    """Print *result* and return its state."""
     watched, state = result.watched, _state(result)
-    title = watched.op_name + (f" ({watched.name.op_type})" if watched.name.op_type else "")
-    for name, value in _places(watched).items():
-        if value is not None:
-            title += f", {name.replace('_', ' ')} {value}"
+    title = operator_text(watched.op_name, watched.name.op_type, _origin(watched))
     text = count_text(len(watched.dumps), "dump")
     if watched.early:
         text += f", {watched.early} before it ran" if watched.dumps else f"{watched.early} without its own"
@@ -145,7 +141,7 @@ def _as_json(result: WatchResult) -> dict[str, Any]:
     return {
         "op_name": watched.op_name,
         "op_type": watched.name.op_type,
-        **_places(watched),
+        **_origin(watched),
         "state": _state(result),
         "dumps": [_dump_json(dump) for dump in watched.dumps],
         "early": watched.early,
@@ -176,11 +172,7 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
         "index": tensor.index,
         "dtype": tensor.dtype.short,
         "shape": tensor.shape,
-        "elements": difference.elements,
-        "changed": difference.changed,
-        "first": difference.first,
-        "last": difference.last,
-        "padding": difference.padding,
+        **attributes(difference, "elements", "changed", "first", "last", "padding"),
         "values": [
             {"place": value.position, "before": json_value(value.before), "after": json_value(value.after)}
             for value in difference.values
