@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from math import inf, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,7 +11,8 @@ import zstandard
 
 from dumpstream._errors import SinkError
 from dumpstream.reassemble import ReassemblyOptions
-from dumpstream.sinks import SinkSettings, load_sink
+from dumpstream.sinks import SinkSettings, find_factory, load_sink
+from dumpstream.sinks.resources import Resources
 from dumpstream.stages.options import StageOptions
 from dumpstream.system.durable import Fsync
 
@@ -84,6 +86,17 @@ def test_fsync_may_be_given_by_its_name() -> None:
     assert divide({"fsync": "file"}).sinks.fsync is Fsync.FILE
 
 
+def install_sink(directory: Path, name: str, code: str) -> None:
+    """Make a package in *directory* that declares the function ``make`` in *code* as the sink *name*."""
+    (directory / f"{name}.py").write_text(code)
+    (directory / f"{name}-1.dist-info").mkdir()
+    (directory / f"{name}-1.dist-info/METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
+    )
+    points = f"[dumpstream.sinks]\n{name} = {name}:make\n"
+    (directory / f"{name}-1.dist-info/entry_points.txt").write_text(points)
+
+
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
@@ -95,16 +108,32 @@ def test_sink_that_cannot_be_made_is_an_error_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, problem: str
 ) -> None:
     name = f"boom{len(code)}"
-    (tmp_path / f"{name}.py").write_text(code)
-    (tmp_path / f"{name}-1.dist-info").mkdir()
-    (tmp_path / f"{name}-1.dist-info/METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
-    )
-    points = f"[dumpstream.sinks]\n{name} = {name}:make\n"
-    (tmp_path / f"{name}-1.dist-info/entry_points.txt").write_text(points)
+    install_sink(tmp_path, name, code)
     monkeypatch.syspath_prepend(tmp_path)
 
     with pytest.raises(SinkError, match=re.escape(f"the {name} sink cannot be made: {problem}")) as caught:
         load_sink(f"{name}:where", SinkSettings(directory=tmp_path))
 
     assert caught.value.__cause__ is not None
+
+
+def test_sinks_of_others_get_what_is_for_all_sinks_and_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_sink(tmp_path, "others", "def make(*arguments, **more): return arguments, more")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = SinkSettings(directory=tmp_path)
+
+    sink: object = find_factory("others", Resources())("where", settings)
+
+    assert sink == (("where", settings), {})
+    assert [field.name for field in fields(SinkSettings)] == [
+        "directory",
+        "level",
+        "workers",
+        "fsync",
+        "max_descriptors",
+        "pack",
+        "spill",
+        "spill_bytes",
+    ]

@@ -112,7 +112,7 @@ async def test_without_a_configuration_the_dump_is_left_to_the_caller(rig: Rig, 
     assert recorder.calls == ["acldumpRegCallback", "acldumpUnregCallback"]
 
 
-async def test_a_dump_that_somebody_else_began_is_not_finalised(rig: Rig, recorder: Recorder) -> None:
+async def test_a_dump_that_the_program_began_is_not_finalised(rig: Rig, recorder: Recorder) -> None:
     recorder.answer("init", 100002)
 
     async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
@@ -184,10 +184,10 @@ async def test_a_configuration_that_cann_refuses_is_refused_before_anything_is_d
         async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
             pytest.fail("entered")
 
-    places = ["$.dump.dump_mode", "$.dump.dump_path", "$.dump.dump_step"]
+    paths = ["$.dump.dump_mode", "$.dump.dump_path", "$.dump.dump_step"]
     assert caught.value.path == rig.config
-    assert sorted(problem.path for problem in caught.value.problems) == places
-    assert all(place in str(caught.value) for place in places)
+    assert sorted(problem.path for problem in caught.value.problems) == paths
+    assert all(path in str(caught.value) for path in paths)
     assert recorder.calls == []
     assert not rig.path.exists()
 

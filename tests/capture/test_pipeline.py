@@ -147,7 +147,7 @@ async def test_names_of_any_kind_come_back_as_they_were(rig: Rig, capsys: pytest
     assert sorted(path.name for path in rig.path.parent.iterdir()) == ["acl.json", "capture", "dump"]
 
 
-async def test_nobody_else_may_read_a_capture(rig: Rig) -> None:
+async def test_only_its_user_may_read_a_capture(rig: Rig) -> None:
     async with rig.pushed():
         rig.push("directory/file", b"data", last=True)
 

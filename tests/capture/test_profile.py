@@ -35,7 +35,7 @@ def _own_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def other(rig: Rig, tmp_path: Path) -> Iterator[Profiler]:
-    """Somebody else who is profiling."""
+    """Another profiler, which is at work."""
     other = Profiler(load_profiling(rig.library))
     other.init(tmp_path / "other")
     yield other
@@ -145,7 +145,7 @@ async def test_an_end_of_the_profile_that_fails_is_raised_after_everything_is_st
         opened = rig.simulated(profile=_SETTINGS)
         async with rig.raising(AclError, "aclprofStop returned 100043", opened) as capture:
             await run_sync(runtime.run)
-            runtime.library.aclprofFinalize()  # somebody else's
+            runtime.library.aclprofFinalize()  # of another profiler
 
     assert capture.report.whole
     assert len(await run_sync(rig.read)) == 16

@@ -377,7 +377,7 @@ def collector_busy(collector: Collector) -> bool:
     return collector._service._shares.free < 4 << 20
 
 
-async def test_a_directory_that_cannot_take_captures_is_refused_before_anybody_joins(rig: Rig) -> None:
+async def test_a_directory_that_cannot_take_captures_is_refused_before_a_process_joins(rig: Rig) -> None:
     await run_sync(lambda: rig.out.write_text("a file"))
 
     with pytest.raises(DestinationError, match="is a file"):

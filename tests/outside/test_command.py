@@ -1,4 +1,4 @@
-"""`capture -- COMMAND`: the command runs as if nobody looked, and everything it dumps is there."""
+"""`capture -- COMMAND`: the command runs as it would alone, and everything that it dumps is captured."""
 
 from __future__ import annotations
 

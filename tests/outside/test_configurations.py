@@ -199,7 +199,7 @@ _FIELD = st.tuples(
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.lists(_FIELD, max_size=8), max_size=12))
-def test_whatever_is_told_hurts_nobody(messages: list[list[tuple[str, str | int]]]) -> None:
+def test_no_report_of_an_agent_fails(messages: list[list[tuple[str, str | int]]]) -> None:
     usable = [[(key, str(value).encode(errors="ignore").decode()) for key, value in it] for it in messages]
 
     found = told_by(*(parse_config_part(decode(encode("config", fields))) for fields in usable))

@@ -64,7 +64,7 @@ def test_a_socket_is_for_its_user_alone(path: Path) -> None:
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_socket_that_nobody_listens_at_is_replaced(path: Path) -> None:
+def test_a_socket_without_a_listener_is_replaced(path: Path) -> None:
     listen(path).close()
 
     with listen(path), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
@@ -158,7 +158,9 @@ async def test_a_peer_that_is_gone_takes_nothing(pair: tuple[socket.socket, sock
     assert not heard.connection.send(encode("end"))
 
 
-async def test_a_peer_that_reads_nothing_holds_nobody_up(pair: tuple[socket.socket, socket.socket]) -> None:
+async def test_a_peer_that_reads_nothing_does_not_delay_others(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
     heard = Heard(pair[0])
 
     sent = [heard.connection.send(encode("end", [("text", "x" * 10000)])) for _ in range(1000)]

@@ -69,11 +69,11 @@ def test_a_file_that_begins_with_a_header_or_at_an_offset_is_not() -> None:
 def test_only_what_the_latest_run_stored_counts(builder: CaptureBuilder) -> None:
     builder.add("early", b"1")
     path = builder.finish()
-    place = Destination.open(path, append=True)
-    place.begin_run({})
+    destination = Destination.open(path, append=True)
+    destination.begin_run({})
     builder.write('{"type": "begin", "run": 2, "time": ""}')
     part = builder.add("late", b"22", Verdict.UNPARSED)
-    place.close()
+    destination.close()
 
     assert _stored_files(path) == {"late": {(2, part.xxh3)}}
     assert _stored_files(path / "nothing") == {}

@@ -74,7 +74,7 @@ async def test_counters_fit_into_a_journal_whatever_the_process_counts() -> None
     assert max(statistics.losses["timeout"]) < 1 << 62
 
 
-async def test_a_source_that_nobody_wakes_looks_by_itself() -> None:
+async def test_a_source_that_is_not_woken_looks_by_itself() -> None:
     source = SharedSource(SharedRing(_SIZE))
     source.hear_nothing()
 

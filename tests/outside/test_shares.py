@@ -47,7 +47,7 @@ async def test_a_job_leaves_something_to_another_one_beside_it() -> None:
     await give_back(first + second)
 
 
-async def test_processes_that_nobody_counts_get_an_eighth_of_what_is_free() -> None:
+async def test_processes_that_the_launcher_does_not_count_get_an_eighth_of_what_is_free() -> None:
     shares = Shares(128 * _MIB, None)
 
     taken = await take(shares, 4)

@@ -164,7 +164,7 @@ async def test_sinks_with_a_place_of_their_own_get_one_per_process(outside: Outs
 
 
 @pytest.mark.parametrize("sink", ["nosuch:", "stats:", "s3:///"])
-async def test_a_sink_that_no_process_could_have_is_refused_before_anybody_joins(
+async def test_a_sink_that_no_process_could_have_is_refused_before_a_process_joins(
     sink: str, state: Path
 ) -> None:
     store = MemoryStore()
@@ -185,7 +185,7 @@ async def test_rings_in_files_are_for_directories(tmp_path: Path) -> None:
         await recover("s3://bucket/run")
 
 
-async def test_a_directory_that_somebody_else_has_in_the_store_is_not_taken(
+async def test_a_directory_that_another_capture_has_in_the_store_is_not_taken(
     outside: Outside, tmp_path: Path
 ) -> None:
     store = LocalStore(tmp_path / "store", mkdir=True)

@@ -1,4 +1,4 @@
-"""The agent tells which configurations are put in force, and holds nobody up for it."""
+"""The agent reports which configurations are put in force, and delays neither process for it."""
 
 from __future__ import annotations
 

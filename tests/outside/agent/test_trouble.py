@@ -51,7 +51,7 @@ def test_stuck_collector_costs_one_time_limit(collector: Collector, targets: Tar
     assert {loss[1] for loss in collector.peer.losses} <= set(_native.CAUSES)
 
 
-def test_dead_collector_is_told_and_nobody_waits(
+def test_a_dead_collector_is_reported_and_the_process_does_not_wait(
     collector: Collector, targets: Targets, config: Path
 ) -> None:
     collector.config, collector.block_ns = config, 600_000_000_000
