@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 import dumpstream
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import Configured, Process
-from dumpstream.archive.rows import JOURNAL, Outcome, StoredPart, begin_row, end_row, file_row, timestamp
+from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, Outcome, StoredPart, timestamp
 from dumpstream.format.verdict import Verdict
 from dumpstream.simulation import dump_config
 
@@ -91,7 +91,7 @@ class CaptureBuilder:
         self.path = path
         self._destination = Destination.open(path)
         self._run = self._destination.begin_run({"level": 1})
-        self.write(begin_row(self._run, timestamp()))
+        self.write(BeginRow(self._run, timestamp()).to_line())
 
     def write(self, line: str, end: str = "\n") -> None:
         """Append *line* to the journal."""
@@ -110,7 +110,7 @@ class CaptureBuilder:
     def add(self, name: str, data: bytes, verdict: Verdict = Verdict.UNPARSED, **more: Any) -> StoredPart:
         """Store a file in one part and write its row."""
         part = self.store(f"files/{name.strip('/')}.zst", data)
-        self.write(file_row(name, len(data), 1, verdict, [part], **more))
+        self.write(FileRow(name, len(data), 1, verdict, [part], **more).to_line())
         return part
 
     def add_gapped(self, name: str, before: bytes, behind: bytes, offset: int) -> None:
@@ -118,7 +118,7 @@ class CaptureBuilder:
         parts = [self.store(f"files/{name}.zst", before)]
         parts.append(self.store(f"files/{name}.2.zst", behind, offset=offset))
         size, gap = len(before) + len(behind), (len(before), offset)
-        self.write(file_row(name, size, 2, Verdict.GAP, parts, missing=[gap]))
+        self.write(FileRow(name, size, 2, Verdict.GAP, parts, missing=[gap]).to_line())
 
     def configure(self, *configs: dict[str, Any] | None, by: str = "program") -> None:
         """Write down what a process put in force, one after another."""
@@ -132,7 +132,7 @@ class CaptureBuilder:
 
     def finish(self, outcome: Outcome = Outcome.FINISHED) -> Path:
         """End the run and return the capture."""
-        self.write(end_row(self._run, timestamp(), outcome, {}))
+        self.write(EndRow(self._run, timestamp(), outcome, {}).to_line())
         self._destination.end_run(outcome)
         return self.interrupt()
 

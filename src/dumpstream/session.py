@@ -13,7 +13,7 @@ from dumpstream import _native
 from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.archive.destination import explained
 from dumpstream.archive.manifest import PROFILE
-from dumpstream.archive.rows import Outcome, begin_row, end_row, loss_row, timestamp
+from dumpstream.archive.rows import BeginRow, EndRow, LossRow, Outcome, timestamp
 from dumpstream.remote.outboxes import waiting_text
 from dumpstream.stages.ledger import SINK_FAILED
 from dumpstream.stages.outlet import as_sink_error
@@ -93,7 +93,7 @@ class Session:
 
         A cancellation ends the pipeline at once; the dump and the journal are ended all the same.
         """
-        self._journal.add(begin_row(self._number, timestamp()))
+        self._journal.add(BeginRow(self._number, timestamp()).to_line())
         failure: BaseException | None = None
         try:
             async with anyio.create_task_group() as tasks:
@@ -186,8 +186,8 @@ class Session:
         self.pipeline.ledger.give_up_unsafe(self.pipeline.cause or SINK_FAILED)
         report = self.report()
         for cause, loss in report.losses.items():
-            self._journal.add(loss_row(cause, loss.chunks, loss.bytes))
-        self._journal.add(end_row(self._number, timestamp(), self._outcome, report.as_dict()))
+            self._journal.add(LossRow(cause, loss.chunks, loss.bytes).to_line())
+        self._journal.add(EndRow(self._number, timestamp(), self._outcome, report.as_dict()).to_line())
         with self._failing(), explained(self.destination.path):
             await self._journal.aclose()
         with self._failing():

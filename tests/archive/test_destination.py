@@ -13,7 +13,7 @@ from tests.conftest import make_process
 from dumpstream._errors import DestinationError, DestinationInUseError, NotACaptureError
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import read_manifest
-from dumpstream.archive.rows import Outcome, StoredPart, file_row
+from dumpstream.archive.rows import FileRow, Outcome, StoredPart
 from dumpstream.format.verdict import Verdict
 from dumpstream.system.lock import lock_holder, release_lock, take_lock
 
@@ -56,7 +56,7 @@ def name_parts(path: Path, *parts: str) -> None:
     with (path / "journal.jsonl").open("a") as journal:
         for part in parts:
             stored = [StoredPart("zstd", part, 0, 1, 1, None)]
-            journal.write(file_row("name", 1, 1, Verdict.UNPARSED, stored) + "\n")
+            journal.write(FileRow("name", 1, 1, Verdict.UNPARSED, stored).to_line() + "\n")
 
 
 class TestFreshDestinations:

@@ -22,11 +22,6 @@ from dumpstream.archive.rows import (
     Outcome,
     StoredPart,
     UnreadableRow,
-    begin_row,
-    end_row,
-    file_row,
-    loss_row,
-    merged_row,
     read_journal,
     read_rows,
 )
@@ -38,9 +33,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PART = StoredPart("zstd", "files/a.zst", 0, 3, 12, "0" * 16)
-TWO_PARTS = file_row("a", 3, 1, Verdict.SHORT, [PART, StoredPart("stats", "stats/1.parquet", 0, 3, 0, None)])
-ROW_OF_PACK = file_row("b", 3, 1, Verdict.COMPLETE, [PART._replace(path="packs/1.zip", start=30)])
-ROW = file_row("a", 3, 1, Verdict.COMPLETE, [PART])
+STATS = StoredPart("stats", "stats/1.parquet", 0, 3, 0, None)
+TWO_PARTS = FileRow("a", 3, 1, Verdict.SHORT, [PART, STATS]).to_line()
+ROW_OF_PACK = FileRow("b", 3, 1, Verdict.COMPLETE, [PART._replace(path="packs/1.zip", start=30)]).to_line()
+ROW = FileRow("a", 3, 1, Verdict.COMPLETE, [PART]).to_line()
 
 # Every byte sequence without NUL, as the runtime's names come.
 names = st.binary(min_size=1).map(lambda raw: os.fsdecode(raw.replace(b"\0", b"/")))
@@ -111,7 +107,7 @@ class TestRows:
         }
 
         size, chunks = fields.pop("bytes"), fields.pop("chunks")
-        line = file_row(name, size, chunks, verdict, stored, **fields)
+        line = FileRow(name, size, chunks, verdict, stored, **fields).to_line()
 
         assert line.isascii()
         assert "\n" not in line
@@ -127,19 +123,21 @@ class TestRows:
 
         rows = list(read_rows([faulty.encode()]))
 
-        # Behind a space, it is none of the common ones.
+        # With a space in front, it is not one of the common lines.
         assert rows == list(read_rows([b" " + faulty.encode()]))
 
     def test_rows_come_back_as_they_were_written(self, journal_path: Path) -> None:
         part = StoredPart("zstd", "files/\udcff.zst", 7, 3, 12, None)
         packed = StoredPart("s3", "packs/1.zip", 0, 3, 12, "0" * 16, 9, '"tag"')
         lines = [
-            begin_row(1, "then"),
-            file_row("\udcff", 3, 2, Verdict.GAP, [part], cause="full", lost_bytes=4, missing=[(0, 7)]),
-            file_row("b", 3, 1, Verdict.COMPLETE, [packed]),
-            loss_row("full", 2, 9),
-            end_row(1, "now", Outcome.FAILED, {"files": 1}),
-            merged_row(7),
+            BeginRow(1, "then").to_line(),
+            FileRow(
+                "\udcff", 3, 2, Verdict.GAP, [part], cause="full", lost_bytes=4, missing=[(0, 7)]
+            ).to_line(),
+            FileRow("b", 3, 1, Verdict.COMPLETE, [packed]).to_line(),
+            LossRow("full", 2, 9).to_line(),
+            EndRow(1, "now", Outcome.FAILED, {"files": 1}).to_line(),
+            MergedRow(7).to_line(),
         ]
         journal_path.write_text("\n".join(lines) + "\n", encoding="ascii")
 
@@ -164,7 +162,7 @@ class TestReading:
         assert rows[1:] == [UnreadableRow(2, torn=True)]
 
     def test_line_cut_off_before_a_later_run_is_torn(self, journal_path: Path) -> None:
-        journal_path.write_text(f"{ROW[:40]}\n{begin_row(2, 'then')}\n", encoding="ascii")
+        journal_path.write_text(f"{ROW[:40]}\n{BeginRow(2, 'then').to_line()}\n", encoding="ascii")
 
         rows = list(read_journal(journal_path))
 

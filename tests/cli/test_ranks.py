@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dumpstream import NotACaptureError
-from dumpstream.archive.rows import loss_row
+from dumpstream.archive.rows import LossRow
 from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.stored import StoredCapture
@@ -77,7 +77,7 @@ class TestLs:
         first, second = collection.begin(rank=3, pid=7), collection.begin(rank=None, pid=8)
         first.add("a", b"data", Verdict.COMPLETE)
         second.add("a", b"", Verdict.NEVER_CLOSED)
-        second.write(loss_row("full", 2, 20))
+        second.write(LossRow("full", 2, 20).to_line())
         collection.end(first)
         collection.end(second, "killed by SIGKILL")
         collection.refuse(pid=9)
@@ -220,7 +220,7 @@ class TestVerify:
     ) -> None:
         capture = collection.begin(rank=2)
         capture.write("garbage")
-        capture.write(loss_row("full", 1, 10))
+        capture.write(LossRow("full", 1, 10).to_line())
         collection.end(capture)
 
         result = json.loads(output_of(capsys, "verify", collection.close(), "--json", code=3))

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from dumpstream._native import SharedRing
-from dumpstream.archive.rows import loss_row
+from dumpstream.archive.rows import LossRow
 from dumpstream.outside.sharedsource import SharedSource
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def test_counters_fit_into_a_journal_whatever_the_process_counts() -> None
     statistics = SharedSource(cast("SharedRing", EndlessRing())).statistics()
 
     assert max(statistics.callbacks, statistics.wakeups, statistics.unnamed) < 1 << 62
-    assert loss_row("timeout", *statistics.losses["timeout"])
+    assert LossRow("timeout", *statistics.losses["timeout"]).to_line()
     assert max(statistics.losses["timeout"]) < 1 << 62
 
 

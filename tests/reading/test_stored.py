@@ -8,7 +8,7 @@ import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
 from dumpstream.archive.manifest import MANIFEST
-from dumpstream.archive.rows import JOURNAL, Outcome, StoredPart, begin_row, file_row, loss_row
+from dumpstream.archive.rows import JOURNAL, BeginRow, FileRow, LossRow, Outcome, StoredPart
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.stored import State, StoredCapture
 
@@ -34,7 +34,7 @@ class TestFiles:
     def test_name_that_came_again_is_one_file_with_the_worst_verdict(self, builder: CaptureBuilder) -> None:
         first = builder.add("a", b"one", Verdict.COMPLETE)
         second = builder.store("files/a.2.zst", b"three")
-        builder.write(file_row("a", 5, 2, Verdict.SHORT, [second]))
+        builder.write(FileRow("a", 5, 2, Verdict.SHORT, [second]).to_line())
 
         (file,) = StoredCapture.open(builder.finish()).files
 
@@ -48,7 +48,7 @@ class TestFiles:
     ) -> None:
         readable = builder.store("files/a.zst", b"data")
         other = StoredPart("bucket", "a", 0, 4, 4, None)
-        builder.write(file_row("a", 4, 1, Verdict.UNPARSED, [other, readable, readable]))
+        builder.write(FileRow("a", 4, 1, Verdict.UNPARSED, [other, readable, readable]).to_line())
 
         (file,) = StoredCapture.open(builder.finish()).files
 
@@ -56,14 +56,18 @@ class TestFiles:
         assert file.path == "files/a.zst"
 
     def test_lost_file_without_a_part_has_no_path(self, builder: CaptureBuilder) -> None:
-        builder.write(file_row("a", 0, 1, Verdict.LOST, [], cause="full", lost_bytes=9))
+        builder.write(FileRow("a", 0, 1, Verdict.LOST, [], cause="full", lost_bytes=9).to_line())
 
         (file,) = StoredCapture.open(builder.finish()).files
 
         assert (file.path, file.parts, file.cause) == (None, (), "full")
 
     def test_losses_without_a_name_add_up_by_cause(self, builder: CaptureBuilder) -> None:
-        for line in (loss_row("full", 1, 10), loss_row("bad", 1, 1), loss_row("full", 2, 20)):
+        for line in (
+            LossRow("full", 1, 10).to_line(),
+            LossRow("bad", 1, 1).to_line(),
+            LossRow("full", 2, 20).to_line(),
+        ):
             builder.write(line)
 
         losses = StoredCapture.open(builder.finish()).losses
@@ -86,7 +90,7 @@ class TestState:
         assert not capture.interrupted
 
     def test_capture_whose_journal_has_no_end_is_interrupted(self, builder: CaptureBuilder) -> None:
-        builder.write(file_row("a", 0, 1, Verdict.LOST, [])[:20], end="")
+        builder.write(FileRow("a", 0, 1, Verdict.LOST, []).to_line()[:20], end="")
 
         capture = StoredCapture.open(builder.interrupt())
 
@@ -95,7 +99,7 @@ class TestState:
         assert capture.unreadable_lines == []
 
     def test_later_run_does_not_hide_an_interrupted_one(self, builder: CaptureBuilder) -> None:
-        builder.write(begin_row(2, "then"))
+        builder.write(BeginRow(2, "then").to_line())
 
         capture = StoredCapture.open(builder.finish())
 

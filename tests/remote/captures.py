@@ -17,7 +17,7 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, _native, open_capture
 from dumpstream.archive.manifest import parse_manifest
-from dumpstream.archive.rows import StoredPart, file_row
+from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.verdict import Verdict
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.room import Room
@@ -73,7 +73,7 @@ def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
         outbox.append(f"{bucket.url}/{path}", [stored], new=True)
         outbox.complete(f"{bucket.url}/{path}")
         part = StoredPart("zstd", path, 0, len(data), len(stored), xxh3_64_hexdigest(data))
-        lines.append(file_row(name, len(data), 1, Verdict.UNPARSED, [part]))
+        lines.append(FileRow(name, len(data), 1, Verdict.UNPARSED, [part]).to_line())
     outbox.journal_path.write_text("".join(f"{line}\n" for line in lines))
     outbox.needed = True
     outbox.close()

@@ -21,7 +21,7 @@ from dumpstream import DumpFile, NotACaptureError, StoredCapture
 from dumpstream._errors import PartError
 from dumpstream.analysis.measurement import measure
 from dumpstream.archive.manifest import MANIFEST
-from dumpstream.archive.rows import JOURNAL, StoredPart, file_row, merged_row
+from dumpstream.archive.rows import JOURNAL, FileRow, MergedRow, StoredPart
 from dumpstream.format.verdict import Verdict
 from dumpstream.objectstore.reader import BLOCK_BYTES, FIRST_BYTES
 from dumpstream.reading.collection import Collection
@@ -93,7 +93,7 @@ class TestWhatComesBack:
     def test_store_says_what_the_directory_says(self, builder: CaptureBuilder) -> None:
         parts = [builder.store("files/a.zst", b"one"), builder.store("files/a.2.zst", b"two")]
         for part in parts:
-            builder.write(file_row("a", 3, 1, Verdict.UNPARSED, [part]))
+            builder.write(FileRow("a", 3, 1, Verdict.UNPARSED, [part]).to_line())
         builder.add_gapped("gapped", b"before", b"behind", 100)
         path = builder.finish()
 
@@ -124,7 +124,7 @@ class TestWhatComesBack:
         part = builder.add("a", b"data")
         path = builder.finish()
         lines = (path / JOURNAL).read_text()
-        (path / JOURNAL).write_text(merged_row(3) + "\n" + lines)
+        (path / JOURNAL).write_text(MergedRow(3).to_line() + "\n" + lines)
 
         capture = StoredCapture.open(path)
 
@@ -238,7 +238,7 @@ def add_packed(builder: CaptureBuilder, name: str, data: bytes) -> StoredPart:
     (builder.path / "packs/1.zip").write_bytes(b"before" + frame + b"behind")
     digest = xxhash.xxh3_64_hexdigest(data)
     part = StoredPart("zstd", "packs/1.zip", 0, len(data), len(frame), digest, start=len(b"before"))
-    builder.write(file_row(name, len(data), 1, Verdict.UNPARSED, [part]))
+    builder.write(FileRow(name, len(data), 1, Verdict.UNPARSED, [part]).to_line())
     return part
 
 
@@ -313,7 +313,7 @@ class TestJournal:
     def test_segments_that_are_merged_are_not_read_again(
         self, builder: CaptureBuilder, segments: Path
     ) -> None:
-        (builder.path / JOURNAL).write_text(merged_row(2) + "\n" + row("1") + row("2"))
+        (builder.path / JOURNAL).write_text(MergedRow(2).to_line() + "\n" + row("1") + row("2"))
         for number in (1, 2, 3):  # a merge that was killed before it had deleted them
             (segments / f"{number:06}.jsonl").write_text(row(f"{number}"))
 
@@ -332,7 +332,7 @@ class TestJournal:
         def list_and_merge(*arguments: Any, **options: Any) -> Any:
             found = [[*page] for page in listing(*arguments, **options)]
             if (segments / "000002.jsonl").exists():
-                (builder.path / JOURNAL).write_text(merged_row(2) + "\n" + row("1") + row("2"))
+                (builder.path / JOURNAL).write_text(MergedRow(2).to_line() + "\n" + row("1") + row("2"))
                 (segments / "000001.jsonl").unlink()
                 (segments / "000002.jsonl").unlink()
             return found
@@ -348,7 +348,7 @@ class TestJournal:
     ) -> None:
         long = [row(f"{number:06}") for number in range(13_000)]
         journal = builder.path / JOURNAL
-        journal.write_text(merged_row(1) + "\n" + "".join(long))
+        journal.write_text(MergedRow(1).to_line() + "\n" + "".join(long))
         assert journal.stat().st_size > FIRST_BYTES
         get = obstore.get
         replaced: list[str] = []
@@ -357,7 +357,7 @@ class TestJournal:
             found = get(store, path, options=options)
             if path.endswith(JOURNAL) and not replaced:
                 replaced.append(path)
-                journal.write_text(merged_row(2) + "\n" + "".join([*long, row("last")]))
+                journal.write_text(MergedRow(2).to_line() + "\n" + "".join([*long, row("last")]))
             return found
 
         monkeypatch.setattr(obstore, "get", get_and_merge)
@@ -392,7 +392,7 @@ class TestJournal:
 
 
 def row(name: str) -> str:
-    return file_row(name, 4, 1, Verdict.UNPARSED, []) + "\n"
+    return FileRow(name, 4, 1, Verdict.UNPARSED, []).to_line() + "\n"
 
 
 class TestVerify:
@@ -455,7 +455,7 @@ class TestVerify:
 
     def test_object_with_another_entity_tag_is_read(self, builder: CaptureBuilder) -> None:
         tagged = builder.store("files/a.zst", b"data")._replace(etag='"of another object"')
-        builder.write(file_row("a", 4, 1, Verdict.UNPARSED, [tagged]))
+        builder.write(FileRow("a", 4, 1, Verdict.UNPARSED, [tagged]).to_line())
 
         result = verify(open_in_store(builder.finish()))
 
@@ -467,7 +467,7 @@ class TestVerify:
         monkeypatch.setattr("dumpstream.remote.place._RETRY_S", 0.1)
         here = builder.store("files/a.zst", b"data")
         there = here._replace(sink="s3", path="s3://bucket/files/a.zst")
-        builder.write(file_row("a", 4, 1, Verdict.UNPARSED, [there, here]))
+        builder.write(FileRow("a", 4, 1, Verdict.UNPARSED, [there, here]).to_line())
         capture = StoredCapture.open(builder.finish())
 
         with closing(socket.socket()) as bound:  # and not listening

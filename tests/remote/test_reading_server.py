@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream import RingOptions, RingSource, StoredCapture, Verdict, open_capture
 from dumpstream.archive.place import RESTORE
-from dumpstream.archive.rows import file_row
+from dumpstream.archive.rows import FileRow
 from dumpstream.cli import main
 from dumpstream.reading.stored import State
 from dumpstream.reading.verification import verify
@@ -139,7 +139,7 @@ def test_objects_that_were_shortened_are_told(
     data = [os.urandom(100) for _ in range(3)]
     parts = [builder.add(f"{number}", it) for number, it in enumerate(data)]
     packed = parts[2]._replace(path="packs/1.zip", start=1000)
-    builder.write(file_row("packed", 100, 1, Verdict.UNPARSED, [packed]))
+    builder.write(FileRow("packed", 100, 1, Verdict.UNPARSED, [packed]).to_line())
     copy(builder.finish(), bucket)
     obstore.put(bucket.client, f"{bucket.prefix}/files/0.zst", b"")
     obstore.put(bucket.client, f"{bucket.prefix}/files/1.zst", b"short")

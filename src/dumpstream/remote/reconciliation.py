@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import DestinationError, DestinationInUseError
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.place import WritingProcess
-from dumpstream.archive.rows import JOURNAL, FileRow, UnreadableRow, file_row, read_rows
+from dumpstream.archive.rows import JOURNAL, FileRow, UnreadableRow, read_rows
 from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.remote.completion import complete_directory, complete_store, journal_lines, stored_manifest
 from dumpstream.remote.outboxuploader import OutboxUploader
@@ -172,17 +172,7 @@ async def _settle_paths(outbox: Outbox, uploader: OutboxUploader) -> Sequence[by
 def _moved(row: FileRow, new_paths: Mapping[str, str]) -> str:
     """Return the line of *row* with its parts at *new_paths*."""
     stored = [part._replace(path=new_paths.get(part.path or "", part.path)) for part in row.stored]
-    return file_row(
-        row.name,
-        row.bytes,
-        row.chunks,
-        row.verdict,
-        stored,
-        cause=row.cause,
-        lost_bytes=row.lost_bytes,
-        missing=row.missing,
-        duplicates=row.duplicates,
-    )
+    return row._replace(stored=stored).to_line()
 
 
 def _journalled(path: Path) -> Iterator[tuple[bytes, Row]]:

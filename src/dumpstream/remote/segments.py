@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from dumpstream._errors import ObjectMissingError, PartError, StoreError
-from dumpstream.archive.rows import JOURNAL, MergedRow, is_finished_file, merged_row, read_rows
+from dumpstream.archive.rows import JOURNAL, MergedRow, is_finished_file, read_rows
 from dumpstream.objectstore.backoff import Backoff
 from dumpstream.objectstore.patience import ask
 from dumpstream.objectstore.reader import ObjectReader
@@ -135,7 +135,7 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
     merged = await ask(partial(merged_through, store))
 
     def pieces() -> Iterator[bytes]:
-        yield merged_row(through).encode() + b"\n"
+        yield MergedRow(through).to_line().encode() + b"\n"
         yield from _merged_before(store)
         for number in range(merged + 1, first):
             yield store.get(segment_key(number))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import FileRefusedError, SinkError
-from dumpstream.archive.rows import StoredPart, file_row
+from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.custody import Stage
 from dumpstream.format.verdict import Verdict
 
@@ -67,7 +67,7 @@ class Ledger:
                 lost_to = failure.cause if isinstance(failure, FileRefusedError) else cause
                 self.record_lost(chunk.name, 1, size, lost_to, parts)
                 continue
-            line = file_row(chunk.name, size, 1, verdict, parts)
+            line = FileRow(chunk.name, size, 1, verdict, parts).to_line()
             occupied = sum([part.stored_bytes for part in parts])
             if custodies:
                 unsafe[tuple(custodies)].append(_Ended(chunk.name, size, 1, verdict, occupied, line))
@@ -88,7 +88,7 @@ class Ledger:
                     file.name, file.chunks, file.bytes, refused or cause, parts, first_cause=file.cause
                 )
                 continue
-            line = file_row(
+            line = FileRow(
                 file.name,
                 file.bytes,
                 file.chunks,
@@ -98,7 +98,7 @@ class Ledger:
                 lost_bytes=file.lost_bytes,
                 missing=file.missing,
                 duplicates=file.duplicates,
-            )
+            ).to_line()
             results = [stored for writer in writers for stored in writer.stored.values()]
             custodies = tuple([stored.custody for stored in results if stored.custody is not None])
             occupied = sum([part.stored_bytes for part in parts])
@@ -125,14 +125,16 @@ class Ledger:
         self.stored_bytes += sum(part.stored_bytes for part in parts)
         kept = sum({part.offset: part.bytes for part in parts}.values())
         self._journal.add(
-            file_row(name, kept, chunks, Verdict.LOST, parts, cause=first_cause or cause, lost_bytes=size)
+            FileRow(
+                name, kept, chunks, Verdict.LOST, parts, cause=first_cause or cause, lost_bytes=size
+            ).to_line()
         )
 
     def record_refused(self, loss: Loss) -> None:
         """Record a file that is known only by the bytes that the ring refused."""
         self.verdicts[Verdict.LOST] += 1
         self._journal.add(
-            file_row(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes)
+            FileRow(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes).to_line()
         )
 
     def give_up_unsafe(self, cause: str) -> None:

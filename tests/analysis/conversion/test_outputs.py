@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dumpstream._errors import DestinationError
-from dumpstream.archive.rows import file_row
+from dumpstream.archive.rows import FileRow
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.outputs import Outputs
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def add_row(builder: CaptureBuilder, name: str, part: StoredPart) -> None:
     """Let the capture have a file of any name."""
-    builder.write(file_row(name, part.bytes, 1, Verdict.COMPLETE, [part]))
+    builder.write(FileRow(name, part.bytes, 1, Verdict.COMPLETE, [part]).to_line())
 
 
 def test_files_are_for_the_user_alone_and_nothing_is_left_beside_them(rig: Rig) -> None:

@@ -266,7 +266,7 @@ def test_an_error_of_the_program_is_not_taken_for_wrong_usage(
     def fail(*_: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr("dumpstream.session.begin_row", fail)
+    monkeypatch.setattr("dumpstream.session.BeginRow", fail)
 
     with pytest.raises(ValueError, match="a bug"):
         run_capture(tmp_path / "run")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dumpstream.archive.rows import StoredPart, file_row
+from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
 
@@ -45,7 +45,7 @@ def test_every_file_comes_back_under_its_cleaned_name(builder: CaptureBuilder, o
 
 def test_parts_of_a_name_that_came_again_are_joined(builder: CaptureBuilder, out: Path) -> None:
     builder.add("a", b"one")
-    builder.write(file_row("a", 3, 1, Verdict.UNPARSED, [builder.store("files/a.2.zst", b"two")]))
+    builder.write(FileRow("a", 3, 1, Verdict.UNPARSED, [builder.store("files/a.2.zst", b"two")]).to_line())
 
     code = extract(builder.finish(), out=out)
 
@@ -119,7 +119,7 @@ def test_sparse_places_what_is_behind_the_gap(builder: CaptureBuilder, out: Path
 
 def test_sparse_ends_with_a_hole_if_the_end_is_missing(builder: CaptureBuilder, out: Path) -> None:
     part = builder.store("files/a.zst", b"before")
-    builder.write(file_row("a", 6, 1, Verdict.GAP, [part], missing=[(6, 10)]))
+    builder.write(FileRow("a", 6, 1, Verdict.GAP, [part], missing=[(6, 10)]).to_line())
 
     extract(builder.finish(), "--sparse", out=out)
 
@@ -186,7 +186,7 @@ def test_directory_planted_as_a_link_is_not_followed(
 def test_hostile_name_stays_below_the_directory(
     builder: CaptureBuilder, out: Path, tmp_path: Path, name: str
 ) -> None:
-    builder.write(file_row(name, 4, 1, Verdict.UNPARSED, [builder.store("files/h.zst", b"data")]))
+    builder.write(FileRow(name, 4, 1, Verdict.UNPARSED, [builder.store("files/h.zst", b"data")]).to_line())
 
     code = extract(builder.finish(), out=out)
 
@@ -198,7 +198,7 @@ def test_hostile_name_stays_below_the_directory(
 def test_names_that_are_cleaned_alike_do_not_collide(builder: CaptureBuilder, out: Path) -> None:
     for number, name in enumerate(["x/a", "/x//a", "x", "x/a/b", "./x/a"]):
         part = builder.store(f"files/{number}.zst", str(number).encode())
-        builder.write(file_row(name, 1, 1, Verdict.UNPARSED, [part]))
+        builder.write(FileRow(name, 1, 1, Verdict.UNPARSED, [part]).to_line())
 
     code = extract(builder.finish(), out=out)
 
@@ -210,7 +210,7 @@ def test_names_that_are_cleaned_alike_do_not_collide(builder: CaptureBuilder, ou
 def test_path_does_not_depend_on_what_else_is_extracted(builder: CaptureBuilder, out: Path) -> None:
     for number, name in enumerate(["x/a", "/x//a"]):
         part = builder.store(f"files/{number}.zst", str(number).encode())
-        builder.write(file_row(name, 1, 1, Verdict.UNPARSED, [part]))
+        builder.write(FileRow(name, 1, 1, Verdict.UNPARSED, [part]).to_line())
     path = builder.finish()
 
     extract(path, out=out / "all")
@@ -238,8 +238,8 @@ def test_damaged_file_is_left_out_and_the_others_written(
 def test_file_that_cannot_be_read_back_is_told(
     builder: CaptureBuilder, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    builder.write(file_row("a", 4, 1, Verdict.COMPLETE, [StoredPart("bucket", "a", 0, 4, 4, None)]))
-    builder.write(file_row("b", 0, 1, Verdict.LOST, [], cause="full"))
+    builder.write(FileRow("a", 4, 1, Verdict.COMPLETE, [StoredPart("bucket", "a", 0, 4, 4, None)]).to_line())
+    builder.write(FileRow("b", 0, 1, Verdict.LOST, [], cause="full").to_line())
 
     code = extract(builder.finish(), out=out)
 
@@ -252,7 +252,7 @@ def test_file_that_cannot_be_read_back_is_told(
 
 def test_offset_that_no_file_can_have_is_an_error_of_that_file(builder: CaptureBuilder, out: Path) -> None:
     part = builder.store("files/a.zst", b"data")
-    builder.write(file_row("a", 4, 1, Verdict.GAP, [part._replace(offset=2**62 - 1)]))
+    builder.write(FileRow("a", 4, 1, Verdict.GAP, [part._replace(offset=2**62 - 1)]).to_line())
     builder.add("b", b"data")
 
     code = extract(builder.finish(), "--sparse", out=out)
@@ -267,7 +267,7 @@ def test_absolute_part_is_read_but_written_below_the_directory(
     part = builder.add("a", b"data")
     (builder.path / "files/a.zst").rename(tmp_path / "elsewhere.zst")
     builder.write(
-        file_row("/b", 4, 1, Verdict.UNPARSED, [part._replace(path=str(tmp_path / "elsewhere.zst"))])
+        FileRow("/b", 4, 1, Verdict.UNPARSED, [part._replace(path=str(tmp_path / "elsewhere.zst"))]).to_line()
     )
 
     extract(builder.finish(), "/b", out=out)

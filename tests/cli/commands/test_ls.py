@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream.archive.rows import file_row, loss_row
+from dumpstream.archive.rows import FileRow, LossRow
 from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def test_json_has_a_row_per_name(builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]) -> None:
     part = builder.add("/x//a.\udcff", b"data", Verdict.COMPLETE)
-    builder.write(file_row("/x//a.\udcff", 6, 2, Verdict.GAP, [part], missing=[(4, 9)]))
-    builder.write(loss_row("full", 1, 10))
+    builder.write(FileRow("/x//a.\udcff", 6, 2, Verdict.GAP, [part], missing=[(4, 9)]).to_line())
+    builder.write(LossRow("full", 1, 10).to_line())
 
     code = main(["ls", "--json", str(builder.finish())])
 
@@ -47,7 +47,7 @@ def test_json_has_a_row_per_name(builder: CaptureBuilder, capsys: pytest.Capture
 def test_table_shows_names_without_control_characters(
     builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    builder.write(file_row("a\x1b[31m\n\u202e\udcff\u00e9", 0, 1, Verdict.LOST, []))
+    builder.write(FileRow("a\x1b[31m\n\u202e\udcff\u00e9", 0, 1, Verdict.LOST, []).to_line())
 
     main(["ls", str(builder.finish())])
 
@@ -59,7 +59,7 @@ def test_summary_counts_files_verdicts_and_losses(
 ) -> None:
     builder.add("a", bytes(1500), Verdict.COMPLETE)
     builder.add("b", b"", Verdict.SHORT)
-    builder.write(loss_row("full", 1, 10))
+    builder.write(LossRow("full", 1, 10).to_line())
     builder.write("garbage")
 
     main(["ls", str(builder.interrupt())])
@@ -102,7 +102,7 @@ def test_help_of_a_command_has_examples(command: str, capsys: pytest.CaptureFixt
 
 def test_reader_that_goes_away_is_no_traceback(builder: CaptureBuilder) -> None:
     for number in range(5000):
-        builder.write(file_row(f"name {number}", 0, 1, Verdict.LOST, []))
+        builder.write(FileRow(f"name {number}", 0, 1, Verdict.LOST, []).to_line())
 
     command = [sys.executable, "-m", "dumpstream", "ls", str(builder.finish())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from dumpstream.archive.rows import StoredPart, file_row
+from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
 from dumpstream.simulation import Workload
@@ -52,7 +52,7 @@ def add_to(builder: CaptureBuilder, name: str, data: bytes, *, output: Output, s
     (kept,) = output.add([(name, whole_file(origin_of(name), memoryview(data)))])
     part = StoredPart("stats", kept.path, 0, len(data), kept.bytes, None)
     parts = [builder.store(f"files{name}.zst", data)] if store else []
-    builder.write(file_row(name, len(data), 1, Verdict.COMPLETE, [*parts, part]))
+    builder.write(FileRow(name, len(data), 1, Verdict.COMPLETE, [*parts, part]).to_line())
     return part
 
 
@@ -287,7 +287,7 @@ def test_files_that_cannot_be_read_are_named_and_the_others_shown(
 ) -> None:
     damaged = builder.add(NAMES[0], FILES[NAMES[0]], Verdict.COMPLETE)
     (builder.path / (damaged.path or "")).write_bytes(b"?" * damaged.stored_bytes)
-    builder.write(file_row("lost", 0, 1, Verdict.LOST, [], cause="ring_full", lost_bytes=5))
+    builder.write(FileRow("lost", 0, 1, Verdict.LOST, [], cause="ring_full", lost_bytes=5).to_line())
     builder.add("cut", SHORT.data, Verdict.NEVER_CLOSED)
     builder.add(NAMES[1], FILES[NAMES[1]], Verdict.COMPLETE)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dumpstream.archive.rows import Outcome, StoredPart, file_row, loss_row
+from dumpstream.archive.rows import FileRow, LossRow, Outcome, StoredPart
 from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
 
@@ -113,7 +113,7 @@ def test_verdict_that_the_header_contradicts_is_damage(
 
 def test_row_that_promises_more_than_its_part_is_damage(builder: CaptureBuilder, verify: Any) -> None:
     part = builder.store("files/a.zst", b"data")
-    builder.write(file_row("a", 5, 1, Verdict.UNPARSED, [part]))
+    builder.write(FileRow("a", 5, 1, Verdict.UNPARSED, [part]).to_line())
 
     code, result = verify(builder.finish())
 
@@ -136,7 +136,7 @@ def test_file_that_is_not_whole_fails_with_its_meaning(
 
 
 def test_losses_unreadable_lines_and_early_ends_fail(builder: CaptureBuilder, verify: Any) -> None:
-    builder.write(loss_row("bad_length", 2, 0))
+    builder.write(LossRow("bad_length", 2, 0).to_line())
     builder.write("garbage")
 
     code, result = verify(builder.finish(Outcome.CANCELLED))
@@ -167,7 +167,7 @@ def test_running_capture_fails_without_crying_about_files_in_the_making(
 
 
 def test_parts_in_other_sinks_are_counted_as_not_checked(builder: CaptureBuilder, verify: Any) -> None:
-    builder.write(file_row("a", 4, 1, Verdict.COMPLETE, [StoredPart("bucket", "a", 0, 4, 4, None)]))
+    builder.write(FileRow("a", 4, 1, Verdict.COMPLETE, [StoredPart("bucket", "a", 0, 4, 4, None)]).to_line())
 
     code, result = verify(builder.finish())
 
@@ -176,7 +176,7 @@ def test_parts_in_other_sinks_are_counted_as_not_checked(builder: CaptureBuilder
 
 @pytest.mark.parametrize("path", ["../../outside", "/dev/zero", "/etc/passwd"])
 def test_hostile_path_in_the_journal_is_damage(builder: CaptureBuilder, verify: Any, path: str) -> None:
-    builder.write(file_row("a", 4, 1, Verdict.COMPLETE, [StoredPart("zstd", path, 0, 4, 4, None)]))
+    builder.write(FileRow("a", 4, 1, Verdict.COMPLETE, [StoredPart("zstd", path, 0, 4, 4, None)]).to_line())
 
     code, result = verify(builder.finish())
 

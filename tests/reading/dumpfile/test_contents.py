@@ -11,7 +11,7 @@ import zstandard
 
 from dumpstream import DumpFile, DumpFormatError, StoredCapture
 from dumpstream._errors import PartError
-from dumpstream.archive.rows import file_row
+from dumpstream.archive.rows import FileRow
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.content import StreamedContent
 from dumpstream.simulation import Workload
@@ -121,7 +121,7 @@ class TestCapture:
             builder.store("files/a.zst", TWO[:cut]),
             builder.store("files/a.2.zst", TWO[cut:], offset=cut),
         ]
-        builder.write(file_row("a", len(TWO), 2, Verdict.COMPLETE, parts))
+        builder.write(FileRow("a", len(TWO), 2, Verdict.COMPLETE, parts).to_line())
         capture = StoredCapture.open(builder.finish())
 
         with DumpFile.open(capture, "a") as file:

@@ -13,7 +13,7 @@ from tests.conftest import field, varint
 
 from dumpstream import DumpFile, DumpFormatError, StoredCapture
 from dumpstream._errors import PartError
-from dumpstream.archive.rows import file_row
+from dumpstream.archive.rows import FileRow
 from dumpstream.format.header import parse_header
 from dumpstream.format.verdict import Verdict
 
@@ -126,7 +126,7 @@ def test_reading_to_the_end_finds_what_should_not_be_there() -> None:
 
 def test_reading_to_the_end_finds_a_wrong_checksum(builder: CaptureBuilder) -> None:
     part = builder.store("files/a.zst", TWO)._replace(xxh3="0" * 16)
-    builder.write(file_row("a", len(TWO), 1, Verdict.COMPLETE, [part]))
+    builder.write(FileRow("a", len(TWO), 1, Verdict.COMPLETE, [part]).to_line())
     file = DumpFile.open(StoredCapture.open(builder.finish()), "a")
 
     np.testing.assert_array_equal(file.array(file.tensors[1]), FLOATS.reshape(-1))
