@@ -1,4 +1,4 @@
-"""How long a store that says nothing is waited for."""
+"""How long a store that does not answer is waited for."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_answer_of_a_thread_is_returned_or_raised() -> None:
         await ask(fail)
 
 
-async def test_thread_that_finds_nothing_next_keeps_nobody_waiting() -> None:
+async def test_thread_that_raises_stop_iteration_does_not_keep_its_caller_waiting() -> None:
     with anyio.fail_after(LIMIT_S), pytest.raises(RuntimeError, match="StopIteration"):
         await ask(lambda: next(iter(())))
 

@@ -47,7 +47,7 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 @pytest.fixture
 def bucket(s3: S3Server) -> Bucket:
-    """A prefix that nobody else uses."""
+    """A prefix of this test alone."""
     return bucket_of(s3, f"test-{secrets.token_hex(4)}")
 
 

@@ -60,7 +60,7 @@ def counted(awaited: Coroutine[Any, Any, object], call: Callable[[int], None]) -
         call(waits)
         try:
             step, value = awaited.send, (yield future)
-        except BaseException as exc:  # noqa: BLE001 - it is for who waits
+        except BaseException as exc:  # noqa: BLE001 - it is for the caller
             step, value = awaited.throw, exc
 
 

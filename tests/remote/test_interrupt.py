@@ -1,4 +1,4 @@
-"""Ctrl-C while a store takes connections and says nothing."""
+"""Ctrl-C while a store accepts connections and does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while a real S3 server is slow, or has stopped to answer."""
+"""Ctrl-C while a real S3 server is slow, or does not answer any more."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LIMIT_S = 100
 
 @pytest.fixture
 async def proxy(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FaultProxy]:
-    """What stands before the server for everybody but the test."""
+    """What stands before the server for all clients but the test."""
     async with FaultProxy(s3.port).running() as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
         yield proxy

@@ -35,7 +35,7 @@ _OTHER = b'{"pid": 7, "host": "elsewhere"}'
 
 
 class RacedStore(Store):
-    """A store where somebody else takes the lock just after the first look."""
+    """A store where another process takes the lock just after the first look."""
 
     def __init__(self) -> None:
         super().__init__(Prefix.of(MemoryStore(), "place"))
@@ -66,7 +66,7 @@ def test_lock_that_comes_between_the_look_and_the_write_is_not_broken() -> None:
 
 
 @pytest.mark.parametrize("stale", [False, True])
-def test_lock_that_somebody_else_takes_over_first_is_not_broken(
+def test_lock_that_another_process_takes_over_first_is_not_broken(
     monkeypatch: pytest.MonkeyPatch, *, stale: bool
 ) -> None:
     store = RacedStore()
@@ -80,7 +80,7 @@ def test_lock_that_somebody_else_takes_over_first_is_not_broken(
     assert store.get(STORE_LOCK) == b'{"pid": 7}'
 
 
-def test_lock_is_taken_over_from_who_is_known_to_be_gone(store: Store) -> None:
+def test_lock_of_a_process_that_is_gone_is_taken_over(store: Store) -> None:
     store.write(STORE_LOCK, b'{"pid": 7}')
 
     assert take_store_lock(store, lock_text().encode(), left='{"pid": 6}') is not None
@@ -270,7 +270,7 @@ async def test_thread_that_was_left_behind_writes_nothing_once_the_lock_is_given
     assert await run_sync(lambda: list(store.entries())) == []
 
 
-async def test_lock_that_is_taken_when_nobody_waits_for_it_any_more_is_given_up(
+async def test_lock_that_is_taken_after_its_block_has_ended_is_released(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock, slow = StoreLock(store.prefix), WaitingStore(store.prefix, slow=STORE_LOCK)
@@ -284,7 +284,7 @@ async def test_lock_that_is_taken_when_nobody_waits_for_it_any_more_is_given_up(
 
 
 @pytest.mark.parametrize("other", [_OTHER, None])
-async def test_who_has_lost_the_lock_writes_nothing_more(
+async def test_process_that_has_lost_the_lock_writes_nothing_more(
     store: Store, monkeypatch: pytest.MonkeyPatch, other: bytes | None
 ) -> None:
     monkeypatch.setattr("dumpstream.remote.storelock._SURE_S", 0)

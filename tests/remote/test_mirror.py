@@ -1,4 +1,4 @@
-"""An object that is kept as it should be in a store."""
+"""An object that is kept equal to the latest data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is uploaded from an outbox after whoever asked for it has gone."""
+"""Uploads from an outbox whose caller is gone, and several at once."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_large_object_that_cannot_be_read_is_no_fault_of_the_store(outbox:
         await upload_from(outbox, store, "large", _SIZE)
 
 
-async def test_courier_whose_end_is_cancelled_brings_nothing_more(outbox: Outbox) -> None:
+async def test_uploader_whose_end_is_cancelled_uploads_nothing_more(outbox: Outbox) -> None:
     store = AbsentStore(Prefix.of(MemoryStore(), "place"))
     uploader, before = Uploader(store, outbox), asyncio.all_tasks()
     for key in ("first", "second", "third"):

@@ -383,7 +383,7 @@ class TestJournal:
         assert stale.state is State.INTERRUPTED
 
     @pytest.mark.parametrize("text", ["", "[]", '{"pid": []}', "\xff"])
-    def test_lock_that_says_nothing_is_a_lock(self, builder: CaptureBuilder, text: str) -> None:
+    def test_lock_that_names_no_process_is_a_lock(self, builder: CaptureBuilder, text: str) -> None:
         (builder.path / "lock.json").write_text(text, encoding="latin-1")
 
         capture = open_in_store(builder.interrupt())

@@ -21,7 +21,7 @@ def test_what_several_use_together_never_exceeds_the_whole() -> None:
     assert (rooms[0].free, rooms[1].free, whole.free) == (0, 40, 40)
 
 
-async def test_who_waits_wakes_when_another_gives_back() -> None:
+async def test_waiting_capture_wakes_when_another_gives_back() -> None:
     whole = Room(100)
     one, other = Room(100, whole), Room(100, whole)
     one.take(100)

@@ -360,7 +360,7 @@ async def test_a_process_whose_last_act_is_an_upload_ends_in_order(bucket: Bucke
     assert codes == [0] * 8
 
 
-async def test_full_spill_of_who_drops_loses_files_by_name_and_says_so(
+async def test_full_spill_of_a_dropping_capture_loses_files_by_name_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running_server(tmp_path / "weed") as server:

@@ -1,4 +1,4 @@
-"""What `dumpstream upload` brings to a place where something else has come in the meantime."""
+"""What `dumpstream upload` does where other objects have appeared meanwhile."""
 
 from __future__ import annotations
 

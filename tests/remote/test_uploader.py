@@ -159,7 +159,7 @@ async def test_store_that_comes_back_refusing_ends_the_capture_and_keeps_the_obj
         await uploader.aclose()
 
 
-async def test_full_spill_makes_who_blocks_wait_for_room(store: MoodyStore, outbox: Outbox) -> None:
+async def test_full_spill_makes_a_blocking_capture_wait_for_room(store: MoodyStore, outbox: Outbox) -> None:
     uploader = Uploader(store, outbox)
     store.go_away()
     await uploader.upload("first", bytes(90))
@@ -175,7 +175,7 @@ async def test_full_spill_makes_who_blocks_wait_for_room(store: MoodyStore, outb
     await uploader.aclose()
 
 
-async def test_full_spill_refuses_the_file_of_who_drops(store: MoodyStore, tmp_path: Path) -> None:
+async def test_full_spill_refuses_the_file_of_a_dropping_capture(store: MoodyStore, tmp_path: Path) -> None:
     outbox = await run_sync(
         lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(100), on_full=OnFull.DROP)
     )

@@ -42,7 +42,7 @@ _MIB = 1 << 20
 _LIMIT_S = 100
 
 
-async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_what_brings_them(
+async def test_capture_that_fails_on_a_full_disk_says_how_many_files_wait_and_what_uploads_them(
     bucket: Bucket, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dumpstream.remote.uploader.SHORT_RETRY_S", 1.0)
@@ -88,7 +88,7 @@ def full_disk() -> Iterator[Callable[[], None]]:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_capture_in_a_hurry_does_not_wait_for_a_store_that_says_nothing(
+async def test_capture_in_a_hurry_does_not_wait_for_a_store_that_does_not_answer(
     bucket: Bucket, s3: S3Server, tmp_path: Path, *, cancelled: bool
 ) -> None:
     before, during = small_files(20), {f"during/{name}": data for name, data in small_files(30).items()}

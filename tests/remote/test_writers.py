@@ -1,4 +1,4 @@
-"""Two captures that want one place in a real S3 server."""
+"""Two captures that want one prefix in a real S3 server."""
 
 from __future__ import annotations
 

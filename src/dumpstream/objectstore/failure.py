@@ -38,14 +38,14 @@ _NO_ACCESS = "check the credentials in the environment or the profile, and what 
 
 
 @contextmanager
-def explained(what: str, place: object) -> Iterator[None]:
-    """Turn whatever keeps the block from doing *what* at *place* into a `StoreError`."""
+def explained(what: str, where: object) -> Iterator[None]:
+    """Turn whatever keeps the block from doing *what* at *where* into a `StoreError`."""
     try:
         yield
     except StoreError:
         raise
     except Exception as exc:  # noqa: BLE001 - obstore has many, and its pieces may raise anything
-        raise explain_failure(exc, what, place) from None
+        raise explain_failure(exc, what, where) from None
 
 
 def is_beyond_the_end(exc: BaseException) -> bool:
@@ -60,8 +60,8 @@ def is_unsupported(exc: BaseException) -> bool:
     return _status(str(exc)) == _NOT_IMPLEMENTED
 
 
-def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
-    """Return the error to report for *exc*, which kept a store from doing *what* at *place*.
+def explain_failure(exc: BaseException, what: str, where: object) -> StoreError:
+    """Return the error to report for *exc*, which kept a store from doing *what* at *where*.
 
     It does not repeat obstore's own text, which quotes requests, and with Azure their signatures.
     """
@@ -72,19 +72,19 @@ def explain_failure(exc: BaseException, what: str, place: object) -> StoreError:
     kind = type(exc).__name__
     if code in _NO_BUCKET:
         missing = _NO_BUCKET[code]
-        return StoreError(f"cannot {what} {place}: there is no such {missing}; make it or choose another")
+        return StoreError(f"cannot {what} {where}: there is no such {missing}; make it or choose another")
     if isinstance(exc, FileNotFoundError) or kind == "NotFoundError" or status == _NOT_FOUND:
-        return ObjectMissingError(f"{place} is not there")
+        return ObjectMissingError(f"{where} is not there")
     if status in _REFUSED or code in _REMEDIES or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
         said = ", ".join(str(word) for word in (status, code) if word)
         remedy = _REMEDIES.get(code or "", _NO_ACCESS)
-        return StoreError(f"cannot {what} {place}: the store refuses ({said or 'no access'}); {remedy}")
+        return StoreError(f"cannot {what} {where}: the store refuses ({said or 'no access'}); {remedy}")
     if status is not None and _is_final(status):
-        return StoreError(f"cannot {what} {place}: the store answers {status} ({code or 'no reason'})")
+        return StoreError(f"cannot {what} {where}: the store answers {status} ({code or 'no reason'})")
     if isinstance(exc, OSError):
-        return StoreError(f"cannot {what} {place}: {exc.strerror or type(exc).__name__}")
+        return StoreError(f"cannot {what} {where}: {exc.strerror or type(exc).__name__}")
     said = f"answers {status}" if status else "does not answer"
-    return StoreError(f"cannot {what} {place}: the store {said}; {CHECK_NETWORK}", away=True)
+    return StoreError(f"cannot {what} {where}: the store {said}; {CHECK_NETWORK}", away=True)
 
 
 def _status(text: str) -> int | None:

@@ -90,7 +90,7 @@ class AzureServer:
         )
 
     def uploads(self, prefix: str) -> list[str]:
-        """Return the objects below *prefix* of which there are only blocks that nobody has committed."""
+        """Return the objects below *prefix* that are only blocks, not committed."""
         query = {"comp": "list", "include": "uncommittedblobs", "prefix": prefix, "restype": "container"}
         listed = self._ask("GET", query)
         every = {name.text or "" for name in ET.fromstring(listed).iter("Name")}

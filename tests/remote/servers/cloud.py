@@ -16,7 +16,7 @@ class Cloud:
     """A store, and what reaches it."""
 
     root: str  #: the URL of the bucket
-    prefix: str  #: what nobody else uses
+    prefix: str  #: of this test alone
     options: str  #: what follows a URL
     environment: Mapping[str, str]
     secret: str  #: what must be nowhere
@@ -24,8 +24,8 @@ class Cloud:
     refusal: str  #: what is said then
     kind: str  #: what the store calls a bucket
     client: Any  #: reads the bucket without dumpstream
-    uploads: Callable[[], list[str]]  #: those that nobody has finished or aborted
-    forgets: bool  #: it drops those by itself, and nobody can abort them
+    uploads: Callable[[], list[str]]  #: those that are neither finished nor aborted
+    forgets: bool  #: it drops those by itself, and they cannot be aborted
 
     @property
     def url(self) -> str:
