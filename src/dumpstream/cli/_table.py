@@ -54,7 +54,7 @@ class Table:
 def _cells(name: str, values: Sequence[Any]) -> list[str]:
     if COLUMNS[name] in {Kind.REAL, Kind.EXACT}:
         return [_cell(value) for value in values]
-    texts = {value: _cell(value) for value in set(values)}  # most of them come again and again
+    texts = {value: _cell(value) for value in set(values)}  # most values are repeated
     return [texts[value] for value in values]
 
 

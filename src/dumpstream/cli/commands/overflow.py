@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import defaultdict
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -11,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 from dumpstream.analysis.measurement import measure
 from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.overflow import BadRecord, match_overflows, read_records
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text, time_text
+from dumpstream.cli._display import (
+    ProgressLine,
+    attributes,
+    count_text,
+    operator_text,
+    print_json,
+    printable,
+    say,
+    size_text,
+    time_text,
+)
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._table import Table
 from dumpstream.config import Mode
@@ -44,9 +52,9 @@ def run(args: Namespace) -> int:
             records.append(record)
     overflows = match_overflows(records, _rows(args, problems))
     for problem in dict.fromkeys(problems):
-        print(f"dumpstream: {printable(problem)}", file=sys.stderr)
+        say(problem)
     if args.json:
-        print(json.dumps({"overflows": [_as_json(it) for it in overflows], "problems": problems}, indent=2))
+        print_json({"overflows": [_as_json(it) for it in overflows], "problems": problems})
     else:
         for number, overflow in enumerate(overflows, 1):
             _print_overflow(number, overflow)
@@ -55,19 +63,16 @@ def run(args: Namespace) -> int:
 
 
 def _rows(args: Namespace, problems: list[str]) -> dict[str, list[TensorRow]]:
-    """Return the statistics of the run by process; why they are not complete is added to *problems*."""
+    """Return the statistics of the run by process; add why files could not be read to *problems*."""
     rows: dict[str, list[TensorRow]] = defaultdict(list)
-    line = ProgressLine()
     files = size = 0
-    try:
+    with ProgressLine() as line:
         for measured in measure([args.path], ranks=args.rank):
             files += 1
             size += measured.bytes
             problems += measured.problems
             line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
             rows[measured.process] += measured.rows
-    finally:
-        line.clear()
     return rows
 
 
@@ -87,12 +92,8 @@ def _summary(overflows: Sequence[Overflow]) -> str:
 
 def _print_overflow(number: int, overflow: Overflow) -> None:
     origin = _origin(overflow)
-    title = origin["op_name"] or "an operator without files"
-    if origin["op_type"]:
-        title += f" ({origin['op_type']})"
-    for name in _PLACES:
-        if origin[name] is not None:
-            title += f", {name.replace('_', ' ')} {origin[name]}"
+    name = origin["op_name"] or "an operator without files"
+    title = operator_text(name, origin["op_type"], {key: origin[key] for key in _PLACES})
     print(f"{number}. {printable(title)}")
     print(f"   dumped {time_text(overflow.timestamp)}")
     if overflow.record is None:
@@ -115,15 +116,13 @@ def _print_record(record: OverflowRecord) -> None:
 
 
 def _origin(overflow: Overflow) -> dict[str, Any]:
-    """Return which operator it is, as far as that is known."""
+    """Return what is known about which operator overflowed."""
     if overflow.rows:
-        return {name: getattr(overflow.rows[0], name) for name in _ORIGIN} | {"timestamp": overflow.timestamp}
+        return attributes(overflow.rows[0], *_ORIGIN) | {"timestamp": overflow.timestamp}
     record = overflow.record
     assert record is not None
-    known = {"rank": record.rank, "task": record.task, "stream": record.stream}
-    known["timestamp"] = record.name.timestamp
-    places = {name: getattr(record.name, name) for name in ("model", "model_id", "iteration", "device")}
-    return dict.fromkeys(_ORIGIN) | places | known
+    named = attributes(record.name, "model", "model_id", "iteration", "device", "timestamp")
+    return dict.fromkeys(_ORIGIN) | named | attributes(record, "rank", "task", "stream")
 
 
 def _as_json(overflow: Overflow) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
 from dumpstream.analysis.preview import Histogram
-from dumpstream.cli._display import count_text, number_text, printable, size_text, time_text
+from dumpstream.cli._display import (
+    count_text,
+    number_text,
+    operator_text,
+    print_json,
+    printable,
+    size_text,
+    time_text,
+)
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.reading.inputs import find_inputs
 
@@ -39,7 +46,7 @@ def run(args: Namespace) -> int:
     item = inputs[0] if args.name is None else _select(inputs, args.name)
     described = describe(item)
     if args.json:
-        print(json.dumps(described, indent=2))
+        print_json(described)
     else:
         _print_file(described)
     problems = [described["problem"], *(tensor["problem"] for tensor in described["tensors"])]
@@ -75,12 +82,10 @@ def _print_file(described: dict[str, Any]) -> None:
 
 def _about(described: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the lines about the file, each with a title."""
-    operator = described["op_name"] or "unknown"
-    if described["op_type"]:
-        operator += f" ({described['op_type']})"
-    for name in ("model", "model_id", "iteration", "device", "task", "stream"):
-        if described[name] is not None:
-            operator += f", {name.replace('_', ' ')} {described[name]}"
+    origin = {
+        name: described[name] for name in ("model", "model_id", "iteration", "device", "task", "stream")
+    }
+    operator = operator_text(described["op_name"] or "unknown", described["op_type"], origin)
     lines = [("operator", operator)]
     if described["time"]:
         lines.append(("dumped", time_text(described["time"])))

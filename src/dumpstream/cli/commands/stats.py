@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dumpstream.analysis.measurement import Wanted, measure_batches
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._display import ProgressLine, count_text, say, size_text
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._table import Table
 from dumpstream.reading.outputs import open_output
@@ -35,7 +35,7 @@ _GROUP_ROWS = 8192
 class _Request(NamedTuple):
     """What the flags ask for."""
 
-    columns: Sequence[str]  #: to write; of csv, those in front
+    columns: Sequence[str]  #: to write; for csv, those in front
     csv: CannCsv | None
     conditions: Sequence[Condition]
     sort: Sequence[SortKey]
@@ -105,7 +105,7 @@ def run(args: Namespace) -> int:
 
 
 class _Found:
-    """The columns that are needed, block by block; tells of problems and of progress meanwhile."""
+    """The columns that are needed, block by block; prints problems and progress meanwhile."""
 
     def __init__(self, args: Namespace, request: _Request) -> None:
         self._args, self._request = args, request
@@ -134,19 +134,16 @@ class _Found:
                 self._line.clear()
 
     def tell_skipped(self) -> None:
-        """Say how many files were none."""
+        """Say how many files were not dump files."""
         if self._skipped:
-            print(
-                f"dumpstream: {count_text(self._skipped, 'file')} without a dump header skipped",
-                file=sys.stderr,
-            )
+            say(f"{count_text(self._skipped, 'file')} without a dump header skipped")
 
     def _tell(self, problems: Sequence[str]) -> None:
         self.problems += len(problems)
         if problems and self._line is not None:
             self._line.clear()
         for problem in problems:
-            print(f"dumpstream: {printable(problem)}", file=sys.stderr)
+            say(problem)
 
 
 def _join(names: Sequence[str], blocks: Iterable[_Columns]) -> _Columns:
