@@ -43,8 +43,8 @@ def count_bins(blocks: Iterable[NDArray[Any]], low: float, high: float, bins: in
     for part in _parts(blocks):
         numbers = part.astype(np.float64)
         finite = numbers[np.isfinite(numbers)]
-        places = (finite / 2 - low / 2) / width * bins if width else np.zeros(len(finite))
-        counts += np.bincount(np.clip(places.astype(np.int64), 0, bins - 1), minlength=bins)
+        numbers = (finite / 2 - low / 2) / width * bins if width else np.zeros(len(finite))
+        counts += np.bincount(np.clip(numbers.astype(np.int64), 0, bins - 1), minlength=bins)
     return Histogram(low, high, tuple(counts.tolist()))
 
 

@@ -135,8 +135,8 @@ class _Names:
 
 def _splits(name: str) -> list[tuple[str, str]]:
     """Return the ways to read ``A_To_C``: the watched operator, the shortest name first, and the other."""
-    places = [match.start() for match in re.finditer(f"(?={_AFTER})", name)]
-    splits = [(name[place + len(_AFTER) :], name[:place]) for place in reversed(places)]
+    marks = [match.start() for match in re.finditer(f"(?={_AFTER})", name)]
+    splits = [(name[mark + len(_AFTER) :], name[:mark]) for mark in reversed(marks)]
     return [split for split in splits if all(split)]
 
 
@@ -231,16 +231,16 @@ class _Chain:
             name = self._watched.op_name
             self._problems.append(f"{name}: its own dump is missing, so its outputs are not known; {_AGAIN}")
         last: int | None = None
-        for place, dump in enumerate(dumps):
+        for current, dump in enumerate(dumps):
             if not dump.input.whole:
                 self._note(dump, f"is not whole ({dump.input.verdict})")
             else:
-                last = place if last is None else self._step(last, place)
+                last = current if last is None else self._step(last, current)
         return WatchResult(self._watched, self._compared, tuple(self._tramplings), tuple(self._problems))
 
-    def _step(self, last: int, place: int) -> int:
+    def _step(self, last: int, current: int) -> int:
         """Compare two dumps and return the one to compare the next with."""
-        before, after = self._watched.dumps[last], self._watched.dumps[place]
+        before, after = self._watched.dumps[last], self._watched.dumps[current]
         with ExitStack() as stack:
             opened: list[DumpFile] = []
             for dump in (before, after):
@@ -248,26 +248,26 @@ class _Chain:
                     opened.append(stack.enter_context(dump.input.open()))
                 except (DumpFormatError, PartError, OSError) as exc:
                     self._note(dump, _problem(exc))
-                    return place if dump is before else last
+                    return current if dump is before else last
             try:
                 found = compare(*opened)
             except ComparisonError as exc:
                 faulty = before if exc.dump is opened[0] else after
                 self._note(faulty, exc.problem)
-                return place if faulty is before else last
+                return current if faulty is before else last
         self._compared += 1
         if found:
-            suspects, by_graph = self._suspects(last, place)
+            suspects, by_graph = self._suspects(last, current)
             self._tramplings.append(Trampling(before, after, suspects, by_graph, tuple(found)))
-        return place
+        return current
 
-    def _suspects(self, last: int, place: int) -> tuple[tuple[str, ...], bool]:
+    def _suspects(self, last: int, current: int) -> tuple[tuple[str, ...], bool]:
         watched, dumps = self._watched, self._watched.dumps
         if self._graph is not None:
-            between = self._graph.between(dumps[last].after, dumps[place].after, watched.name.model)
+            between = self._graph.between(dumps[last].after, dumps[current].after, watched.name.model)
             if between is not None:
                 return between, True
-        names = [dump.after for dump in dumps[last + 1 : place + 1]]
+        names = [dump.after for dump in dumps[last + 1 : current + 1]]
         return (*names, *watched.unseen), False
 
     def _note(self, dump: WatchDump, problem: str) -> None:

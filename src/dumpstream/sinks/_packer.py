@@ -172,13 +172,9 @@ class Packer:
         self._check()
         self._number += 1
         target = await self._open_target(f"{self.token}-{self._number:06}")
-        timer = asyncio.get_running_loop().call_later(self._pack_s, self._send_if_open, self._number)
+        timer = asyncio.get_running_loop().call_later(self._pack_s, self._send)
         self._open = _Open(Pack(), target, Custody(), timer)
         return self._open
-
-    def _send_if_open(self, number: int) -> None:
-        if self._number == number:
-            self._send()
 
     def _send(self) -> None:
         current, self._open = self._open, None

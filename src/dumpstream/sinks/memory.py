@@ -24,7 +24,7 @@ class MemorySink:
         files: for each name the parts that are committed, in order.
     """
 
-    def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - has no place and no choices
+    def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - every sink takes them
         self.files: dict[str, list[bytes]] = {}
 
     async def open(self, name: str, *, offset: int = 0) -> _MemoryFile:  # noqa: ARG002 - a part is a part

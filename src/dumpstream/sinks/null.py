@@ -25,7 +25,7 @@ class NullSink:
         bytes: how many bytes they had.
     """
 
-    def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - has no place and no choices
+    def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - every sink takes them
         self.files = 0
         self.bytes = 0
 
