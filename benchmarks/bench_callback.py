@@ -3,13 +3,13 @@
 Nanoseconds per call, measured in C on a native thread and less the cost of the clock, of dumpstream's
 callback beside (a) a bare memcpy of the same bytes through a touched buffer as large as the ring, (b) a
 Python callback through ctypes that queues bytes onto the loop, and (c) open, append and close of a file in C.
-The event loop drains the ring meanwhile and releases at once. With a busy GIL, a Python thread spins beside
+The event loop drains the ring and releases every batch at once. With a busy GIL, a Python thread spins beside
 it.
 
 All four take turns, in rounds; the statistics are over the calls of all rounds. Gaps between the calls keep
 the ring from filling up, which would measure its reader instead (bench_pipeline.py does), and let a spinning
-thread have the GIL back before the next call. Ratios are of the medians, except where p99 stands; where other
-work shares the machine that one shows the scheduler, and does so for memcpy too.
+thread take the GIL back before the next call. Ratios are of the medians, except where they are of p99; if
+other work shares the machine, p99 shows the scheduler, also for memcpy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Case(NamedTuple):
 
     def calls(self, gil: str) -> dict[str, int]:
         """Return the calls of a round by kind."""
-        # Each waits several milliseconds for a busy GIL: a few are enough to know it.
+        # Each waits several milliseconds for a busy GIL, so a few are enough.
         ctypes_calls = min(self.ctypes_calls, 10) if gil == _BUSY else self.ctypes_calls
         return {
             _OURS: self.our_calls,
@@ -118,7 +118,7 @@ async def _measure(case: Case, directory: Path, *, quick: bool) -> list[Sample]:
 
 
 async def _measure_ring_in_a_file(case: Case, directory: Path, *, quick: bool) -> list[Sample]:
-    """Measure the ring that is a file, which is not touched in advance: its first lap pays for that."""
+    """Measure a ring in a file, which is not touched in advance: the first lap pays for that."""
     chunks = Chunks([np.random.default_rng(0).bytes(case.size)])
     targets = {_OURS: ring_callback(), _MEMCPY: bare_copy(_RING_BYTES)}
     times: dict[str, list[int]] = {kind: [] for kind in targets}

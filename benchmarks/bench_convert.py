@@ -2,17 +2,14 @@
 
 512 MiB of float tensors in a few dump files, beside ``cp`` of the same files; and 5,000 dump files of 16 KiB
 beside a bare Python loop that reads and writes each. All files are in the page cache before the clock starts,
-are written to one file system (TMPDIR says which), and are removed while no clock runs. The two take turns;
-rates are medians of all rounds, and count the bytes of the dump files.
+are written to one file system (that of TMPDIR), and are removed while no clock runs. Both take turns; rates
+are medians of all rounds and count the bytes of the dump files.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,16 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from dumpstream.analysis.conversion import ConversionOptions, convert
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.outputs import Outputs
-from dumpstream.simulation import Workload
-from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
+from figures import Arguments, Figure, Floor, parse_arguments, report, spread
+from simulated import HEADER_BYTES, scratch, simulated_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
 _MIB = 1 << 20
-_HEADER_BYTES = 128  #: about as much as the header of a file with one tensor
 _SMALL_BYTES = 16 << 10
-_DISTINCT = 500  #: small files that differ
+_DISTINCT = 500  #: different small files
 _ROUNDS = 7
 
 _LARGE_FLOOR = Floor("ratio", ">=", 0.6)
@@ -44,11 +41,8 @@ class Rounds(NamedTuple):
 
 
 def _write_dumps(directory: Path, tensor_bytes: int, files: int, distinct: int) -> int:
-    """Fill *directory* with *files* dump files of one tensor each, and return how many bytes they have."""
-    workload = Workload(
-        models=1, ops=distinct, inputs=0, tensor_bytes=str(tensor_bytes), dtypes="float32+float16"
-    )
-    payloads = [file.data for file in workload.expected_files("/dump")]
+    """Write *files* dump files of one tensor each into *directory*; return their size in bytes."""
+    payloads = simulated_files(distinct, tensor_bytes, "float32+float16")
     for number in range(files):
         (directory / f"MatMulV2.layer.{number}.1.1780159660546556").write_bytes(payloads[number % distinct])
     return sum(len(payloads[number % distinct]) for number in range(files))
@@ -79,30 +73,22 @@ def _measure(source: Path, baseline: Callable[[Path, Path], None], rounds: int) 
     found = Rounds([], [])
     for _ in range(rounds + 1):
         for run, seconds in ((_convert, found.ours), (baseline, found.baseline)):
-            with _scratch() as directory:
+            with scratch() as directory:
                 start = perf_counter()
                 run(source, directory / "out")
                 seconds.append(perf_counter() - start)
     return Rounds(found.ours[1:], found.baseline[1:])
 
 
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """Give an empty directory on a file system that has nothing left to write."""
-    with tempfile.TemporaryDirectory(prefix="dumpstream-bench-") as directory:
-        os.sync()
-        yield Path(directory)
-
-
 def _run(arguments: Arguments) -> None:
     rounds = 1 if arguments.quick else _ROUNDS
     files, large_bytes = (4, 8 * _MIB) if arguments.quick else (4, 128 * _MIB)
-    with _scratch() as source:
-        size = _write_dumps(source, large_bytes - _HEADER_BYTES, files, files)
+    with scratch() as source:
+        size = _write_dumps(source, large_bytes - HEADER_BYTES, files, files)
         large = _measure(source, _copy, rounds)
     small_files = 500 if arguments.quick else 5000
-    with _scratch() as source:
-        _write_dumps(source, _SMALL_BYTES - _HEADER_BYTES, small_files, _DISTINCT)
+    with scratch() as source:
+        _write_dumps(source, _SMALL_BYTES - HEADER_BYTES, small_files, _DISTINCT)
         small = _measure(source, _copy_by_loop, rounds)
     loop = small_files / median(small.baseline)
     figures = [
@@ -123,13 +109,7 @@ def _run(arguments: Arguments) -> None:
             floor=_SMALL_RATE if _SMALL_RATE.value < _SMALL_RATIO.value * loop else _SMALL_RATIO,
         ),
     ]
-    rows = [
-        (figure.name, kind, min(seconds), median(seconds), max(seconds))
-        for figure, taken in zip(figures, (large, small), strict=True)
-        for kind, seconds in (("dumpstream", taken.ours), (figure.beside, taken.baseline))
-    ]
-    columns = ("files", "kind", "fastest", "median", "slowest")
-    report(arguments, figures, Detail("seconds of the rounds", columns, rows))
+    report(arguments, figures, spread("seconds of the rounds", figures, (large, small)))
 
 
 if __name__ == "__main__":

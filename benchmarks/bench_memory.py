@@ -1,11 +1,11 @@
 """How much memory a capture takes when its sink is slow.
 
 A native thread with no queue of its own calls the callback as fast as it can, 1 GiB in files of all kinds:
-128 MiB in one chunk, 64 MiB in chunks of 1 MiB, and 64 KiB in one chunk. The sink is held at 42 MB/s, the
-buffer is 64 MiB, everything else is left at its default. What counts is the peak of the resident memory, the
-ring included, less what the process had before the capture. Beside it: a Python callback through ctypes that
-queues bytes onto the loop, with the same consumer, measured until the producer has no more. Each runs in a
-process of its own.
+128 MiB in one chunk, 64 MiB in chunks of 1 MiB, and 64 KiB in one chunk. The sink takes 42 MB/s, the buffer
+is 64 MiB, and everything else has its default. What counts is the peak of the resident memory, with the ring
+and without what the process had before the capture. Beside it: a Python callback through ctypes that queues
+bytes onto the loop, with the same consumer, measured until the producer has no more. Each runs in a process
+of its own.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream import RingOptions, RingSource, Stored, open_capture
-from dumpstream.simulation import Workload
 from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
 from producer import Chunks, cut, produce, python_callback, ring_callback
 from queued import QueuedCallback
 from resident import peak, reset_peak
+from simulated import HEADER_BYTES, simulated_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -40,7 +40,6 @@ _MIB = 1 << 20
 _BUFFER_BYTES = 64 * _MIB
 _MOST_BYTES = _BUFFER_BYTES + 64 * _MIB
 _BYTES_PER_S = 42e6
-_HEADER_BYTES = 128  #: about as much as the header of a file with one tensor
 
 
 class Production(NamedTuple):
@@ -53,14 +52,14 @@ class Production(NamedTuple):
 class Growth(NamedTuple):
     """What one process measured."""
 
-    peak_bytes: int  #: over what it had before
+    peak_bytes: int  #: beyond what it had before
     seconds: float
     bytes: int  #: that reached the consumer
     lost_chunks: int
 
 
 class HeldSink:
-    """Takes files at a limited rate, and keeps nothing of them."""
+    """Takes files at a limited rate, and keeps nothing."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self.bytes = 0
@@ -75,7 +74,7 @@ class HeldSink:
         return [Stored()] * len(files)
 
     async def take(self, pieces: Sequence[Buffer]) -> None:
-        """Return when so many bytes may have passed."""
+        """Wait as long as *pieces* take at the rate."""
         size = sum(memoryview(piece).nbytes for piece in pieces)
         self.bytes += size
         now = monotonic()
@@ -104,17 +103,13 @@ class HeldFile:
 
 def _productions(*, quick: bool) -> list[Production]:
     scale = 4 if quick else 1
-    huge, large, small = (_simulated_file(size) for size in (128 * _MIB, 64 * _MIB, 64 << 10))
+    sizes = (128 * _MIB, 64 * _MIB, 64 << 10)
+    huge, large, small = (simulated_files(1, size - HEADER_BYTES)[0] for size in sizes)
     return [
         Production(Chunks([huge], prefix="/dump/huge."), 4 // scale),
         Production(Chunks(cut(large, _MIB), per_file=64, prefix="/dump/large."), 4 // scale),
         Production(Chunks([small], prefix="/dump/small."), 4096 // scale),
     ]
-
-
-def _simulated_file(size: int) -> bytes:
-    workload = Workload(models=1, ops=1, inputs=0, tensor_bytes=str(size - _HEADER_BYTES))
-    return next(workload.expected_files("/dump")).data
 
 
 async def _produce_all(target: Target, productions: Sequence[Production]) -> None:

@@ -3,12 +3,12 @@
 1 GiB of simulated tensors in files of 64 MiB, and 20,000 files of 16 KiB, go through the callback, the
 pipeline and the object store sink into seaweedfs on this machine, beside obstore called directly: with as
 many requests on their way at once, in parts of the same size and with the same checksums, compressing the
-same pieces with zstandard in as many threads. The small files go once more in packs, which compare with a
-request for each file, of obstore and of dumpstream itself. The clock runs until the store has everything; the
-server takes its share of the processors. Every way finds the same memory taken, the tensors in both forms and
-a ring or as much, and they take turns at going first: a virtual machine's free memory may have to come from
-its host, and what one run gives back makes the server's writes in the next one cheaper by a tenth of the
-whole. What counts for memory is the peak of the resident memory over what it was before, without the ring.
+same pieces with zstandard in as many threads. The small files go once more in packs, beside one request for
+each file, by obstore and by dumpstream itself. The clock runs until the store has everything; the server uses
+a share of the processors. Each way begins with the same memory in use (the tensors in both forms, and a ring
+or as much), and they take turns at going first: the host may have to supply the free memory of a virtual
+machine, and memory that one run gives back makes the server's writes in the next run faster by a tenth of the
+whole. Memory is the peak of the resident memory beyond what it was before, without the ring.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from zstandard import ZstdCompressor
 from dumpstream import RingOptions, RingSource, Verdict, open_capture
 from dumpstream.objectstore.store import PART_BYTES, PARTS_IN_FLIGHT
 from dumpstream.remote.uploader import IN_FLIGHT
-from dumpstream.simulation import Workload
 from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
 from producer import Chunks, produce, ring_callback
 from resident import peak, reset_peak
 from s3server import BUCKET, running_server
+from simulated import HEADER_BYTES, simulated_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _LARGE_BYTES, _SMALL_BYTES = 64 * _MIB, 16 << 10
-_HEADER_BYTES = 128
 _DISTINCT = 1000
-_PIECE_BYTES = 2 * _MIB  #: what the sink makes a frame of
+_PIECE_BYTES = 2 * _MIB  #: the bytes of a frame of the sink
 _LARGE_AT_ONCE = 4
 _WORKERS = 2
 _RING = RingOptions(buffer_bytes=256 * _MIB)
@@ -58,17 +57,6 @@ class Round(NamedTuple):
 
     seconds: float
     peak_bytes: int
-
-
-def _simulated_files(tensor_bytes: int, count: int) -> list[bytes]:
-    workload = Workload(
-        models=1,
-        ops=count,
-        inputs=0,
-        tensor_bytes=str(tensor_bytes - _HEADER_BYTES),
-        dtypes="float32+float16+bfloat16+int32",
-    )
-    return [file.data for file in workload.expected_files("/dump")]
 
 
 async def _capture(chunks: Chunks, files: int, prefix: str, *, pack: bool = False) -> Round:
@@ -89,7 +77,7 @@ async def _capture(chunks: Chunks, files: int, prefix: str, *, pack: bool = Fals
 
 @contextmanager
 def _held_memory(size: int) -> Iterator[None]:
-    """Hold *size* bytes of memory, all of it touched."""
+    """Hold *size* bytes of touched memory."""
     with mmap.mmap(-1, size) as memory:
         memory.write(bytes(size))
         yield
@@ -143,8 +131,8 @@ async def _take_turns(
 
 
 async def _run(arguments: Arguments) -> None:
-    large = _simulated_files(_LARGE_BYTES, 2 if arguments.quick else 16)
-    small = _simulated_files(_SMALL_BYTES, _DISTINCT)
+    large = simulated_files(2 if arguments.quick else 16, _LARGE_BYTES - HEADER_BYTES)
+    small = simulated_files(_DISTINCT, _SMALL_BYTES - HEADER_BYTES)
     files = 500 if arguments.quick else 20_000
     large_chunks, small_chunks = Chunks(large), Chunks(small)
     with running_server(Path(tempfile.mkdtemp(prefix="dumpstream-s3-"))) as server:

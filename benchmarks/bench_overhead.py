@@ -2,18 +2,18 @@
 
 A simulated job trains: every step computes for about 50 ms in kernels that Python launches, while the device
 dumps 10 files of 1 MB, and then waits for the device. That is 200 MB/s of dumps. The thread that computes has
-a core for itself; the runtime, and whoever takes the chunks, share the other. With chunks taken by
+a core for itself; the runtime and the consumer of the chunks share the other. The consumers are:
 
-- nobody: a callback in C that does nothing,
+- none: a callback in C that does nothing,
 - a capture in the process, and a capture from outside: dumpstream, storing files with the zstd sink, at a
   level at which one core is enough,
 - a Python callback through ctypes that writes every file,
-- the runtime itself, which writes files in its record thread if there is no callback, as CANN does.
+- the runtime itself, which without a callback writes files in its record thread, as CANN does.
 
 Every run is a process of its own, and the kinds take turns. The step time of a run is its mean; the figures
-are medians over the runs. The time from aclInit to the first chunk includes what the agent does: connect,
-take over its ring, register. The memory of the job is what it has resident without the ring, shared with
-the collector. The callback is that of the agent, called with chunks of 1 MiB.
+are medians over the runs. The time from aclInit to the first chunk includes the work of the agent: it
+connects, takes over its ring, and registers. The memory of the job is its resident memory without the ring,
+which it shares with the collector. The callback is that of the agent, called with chunks of 1 MiB.
 
 Files go to the temporary directory (TMPDIR).
 """
@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any
 
 from compiled import load_compiled
 from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
-from training import CALL, FILE, INSIDE, LEVEL, NOBODY, OUTSIDE, PYTHON
+from training import CALL, FILE, IGNORED, INSIDE, LEVEL, OUTSIDE, PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_KINDS = (NOBODY, OUTSIDE, INSIDE, PYTHON, FILE)
+_KINDS = (IGNORED, OUTSIDE, INSIDE, PYTHON, FILE)
 _KERNELS, _KERNEL_S = 50, 1e-3
 _FILES, _FILE_BYTES = 10, 1_000_000
 _RATE = 400_000_000  #: of the device: it dumps in the first half of a step
@@ -63,7 +63,7 @@ def _run(arguments: Arguments) -> None:
         "calls": 16 if arguments.quick else 128,
         "call_rounds": 1 if arguments.quick else 8,
     }
-    os.sched_setaffinity(0, {cores[1]})  # of all processes to come
+    os.sched_setaffinity(0, {cores[1]})  # also of all later processes
     runs: dict[str, list[Found]] = {kind: [] for kind in _KINDS}
     for number in range(1 if arguments.quick else _RUNS):
         for place in range(len(_KINDS)):
@@ -90,9 +90,9 @@ def _seconds(kernel: Callable[[int], object]) -> float:
 
 
 def _in_process(kind: str, settings: dict[str, Any]) -> Found:
-    """Return what a process of this *kind* found."""
+    """Return the findings of a process of this *kind*."""
     with tempfile.TemporaryDirectory(prefix="dumpstream-bench-") as directory:
-        os.sync()  # what earlier runs wrote is not to be written during this one
+        os.sync()  # so that what earlier runs wrote is not written during this one
         result = Path(directory, "result.json")
         job = [sys.executable, str(Path(__file__).with_name("training.py")), kind, str(result)]
         job.append(json.dumps(settings | {"directory": directory}))
@@ -133,8 +133,8 @@ def _figures(runs: dict[str, list[Found]], calls: Found) -> list[Figure]:
             name=f"step, {kind}",
             unit="ms",
             ours=steps[kind],
-            baseline=steps[NOBODY],
-            beside=NOBODY,
+            baseline=steps[IGNORED],
+            beside=IGNORED,
             floor=floors.get(kind),
         )
         for kind in _KINDS[1:]
@@ -154,8 +154,8 @@ def _figures(runs: dict[str, list[Found]], calls: Found) -> list[Figure]:
             name="aclInit to the first chunk",
             unit="ms",
             ours=first[OUTSIDE],
-            baseline=first[NOBODY],
-            beside=NOBODY,
+            baseline=first[IGNORED],
+            beside=IGNORED,
         )
     )
     figures.append(
@@ -163,8 +163,8 @@ def _figures(runs: dict[str, list[Found]], calls: Found) -> list[Figure]:
             name="memory of the job without the ring",
             unit="MiB",
             ours=own[OUTSIDE],
-            baseline=own[NOBODY],
-            beside=NOBODY,
+            baseline=own[IGNORED],
+            beside=IGNORED,
         )
     )
     return figures

@@ -2,9 +2,8 @@
 
 A native thread calls dumpstream's callback as fast as it can; the clock runs from the first call until every
 file has its verdict and its line in the journal. Beside it, in turns: the same chunks through a Python
-callback (ctypes) that queues bytes onto the loop, where they are joined by name; and where bandwidth is the
-question, a bare memcpy of them through a touched buffer as large as the ring. Rates are medians of all
-rounds.
+callback (ctypes) that queues bytes onto the loop, where they are joined by name; and, for bandwidth, a bare
+memcpy of them through a touched buffer as large as the ring. Rates are medians of all rounds.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream import RingOptions
-from dumpstream.simulation import Workload
 from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
 from producer import Chunks, bare_copy, cut, produce, python_callback
 from queued import QueuedCallback
+from simulated import simulated_files
 from timing import time_capture
 
 if TYPE_CHECKING:
@@ -44,13 +43,13 @@ class Case(NamedTuple):
     chunks: Chunks
     files: int
     ctypes_files: int
-    beside: dict[str, Floor | None]  #: the baselines, and what is to be reached beside them
+    beside: dict[str, Floor | None]  #: the baselines, and the floors beside them
 
 
 def _cases() -> list[Case]:
-    large = Chunks(cut(_simulated_file(64 * _MIB - 1024), _MIB), per_file=64)
-    medium = Chunks(cut(_simulated_file(64 * 256 - 256), 256), per_file=64)
-    small = Chunks([_simulated_file(256)])
+    large = Chunks(cut(simulated_files(1, 64 * _MIB - 1024)[0], _MIB), per_file=64)
+    medium = Chunks(cut(simulated_files(1, 64 * 256 - 256)[0], 256), per_file=64)
+    small = Chunks([simulated_files(1, 256)[0]])
     return [
         Case(
             "1 MiB chunks, 64 MiB files",
@@ -80,12 +79,6 @@ def _cases() -> list[Case]:
             beside={_CTYPES: Floor("ours", ">=", 50_000)},
         ),
     ]
-
-
-def _simulated_file(tensor_bytes: int) -> bytes:
-    """Return a dump file with one tensor."""
-    workload = Workload(models=1, ops=1, inputs=0, tensor_bytes=str(tensor_bytes))
-    return next(workload.expected_files("/dump")).data
 
 
 async def _capture(chunks: Chunks, files: int) -> float:

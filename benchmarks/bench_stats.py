@@ -6,7 +6,7 @@ which reads the memory once. Means and norms of 16 and 8 bits are taken in float
 otherwise. The content hash is xxh3 of what lies in the cache, block by block; the histogram is that of the
 exponents.
 
-All take turns, in rounds; the fastest round of each counts, as anything else on the machine only adds time.
+All take turns, in rounds; the fastest round of each counts, because other work on the machine only adds time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _BYTES = 64 << 20
 _QUICK_BYTES = 4 << 20
 _ROUNDS = 5
 _OF_A_SUM = 0.7
-#: With the hash, so much of every other floor is to be reached.
+#: The share of every other floor that must be reached with the hash.
 _HASH_SHARE = 0.5
 
 
 class Case(NamedTuple):
-    """A data type, how the kernels call it, and how many times as fast as numpy they are to be."""
+    """A data type, its name in the kernels, and how many times as fast as numpy they must be."""
 
     label: str
     kind: str
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
     @property
     def library(self) -> str:
-        """What numpy's arithmetic for it comes from."""
+        """The package that has its arithmetic."""
         return "ml_dtypes" if self.dtype.kind == "V" else "numpy"
 
 

@@ -14,16 +14,16 @@ from statistics import median
 from typing import NamedTuple
 
 from dumpstream import RingOptions
-from dumpstream.simulation import Workload
 from figures import Arguments, Detail, Figure, parse_arguments, report
 from producer import Chunks, cut
+from simulated import simulated_files
 from timing import time_capture
 
 _MIB = 1 << 20
 _RING = RingOptions(buffer_bytes=256 * _MIB)
 _SINKS = ("stats:", "null:")
 _ROUNDS = 5
-#: As CANN has them; the number of the file ends the time.
+#: As CANN writes them; the number of the file is the end of the time.
 _PREFIX = "/dump/20260530164725/0/resnet50/1/7/Conv2D.layer3_block5_conv2.12.65535.17801596"
 
 
@@ -40,21 +40,17 @@ class Case(NamedTuple):
 def _cases() -> list[Case]:
     cases = []
     for dtype in ("float32", "float16", "bfloat16"):
-        chunks = Chunks(cut(_simulated_file(64 * _MIB - 1024, dtype), _MIB), per_file=64, prefix=_PREFIX)
+        chunks = Chunks(
+            cut(simulated_files(1, 64 * _MIB - 1024, dtype)[0], _MIB), per_file=64, prefix=_PREFIX
+        )
         label = f"64 MiB of {dtype}, 1 MiB chunks"
         cases.append(Case(label, "MB/s", sum(chunks.lengths) / 1e6, chunks, files=32))
     for size, files in ((65536, 10_000), (16384, 20_000), (1024, 40_000)):
         for dtype in ("float32", "float16", "bfloat16", "int32") if size < 65536 else ("float32",):
-            chunks = Chunks([_simulated_file(size, dtype)], prefix=_PREFIX)
+            chunks = Chunks([simulated_files(1, size, dtype)[0]], prefix=_PREFIX)
             label = f"one tensor of {size // 1024} KiB per file, {dtype}"
             cases.append(Case(label, "files/s", 1, chunks, files))
     return cases
-
-
-def _simulated_file(tensor_bytes: int, dtype: str) -> bytes:
-    """Return a dump file with one tensor."""
-    workload = Workload(models=1, ops=1, inputs=0, tensor_bytes=str(tensor_bytes), dtypes=dtype)
-    return next(workload.expected_files("/dump")).data
 
 
 async def _measure(case: Case, *, quick: bool) -> dict[str, list[float]]:
@@ -73,7 +69,7 @@ async def _measure(case: Case, *, quick: bool) -> dict[str, list[float]]:
 
 async def _run(arguments: Arguments) -> None:
     figures, costs = [], []
-    await _measure(_cases()[-1], quick=True)  # pyarrow is loaded with the first row
+    await _measure(_cases()[-1], quick=True)  # the first row loads pyarrow
     for case in _cases():
         rates = await _measure(case, quick=arguments.quick)
         ours, null = (median(rates[sink]) for sink in _SINKS)

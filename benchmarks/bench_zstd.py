@@ -2,9 +2,9 @@
 
 1 GiB of simulated tensors, made before the clock starts, goes through the callback, the pipeline and the zstd
 sink, beside ``zstd -1 -T2`` on the same bytes in files that are in the page cache; and 20,000 files of 16 KiB
-beside a bare Python loop that compresses, writes and renames each. The clock runs until everything is under
-its final name, for a capture also in its journal. All write to one file system (TMPDIR says which), take
-turns, and remove what they wrote while no clock runs. Rates are medians of all rounds, and count bytes before
+beside a bare Python loop that compresses, writes and renames each. The clock runs until every file has its
+final name and, in a capture, its line in the journal. All write to one file system (that of TMPDIR), take
+turns, and remove their files while no clock runs. Rates are medians of all rounds and count bytes before
 compression.
 """
 
@@ -13,9 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,21 +20,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from zstandard import ZstdCompressor
 
 from dumpstream import RingOptions
-from dumpstream.simulation import Workload
-from figures import Arguments, Detail, Figure, Floor, parse_arguments, report
+from figures import Arguments, Figure, Floor, parse_arguments, report, spread
 from producer import Chunks
+from simulated import HEADER_BYTES, scratch, simulated_files
 from timing import time_capture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 _MIB = 1 << 20
 _NAME = "/dump/20261116120000/0//transformer_0/1/0/MatMulV2.layer_0_MatMulV2."
 _LARGE = ((120 * _MIB, 4), (64 * _MIB, 5), (16 * _MIB, 12), (_MIB, 32))  #: bytes of a tensor, files
 _LARGE_QUICK = ((4 * _MIB, 4), (_MIB, 4))
 _SMALL_BYTES = 16 << 10
-_HEADER_BYTES = 128  #: about as much as the header of a file with one tensor
-_DISTINCT = 1000  #: small files that differ
+_DISTINCT = 1000  #: different small files
 _ROUNDS = 5
 
 
@@ -48,18 +45,6 @@ class Rates(NamedTuple):
     mebibytes: float
     ours: list[float]
     baseline: list[float]
-
-
-def _simulated_files(tensor_bytes: int, count: int) -> list[bytes]:
-    """Return *count* dump files with one tensor each."""
-    workload = Workload(
-        models=1,
-        ops=count,
-        inputs=0,
-        tensor_bytes=str(tensor_bytes),
-        dtypes="float32+float16+bfloat16+int32",
-    )
-    return [file.data for file in workload.expected_files("/dump")]
 
 
 def _run_zstd(inputs: Sequence[Path], directory: Path) -> None:
@@ -86,31 +71,23 @@ async def _measure(
     size = sum(len(payloads[number % len(payloads)]) for number in range(files))
     rates = Rates(files, size / _MIB, [], [])
     for _ in range(rounds):
-        with _scratch() as directory:
-            # As many workers as the command has threads, however many there would be.
+        with scratch() as directory:
+            # As many workers as the command has threads.
             seconds = await time_capture(
                 directory / "capture", chunks, files, sink="zstd:", ring=RingOptions(), workers=2
             )
             rates.ours.append(size / seconds / 1e6)
-        with _scratch() as directory:
+        with scratch() as directory:
             start = perf_counter()
             baseline(directory)
             rates.baseline.append(size / (perf_counter() - start) / 1e6)
     return rates
 
 
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """Give an empty directory on a file system that has nothing left to write."""
-    with tempfile.TemporaryDirectory(prefix="dumpstream-bench-") as directory:
-        os.sync()
-        yield Path(directory)
-
-
 async def _measure_large(arguments: Arguments, rounds: int) -> Rates:
     sizes = _LARGE_QUICK if arguments.quick else _LARGE
-    payloads = [data for size, count in sizes for data in _simulated_files(size - _HEADER_BYTES, count)]
-    with _scratch() as directory:
+    payloads = [data for size, count in sizes for data in simulated_files(count, size - HEADER_BYTES)]
+    with scratch() as directory:
         inputs = [directory / f"{number:08}" for number in range(len(payloads))]
         for path, data in zip(inputs, payloads, strict=True):
             path.write_bytes(data)
@@ -119,7 +96,7 @@ async def _measure_large(arguments: Arguments, rounds: int) -> Rates:
 
 async def _measure_small(arguments: Arguments, rounds: int) -> Rates:
     files = 1000 if arguments.quick else 20_000
-    payloads = _simulated_files(_SMALL_BYTES - _HEADER_BYTES, _DISTINCT)
+    payloads = simulated_files(_DISTINCT, _SMALL_BYTES - HEADER_BYTES)
     return await _measure(payloads, files, lambda output: _run_loop(payloads, files, output), rounds)
 
 
@@ -142,13 +119,7 @@ async def _run(arguments: Arguments) -> None:
         _figure(f"{large.mebibytes:,.0f} MiB of tensors", "zstd -1 -T2", large, 0.9),
         _figure(f"{small.files:,} files of 16 KiB", "Python loop", small, 1.0),
     ]
-    rows = [
-        (figure.name, kind, min(values), median(values), max(values))
-        for figure, rates in zip(figures, (large, small), strict=True)
-        for kind, values in (("dumpstream", rates.ours), (figure.beside, rates.baseline))
-    ]
-    columns = ("files", "kind", "slowest", "median", "fastest")
-    report(arguments, figures, Detail("MB/s of the rounds", columns, rows))
+    report(arguments, figures, spread("MB/s of the rounds", figures, (large, small)))
 
 
 if __name__ == "__main__":

@@ -8,14 +8,15 @@ import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class Floor(NamedTuple):
-    """What is to be reached, by the ratio or by our own value."""
+    """What the ratio or our own value must reach."""
 
     of: str  #: ``ratio`` or ``ours``
     bound: str  #: ``<=`` or ``>=``
@@ -34,19 +35,18 @@ class Figure:
     ours: float
     baseline: float
     beside: str  #: what the baseline is
-    #: Read as "so many times": ours by the baseline, or the other way round if *inverse*.
-    inverse: bool = False
+    inverse: bool = False  #: whether the ratio is the baseline by ours
     floor: Floor | None = None
 
     @property
     def ratio(self) -> float | None:
-        """Ours in terms of the baseline; None if that is nothing."""
+        """How many times the baseline ours is; None if the divisor is 0."""
         over, under = (self.baseline, self.ours) if self.inverse else (self.ours, self.baseline)
         return over / under if under else None
 
     @property
     def reached(self) -> bool | None:
-        """Whether the floor is reached; None if there is none."""
+        """Whether the floor is reached; None without a floor."""
         if self.floor is None:
             return None
         value = self.ratio if self.floor.of == "ratio" else self.ours
@@ -69,7 +69,7 @@ class Figure:
 
 
 class Detail(NamedTuple):
-    """A table of what the figures were taken from."""
+    """A table of the values behind the figures."""
 
     title: str
     columns: Sequence[str]
@@ -81,6 +81,25 @@ class Arguments(NamedTuple):
 
     quick: bool
     json: bool
+
+
+class Rounds(Protocol):
+    """The measured values of every round, ours and the baseline's."""
+
+    @property
+    def ours(self) -> Sequence[float]: ...
+    @property
+    def baseline(self) -> Sequence[float]: ...
+
+
+def spread(title: str, figures: Sequence[Figure], rounds: Sequence[Rounds]) -> Detail:
+    """Return how far the *rounds* of each figure lie apart."""
+    rows = [
+        (figure.name, kind, min(values), median(values), max(values))
+        for figure, taken in zip(figures, rounds, strict=True)
+        for kind, values in (("dumpstream", taken.ours), (figure.beside, taken.baseline))
+    ]
+    return Detail(title, ("files", "kind", "least", "median", "most"), rows)
 
 
 def parse_arguments(description: str | None) -> Arguments:
@@ -97,7 +116,7 @@ def parse_arguments(description: str | None) -> Arguments:
 
 
 def report(arguments: Arguments, figures: Sequence[Figure], *details: Detail) -> None:
-    """Print what was found."""
+    """Print *figures* and *details*."""
     if arguments.json:
         found = {"machine": _machine(), "quick": arguments.quick, "figures": [it.as_dict() for it in figures]}
         found |= {it.title: [dict(zip(it.columns, row, strict=True)) for row in it.rows] for it in details}
@@ -135,7 +154,7 @@ def _machine() -> dict[str, str]:
 
 
 def _number(value: float) -> str:
-    """Return *value* with about three digits that mean something."""
+    """Return *value* with about three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"

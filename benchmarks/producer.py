@@ -1,4 +1,4 @@
-"""Producer: chunks prepared in Python, handed over in C by a thread that stands for the runtime's."""
+"""Producer: chunks made in Python, and handed over by a native thread that plays the runtime's."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Production(ctypes.Structure):
 
 
 class Chunks:
-    """Chunks in the runtime's layout, in memory that is touched, to be handed out in turn.
+    """Chunks in the runtime's layout, in touched memory, which are handed over in turn.
 
     Args:
         payloads: what each of them carries.
@@ -144,13 +144,13 @@ def produce(target: Target, chunks: Chunks, calls: int, *, gap_ns: int = 0, time
 
     Args:
         target: what takes them.
-        chunks: handed out in turn, from the first one again when all were.
+        chunks: handed over in turn, and again from the first.
         calls: how many to hand over.
         gap_ns: how long to wait after each call.
         timed: whether to keep the time of every call.
 
     Raises:
-        OSError: there is no thread to be had.
+        OSError: the thread cannot be made.
         RuntimeError: the target refused a chunk.
     """
     library = _library()

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 BUCKET = "bucket"
 ACCESS_KEY = "testkey"
-#: The server answers to ``BUCKET.DOMAIN``, too.
+#: The server also answers to ``BUCKET.DOMAIN``.
 DOMAIN = "obs.test"
-#: Easy to look for wherever it must not be.
+#: Easy to find where it must not be.
 SECRET = "marker-of-a-secret"  # noqa: S105 - as it says
 WEED = Path(sys.executable).with_name("weed")
 
 _START_S = 120
-#: Whatever proxy a test has set when the first request is made.
+#: Ignores the proxy that a test may have set when the first request is made.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -111,7 +111,7 @@ class S3Server:
         )
 
     def uploads(self) -> list[str]:
-        """Return the multipart uploads that nobody has finished or aborted."""
+        """Return the multipart uploads that are neither finished nor aborted."""
         url = f"http://127.0.0.1:{self._ports[3]}/buckets/{BUCKET}/.uploads/"
         request = urllib.request.Request(url, headers={"Accept": "application/json"})
         try:

@@ -1,7 +1,7 @@
 """Training: the job that bench_overhead.py measures, in a process of its own.
 
-``python training.py KIND RESULT SETTINGS``: does what KIND says with the settings, a JSON object, and leaves
-what it found in the file RESULT. The process is to be pinned to one core; the thread that computes moves to
+``python training.py KIND RESULT SETTINGS``: does what KIND says with the settings, a JSON object, and writes
+its findings to the file RESULT. The caller pins the process to one core; the thread that computes moves to
 the other.
 """
 
@@ -36,7 +36,13 @@ _QUEUE_BYTES = 64 * _MIB  #: how far the runtime lets the consumer fall behind b
 _GAP_NS = 600_000
 _MEMORY = ("RssAnon", "RssFile", "RssShmem")
 
-NOBODY, INSIDE, OUTSIDE, PYTHON, FILE = "nobody", "in process", "outside", "Python callback", "file writing"
+IGNORED, INSIDE, OUTSIDE, PYTHON, FILE = (
+    "no consumer",
+    "in process",
+    "outside",
+    "Python callback",
+    "file writing",
+)
 CALL = "call"
 
 #: The zstd level at which one core stores more than is dumped.
@@ -62,7 +68,7 @@ async def _train_with(kind: str, acl: Acl, began: int, settings: dict[str, Any])
 
 @asynccontextmanager
 async def _consumer(kind: str, acl: Acl, directory: Path) -> AsyncIterator[None]:
-    """Have somebody take the chunks; from outside, and to files, others see to it."""
+    """Take the chunks; the collector takes those from outside, and the runtime writes files itself."""
     if kind == INSIDE:
         async with open_capture(
             directory / "capture", acl_library=acl.paths[0], buffer_bytes=_RING_BYTES, level=LEVEL
@@ -70,7 +76,7 @@ async def _consumer(kind: str, acl: Acl, directory: Path) -> AsyncIterator[None]
             yield
         return
     callbacks: dict[str, Any] = {
-        NOBODY: load_compiled("training.c").bench_ignore,
+        IGNORED: load_compiled("training.c").bench_ignore,
         PYTHON: CALLBACK(_FileWriter(directory).on_chunk),
     }
     if kind in callbacks:
@@ -79,7 +85,7 @@ async def _consumer(kind: str, acl: Acl, directory: Path) -> AsyncIterator[None]
 
 
 class _FileWriter:
-    """What Python programs do with chunks: gather the file, and write it at its end, in the callback."""
+    """Gathers a file and writes it at its end, in the callback, as Python programs do."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -180,20 +186,20 @@ def _device(runtime: SimulatedRuntime) -> Iterator[_Device]:
 
 
 def _memory() -> dict[str, int]:
-    """Return what is resident in this process, by kind, in bytes."""
+    """Return the resident memory of this process, by kind, in bytes."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return {key: int(fields[key].split()[0]) << 10 for key in _MEMORY}
 
 
 def time_calls(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what calls of the callback that the agent registered take, beside a bare memcpy."""
+    """Return the times of the callback that the agent registered, and of a bare memcpy."""
     library = load_compiled("acl.c")
     library.bench_registered.restype = ctypes.c_void_p
     Acl([library]).call("aclInit", None)
     registered = library.bench_registered()
     if not registered:
-        raise RuntimeError("nobody registered a callback; the agent is not preloaded")
+        raise RuntimeError("no callback is registered; the agent is not preloaded")
     caller = ctypes.cast(load_compiled("producer.c").bench_call, ctypes.c_void_p).value or 0
     targets = {"callback": Target(caller, registered, library), "memcpy": bare_copy(_RING_BYTES)}
     chunks = Chunks([np.random.default_rng(0).bytes(_MIB)])

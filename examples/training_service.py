@@ -1,4 +1,4 @@
-"""A training service that captures the next steps when it is told to, while it trains.
+"""A training service that captures the next steps on request, while it trains.
 
 It trains on the simulated runtime, so it runs anywhere; with CANN, call `aclInit` instead of entering
 `SimulatedRuntime`, leave out `acl_library`, and train your model in `_run_step`. To try it:
@@ -9,8 +9,8 @@ It trains on the simulated runtime, so it runs anywhere; with CANN, call `aclIni
     echo 'stop' | nc -NU /tmp/training.sock
     dumpstream ls /tmp/steps
 
-A line is a command, and the answer is a line; that to `capture` comes when the steps are captured. Training
-never stops for a capture: one that cannot begin, or fails on the way, is only told to whoever asked for it.
+A line is a command, and the answer is a line. The answer to `capture` comes when the steps are captured.
+Training never stops for a capture: if one cannot begin, or fails, only the client that asked for it is told.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LONGEST_LINE = 4096
 
 @dataclass
 class Request:
-    """Steps that somebody wants captured."""
+    """Steps that a client wants captured."""
 
     steps: int
     directory: Path
@@ -48,7 +48,7 @@ class Request:
 
 
 class TrainingService:
-    """Trains step by step, with a capture around those that were asked for."""
+    """Trains step by step, and captures the steps that clients ask for."""
 
     def __init__(self, runtime: SimulatedRuntime, config: Path) -> None:
         self._runtime = runtime
@@ -68,7 +68,7 @@ class TrainingService:
                 await self._train_step()
 
     async def answer(self, stream: SocketStream) -> None:
-        """Obey the lines that come from one connection."""
+        """Obey the lines of one connection."""
         lines = BufferedByteReceiveStream(stream)
         async with stream:
             while True:
@@ -78,7 +78,7 @@ class TrainingService:
                     await stream.send(f"{answer}\n".encode(errors="replace"))
                 except (anyio.EndOfStream, anyio.IncompleteRead, anyio.DelimiterNotFound):
                     return
-                except anyio.BrokenResourceError:  # nobody waits for the answer any more
+                except anyio.BrokenResourceError:  # the client no longer waits for the answer
                     return
 
     async def _train_step(self) -> None:
@@ -136,7 +136,7 @@ async def serve(service: TrainingService, socket: str) -> None:
 
 
 def main(socket: str) -> None:
-    """Set up what a training program has, and serve."""
+    """Begin what a training program needs, and serve."""
     with tempfile.TemporaryDirectory() as dump_path, SimulatedRuntime(Workload()) as runtime:
         config = Path(dump_path, "acl.json")
         config.write_text(dump_config(dump_path))
