@@ -79,8 +79,7 @@ static void *find_real(enum function function, const void *caller) {
     return NULL;
 }
 
-/* Returns the function that a wrapper stands for, or NULL. If it is not NULL, `leave` must
- * follow. */
+/* Returns the function that a wrapper stands for, or NULL. The wrapper keeps it in an ENTERED variable. */
 static void *enter(enum function function, const void *caller) {
     int saved = errno;
     void *real = entered.count < MAX_FRONTS ? find_real(function, caller) : NULL;
@@ -91,9 +90,12 @@ static void *enter(enum function function, const void *caller) {
     return real;
 }
 
-static void leave(void) {
-    entered.count--;
+static void leave(void *real) {
+    if (*(void **)real)
+        entered.count--;
 }
+
+#define ENTERED __attribute__((cleanup(leave)))
 
 /* Whether the program made the call, not a front library or the agent. */
 static bool is_outermost(void) {
@@ -101,7 +103,7 @@ static bool is_outermost(void) {
 }
 
 aclError aclInit(const char *config_path) {
-    aclError (*real)(const char *) = enter(INIT, __builtin_return_address(0));
+    ENTERED aclError (*real)(const char *) = enter(INIT, __builtin_return_address(0));
     if (!real)
         return ACL_FAILURE;
     aclError code = real(config_path);
@@ -109,12 +111,11 @@ aclError aclInit(const char *config_path) {
         atomic_fetch_add(&references, 1);
         session_acl_initialized((const void *)real, config_path, code == ACL_SUCCESS);
     }
-    leave();
     return code;
 }
 
 aclError aclFinalize(void) {
-    aclError (*real)(void) = enter(FINALIZE, __builtin_return_address(0));
+    ENTERED aclError (*real)(void) = enter(FINALIZE, __builtin_return_address(0));
     if (!real)
         return ACL_FAILURE;
     bool outermost = is_outermost();
@@ -125,12 +126,11 @@ aclError aclFinalize(void) {
     aclError code = real();
     if (outermost)
         session_acl_finalized(true);
-    leave();
     return code;
 }
 
 aclError aclFinalizeReference(uint64_t *count) {
-    aclError (*real)(uint64_t *) = enter(FINALIZE_REFERENCE, __builtin_return_address(0));
+    ENTERED aclError (*real)(uint64_t *) = enter(FINALIZE_REFERENCE, __builtin_return_address(0));
     if (!real)
         return ACL_FAILURE;
     bool outermost = is_outermost();
@@ -142,19 +142,16 @@ aclError aclFinalizeReference(uint64_t *count) {
     aclError code = real(count);
     if (outermost)
         session_acl_finalized(held <= 1);
-    leave();
     return code;
 }
 
 static aclError call_driving(enum function function, const void *caller) {
-    aclError (*real)(void) = enter(function, caller);
+    ENTERED aclError (*real)(void) = enter(function, caller);
     if (!real)
         return ACL_FAILURE;
     if (is_outermost())
         session_yield(functions[function].name);
-    aclError code = real();
-    leave();
-    return code;
+    return real();
 }
 
 aclError aclmdlInitDump(void) {
@@ -166,7 +163,7 @@ aclError aclmdlFinalizeDump(void) {
 }
 
 aclError aclmdlSetDump(const char *config_path) {
-    aclError (*real)(const char *) = enter(SET_DUMP, __builtin_return_address(0));
+    ENTERED aclError (*real)(const char *) = enter(SET_DUMP, __builtin_return_address(0));
     if (!real)
         return ACL_FAILURE;
     if (is_outermost())
@@ -174,27 +171,21 @@ aclError aclmdlSetDump(const char *config_path) {
     aclError code = real(config_path);
     if (is_outermost() && code == ACL_SUCCESS)
         session_configured(functions[SET_DUMP].name, config_path);
-    leave();
     return code;
 }
 
 aclError acldumpRegCallback(acldumpCallback callback, int32_t flag) {
-    aclError (*real)(acldumpCallback, int32_t) = enter(REGISTER, __builtin_return_address(0));
+    ENTERED aclError (*real)(acldumpCallback, int32_t) = enter(REGISTER, __builtin_return_address(0));
     if (!real)
         return ACL_FAILURE;
     bool share = is_outermost() && callback && flag == 0 && session_possible();
-    aclError code = real(share ? session_share(callback) : callback, flag);
-    leave();
-    return code;
+    return real(share ? session_share(callback) : callback, flag);
 }
 
 void acldumpUnregCallback(void) {
-    void (*real)(void) = enter(UNREGISTER, __builtin_return_address(0));
-    if (!real)
-        return;
-    if (!is_outermost() || session_unshare())
+    ENTERED void (*real)(void) = enter(UNREGISTER, __builtin_return_address(0));
+    if (real && (!is_outermost() || session_unshare()))
         real();
-    leave();
 }
 
 /* What dlsym returns to a program that asks for the ACL function. */

@@ -42,6 +42,7 @@ bool session_is_working(void) {
     return working;
 }
 
+/* Takes the lock, and returns errno for unlock to restore. */
 static int lock(void) {
     int saved = errno;
     pid_t self = getpid();
@@ -55,11 +56,19 @@ static int lock(void) {
     return saved;
 }
 
-static void unlock(int saved) {
+static void unlock(const int *saved) {
     dlerror(); /* the program must not see the errors of the agent's searches */
     working = false;
     atomic_store(&holder, 0);
-    errno = saved;
+    errno = *saved;
+}
+
+/* Holds the lock to the end of the block. */
+#define HOLD_SESSION __attribute__((cleanup(unlock), unused)) int saved = lock()
+
+/* Whether this process has joined its collector, and not only its parent. */
+static bool has_joined(void) {
+    return session.joined && !ds_forked();
 }
 
 /* The callback */
@@ -90,11 +99,9 @@ acldumpCallback session_share(acldumpCallback callback) {
 }
 
 bool session_unshare(void) {
-    int saved = lock();
-    bool joined = session.joined && !ds_forked();
+    HOLD_SESSION;
     atomic_store(&shared, NULL);
-    unlock(saved);
-    return !joined;
+    return !has_joined();
 }
 
 /* Joining and leaving */
@@ -212,18 +219,17 @@ bool session_possible(void) {
 void session_acl_initialized(const void *init, const char *config_path, bool first) {
     if (!session_possible())
         return;
-    int saved = lock();
+    HOLD_SESSION;
     forget_parent();
-    if (!session.joined) {
-        struct configuration given;
-        configuration_read(&given, config_path);
-        bool dumps = configuration_has_dump(&given);
-        begin(getenv(SOCKET_VARIABLE), init, dumps);
-        if (session.joined && first && (dumps || given.problem))
-            report_configuration(&given, "program", "aclInit", config_path);
-        configuration_free(&given);
-    }
-    unlock(saved);
+    if (session.joined)
+        return;
+    struct configuration given;
+    configuration_read(&given, config_path);
+    bool dumps = configuration_has_dump(&given);
+    begin(getenv(SOCKET_VARIABLE), init, dumps);
+    if (session.joined && first && (dumps || given.problem))
+        report_configuration(&given, "program", "aclInit", config_path);
+    configuration_free(&given);
 }
 
 /* Waits until the device has sent everything, then stops the dump if the agent started it. */
@@ -243,34 +249,30 @@ static void unregister_and_leave(void) {
 }
 
 void session_acl_finalizing(bool last) {
-    int saved = lock();
-    if (session.joined && !ds_forked() && last)
+    HOLD_SESSION;
+    if (has_joined() && last)
         stop();
-    unlock(saved);
 }
 
 void session_acl_finalized(bool last) {
-    int saved = lock();
-    if (session.joined && !ds_forked() && last)
+    HOLD_SESSION;
+    if (has_joined() && last)
         unregister_and_leave();
-    unlock(saved);
 }
 
 void session_yield(const char *call) {
-    int saved = lock();
-    if (session.joined && !ds_forked()) {
-        if (session.started)
-            stop();
-        report_driven(call);
-    }
-    unlock(saved);
+    HOLD_SESSION;
+    if (!has_joined())
+        return;
+    if (session.started)
+        stop();
+    report_driven(call);
 }
 
 void session_configured(const char *call, const char *path) {
-    int saved = lock();
-    if (session.joined && !ds_forked())
+    HOLD_SESSION;
+    if (has_joined())
         report_configuration_file("program", call, path);
-    unlock(saved);
 }
 
 /* For a program that joins by itself */
@@ -287,30 +289,27 @@ static void await_quiet(void) {
 }
 
 int ds_agent_join(const char *socket) {
-    int saved = lock();
+    HOLD_SESSION;
     forget_parent();
     int result = session.joined ? -EALREADY : begin(socket, NULL, false);
     if (result > 0)
         unregister_and_leave();
-    unlock(saved);
     return result;
 }
 
 int ds_agent_leave(void) {
-    int saved = lock();
-    bool joined = session.joined && !ds_forked();
-    if (joined) {
-        stop();
-        await_quiet();
-        unregister_and_leave();
-    }
-    unlock(saved);
-    return joined ? 0 : -ENOTCONN;
+    HOLD_SESSION;
+    if (!has_joined())
+        return -ENOTCONN;
+    stop();
+    await_quiet();
+    unregister_and_leave();
+    return 0;
 }
 
 /* Chunks may still come while the process ends, and the ring outlives the process. All that
  * is left to do is to report what the collector will never read. */
 __attribute__((destructor)) static void end(void) {
-    if (session.joined && !ds_forked())
+    if (has_joined())
         report_losses(&session.ring);
 }
