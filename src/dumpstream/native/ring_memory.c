@@ -78,6 +78,14 @@ int ds_control_init(struct ds_control *control, uint64_t data_size) {
     return 0;
 }
 
+/* Destroys a ring that could not be made completely, and its file. Returns `error`. */
+static int discard(struct ds_ring *ring, const char *path, int error) {
+    ds_ring_destroy(ring);
+    if (path)
+        unlink(path);
+    return error;
+}
+
 int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path) {
     memset(ring, 0, sizeof *ring);
     if (data_size < DS_RING_MIN_BYTES || data_size > DS_RING_MAX_BYTES)
@@ -89,24 +97,14 @@ int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path) {
     if (ring->memory_fd < 0)
         return ring->memory_fd;
     uint8_t *base = mmap(NULL, ring->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, ring->memory_fd, 0);
-    if (base == MAP_FAILED) {
-        int error = -errno;
-        close(ring->memory_fd);
-        if (path)
-            unlink(path);
-        return error;
-    }
+    if (base == MAP_FAILED)
+        return discard(ring, path, -errno);
     madvise(base, ring->mapped, MADV_DONTFORK);
     touch(base, path ? DS_CONTROL_BYTES + DS_NOTE_LANE_BYTES : ring->mapped);
     ds_ring_lay_out(ring, (struct ds_control *)(void *)base, base, data_size);
     int error = ds_control_init(ring->control, data_size);
     ring->nonce = ring->control->nonce;
-    if (error) {
-        ds_ring_destroy(ring);
-        if (path)
-            unlink(path);
-    }
-    return error;
+    return error ? discard(ring, path, error) : 0;
 }
 
 static void wake_by_event(struct ds_ring *ring) {
@@ -121,13 +119,7 @@ int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path) {
         return error;
     ring->wake = wake_by_event;
     ring->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (ring->event_fd < 0) {
-        error = -errno;
-        ds_ring_destroy(ring);
-        if (path)
-            unlink(path);
-    }
-    return error;
+    return ring->event_fd < 0 ? discard(ring, path, -errno) : 0;
 }
 
 /* Whether the descriptor may be that of a ring of this size. A memfd must be sealed:
@@ -170,7 +162,8 @@ int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size) {
 }
 
 void ds_ring_destroy(struct ds_ring *ring) {
-    munmap(ring->control, ring->mapped);
+    if (ring->control)
+        munmap(ring->control, ring->mapped);
     if (ring->event_fd >= 0)
         close(ring->event_fd);
     if (ring->memory_fd >= 0)
