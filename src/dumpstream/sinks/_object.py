@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import anyio
-
-from dumpstream._errors import SinkError
 from dumpstream.objectstore.store import PART_BYTES
 from dumpstream.sinks import Stored
 from dumpstream.sinks._compressed import CompressedFile, Frames
 from dumpstream.sinks._failure import sink_error
-from dumpstream.sinks._frames import view_bytes
 from dumpstream.system.heldbytes import HeldBytes
 
 if TYPE_CHECKING:
@@ -68,8 +64,7 @@ class ObjectFile:
         self._upload: LargeUpload | None = None
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
-        self._check_open()
-        await self._sink.compress(self._compressed, [view_bytes(piece) for piece in pieces], finish=False)
+        await self._sink.compress(self._compressed, pieces)
         frames = self._frames.take()
         size = sum(map(len, frames))
         if self._upload is not None or self._kept_bytes + size >= PART_BYTES:
@@ -80,7 +75,6 @@ class ObjectFile:
             self._kept_bytes += size
 
     async def commit(self) -> Stored:
-        self._check_open()
         await self._sink.compress(self._compressed, [], finish=True)
         frames = self._frames.take()
         outcome = self._compressed.outcome
@@ -114,12 +108,6 @@ class ObjectFile:
         """Return the kept beginning."""
         kept, self._kept, self._kept_bytes = self._kept, 0, 0
         return [await self._sink.beginnings.take((self, number)) for number in range(kept)]
-
-    def _check_open(self) -> None:
-        if isinstance(self._compressed.outcome, SinkError):
-            raise self._compressed.outcome
-        if self._compressed.outcome is not None:
-            raise anyio.ClosedResourceError
 
 
 class PackObject:

@@ -11,12 +11,16 @@ import anyio
 from anyio.to_thread import run_sync
 from zstandard import ZstdCompressor
 
-from dumpstream.sinks._frames import SMALL_BYTES, Compressible, compress
+from dumpstream._errors import SinkError
+from dumpstream.sinks import Stored
+from dumpstream.sinks._frames import SMALL_BYTES, Compressible, compress, cut, view_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dumpstream.sinks._compressed import Job
+    from typing_extensions import Buffer
+
+    from dumpstream.sinks._compressed import CompressedFile, Job
 
 _Work = TypeVar("_Work", bound=Compressible)
 
@@ -68,6 +72,27 @@ class Workers:
                     job.store()
 
         await self._compress(jobs, store)
+
+    async def append(self, file: CompressedFile, pieces: Sequence[Buffer], *, finish: bool = False) -> None:
+        """Add *pieces* to *file* and, with *finish*, publish it. A cancellation makes the file fail.
+
+        Raises:
+            SinkError: the file failed, now or before.
+            ClosedResourceError: the file is published.
+        """
+        if file.outcome is None:
+            views = [view_bytes(piece) for piece in pieces]
+            try:
+                await self.run(file.jobs(cut(views), finish=finish))
+            except anyio.get_cancelled_exc_class():
+                file.cancel()
+                raise
+            finally:
+                views.clear()  # the traceback of an error must not hold the caller's buffers
+        elif isinstance(file.outcome, Stored):
+            raise anyio.ClosedResourceError
+        if isinstance(file.outcome, SinkError):
+            raise file.outcome
 
     async def compress(self, files: Sequence[Compressible]) -> None:
         """Compress *files* on several threads, in any order.

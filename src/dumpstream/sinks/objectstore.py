@@ -142,21 +142,11 @@ class ObjectStoreSink:
         return Stored(f"{self._base}{key}", size, xxh3, None, *uploaded)
 
     async def compress(
-        self, compressed: CompressedFile, pieces: Sequence[memoryview], *, finish: bool
+        self, compressed: CompressedFile, pieces: Sequence[Buffer], *, finish: bool = False
     ) -> None:
-        """Add *pieces* to *compressed*.
-
-        Raises:
-            SinkError: they cannot be compressed.
-        """
+        """Add *pieces* to *compressed*, as `Workers.append` does."""
         self._check_open()
-        try:
-            await self._workers.run(compressed.jobs(cut(pieces), finish=finish))
-        except anyio.get_cancelled_exc_class():
-            compressed.cancel()
-            raise
-        if isinstance(compressed.outcome, SinkError):
-            raise compressed.outcome
+        await self._workers.append(compressed, pieces, finish=finish)
 
     async def _ready(self) -> Uploader:
         """Return the uploader; the first call finds out what is in the store."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import SinkError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.sinks import Stored
 from dumpstream.sinks._compressed import CompressedFile
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from dumpstream._errors import SinkError
     from dumpstream.sinks import SinkSettings, WholeFile
     from dumpstream.sinks._compressed import Job
     from dumpstream.sinks.resources import Resources
@@ -186,36 +186,17 @@ class _ZstdFile:
         self._name, self._compressed, self._workers = name, file, workers
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
-        self._check_open()
-        await self._append([view_bytes(piece) for piece in pieces], finish=False)
+        await self._workers.append(self._compressed, pieces)
 
     async def commit(self) -> Stored:
-        self._check_open()
         with anyio.CancelScope(shield=True):  # what is visible must be reported
-            await self._append([], finish=True)
+            await self._workers.append(self._compressed, [], finish=True)
         assert isinstance(self._compressed.outcome, Stored)
         return self._compressed.outcome
 
     async def abort(self) -> None:
         if self._compressed.begun:
             await self._workers.finish(self._discard)
-
-    async def _append(self, views: list[memoryview], *, finish: bool) -> None:
-        try:
-            await self._workers.run(self._compressed.jobs(cut(views), finish=finish))
-        except anyio.get_cancelled_exc_class():
-            self._compressed.cancel()
-            raise
-        finally:
-            views.clear()  # the traceback of an error must not hold the caller's buffers
-        if isinstance(self._compressed.outcome, SinkError):
-            raise self._compressed.outcome
-
-    def _check_open(self) -> None:
-        if isinstance(self._compressed.outcome, SinkError):
-            raise self._compressed.outcome
-        if self._compressed.outcome is not None:
-            raise anyio.ClosedResourceError
 
     def _discard(self) -> None:
         try:
