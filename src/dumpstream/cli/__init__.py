@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 #: The commands, with the first lines of their help. Only the modules of the chosen one are imported:
-#: `arguments.NAME` has its help and its flags, and `commands.NAME` does what it says.
+#: `arguments.NAME`, whose docstring is the help and whose `add_arguments` declares the flags, and
+#: `commands.NAME`, whose `run` takes them, does the work and returns the exit code.
 _COMMANDS = {
     "capture": "Capture dump files into a directory.",
     "collect": "Capture every process that joins, as a service.",

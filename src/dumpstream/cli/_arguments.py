@@ -37,7 +37,7 @@ def place(text: str) -> Path | Prefix:
 def add_capture_argument(parser: ArgumentParser) -> None:
     """Declare ``capture``, the place of a capture."""
     parser.add_argument(
-        "capture", type=place, metavar="CAPTURE", help="its directory, or its URL such as s3://bucket/run"
+        "capture", type=place, metavar="CAPTURE", help="its directory, or a URL such as s3://bucket/run"
     )
 
 
@@ -49,6 +49,12 @@ def add_inputs_argument(parser: ArgumentParser) -> None:
         metavar="PATH",
         help="a capture (directory or URL), a dump file, or a directory of dump files",
     )
+
+
+def add_run_argument(parser: ArgumentParser) -> None:
+    """Declare ``path``, the place of a capture or of dump files."""
+    help_text = "a capture (directory or URL), or a directory of dump files"
+    parser.add_argument("path", type=place, metavar="RUN", help=help_text)
 
 
 def add_rank_argument(parser: ArgumentParser) -> None:

@@ -21,47 +21,45 @@ if TYPE_CHECKING:
 def add_capture_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `capture_options` reads."""
     _add_destination(parser)
-    group = parser.add_argument_group("ring")
-    group.add_argument("--buffer-bytes", type=size, metavar="SIZE", help="the size of the ring")
-    group.add_argument(
+    add = parser.add_argument_group("ring").add_argument
+    add("--buffer-bytes", type=size, metavar="SIZE", help="the size of the ring")
+    add(
         "--buffer-file",
         type=Path,
         metavar="FILE",
-        help="keep the ring in this new file; it may exceed the memory",
+        help="keep the ring in this new file, which may exceed the memory",
     )
-    group.add_argument(
+    add(
         "--on-full",
         type=OnFull,
         choices=list(OnFull),
         help="block: wait for space, lose nothing; drop: never stall the model, lose files by name",
     )
-    group.add_argument(
+    add(
         "--block-timeout", type=float, metavar="SECONDS", help="with block, a chunk that waits longer is lost"
     )
-    group.add_argument("--max-file-bytes", type=size, metavar="SIZE")
-    group = parser.add_argument_group("files")
-    group.add_argument("--level", type=int, help="zstd level")
-    group.add_argument("--workers", type=int, help="threads that compress")
-    group.add_argument("--fsync", type=Fsync, choices=list(Fsync), help="when bytes are forced to disk")
-    group.add_argument("--max-descriptors", type=int, metavar="N")
-    group.add_argument(
-        "--idle-timeout", type=float, metavar="SECONDS", help="close a file that has got nothing for so long"
-    )
-    group.add_argument(
+    add("--max-file-bytes", type=size, metavar="SIZE")
+    add = parser.add_argument_group("files").add_argument
+    add("--level", type=int, help="zstd level")
+    add("--workers", type=int, help="threads that compress")
+    add("--fsync", type=Fsync, choices=list(Fsync), help="when bytes are forced to disk")
+    add("--max-descriptors", type=int, metavar="N")
+    add("--idle-timeout", type=float, metavar="SECONDS", help="close a file that has got nothing for so long")
+    add(
         "--text-idle-timeout",
         type=float,
         metavar="SECONDS",
         help="the same for statistics text, which has no last chunk",
     )
-    group.add_argument(
+    add(
         "--max-digests",
         type=int,
         metavar="N",
         help="chunks of an open file that are recognised when they are sent again",
     )
-    group.add_argument("--max-header-bytes", type=size, metavar="SIZE")
-    group.add_argument("--held-bytes", type=size, metavar="SIZE")
-    group.add_argument("--gathered-bytes", type=size, metavar="SIZE")
+    add("--max-header-bytes", type=size, metavar="SIZE")
+    add("--held-bytes", type=size, metavar="SIZE")
+    add("--gathered-bytes", type=size, metavar="SIZE")
     parser.set_defaults(**_defaults())
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
         if action.default is not None and action.metavar and "%(default)s" not in (action.help or ""):
@@ -70,19 +68,16 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
 
 def _add_destination(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("destination")
-    group.add_argument(
+    add = group.add_argument
+    add(
         "--sink",
         action="append",
         metavar="KIND:LOCATION",
         help="where files go; may be repeated, and replaces the default zstd: (files below --out)",
     )
-    group.add_argument(
-        "--pack", action="store_true", help="collect small files in packs (ZIP containers with zstd members)"
-    )
-    group.add_argument(
-        "--spill", type=Path, metavar="DIR", help="where files wait while an object store is away"
-    )
-    group.add_argument("--spill-bytes", type=size, metavar="SIZE", help="how much may wait there")
+    add("--pack", action="store_true", help="collect small files in packs (ZIP containers with zstd members)")
+    add("--spill", type=Path, metavar="DIR", help="where files wait while an object store is away")
+    add("--spill-bytes", type=size, metavar="SIZE", help="how much may wait there")
     earlier = group.add_mutually_exclusive_group()
     earlier.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
     earlier.add_argument("--force", action="store_true", help="delete the capture that is in --out first")

@@ -17,24 +17,17 @@ _KINDS = ", ".join(kind.name.lower() for kind in Collect if kind.name)
 
 def add_profile_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `profile_settings` reads."""
-    group = parser.add_argument_group("profile")
-    group.add_argument(
-        "--profile", action="store_true", help="also profile the run, into profile/ below --out"
-    )
-    group.add_argument(
+    add = parser.add_argument_group("profile").add_argument
+    add("--profile", action="store_true", help="also profile the run, into profile/ below --out")
+    add(
         "--profile-devices",
         type=_devices,
         metavar="N,...",
         help="the devices to profile (default: the workload's)",
     )
-    group.add_argument(
-        "--profile-collect",
-        type=_collect,
-        metavar="KIND,...",
-        help=f"what to collect: some of {_KINDS}",
-    )
-    group.add_argument("--profile-metric", choices=_METRICS, help="which counters of the AI Core are read")
-    group.add_argument(
+    add("--profile-collect", type=_collect, metavar="KIND,...", help=f"what to collect: some of {_KINDS}")
+    add("--profile-metric", choices=_METRICS, help="which counters of the AI Core are read")
+    add(
         "--profile-set",
         type=_setting,
         action="append",

@@ -28,24 +28,18 @@ from dumpstream.cli._profile import add_profile_arguments
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.add_argument(
-        "--out", type=place, metavar="PLACE", required=True, help="the directory or URL for this capture"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--out", type=place, metavar="PLACE", required=True, help="the directory or URL for this capture")
+    add(
         "--simulate",
         nargs="?",
         const="small",
         metavar="WORKLOAD",
         help="capture from the simulated runtime: a preset, a JSON file, or key=value,... (default: small)",
     )
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) to apply"
-    )
-    parser.add_argument("--acl-lib", metavar="PATH", help="the library with the ACL functions")
-    parser.add_argument(
-        "words", nargs="*", metavar="COMMAND", help="behind --: the command to run and capture, from outside"
-    )
+    add("--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) to apply")
+    add("--acl-lib", metavar="PATH", help="the library with the ACL functions")
+    add("words", nargs="*", metavar="COMMAND", help="behind --: the command to run and capture, from outside")
     add_capture_arguments(parser)
     add_profile_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add("--json", action="store_true", help="print the report as one JSON object")

@@ -19,22 +19,15 @@ from dumpstream.cli._options import add_capture_arguments
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--socket",
         type=Path,
         metavar="PATH",
         required=True,
-        help="where processes join; created here, and removed at the end",
+        help="where processes join; made, and removed at the end",
     )
-    parser.add_argument(
-        "--out", type=place, metavar="PLACE", required=True, help="the directory or URL for the captures"
-    )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="the dump configuration (acl.json) that every process applies",
-    )
+    add("--out", type=place, metavar="PLACE", required=True, help="the directory or URL for the captures")
+    add("--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) of every process")
     add_capture_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add("--json", action="store_true", help="print the report as one JSON object")

@@ -20,7 +20,6 @@ _MODES = ("model", "op", "exception", "overflow", "watch")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser("check", help="find everything that is wrong with a configuration")
     check.add_argument("file", type=Path, metavar="FILE", help="the configuration")
@@ -31,47 +30,34 @@ def add_arguments(parser: ArgumentParser) -> None:
     explain = actions.add_parser("explain", help="say what will be dumped, where, and what it costs")
     explain.add_argument("file", type=Path, metavar="FILE", help="the configuration")
     explain.add_argument(
-        "--ops",
-        type=Path,
-        metavar="FILE",
-        help="a JSON array of operators; says for each whether it is dumped",
+        "--ops", type=Path, metavar="FILE", help="say for each of these operators whether it is dumped"
     )
     _add_new(actions.add_parser("new", help="write a configuration"))
     actions.add_parser("schema", help="print the JSON Schema of configurations")
 
 
 def _add_new(new: ArgumentParser) -> None:
-    """Declare the flags that `_settings` reads."""
-    new.add_argument("--mode", choices=_MODES, required=True, help="the purpose of the configuration")
-    new.add_argument("--out", type=Path, metavar="FILE", required=True, help="the new file")
-    new.add_argument("--force", action="store_true", help="replace --out if it is there")
-    new.add_argument(
-        "--dump-path", metavar="DIR", help="an existing directory for data that no callback takes"
-    )
-    new.add_argument("--model", metavar="NAME", help="only operators of this model")
-    new.add_argument("--layer", action="append", metavar="OP", help="this operator; may be repeated")
-    new.add_argument(
-        "--watch", action="append", metavar="OP", help="watch the outputs of this operator; may be repeated"
-    )
-    new.add_argument(
-        "--range", nargs=2, action="append", metavar=("BEGIN", "END"), help="the operators from BEGIN to END"
-    )
+    add = new.add_argument
+    add("--mode", choices=_MODES, required=True, help="the purpose of the configuration")
+    add("--out", type=Path, metavar="FILE", required=True, help="the new file")
+    add("--force", action="store_true", help="replace --out if it is there")
+    add("--dump-path", metavar="DIR", help="an existing directory for data that no callback takes")
+    add("--model", metavar="NAME", help="only operators of this model")
+    add("--layer", action="append", metavar="OP", help="this operator; may be repeated")
+    add("--watch", action="append", metavar="OP", help="watch the outputs of this operator; may be repeated")
+    add("--range", nargs=2, action="append", metavar=("BEGIN", "END"), help="the operators from BEGIN to END")
     for kind in ("type", "name"):
-        new.add_argument(
+        add(
             f"--skip-{kind}",
             nargs=2,
             action="append",
             metavar=(kind.upper(), "POS,..."),
             help=f"leave out these inputs and outputs of operators of this {kind}: input0,output1",
         )
-    new.add_argument("--dump-mode", metavar="WHICH", help="input, output or all")
-    new.add_argument("--level", metavar="LEVEL", help="op, kernel or all")
-    new.add_argument("--step", metavar="STEPS", help="iterations, such as 0|3-5|10")
-    new.add_argument("--data", metavar="KIND", help="tensor or stats")
-    new.add_argument("--stats", metavar="NAME,...", help="which statistics: Max,Min,...")
-    new.add_argument(
-        "--kernel-data", metavar="KIND,...", help="all, or some of printf,tensor,assert,timestamp"
-    )
-    new.add_argument(
-        "--scene", metavar="SCENE", help="the scene of exception dumps (default: aic_err_brief_dump)"
-    )
+    add("--dump-mode", metavar="WHICH", help="input, output or all")
+    add("--level", metavar="LEVEL", help="op, kernel or all")
+    add("--step", metavar="STEPS", help="iterations, such as 0|3-5|10")
+    add("--data", metavar="KIND", help="tensor or stats")
+    add("--stats", metavar="NAME,...", help="which statistics: Max,Min,...")
+    add("--kernel-data", metavar="KIND,...", help="all, or some of printf,tensor,assert,timestamp")
+    add("--scene", metavar="SCENE", help="the scene of exception dumps (default: aic_err_brief_dump)")

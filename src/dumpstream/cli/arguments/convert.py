@@ -32,27 +32,27 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
+    add = parser.add_argument
     add_inputs_argument(parser)
     add_rank_argument(parser)
-    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
-    parser.add_argument(
+    add("--out", type=Path, metavar="DIR", required=True, help="where the files go")
+    add(
         "--format",
         choices=_FORMATS,
         default=_FORMATS[0],
         help="npy; bin: only the elements; csv: a line for each run of the last axis (default: npy)",
     )
-    parser.add_argument(
+    add(
         "--layout",
         type=str.upper,
         choices=_LAYOUTS,
         metavar="FORMAT",
         help=f"rearrange the tensors: {', '.join(_LAYOUTS)} (default: leave them as they are)",
     )
-    parser.add_argument(
+    add(
         "--shape",
         type=_shape,
         metavar="DIM,...",
-        help="with --layout, the shape before the device padded it (default: what the file says)",
+        help="with --layout, the shape without padding (default: what the file says)",
     )
-    parser.add_argument("--force", action="store_true", help="replace files that are already there")
+    add("--force", action="store_true", help="replace files that are already there")

@@ -18,17 +18,15 @@ from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
+    add = parser.add_argument
     add_capture_argument(parser)
-    parser.add_argument(
+    add(
         "names",
         nargs="*",
         metavar="NAME",
         help="a name as `ls` shows it, or a pattern with * ? [ ] (default: all files)",
     )
     add_rank_argument(parser)
-    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="where the files go")
-    parser.add_argument(
-        "--sparse", action="store_true", help="write what is behind a gap at its offset, and leave a hole"
-    )
-    parser.add_argument("--force", action="store_true", help="replace files that are already there")
+    add("--out", type=Path, metavar="DIR", required=True, help="where the files go")
+    add("--sparse", action="store_true", help="write what is behind a gap at its offset, and leave a hole")
+    add("--force", action="store_true", help="replace files that are already there")

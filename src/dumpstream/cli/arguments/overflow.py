@@ -12,13 +12,10 @@ Examples:
 
 from argparse import ArgumentParser
 
-from dumpstream.cli._arguments import add_rank_argument, place
+from dumpstream.cli._arguments import add_rank_argument, add_run_argument
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.add_argument(
-        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
-    )
+    add_run_argument(parser)
     add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -15,14 +15,12 @@ from dumpstream.cli._arguments import place
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.add_argument(
-        "directory", type=place, metavar="DIR", help="the directory or URL that the collector wrote to"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("directory", type=place, metavar="DIR", help="the directory or URL that the collector wrote to")
+    add(
         "--sink",
         action="append",
         metavar="KIND:LOCATION",
         help="where files go, as for the collector; may be repeated (default: zstd:)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add("--json", action="store_true", help="print one JSON object")

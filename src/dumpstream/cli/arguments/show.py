@@ -16,15 +16,13 @@ from dumpstream.cli._arguments import add_rank_argument, place
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.add_argument(
-        "path", type=place, metavar="PATH", help="a dump file (raw or .zst), or a capture (directory or URL)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("path", type=place, metavar="PATH", help="a dump file (raw or .zst), or a capture (directory or URL)")
+    add(
         "name",
         nargs="?",
         metavar="NAME",
         help="of a capture: a name as `ls` shows it, or a pattern with * ? [ ] that one name matches",
     )
     add_rank_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add("--json", action="store_true", help="print one JSON object")

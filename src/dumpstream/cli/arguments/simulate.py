@@ -18,46 +18,31 @@ from dumpstream.cli._arguments import size
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.add_argument(
-        "--ranks", type=int, metavar="N", help="fork N processes, each with a rank and a device of its own"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--ranks", type=int, metavar="N", help="fork N processes, each with a rank and a device of its own")
+    add(
         "--workload",
         default="small",
         metavar="WORKLOAD",
         help="a preset, a JSON file, or key=value,... (default: small)",
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="steps to run (default: the workload's)")
-    parser.add_argument(
-        "--rate", type=size, metavar="SIZE", help="bytes dumped per second (default: the workload's)"
-    )
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="the seed of names and bytes; each rank adds its number"
-    )
-    parser.add_argument(
+    add("--steps", type=int, metavar="N", help="steps to run (default: the workload's)")
+    add("--rate", type=size, metavar="SIZE", help="bytes dumped per second (default: the workload's)")
+    add("--seed", type=int, metavar="N", help="the seed of names and bytes; each rank adds its number")
+    add(
         "--fault",
         action="append",
         default=[],
         metavar="NAME=SELECTOR",
-        help="a fault of the workload, such as nan=3@1; may be repeated",
+        help="such as nan=3@1; may be repeated",
     )
-    parser.add_argument(
+    add(
         "--crash-at",
         type=int,
         metavar="STEP",
-        help="die in this step, counted from 0; of several ranks, the last one dies",
+        help="die in this step, counted from 0; of several ranks the last",
     )
-    parser.add_argument(
-        "--crash-by", choices=("kill", "abort"), default="kill", help="SIGKILL, or abort() (default: kill)"
-    )
-    dump = parser.add_mutually_exclusive_group()
-    dump.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="the dump configuration that the job applies (default: the workload's)",
-    )
-    dump.add_argument(
-        "--no-dump", action="store_true", help="do not configure a dump; leave that to the capture"
-    )
+    add("--crash-by", choices=("kill", "abort"), default="kill", help="SIGKILL, or abort() (default: kill)")
+    add = parser.add_mutually_exclusive_group().add_argument
+    add("--config", type=Path, metavar="FILE", help="the dump configuration (default: the workload's)")
+    add("--no-dump", action="store_true", help="do not configure a dump; leave that to the capture")

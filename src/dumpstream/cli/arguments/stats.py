@@ -18,30 +18,28 @@ from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
+    add = parser.add_argument
     add_inputs_argument(parser)
     add_rank_argument(parser)
-    parser.add_argument(
+    add(
         "--select",
         metavar="NAME,...",
         help="these columns; for csv, these of CANN's statistics (Max, Min, Avg, Nan, Negative Inf, "
         "Positive Inf, L2norm), and columns to put in front",
     )
-    parser.add_argument(
+    add(
         "--where",
         action="append",
         default=[],
         metavar="CONDITION",
         help="only rows of which COLUMN OP NUMBER is true, such as 'nan > 0'; may be repeated: all must be",
     )
-    parser.add_argument(
-        "--sort", metavar="COLUMN,...", help="by these columns; COLUMN:desc has the largest first"
-    )
-    parser.add_argument("--format", choices=["table", "csv", "json", "parquet"], default="table")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write there instead of printing")
-    parser.add_argument("--force", action="store_true", help="replace --out if it is there")
-    parser.add_argument("--histogram", action="store_true", help="count the exponents of floats, too")
-    parser.add_argument(
+    add("--sort", metavar="COLUMN,...", help="by these columns; COLUMN:desc has the largest first")
+    add("--format", choices=["table", "csv", "json", "parquet"], default="table")
+    add("--out", type=Path, metavar="FILE", help="write there instead of printing")
+    add("--force", action="store_true", help="replace --out if it is there")
+    add("--histogram", action="store_true", help="count the exponents of floats, too")
+    add(
         "--workers",
         type=int,
         metavar="N",

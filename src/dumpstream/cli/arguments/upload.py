@@ -16,7 +16,6 @@ from pathlib import Path
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
     parser.add_argument(
         "directory",
         type=Path,

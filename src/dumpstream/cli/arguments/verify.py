@@ -19,7 +19,6 @@ from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
     add_capture_argument(parser)
     add_rank_argument(parser)
     parser.add_argument(

@@ -14,14 +14,11 @@ Examples:
 from argparse import ArgumentParser
 from pathlib import Path
 
-from dumpstream.cli._arguments import add_rank_argument, place
+from dumpstream.cli._arguments import add_rank_argument, add_run_argument
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what `run` reads."""
-    parser.add_argument(
-        "path", type=place, metavar="RUN", help="a capture (directory or URL), or a directory of dump files"
-    )
+    add_run_argument(parser)
     parser.add_argument(
         "--ops", type=Path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
     )

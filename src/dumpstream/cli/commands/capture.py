@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Capture, print the summary, and return the exit code."""
     if (args.simulate is None) == (not args.words):
         raise WrongUsageError("give either a command, behind --, or --simulate")
     if args.words and (args.acl_lib or args.profile):

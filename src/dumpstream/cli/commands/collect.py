@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Collect until a signal comes, print the summary, and return the exit code."""
     return run_async(_collect, args)
 
 

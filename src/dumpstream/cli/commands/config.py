@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Run the chosen action and return its exit code."""
     return {"check": _check, "explain": _explain, "new": _new, "schema": _schema}[str(args.action)](args)
 
 

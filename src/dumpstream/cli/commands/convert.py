@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Write the tensors."""
     if args.shape and not args.layout:
         raise WrongUsageError("--shape is the shape in a --layout; name one")
     inputs = list(find_inputs(map(as_location, args.names), args.rank))

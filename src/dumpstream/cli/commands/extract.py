@@ -34,7 +34,6 @@ class _Found(NamedTuple):
 
 
 def run(args: Namespace) -> int:
-    """Write the files."""
     collection = Collection.open(args.capture, args.rank)
     refuse_inside(args.out, [collection.path])
     found = _select([it for member in collection.members() for it in _find(member)], args.names)

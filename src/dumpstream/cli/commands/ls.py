@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from dumpstream.reading.stored import StoredCapture
     from dumpstream.reading.storedfile import StoredFile
 
-
 _LONGEST_COMMAND = 60
 
 
 def run(args: Namespace) -> int:
-    """Print the list."""
     collection = Collection.open(args.capture, args.rank)
     if args.json:
         print_json(_object(collection))

@@ -33,14 +33,12 @@ if TYPE_CHECKING:
     from dumpstream.analysis.overflow import Overflow, OverflowRecord
     from dumpstream.statistics.table import TensorRow
 
-
 _SHOWN = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_max", "finite_min")
 _PLACES = ("rank", "model", "model_id", "iteration", "device", "task", "stream")
 _ORIGIN = ("op_type", "op_name", *_PLACES, "timestamp")
 
 
 def run(args: Namespace) -> int:
-    """Print the operators that overflowed."""
     inputs = list(find_inputs([args.path], args.rank))
     need_mode(args.path, inputs, Mode.OVERFLOW)
     problems: list[str] = []

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Recover, print what came, and return the exit code."""
     processes = run_async(partial(recover, args.directory, sinks=args.sink))
     if args.json:
         print_json({"processes": [process.as_dict() for process in processes]})

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from dumpstream.reading.inputs import Input
 
-
 _SHOWN_MATCHES = 3
 _NO_ARGUMENT = 2**32 - 1
 _ALWAYS = ("count", "max", "min", "mean", "std", "l2norm")
@@ -35,7 +34,6 @@ _IF_ANY = ("nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "satura
 
 
 def run(args: Namespace) -> int:
-    """Print what is in the file."""
     remote = not isinstance(args.path, Path)
     if args.name is None and (remote or args.path.is_dir()):
         what = "a place in an object store" if remote else "a directory"

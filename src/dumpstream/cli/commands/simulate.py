@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 
     from dumpstream.simulation.job import JobResult
 
-
 _MOST_RANKS = 1024
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _CRASHES = {"kill": signal.SIGKILL, "abort": signal.SIGABRT}
 
 
 def run(args: Namespace) -> int:
-    """Run the job, say what it did, and return the exit code."""
     try:
         workload = _workload(args)
     except ValueError as exc:

@@ -82,7 +82,6 @@ def _split(text: str | None) -> list[str]:
 
 
 def run(args: Namespace) -> int:
-    """Print the statistics."""
     try:
         request = _Request.of(args)
     except ValueError as exc:

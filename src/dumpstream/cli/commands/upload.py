@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Upload, print a line for each capture, and return the exit code."""
     return anyio.run(_run, args.directory)
 
 

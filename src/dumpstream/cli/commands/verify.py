@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Verify the capture, print the problems, and return the exit code."""
     collection = Collection.open(args.capture, args.rank)
     with ProgressLine() as line:
         result = verify(collection, deep=args.deep, progress=lambda so_far: line.show(_progress(so_far)))

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Print what became of the outputs of the watched operators."""
     graph = None if args.ops is None else Graph(operators_in(args.ops))
     inputs = list(find_inputs([args.path], args.rank))
     need_mode(args.path, inputs, Mode.WATCH)
