@@ -15,7 +15,7 @@ from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
 from dumpstream.format.opname import parse_name
 from dumpstream.reading.content import content_of_path, content_of_stored
 from dumpstream.reading.inputs import find_inputs
-from dumpstream.reading.small import read_small
+from dumpstream.reading.smallfiles import read_small
 from dumpstream.reading.storedfile import StoredFile, is_readable
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.engine import SMALL_BYTES, measure_whole

@@ -1,4 +1,4 @@
-"""Small files of a capture, many at a time: neighbours in a pack take one read, and all one decompression."""
+"""Small files of a capture, many at a time: one read for neighbours in a pack, one decompression for all."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from dumpstream.reading.stored import StoredCapture
 
 _MOST_BYTES = 256 << 10
-# Between the files of a pack lie their headers, which are sooner read than left out.
+# Between the files of a pack are their headers, which are faster read than skipped.
 _SKIPPED_BYTES = 4 << 10
 
 
 def read_small(capture: StoredCapture, rows: Sequence[FileRow]) -> list[Buffer | None]:
-    """Return the original bytes of each of *rows*, or None where `content_of_stored` has to read it.
+    """Return the original bytes of each of *rows*, or None for those that `content_of_stored` has to read.
 
-    That is so if it is large, in several parts or in an object store, and if what is there is not what was
-    stored.
+    These are files that are large, in several parts or in an object store, and damaged ones.
     """
     data: list[Buffer | None] = [None] * len(rows)
     if capture.in_store:
@@ -61,7 +60,7 @@ def _small_part(row: FileRow) -> StoredPart | None:
 
 
 def _read_frames(capture: StoredCapture, path: str, parts: dict[int, StoredPart]) -> dict[int, memoryview]:
-    """Return the compressed bytes of *parts*, all of them at *path*, as far as they are there."""
+    """Return the compressed bytes of those of *parts*, all at *path*, that can be read."""
     frames: dict[int, memoryview] = {}
     try:
         file, size = capture.open_stored(path)
@@ -75,12 +74,12 @@ def _read_frames(capture: StoredCapture, path: str, parts: dict[int, StoredPart]
                     start = (parts[number].start or 0) - begin
                     frames[number] = block[start : start + parts[number].stored_bytes]
     except (PartError, OSError):
-        pass  # whatever is missing is read again, by itself, and then the error has its place
+        pass  # the caller reads what is missing again, which raises the error for the right file
     return frames
 
 
 def _neighbours(numbers: Iterable[int], parts: dict[int, StoredPart]) -> Iterator[list[int]]:
-    """Yield *numbers* in groups whose parts lie close to each other."""
+    """Yield *numbers* in groups whose parts are close to each other."""
     group: list[int] = []
     for number in sorted(numbers, key=lambda number: parts[number].start or 0):
         if group and (parts[number].start or 0) > _end(parts[group[-1]]) + _SKIPPED_BYTES:
@@ -96,7 +95,7 @@ def _end(part: StoredPart) -> int:
 
 
 def _decompressed(frames: dict[int, memoryview], parts: dict[int, StoredPart]) -> list[memoryview]:
-    """Return what *frames* were, or nothing if one of them is not exactly a frame of the right length."""
+    """Return the original bytes of *frames*; none if one of them is not a frame of the right length."""
     if not frames:
         return []
     sizes = array("Q", [parts[number].bytes for number in frames]).tobytes()
