@@ -144,8 +144,7 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted) -> Iterator[_Task]:
         elif item.capture is not None and item.file is not None:
             if capture is None or capture.stored is not item.capture:
                 capture = _Capture(item.capture, wanted, item.prefix, item.rank)
-            for row in item.file.rows:
-                yield from capture.tasks(row)
+            yield from filter(None, map(capture.task, item.file.rows))
 
 
 # Tables
@@ -258,6 +257,8 @@ class _Files:
         return TensorRows(row for number in sorted(by_file) for row in by_file[number])
 
     def _of_process(self, measured: Measured) -> Measured:
+        if not self._prefix:
+            return measured._replace(rows=()) if measured.rows else measured
         return measured._replace(
             label=self._prefix + measured.label,
             rows=(),
@@ -397,21 +398,19 @@ class _Capture:
         self._texts = _StoredTexts(stored, wanted, prefix, rank)
         self._is_used: dict[str, bool] = {}  #: whether a table is, by its path
 
-    def tasks(self, row: FileRow) -> Iterator[_Task]:
-        """Yield what has to be done for *row*."""
+    def task(self, row: FileRow) -> _Task | None:
+        """Return what has to be done for *row*; None if its table is read already."""
         remote = self.stored.remote
         readable = any(is_readable(part) and part.offset == 0 for part in row.stored)
         for path in _left(row, _PARQUET):
+            if self._is_used.get(path):
+                return None
             if path not in self._is_used:
                 self._is_used[path] = not (readable and self._histogram) and self._exists(path)
                 if self._is_used[path]:
-                    yield _Task(self._tables, _Table(path, partial(self._open, path)), remote=remote)
-            if self._is_used[path]:
-                return
-        if readable:
-            yield _Task(self._files, row, row.bytes, remote)
-        else:
-            yield _Task(self._texts, row, remote=remote)
+                    return _Task(self._tables, _Table(path, partial(self._open, path)), remote=remote)
+        source = self._files if readable else self._texts
+        return _Task(source, row, row.bytes if readable else 0, remote)
 
     def _exists(self, path: str) -> bool:
         try:

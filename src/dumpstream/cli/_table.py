@@ -63,6 +63,8 @@ def _cell(value: Any) -> str:
         return _UNKNOWN
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, int):
+        return str(value)
     if isinstance(value, tuple):
         return "x".join(map(str, value)) or _UNKNOWN
     return printable(str(value))

@@ -97,8 +97,9 @@ def find_inputs(paths: Iterable[Path | Prefix], ranks: Sequence[int] = ()) -> It
 
 def _inputs_of_collection(collection: Collection) -> Iterator[Input]:
     for member in collection.members():
+        prefix, rank = member.prefix, member.rank
         for file in () if member.capture is None else member.capture.files:
-            name = member.prefix + file.name
+            name = prefix + file.name
             yield Input(
                 label=name,
                 name=name,
@@ -106,8 +107,8 @@ def _inputs_of_collection(collection: Collection) -> Iterator[Input]:
                 named=False,
                 capture=member.capture,
                 file=file,
-                prefix=member.prefix,
-                rank=member.rank,
+                prefix=prefix,
+                rank=rank,
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
@@ -14,7 +15,7 @@ import zstandard
 from dumpstream._errors import NotACaptureError, PartError
 from dumpstream.archive.place import RESTORE, DirectoryPlace, open_file
 from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, UnreadableRow
-from dumpstream.reading.storedfile import StoredFile, is_readable, misfit
+from dumpstream.reading.storedfile import StoredFile, is_readable, misfit, parts_of
 from dumpstream.remote.place import Buckets, StorePlace
 from dumpstream.system.location import as_location, is_url
 
@@ -71,12 +72,13 @@ class StoredCapture:
         self.outcomes: dict[int, Outcome | None] = dict.fromkeys(run.run for run in manifest.runs)
         self._losses: dict[str, LossTotal] = {}
         files: dict[str, list[FileRow]] = {}
-        for row in rows:
-            if isinstance(row, FileRow):
-                files.setdefault(row.name, []).append(row)
-            else:
-                self._note(row)
-        self.files = tuple(StoredFile(name, of_name) for name, of_name in files.items())
+        with _collector_paused():
+            for row in rows:
+                if isinstance(row, FileRow):
+                    files.setdefault(row.name, []).append(row)
+                else:
+                    self._note(row)
+            self.files = tuple([StoredFile(name, of_name) for name, of_name in files.items()])
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | Prefix | Any) -> StoredCapture:
@@ -116,7 +118,8 @@ class StoredCapture:
     @cached_property
     def remote(self) -> bool:
         """Whether reading its files means to wait for an object store."""
-        return self.in_store or any(is_url(part.path or "") for file in self.files for part in file.parts)
+        rows = (row for file in self.files for row in file.rows if any(map(_is_at_url, row.stored)))
+        return self.in_store or any(_is_at_url(part) for row in rows for part in parts_of(row))
 
     @property
     def in_store(self) -> bool:
@@ -225,6 +228,22 @@ class StoredCapture:
             self.torn = True
         else:
             self.unreadable_lines.append(row.line)
+
+
+def _is_at_url(part: StoredPart) -> bool:
+    return part.path is not None and is_url(part.path)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking through what has no cycles, again and again as it grows."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
