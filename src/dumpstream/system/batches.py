@@ -45,12 +45,8 @@ def run_batches(
         function: turns a batch into results.
         items: the work.
         bytes_of: returns how large an item is.
-    <<<<<<< HEAD
+        most_items: how many items a batch has at most.
         workers: how many threads.
-    =======
-        most_items: in a batch.
-        workers: threads; by default as many as are worth it.
-    >>>>>>> 4f75555 (wip)
         is_remote: returns whether an item is in an object store. If the first one is, more threads take
             single items, because they wait most of the time.
         stop: called before batches that have begun are waited for, so that they can end early.
