@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def begun(preparation: Preparation) -> AsyncIterator[Session]:
-    """Start source and dump, and write down that a run begins; the session is to run in the block."""
+    """Start the source and the dump, and record that a run begins; the session is to run in the block."""
     request, stages = preparation.request, preparation.request.stages
     held = HeldBytes(preparation.destination.work_directory, memory_bytes=stages.pipeline.held_bytes)
     async with (
@@ -61,7 +61,7 @@ async def begun(preparation: Preparation) -> AsyncIterator[Session]:
 
 @asynccontextmanager
 async def _dumping(dump: Dump | None) -> AsyncIterator[None]:
-    """Let the runtime dump, if that is for the capture to do."""
+    """Let *dump* begin, and undo what is left of it after the block."""
     if dump is None:
         yield
         return
@@ -69,7 +69,7 @@ async def _dumping(dump: Dump | None) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        with suppress(DumpstreamError):  # the caller hears why the capture came to nothing
+        with suppress(DumpstreamError):  # the error that ended the block is raised instead
             await finish_in_thread(dump.undo)
 
 
@@ -87,11 +87,11 @@ async def _profiling(preparation: Preparation) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _begun_run(preparation: Preparation) -> AsyncIterator[tuple[int, Lines]]:
-    """Write down that a run begins, and return its number and its journal."""
+    """Record that a run begins, and return its number and its journal."""
     request, destination, dump = preparation.request, preparation.destination, preparation.dump
     begin_run = partial(
         destination.begin_run,
-        request.options,
+        request.stages.given,
         acl_library=None if dump is None else ", ".join(dump.driver.paths),
         config=None if preparation.asked is None else _as_kept(preparation.asked),
         profile=None if request.profile is None else request.profile.as_dict(),
@@ -109,7 +109,7 @@ async def _begun_run(preparation: Preparation) -> AsyncIterator[tuple[int, Lines
 
 
 def _open_journal(preparation: Preparation) -> AbstractAsyncContextManager[Lines]:
-    destination, outbox = preparation.destination, preparation.outbox
+    destination, outbox = preparation.destination, preparation.resources.outbox
     fsync = preparation.request.stages.sinks.fsync
     if isinstance(destination, RemoteDestination):
         return destination.open_journal(fsync)

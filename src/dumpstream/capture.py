@@ -12,7 +12,7 @@ from dumpstream.archive.destination import absolute
 from dumpstream.beginning import begun
 from dumpstream.objectstore.patience import Patience
 from dumpstream.preparation import prepared
-from dumpstream.request import DEFAULT_SINKS, Request, as_json
+from dumpstream.request import DEFAULT_SINKS, Request
 from dumpstream.sinks.resources import Resources
 from dumpstream.stages.options import CaptureOptions, StageOptions
 from dumpstream.system.cancellation import isolated
@@ -145,7 +145,6 @@ async def open_capture(
         destination=location,
         stages=StageOptions.divide(options, directory=location, with_ring=source is None),
         sinks=sinks or DEFAULT_SINKS,
-        options=as_json(options),
         config=None if config is None else Path(config),
         acl_library=acl_library,
         driver=driver,

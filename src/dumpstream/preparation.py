@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from dumpstream.config import AclConfig
-    from dumpstream.objectstore.patience import Patience
     from dumpstream.request import Request
     from dumpstream.sinks import Sink
     from dumpstream.sinks.resources import Resources
@@ -41,17 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preparation:
-    """A capture that nothing refuses any more."""
+    """A capture that nothing can refuse any more."""
 
     request: Request
+    resources: Resources  #: with the outbox of the capture, if it has one
     asked: AclConfig | None  #: what the request's *config* asks for
     destination: Destination | RemoteDestination
-    outbox: Outbox | None
     outlets: Sequence[Outlet]
     unused_sinks: AsyncExitStack  #: closes the sinks, unless a session has taken them over
     dump: Dump | None
     profiler: Profiler | None
-    patience: Patience  #: with stores that do not answer
 
 
 @asynccontextmanager
@@ -70,14 +68,13 @@ async def prepared(request: Request, resources: Resources) -> AsyncIterator[Prep
             await prepare(outlets[-1].sink)
         yield Preparation(
             request=request,
+            resources=resources,
             asked=asked,
             destination=destination,
-            outbox=outbox,
             outlets=outlets,
             unused_sinks=unused_sinks,
             dump=await run_sync(_load_dump, request),
             profiler=await run_sync(_load_profiler, request),
-            patience=resources.patience,
         )
 
 
@@ -112,7 +109,7 @@ async def held_destination(
 
 
 def make_outbox(request: Request, resources: Resources) -> Outbox | None:
-    """Make the local directory of a capture of which something goes to a store; blocks."""
+    """Make the local directory of a capture that writes to a store; blocks. None if it does not."""
     settings, destination = request.stages.sinks, request.destination
     spills = settings.spill is not None and not request.of_processes and any(map(is_remote, request.sinks))
     if isinstance(destination, Path) and not spills:

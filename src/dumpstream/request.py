@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dumpstream.source import OnFull, RingOptions, RingSource
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from obstore.store import ObjectStore
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dumpstream.profiling.settings import ProfileSettings
     from dumpstream.sinks import Sink
     from dumpstream.source import Source
-    from dumpstream.stages.options import CaptureOptions, StageOptions
+    from dumpstream.stages.options import StageOptions
     from dumpstream.system.location import Prefix
 
     StrPath = str | os.PathLike[str]
@@ -33,7 +33,6 @@ class Request:
     destination: Path | Prefix
     stages: StageOptions
     sinks: Sequence[str | Sink | ObjectStore] = DEFAULT_SINKS
-    options: Mapping[str, Any] = field(default_factory=dict)  #: what the user has set, for the manifest
     config: Path | None = None
     acl_library: StrPath | None = None
     driver: Driver | None = None
@@ -50,11 +49,3 @@ class Request:
             return self.stages.on_full
         ring = self.stages.ring or self.source
         return ring.on_full if isinstance(ring, RingOptions | RingSource) else OnFull.BLOCK
-
-
-def as_json(options: CaptureOptions) -> dict[str, Any]:
-    """Return *options* as the manifest has them."""
-    return {
-        name: value if isinstance(value, int | float | None) else str(value)
-        for name, value in options.items()
-    }

@@ -40,7 +40,7 @@ class Session:
         asked = preparation.asked
         self.destination = preparation.destination
         self.pipeline = pipeline
-        self.patience = preparation.patience
+        self.patience = preparation.resources.patience
         self._number = number
         self._outlets = preparation.outlets
         self._journal = journal

@@ -19,7 +19,7 @@ from dumpstream.outside.roster import Roster
 from dumpstream.outside.service import Service
 from dumpstream.outside.shares import LEAST_SHARE, Shares
 from dumpstream.remote.outboxes import waiting_text
-from dumpstream.request import DEFAULT_SINKS, as_json
+from dumpstream.request import DEFAULT_SINKS
 from dumpstream.stages.options import CaptureOptions, StageOptions
 from dumpstream.stages.report import Report, total_report
 from dumpstream.system.cancellation import finish_in_thread, isolated
@@ -86,7 +86,6 @@ async def open_collector(
         destination=location,
         stages=StageOptions.divide(options, directory=location),
         sinks=sinks or DEFAULT_SINKS,
-        options=as_json(options),
         config=None if config is None else await run_sync(absolute, config),
         append=append,
         force=force,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CollectorPreparation(NamedTuple):
-    """A collector that nothing refuses any more."""
+    """A collector that nothing can refuse any more."""
 
     request: CollectorRequest
     asked: AclConfig | None  #: what every process is asked to dump

@@ -24,7 +24,7 @@ from dumpstream.preparation import held_destination
 from dumpstream.request import DEFAULT_SINKS, Request
 from dumpstream.sinks.resources import Resources
 from dumpstream.stages.options import StageOptions
-from dumpstream.system.cancellation import finish_in_thread
+from dumpstream.system.cancellation import finish_in_thread, isolated
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def recover(
     await run_sync(read_manifest, path)  # raises if there is none
     stages = StageOptions.divide({}, directory=path)
     request = Request(destination=path, stages=stages, append=True, of_processes=True)
-    async with held_destination(request, Resources()) as (destination, _):
+    async with isolated(held_destination(request, Resources())) as (destination, _):
         return [
             await _recover(destination, record, path / record.directory, sinks or DEFAULT_SINKS)
             for record in destination.manifest.processes
@@ -113,7 +113,7 @@ async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequen
             append=True,
         )
         before = await run_sync(_configured_before, path)
-        async with open_request(request, Resources()) as process.capture:
+        async with isolated(open_request(request, Resources())) as process.capture:
             await process.capture.configure(before)
     finally:
         await finish_in_thread(ring.close)

@@ -56,7 +56,6 @@ class CollectorRequest(Request):
             destination=destination,
             stages=stages,
             sinks=[sink_below(sink, directory) for sink in self.sinks],
-            options=self.options,
             source=source,
         )
 

@@ -54,6 +54,7 @@ class StageOptions(NamedTuple):
     reassembly: ReassemblyOptions
     pipeline: PipelineOptions
     sinks: SinkSettings
+    given: dict[str, Any]  #: the options that were set, as values for the manifest
     on_full: OnFull | None = None  #: what a full spill does, if it was set without a ring
 
     @classmethod
@@ -72,6 +73,10 @@ class StageOptions(NamedTuple):
             _pick(ReassemblyOptions, options),
             _pick(PipelineOptions, options),
             _pick(SinkSettings, options, directory=directory if isinstance(directory, Path) else Path()),
+            {
+                name: value if isinstance(value, int | float | None) else str(value)
+                for name, value in options.items()
+            },
             OnFull(options["on_full"]) if "on_full" in options and not with_ring else None,
         )
 
