@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dumpstream._errors import StoreError
-from dumpstream.objectstore.awsprofile import read_profile
+from dumpstream.objectstore.awsprofile import read_aws_profile
 from dumpstream.objectstore.client import make_client
 from dumpstream.system.location import Prefix
 
@@ -27,11 +27,11 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def test_default_profile_is_used(files: dict[str, str]) -> None:
-    assert read_profile(files) == {"access_key_id": "one", "secret_access_key": "s1", "region": "here"}
+    assert read_aws_profile(files) == {"access_key_id": "one", "secret_access_key": "s1", "region": "here"}
 
 
 def test_profile_is_chosen_by_the_environment(files: dict[str, str]) -> None:
-    assert read_profile(files | {"AWS_PROFILE": "obs"}) == {
+    assert read_aws_profile(files | {"AWS_PROFILE": "obs"}) == {
         "access_key_id": "two",
         "secret_access_key": "s2",
         "session_token": "t2",
@@ -43,19 +43,19 @@ def test_profile_is_chosen_by_the_environment(files: dict[str, str]) -> None:
 def test_environment_goes_before_the_profile(files: dict[str, str]) -> None:
     environment = files | {"AWS_ACCESS_KEY_ID": "three", "AWS_REGION": "where"}
 
-    assert read_profile(environment) == {}
+    assert read_aws_profile(environment) == {}
 
 
 def test_profile_that_is_nowhere_is_refused(files: dict[str, str]) -> None:
     with pytest.raises(StoreError, match="AWS_PROFILE is 'none'"):
-        read_profile(files | {"AWS_PROFILE": "none"})
+        read_aws_profile(files | {"AWS_PROFILE": "none"})
 
 
 def test_file_that_cannot_be_read_is_not_quoted(files: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text("aws_secret_access_key = marker\n")
 
     with pytest.raises(StoreError, match="credentials cannot be read") as caught:
-        read_profile(files)
+        read_aws_profile(files)
 
     assert "marker" not in str(caught.value)
 

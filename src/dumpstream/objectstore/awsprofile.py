@@ -23,7 +23,7 @@ _KEYS = {
 _CREDENTIALS = {"access_key_id", "secret_access_key", "session_token"}
 
 
-def read_profile(environment: Mapping[str, str]) -> dict[str, str]:
+def read_aws_profile(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the profile that *environment* chooses, as obstore names them.
 
     Environment variables override the files; if they have credentials, those of the files are left out.

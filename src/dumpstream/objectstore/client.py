@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dumpstream._errors import StoreError
-from dumpstream.objectstore.awsprofile import read_profile
+from dumpstream.objectstore.awsprofile import read_aws_profile
 from dumpstream.objectstore.azure import read_azure
 from dumpstream.system.location import GIVEN
 
@@ -68,7 +68,7 @@ def make_client(prefix: Prefix, retry_s: float) -> Any:
 
 def _s3(store: Any, prefix: Prefix, options: dict[str, Any]) -> Any:
     environment = os.environ
-    settings = read_profile(environment)
+    settings = read_aws_profile(environment)
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     if endpoint or environment.get("AWS_ENDPOINT"):
         settings["endpoint"] = endpoint or environment["AWS_ENDPOINT"]
