@@ -58,11 +58,7 @@ class Lines(Protocol):
         """
 
     async def aclose(self) -> None:
-        """Write what is left and close, also if the caller is cancelled.
-
-        Raises:
-            OSError: the rest could not be written.
-        """
+        """Write what is left and close, also if the caller is cancelled; raises `OSError` if that fails."""
 
 
 class Journal:

@@ -97,11 +97,7 @@ class Manifest:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest of the capture in the directory *path*.
-
-    Raises:
-        NotACaptureError: there is no manifest, or one that this version cannot read.
-    """
+    """Return the manifest in the directory *path*; raises `NotACaptureError` if it cannot be read."""
     try:
         with os.fdopen(open_regular(path / MANIFEST, os.O_RDONLY), "rb") as file:
             data = file.read(LARGEST_BYTES)
@@ -113,11 +109,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def parse_manifest(location: Path | Prefix, data: bytes) -> Manifest:
-    """Return the manifest that *data* holds; *location* is that of its capture.
-
-    Raises:
-        NotACaptureError: *data* is not a manifest, or one that this version cannot read.
-    """
+    """Return the manifest in *data*; raises `NotACaptureError` about *location* if it cannot be read."""
     try:
         fields = json.loads(data)
         number = int(fields["format"])

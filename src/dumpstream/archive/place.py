@@ -72,18 +72,10 @@ class Place(Protocol):
         """Return the process that is writing there now, if any."""
 
     def read_rows(self) -> Iterable[Row]:
-        """Return the rows of the journal; none if there is no journal.
-
-        Raises:
-            NotACaptureError: it cannot be read; also raised during the iteration.
-        """
+        """Return the rows of the journal, if there is one; the iteration may raise `NotACaptureError`."""
 
     def open(self, path: str, start: int, length: int | None) -> Opened:
-        """Open the stored file at the relative *path*: *length* bytes from *start* on, or the rest.
-
-        Raises:
-            PartError: it is missing, or cannot be opened.
-        """
+        """Open a stored file, or *length* bytes of it from *start* on; raises `PartError`."""
 
     def list(self, without: Container[str] = ()) -> Iterator[Listed]:
         """Yield the files that are there, except those in the directories *without*."""

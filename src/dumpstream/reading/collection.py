@@ -84,11 +84,7 @@ class Collection:
         return self.place.path
 
     def members(self) -> Iterator[Member]:
-        """Yield every capture; each is read when it is its turn, and may be large.
-
-        Raises:
-            NotACaptureError: the only capture cannot be read.
-        """
+        """Yield every capture, read in its turn; raises `NotACaptureError` if the only one cannot be read."""
         if self.processes is None:
             yield Member(StoredCapture.read(self.place))
             return

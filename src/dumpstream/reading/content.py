@@ -143,12 +143,9 @@ def content_of_bytes(data: memoryview) -> Content:
 
 
 def content_of_path(path: str | os.PathLike[str]) -> Content:
-    """Return the content of the file *path*, which may be compressed.
+    """Return the content of the file *path*, which may be compressed; raises `OSError`.
 
     A file that is not small is mapped: if it is shortened while it is read, this process is killed.
-
-    Raises:
-        OSError: it cannot be read, or is not a regular file.
     """
     try:
         fd = open_regular(os.fspath(path), os.O_RDONLY)

@@ -46,12 +46,7 @@ def extract(
 ) -> int:
     """Write *file* of *capture*, whole or not at all; return how many bytes it has where it was written.
 
-    Args:
-        capture: where it comes from.
-        file: one of its files.
-        outputs: where it goes.
-        target: its path there.
-        sparse: place what is behind a gap at its offset; otherwise only what is before the gap is written.
+    With *sparse*, what is behind a gap is written at its offset; otherwise only what is before the gap is.
 
     Raises:
         PartError: something of it is missing, damaged, or in a sink that cannot be read back.

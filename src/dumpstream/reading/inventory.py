@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def take_inventory(capture: StoredCapture) -> dict[str, Listed]:
-    """Return the objects of *capture* by the path that rows have for them; none if it is local.
-
-    Raises:
-        StoreError: a store refuses, or does not answer.
-    """
+    """Return the objects of *capture* by the path that rows have for them; raises `StoreError`."""
     found: dict[str, Listed] = {}
     if capture.in_store:
         found = {listed.path: listed for listed in capture.place.list()}

@@ -31,11 +31,7 @@ Target = tuple[str, ...]
 
 @contextmanager
 def open_output(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """Open a file that appears at *path* if the block succeeds.
-
-    Raises:
-        DestinationError: it cannot be written, or a file exists and may not be replaced.
-    """
+    """Open a file that appears at *path* if the block succeeds; raises `DestinationError`."""
     if not replace:
         _refuse_existing(path)
     with explained(path):
@@ -158,11 +154,7 @@ class Drafts:
         return written
 
     def publish(self) -> None:
-        """Give every file its name.
-
-        Raises:
-            DestinationError: a file exists, and may not be replaced.
-        """
+        """Give every file its name; raises `DestinationError` if one exists and may not be replaced."""
         *directory, stem = self._target
         while self._files:
             temporary, suffix = self._files[0]

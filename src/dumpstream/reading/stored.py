@@ -49,11 +49,7 @@ class LossTotal(NamedTuple):
 
 
 def open_place(path: str | os.PathLike[str] | Prefix | Any) -> Place:
-    """Return the place that a path, a URL or a store of obstore stands for, without reading anything.
-
-    Raises:
-        StoreError: the store cannot be used.
-    """
+    """Return the place that *path* stands for, without reading anything; raises `StoreError`."""
     location = as_location(path)
     return DirectoryPlace(location) if isinstance(location, Path) else StorePlace(location)
 
@@ -184,10 +180,7 @@ class StoredCapture:
     def open_stored(self, path: str, start: int = 0, length: int | None = None) -> Opened:
         """Open the stored file that a row has at *path*, inside the capture or elsewhere.
 
-        Args:
-            path: as in the row.
-            start: where to begin.
-            length: how many bytes; by default all, and only then the file can seek.
+        With a *start* or a *length* only that range is opened, and the file cannot seek.
 
         Raises:
             PartError: it is missing, or cannot be opened.

@@ -142,11 +142,7 @@ def find_factory(kind: str, resources: Resources | None = None) -> SinkFactory:
 
 
 def make_sink(kind: str, factory: SinkFactory, location: str, settings: SinkSettings) -> Sink:
-    """Return the sink that *factory*, that of *kind*, makes for *location*.
-
-    Raises:
-        SinkError: the factory raised an exception.
-    """
+    """Return what *factory*, that of *kind*, makes for *location*; raises `SinkError`."""
     with _explained(kind):
         return factory(location, settings)
 

@@ -129,11 +129,7 @@ class CompressedFile:
                 self.discard()
 
     def discard(self) -> None:
-        """Remove what there is of the file.
-
-        Raises:
-            OSError: some of it may be left.
-        """
+        """Remove what there is of the file; after an `OSError` some of it may be left."""
         self._target.discard()
 
 

@@ -39,14 +39,7 @@ class Pack:
         self._names: dict[str, int] = {}
 
     def add(self, path: str, frame: bytes, size: int, crc: int) -> int:
-        """Append a file and return where its compressed bytes begin.
-
-        Args:
-            path: its clean name.
-            frame: the compressed bytes.
-            size: the number of original bytes.
-            crc: CRC-32 of the original bytes.
-        """
+        """Append *frame* and return where it begins; *size* and *crc* are those of the original bytes."""
         name = self._unique(path).encode()
         described = _DESCRIBED.pack(_VERSION, _UTF8, _ZSTD, *_EPOCH, crc, len(frame), size, len(name), 0)
         entry_end = _CENTRAL_END.pack(0, 0, 0, _MODE, self.size)

@@ -47,11 +47,7 @@ class PackTarget(Protocol):
         """Its path in the journal."""
 
     async def store(self, data: Buffer) -> Custody | None:
-        """Store it, whole or not at all; return its custody if it is kept and still has to be uploaded.
-
-        Raises:
-            SinkError: it is not stored.
-        """
+        """Store it whole, or raise `SinkError`; return its custody if it still has to be uploaded."""
 
 
 class _File:
@@ -156,11 +152,7 @@ class Packer:
         return outcomes
 
     async def aclose(self) -> None:
-        """Store the last pack.
-
-        Raises:
-            SinkError: a pack could not be stored.
-        """
+        """Store the last pack; raises `SinkError` if a pack could not be stored."""
         self._send()
         while self._tasks:
             await asyncio.wait(self._tasks)

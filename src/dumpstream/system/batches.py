@@ -47,8 +47,7 @@ def run_batches(
         bytes_of: returns how large an item is.
         most_items: how many items a batch has at most.
         workers: how many threads.
-        is_remote: returns whether an item is in an object store. If the first one is, more threads take
-            single items, because they wait most of the time.
+        is_remote: returns whether an item is in a store; if the first is, more threads take single items.
         stop: called before batches that have begun are waited for, so that they can end early.
     """
     items = iter(items)

@@ -33,11 +33,7 @@ class HeldBytes:
         self._file: IO[bytes] | None = None
 
     async def keep(self, key: Hashable, data: Buffer) -> None:
-        """Copy *data*.
-
-        Raises:
-            OSError: the temporary file cannot be made or written, and nothing is kept under *key*.
-        """
+        """Copy *data*. If that raises `OSError`, nothing is kept under *key*."""
         view = memoryview(data)
         length = view.nbytes
         if length <= self._free_memory:
@@ -53,12 +49,7 @@ class HeldBytes:
         self._spilled[key] = (offset, length)
 
     async def take(self, key: Hashable) -> Buffer:
-        """Return the bytes kept under *key*, and forget them.
-
-        Raises:
-            KeyError: nothing is kept under *key*.
-            OSError: the temporary file cannot be read.
-        """
+        """Return the bytes kept under *key*, and forget them; raises `KeyError` or `OSError`."""
         kept = self._memory.pop(key, None)
         if kept is not None:
             self._free_memory += len(kept)

@@ -40,11 +40,7 @@ class Prefix:
 
     @classmethod
     def parse(cls, url: str) -> Prefix:
-        """Return the prefix that *url* names.
-
-        Raises:
-            StoreError: *url* is not valid; the message does not repeat what may be secret.
-        """
+        """Return the prefix that *url* names; raises `StoreError`, without what may be secret in *url*."""
         split = urlsplit(url, allow_fragments=False)
         if split.scheme not in _OPTIONS or not split.netloc:
             raise StoreError(f"a location in an object store is written {_examples()}")
@@ -98,11 +94,7 @@ class Prefix:
 
 
 def as_location(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Prefix:
-    """Return the directory, or the prefix in an object store, that *destination* stands for.
-
-    Raises:
-        StoreError: it is a URL that is not valid.
-    """
+    """Return the location that *destination* stands for; raises `StoreError` if it is a bad URL."""
     if isinstance(destination, Prefix):
         return destination
     if isinstance(destination, str) and is_url(destination):

@@ -23,11 +23,7 @@ _held: set[int] = set()
 
 
 def take_lock(path: Path, dir_fd: int) -> int:
-    """Lock the directory *path*, open as *dir_fd*, for this process; return what `release_lock` takes.
-
-    Raises:
-        DestinationInUseError: another process holds the lock.
-    """
+    """Lock the directory *path*, open as *dir_fd*, and return the lock; raises `DestinationInUseError`."""
     while True:
         fd = open_regular(LOCK, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
         try:
