@@ -118,7 +118,7 @@ static struct ds_summary summarise(enum ds_kind kind, const double *table, uint6
     struct ds_summary summary;
     ds_statistics_init(&statistics, kind, table, 0, elements, false);
     ds_statistics_update(&statistics, data, length);
-    ds_statistics_result(&statistics, &summary);
+    ds_statistics_result(&statistics, &summary, NULL);
     return summary;
 }
 
@@ -248,7 +248,7 @@ static void every_split_gives_the_same_bytes(void) {
             length = length < sizeof data - start ? length : sizeof data - start;
             ds_statistics_update(&statistics, data + start, length);
         }
-        ds_statistics_result(&statistics, &summary);
+        ds_statistics_result(&statistics, &summary, NULL);
 
         CHECK(summary.count == whole.count && summary.zero == whole.zero);
         CHECK(memcmp(&summary.sum, &whole.sum, sizeof summary.sum) == 0);

@@ -103,13 +103,14 @@ static void rows_have_statistics(void) {
 
     CHECK_EQUAL(add_exactly(&rows, file, sizeof file), 1);
 
-    const struct ds_tensor_row *floats = &rows.row[0], *naturals = &rows.row[1], *integers = &rows.row[2];
+    const struct ds_summary *floats = &rows.row[0].summary, *naturals = &rows.row[1].summary;
+    const struct ds_summary *integers = &rows.row[2].summary;
     CHECK(floats->max == 1 && floats->min == -2 && floats->mean == -0.5 && !floats->is_integer);
     CHECK(naturals->exact_max == UINT64_MAX && naturals->max == 0x1p64 && naturals->count == 1);
     CHECK(integers->exact_min == -4 && integers->min == -4 && integers->finite_max == 3);
     CHECK_EQUAL(integers->count, 2);
     CHECK_EQUAL(integers->negative, 1);
-    CHECK_EQUAL(integers->size, 9);
+    CHECK_EQUAL(rows.row[2].size, 9);
     ds_tensor_rows_free(&rows);
 }
 
@@ -157,9 +158,9 @@ static void a_tensor_without_address_has_no_bytes_in_a_shorter_file(void) {
     CHECK_EQUAL(rows.count, 8);
     CHECK(rows.row[1].stored && !rows.row[5].stored);
     CHECK_EQUAL(rows.row[5].file, 1);
-    CHECK_EQUAL(rows.row[5].count, 0);
+    CHECK_EQUAL(rows.row[5].summary.count, 0);
     CHECK_EQUAL(rows.row[6].start, 8 + sizeof MESSAGE + 8);
-    CHECK(rows.row[6].exact_min == rows.row[2].exact_min);
+    CHECK(rows.row[6].summary.exact_min == rows.row[2].summary.exact_min);
     ds_tensor_rows_free(&rows);
 }
 
@@ -173,7 +174,7 @@ static void elements_of_two_components_count_twice(void) {
 
     CHECK_EQUAL(add_exactly(&rows, file, FILE_BYTES), 1);
 
-    CHECK_EQUAL(rows.row[0].count, 2);
+    CHECK_EQUAL(rows.row[0].summary.count, 2);
     CHECK_EQUAL(rows.row[0].taken, 8);
     ds_tensor_rows_free(&rows);
 }
@@ -189,7 +190,7 @@ static void a_file_without_shapes_has_rows(void) {
 
     CHECK_EQUAL(rows.count, 1);
     CHECK_EQUAL(rows.row[0].dims, 0);
-    CHECK_EQUAL(rows.row[0].exact_max, 7);
+    CHECK_EQUAL(rows.row[0].summary.exact_max, 7);
     ds_tensor_rows_free(&rows);
 }
 

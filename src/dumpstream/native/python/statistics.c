@@ -119,12 +119,12 @@ static PyObject *average(uint64_t count, double value) {
     return count ? PyFloat_FromDouble(value) : Py_NewRef(Py_None);
 }
 
-static PyObject *histogram_list(const struct ds_summary *summary) {
+static PyObject *histogram_list(const struct ds_summary *summary, const uint64_t histogram[256]) {
     if (!summary->has_histogram)
         return Py_NewRef(Py_None);
     PyObject *list = PyList_New(256);
     for (Py_ssize_t bin = 0; list && bin < 256; bin++) {
-        PyObject *count = PyLong_FromUnsignedLongLong(summary->histogram[bin]);
+        PyObject *count = PyLong_FromUnsignedLongLong(histogram[bin]);
         if (!count || PyList_SetItem(list, bin, count) != 0)
             Py_CLEAR(list);
     }
@@ -138,7 +138,7 @@ static PyStructSequence_Field summary_fields[] = {
     {"finite_min", NULL}, {"finite_mean", NULL}, {"histogram", NULL}, {NULL, NULL}};
 static PyStructSequence_Desc summary_desc = {"dumpstream._native.Summary", NULL, summary_fields, 18};
 
-static PyObject *summary_object(const struct ds_summary *it) {
+static PyObject *summary_object(const struct ds_summary *it, const uint64_t histogram[256]) {
     const uint64_t counts[] = {it->count, it->nan,      it->pos_inf,  it->neg_inf,
                                it->zero,  it->negative, it->subnormal};
     PyObject *object = PyStructSequence_New(summary_type);
@@ -158,7 +158,7 @@ static PyObject *summary_object(const struct ds_summary *it) {
         extreme(it, it->finite, it->exact_max, it->finite_max),
         extreme(it, it->finite, it->exact_min, it->finite_min),
         average(it->finite, it->finite_mean),
-        histogram_list(it),
+        histogram_list(it, histogram),
     };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         PyStructSequence_SetItem(object, field++, values[i]);
@@ -169,10 +169,11 @@ static PyObject *summary_object(const struct ds_summary *it) {
 
 static PyObject *statistics_result(Statistics *self, PyObject *Py_UNUSED(ignored)) {
     struct ds_summary summary;
+    uint64_t histogram[256];
     if (!statistics_usable(self))
         return NULL;
-    ds_statistics_result(&self->statistics, &summary);
-    return summary_object(&summary);
+    ds_statistics_result(&self->statistics, &summary, histogram);
+    return summary_object(&summary, histogram);
 }
 
 PyObject *use_kernels(PyObject *Py_UNUSED(module), PyObject *args) {

@@ -37,7 +37,8 @@ void ds_count_exponents(uint64_t counters[DS_COUNTER_TABLES][256], enum ds_kind 
                         size_t count);
 
 /* Fills the summary from totals and counters, after all blocks were taken. */
-void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_summary *summary);
+void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_summary *summary,
+                             uint64_t histogram[256]);
 
 /* The length of an element of a kind, and whether it is an integer. */
 size_t ds_kind_bits(enum ds_kind kind);

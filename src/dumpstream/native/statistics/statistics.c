@@ -190,7 +190,8 @@ void ds_statistics_update(struct ds_statistics *statistics, const void *bytes, s
     fesetenv(&mode);
 }
 
-void ds_statistics_result(const struct ds_statistics *statistics, struct ds_summary *summary) {
+void ds_statistics_result(const struct ds_statistics *statistics, struct ds_summary *summary,
+                          uint64_t histogram[256]) {
     struct ds_statistics whole;
     fenv_t mode;
     fegetenv(&mode);
@@ -199,6 +200,6 @@ void ds_statistics_result(const struct ds_statistics *statistics, struct ds_summ
            ds_counts_values(statistics) ? offsetof(struct ds_statistics, block)
                                         : offsetof(struct ds_statistics, table));
     take_block(&whole, statistics->block, statistics->filled);
-    ds_statistics_summarise(&whole, summary);
+    ds_statistics_summarise(&whole, summary, histogram);
     fesetenv(&mode);
 }

@@ -1,5 +1,6 @@
 /* From totals and counters to the summary. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels.h"
 
@@ -135,7 +136,15 @@ static void summarise_exact(const struct ds_totals *totals, struct ds_summary *s
     summary->min = summary->finite_min = (double)totals->exact_min;
 }
 
-void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_summary *summary) {
+/* Fills the bins from the counts of codes. */
+static void bin_codes(const struct ds_statistics *statistics, const uint64_t codes[256], uint64_t bins[256]) {
+    memset(bins, 0, 256 * sizeof *bins);
+    for (size_t code = 0; code < 256; code++)
+        bins[value_bin(statistics->table[code], statistics->min_normal)] += codes[code];
+}
+
+void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_summary *summary,
+                             uint64_t histogram[256]) {
     struct ds_totals totals = statistics->totals;
     bool is_integer = ds_kind_is_integer(statistics->kind), coded = statistics->kind >= DS_SUMMED_KINDS;
     *summary = (struct ds_summary){.is_integer = is_integer,
@@ -147,12 +156,12 @@ void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_s
         total_codes(statistics, codes, &totals);
         if (is_integer)
             total_exact(statistics, codes, &totals);
-        for (size_t code = 0; code < 256; code++)
-            summary->histogram[value_bin(statistics->table[code], statistics->min_normal)] += codes[code];
+        if (statistics->histogram)
+            bin_codes(statistics, codes, histogram);
     } else if (statistics->histogram) {
-        add_counters(statistics, summary->histogram);
+        add_counters(statistics, histogram);
         if (statistics->kind == DS_F2)
-            rebias_half(summary->histogram);
+            rebias_half(histogram);
     }
     double sum = is_integer ? (double)totals.exact_sum : ds_pair(totals.sum, totals.sum_error);
     summary->count = totals.count;

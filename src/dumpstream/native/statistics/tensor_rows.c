@@ -101,28 +101,6 @@ static bool count_elements(const struct ds_segment *segment, uint64_t element_by
 
 /* Rows */
 
-static void summarise(struct ds_tensor_row *row, const struct ds_summary *summary) {
-    row->is_integer = summary->is_integer;
-    row->count = summary->count;
-    row->finite = summary->finite;
-    row->nan = summary->nan;
-    row->pos_inf = summary->pos_inf;
-    row->neg_inf = summary->neg_inf;
-    row->zero = summary->zero;
-    row->negative = summary->negative;
-    row->subnormal = summary->subnormal;
-    row->mean = summary->mean;
-    row->l2norm = summary->l2norm;
-    row->std = summary->std;
-    row->finite_mean = summary->finite_mean;
-    row->exact_max = summary->exact_max;
-    row->exact_min = summary->exact_min;
-    row->max = summary->max;
-    row->min = summary->min;
-    row->finite_max = summary->finite_max;
-    row->finite_min = summary->finite_min;
-}
-
 static const struct ds_reading *find_reading(const struct ds_tensor_rows *rows, int32_t data_type) {
     bool known = data_type >= 0 && data_type < DS_DATA_TYPES && rows->readings[data_type].known;
     return known ? &rows->readings[data_type] : NULL;
@@ -131,7 +109,6 @@ static const struct ds_reading *find_reading(const struct ds_tensor_rows *rows, 
 /* Measures the bytes of `segment`, which come next in the file. */
 static bool measure(struct ds_tensor_rows *rows, struct file *file, const struct ds_segment *segment,
                     struct ds_tensor_row *row) {
-    struct ds_summary summary;
     uint64_t elements;
     const struct ds_reading *reading = find_reading(rows, segment->data_type);
     if (!reading)
@@ -145,8 +122,7 @@ static bool measure(struct ds_tensor_rows *rows, struct file *file, const struct
     file->position += segment->size;
     ds_statistics_init(&rows->statistics, reading->kind, NULL, 0, DS_UNLIMITED, false);
     ds_statistics_update(&rows->statistics, file->data + row->start, row->taken);
-    ds_statistics_result(&rows->statistics, &summary);
-    summarise(row, &summary);
+    ds_statistics_result(&rows->statistics, &row->summary, NULL);
     return true;
 }
 

@@ -81,10 +81,6 @@ struct ds_summary {
     /* Of the finite elements; without a finite element they have no meaning. */
     double finite_max, finite_min, finite_mean;
     __int128 exact_max, exact_min, exact_sum;
-    /* Bin b in 1..254: 2^(b-127) <= |x| < 2^(b-126); bin 254 also holds larger values.
-     * Bin 0: zero, subnormal in the kind's own format, or below 2^-126. Bin 255:
-     * infinite or NaN. */
-    uint64_t histogram[256];
 };
 
 /* Finds the kind of that name ("f8" .. "bits1"); false: there is no such kind. */
@@ -102,8 +98,12 @@ void ds_statistics_init(struct ds_statistics *statistics, enum ds_kind kind, con
 
 void ds_statistics_update(struct ds_statistics *statistics, const void *bytes, size_t length);
 
-/* Sums up the bytes so far; an incomplete element does not count. Updates may follow. */
-void ds_statistics_result(const struct ds_statistics *statistics, struct ds_summary *summary);
+/* Sums up the bytes so far; an incomplete element does not count. Updates may follow.
+ * `histogram` is filled if the statistics have one, and may be NULL if they have not.
+ * Bin b in 1..254: 2^(b-127) <= |x| < 2^(b-126); bin 254 also holds larger values. Bin 0:
+ * zero, subnormal in the kind's own format, or below 2^-126. Bin 255: infinite or NaN. */
+void ds_statistics_result(const struct ds_statistics *statistics, struct ds_summary *summary,
+                          uint64_t histogram[256]);
 
 /* Uses the kernels of that name ("portable", "avx2", "neon", or "auto" for the
  * fastest) for all statistics that begin from now on. Returns the name of the

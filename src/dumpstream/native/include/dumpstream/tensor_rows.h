@@ -21,19 +21,15 @@ struct ds_reading {
 #define DS_DATA_TYPES 64
 
 struct ds_tensor_row {
-    __int128 exact_max, exact_min; /* integers only */
-    uint64_t file;                 /* its number, in the order in which files were added */
+    struct ds_summary summary;
+    uint64_t file; /* its number, in the order in which files were added */
     uint64_t size;
     uint64_t start, taken; /* where in the file its elements lie, and how many bytes they take */
     uint64_t op_name_start, op_name_length;
-    uint64_t count, finite, nan, pos_inf, neg_inf, zero, negative, subnormal;
-    double max, min, mean, l2norm, std;
-    double finite_max, finite_min, finite_mean;
     int32_t data_type, format;
     uint32_t io, index; /* a ds_message_kind, and the number among those of that kind */
     uint32_t dims, original_dims;
     uint8_t stored; /* the file has the bytes; if it has not, nothing is known of the elements */
-    uint8_t is_integer;
 };
 
 /* Dimensions of all rows, one row after the other. */
