@@ -8,8 +8,8 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-# Nothing is to be tidied up before a command begins: Ctrl-C ends this as it ends any other program. It stays
-# ignored if it is, as it is in the background of a script.
+# Before a command begins, there is nothing to clean up: Ctrl-C ends the process as it ends any other program,
+# unless it is ignored, as it is in the background of a script.
 if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def _exit_at_once(code: int) -> NoReturn:
-    """Exit without waiting for threads: an interrupt may have come before their pool knew of them."""
+    """Exit without waiting for threads, some of which an interrupt may have cut off from their pool."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

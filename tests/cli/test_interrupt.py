@@ -48,7 +48,7 @@ sys.exit(__main__.main())
 def interrupt_while_loading(
     tmp_path: Path, module: str, command: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Let *command* say its version, with a signal that comes as *module* is imported."""
+    """Run *command* with a signal that comes as *module* is imported."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal, sys\n"
         "def hook(event, args):\n"
@@ -57,7 +57,7 @@ def interrupt_while_loading(
         "sys.addaudithook(hook)\n"
     )
     return subprocess.run(
-        [*command, "--version"],
+        command,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         capture_output=True,
         text=True,
@@ -66,17 +66,20 @@ def interrupt_while_loading(
 
 
 @pytest.mark.parametrize("command", [_SCRIPT, _MODULE], ids=["script", "module"])
-@pytest.mark.parametrize("module", ["dumpstream.cli", "argparse", "dumpstream.cli._interrupt"])
+@pytest.mark.parametrize(
+    "module",
+    ["dumpstream.cli", "argparse", "dumpstream.cli._interrupt", "dumpstream.reading.collection", "zstandard"],
+)
 def test_interrupt_while_it_is_loaded_ends_it_as_any_program(
     tmp_path: Path, module: str, command: Sequence[str]
 ) -> None:
-    ended = interrupt_while_loading(tmp_path, module, command)
+    ended = interrupt_while_loading(tmp_path, module, [*command, "ls", str(tmp_path)])
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_interrupt_that_is_ignored_from_the_start_does_nothing(tmp_path: Path) -> None:
-    command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *_MODULE]
+    command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *_MODULE, "--version"]
 
     ended = interrupt_while_loading(tmp_path, "dumpstream.cli", command)
 

@@ -71,7 +71,7 @@ class TestLs:
         assert listed["state"] == "finished"
         assert "runs" not in listed
 
-    def test_processes_are_told_with_how_they_ended(
+    def test_processes_are_reported_with_how_they_ended(
         self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
     ) -> None:
         first, second = collection.begin(rank=3, pid=7), collection.begin(rank=None, pid=8)

@@ -36,19 +36,14 @@ def place(text: str) -> Path | Prefix:
 
 def add_capture_argument(parser: ArgumentParser) -> None:
     """Declare ``capture``, the place of a capture."""
-    parser.add_argument(
-        "capture", type=place, metavar="CAPTURE", help="its directory, or a URL such as s3://bucket/run"
-    )
+    help_text = "its directory, or a URL such as s3://bucket/run"
+    parser.add_argument("capture", type=place, metavar="CAPTURE", help=help_text)
 
 
 def add_inputs_argument(parser: ArgumentParser) -> None:
     """Declare ``names``, the places of captures and dump files."""
-    parser.add_argument(
-        "names",
-        nargs="+",
-        metavar="PATH",
-        help="a capture (directory or URL), a dump file, or a directory of dump files",
-    )
+    help_text = "a capture (directory or URL), a dump file, or a directory of dump files"
+    parser.add_argument("names", nargs="+", metavar="PATH", help=help_text)
 
 
 def add_run_argument(parser: ArgumentParser) -> None:
@@ -59,11 +54,5 @@ def add_run_argument(parser: ArgumentParser) -> None:
 
 def add_rank_argument(parser: ArgumentParser) -> None:
     """Declare ``--rank``, a list of numbers that is empty if the flag is not given."""
-    parser.add_argument(
-        "--rank",
-        action="append",
-        default=[],
-        type=int,
-        metavar="N",
-        help="only the processes of this rank, in a capture of several; may be repeated",
-    )
+    help_text = "only the processes of this rank, in a capture of several; may be repeated"
+    parser.add_argument("--rank", action="append", default=[], type=int, metavar="N", help=help_text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._options import capture_options
-from dumpstream.cli._report import print_report, print_waiting, process_text, show_progress
+from dumpstream.cli._report import print_report, process_text, show_progress
 from dumpstream.cli._signals import CaptureSignals
 from dumpstream.outside.collector import open_collector
 from dumpstream.outside.command import FORWARDED
@@ -81,8 +81,7 @@ def report_outside(collector: Collector, args: Namespace) -> int:
         for reason in _NO_PROCESS:
             print(f"  - {reason}", file=sys.stderr)
         return code
-    print_report(report, args.out, file=sys.stderr)
-    print_waiting(report, args.spill, file=sys.stderr)
+    print_report(report, args.out, args.spill, file=sys.stderr)
     if report.whole and not collector.whole:
         print("not every process was captured as it should have been; its line says why", file=sys.stderr)
     return code

@@ -67,8 +67,10 @@ def process_text(process: CapturedProcess) -> str:
     return printable("; ".join(filter(None, parts)))
 
 
-def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | None = None) -> None:
-    """Print the summary of a capture into *directory*."""
+def print_report(
+    report: Report, directory: Path | Prefix, spill: Path | None, *, file: TextIO | None = None
+) -> None:
+    """Print the summary of a capture into *directory*, and how to upload what waits in *spill*."""
     print(
         f"{verdicts_text(report)} from {count_text(report.chunks, 'chunk')}, "
         f"{size_text(report.bytes)} stored in {size_text(report.stored_bytes)}, "
@@ -88,6 +90,7 @@ def print_report(report: Report, directory: Path | Prefix, *, file: TextIO | Non
             print(f"  - {hint}", file=file)
     if not report.whole:
         print(f"not everything is whole: dumpstream ls {directory} shows which files", file=file)
+    print_waiting(report, spill, file=file)
 
 
 def print_waiting(report: Report, spill: Path | None, *, file: TextIO | None = None) -> None:

@@ -164,7 +164,7 @@ def test_append_adds_a_run_and_force_starts_anew(tmp_path: Path, config: Path) -
     ],
     ids=["overflow", "exception", "model", "op", "watch", "nothing"],
 )
-def test_why_nothing_came_is_told_by_the_mode(
+def test_why_nothing_came_is_reported_by_the_mode(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], dump: dict[str, Any], first: str
 ) -> None:
     (tmp_path / "npu").mkdir()

@@ -154,7 +154,7 @@ def test_explain_says_for_each_operator_whether_it_is_dumped(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("content", [None, "{}", "[{}]"])
-def test_unreadable_operators_are_told_in_one_line(
+def test_unreadable_operators_are_reported_in_one_line(
     content: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if content is not None:
@@ -296,7 +296,7 @@ def test_new_replaces_a_file_only_by_force(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(Path("new.json").read_text()) == {"dump": {"dump_scene": "aic_err_brief_dump"}}
 
 
-def test_a_place_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_cannot_be_written_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("new", "--mode", "exception", "--out", "no/such/new.json") == 1
     assert "dumpstream: no/such/new.json cannot be written" in capsys.readouterr().err
 

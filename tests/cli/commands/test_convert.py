@@ -82,7 +82,7 @@ def test_layout_and_shape_undo_a_blocked_format(tmp_path: Path, out: Path, dump:
     assert np.array_equal(np.load(out / f"{NAME}.output.0.npy"), matrix)
 
 
-def test_damaged_file_is_told_in_one_line_and_the_others_are_written(
+def test_damaged_file_is_reported_in_one_line_and_the_others_are_written(
     tmp_path: Path, file: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damaged = tmp_path / "A.a\x1b[1m.1.2.3"
@@ -101,7 +101,7 @@ def test_damaged_file_is_told_in_one_line_and_the_others_are_written(
     assert captured.out.endswith("of 3 of 3 files; 2 files with problems\n")
 
 
-def test_what_is_no_dump_file_is_counted(
+def test_file_that_is_not_a_dump_file_is_counted(
     tmp_path: Path, file: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes").write_text("no dump")

@@ -235,7 +235,7 @@ def test_damaged_file_is_left_out_and_the_others_written(
     assert "b: files/b.zst does not match its checksum" in capsys.readouterr().err
 
 
-def test_file_that_cannot_be_read_back_is_told(
+def test_file_that_cannot_be_read_back_is_reported(
     builder: CaptureBuilder, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builder.write(FileRow("a", 4, 1, Verdict.COMPLETE, [StoredPart("bucket", "a", 0, 4, 4, None)]).to_line())

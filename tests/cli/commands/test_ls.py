@@ -71,7 +71,7 @@ def test_summary_counts_files_verdicts_and_losses(
     assert "1 journal line unreadable" in summary
 
 
-def test_what_is_no_capture_is_an_error_in_one_line(
+def test_place_that_is_not_a_capture_is_an_error_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["ls", str(tmp_path)])
@@ -100,7 +100,7 @@ def test_help_of_a_command_has_examples(command: str, capsys: pytest.CaptureFixt
     assert f"examples:\n  dumpstream {command} run1" in capsys.readouterr().out
 
 
-def test_reader_that_goes_away_is_no_traceback(builder: CaptureBuilder) -> None:
+def test_reader_that_goes_away_causes_no_traceback(builder: CaptureBuilder) -> None:
     for number in range(5000):
         builder.write(FileRow(f"name {number}", 0, 1, Verdict.LOST, []).to_line())
 

@@ -134,7 +134,7 @@ def test_run_without_files_has_no_overflow(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == "no overflow\n"
 
 
-def test_record_that_cannot_be_read_is_told_and_exits_with_3(
+def test_record_that_cannot_be_read_is_reported_and_exits_with_3(
     tmp_path: Path, dump_of: Callable[[str], DumpBuilder], capsys: pytest.CaptureFixture[str]
 ) -> None:
     short = dump_of("Node_OpDebug").output(np.zeros(99, np.uint8)).build()
@@ -148,7 +148,7 @@ def test_record_that_cannot_be_read_is_told_and_exits_with_3(
     assert "Opdebug.Node_OpDebug.40.3.1780159660000012: has an overflow record that ends before" in err
 
 
-def test_operator_file_that_cannot_be_read_is_told_and_exits_with_3(
+def test_operator_file_that_cannot_be_read_is_reported_and_exits_with_3(
     tmp_path: Path, dump_of: Callable[[str], DumpBuilder], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "Mul.m.7.2.1780159660000010").write_bytes(dump_of("m").output(INFINITE).build()[:-1])

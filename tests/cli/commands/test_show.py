@@ -149,7 +149,7 @@ def test_damaged_tensor_has_a_problem_and_the_others_are_shown(
     assert "  problem: ends inside output 0, which needs 1 bytes more" in out
 
 
-def test_file_that_came_incomplete_is_told_with_its_verdict(
+def test_file_that_came_incomplete_is_reported_with_its_verdict(
     file: Path, builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builder.add(NAME, file.read_bytes(), Verdict.NEVER_CLOSED)

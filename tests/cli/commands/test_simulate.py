@@ -154,7 +154,7 @@ def test_signal_ends_it_between_files(
         (["--fault", "nan=sometimes"], "nan"),
     ],
 )
-def test_wrong_usage_is_told_in_one_line(
+def test_wrong_usage_is_reported_in_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["simulate", *arguments])

@@ -303,7 +303,7 @@ def test_files_that_cannot_be_read_are_named_and_the_others_shown(
     assert third.endswith("bytes")
 
 
-def test_files_that_are_no_dumps_are_skipped_unless_named(
+def test_files_that_are_not_dumps_are_skipped_unless_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (write_dumps(tmp_path) / "notes.txt").write_text("nothing to see")

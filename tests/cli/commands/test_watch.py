@@ -44,7 +44,7 @@ def watched(capsys: pytest.CaptureFixture[str], *arguments: Any) -> list[dict[st
     return found
 
 
-def test_trampling_is_told_with_its_place_and_its_values(
+def test_trampling_is_reported_with_its_place_and_its_values(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = watch(run)
@@ -113,7 +113,7 @@ def test_clean_run_exits_with_0(
     ]
 
 
-def test_dump_that_cannot_be_compared_is_told_and_exits_with_3(
+def test_dump_that_cannot_be_compared_is_reported_and_exits_with_3(
     tmp_path: Path, dump_of: Callable[[str], DumpBuilder], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number, name in enumerate(["C", "A_To_C", "B_To_C"]):
@@ -180,7 +180,7 @@ def test_operators_of_layer_after_which_nothing_was_dumped_are_suspects_too(
 
 
 @pytest.mark.parametrize("text", ["{}", None], ids=["no list", "no file"])
-def test_file_of_operators_that_is_none_is_an_error(
+def test_file_that_is_not_a_list_of_operators_is_an_error(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
 ) -> None:
     ops = tmp_path / "ops.json"

@@ -15,7 +15,7 @@ from dumpstream.cli._exit import FAILED, NOT_WHOLE, WrongUsageError
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._options import capture_options
 from dumpstream.cli._profile import profile_settings
-from dumpstream.cli._report import print_report, print_waiting, show_progress
+from dumpstream.cli._report import print_report, show_progress
 from dumpstream.cli._signals import ENDING, CaptureSignals
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
 from dumpstream.stages.options import StageOptions
@@ -53,23 +53,17 @@ def _simulate(args: Namespace) -> int:
             lasting = None if workload.mode == "exception" else dump_path
             args.config.write_text(workload.config(lasting), encoding="utf-8")
         args.acl_lib = args.acl_lib or simulated_library()
-        exceptions_before = runtime.counters.exceptions
+        before = runtime.counters.exceptions
         report = run_async(_capture, args, runtime, profile)
-        _print_exceptions(runtime, exceptions_before)
+        if exceptions := runtime.counters.exceptions - before:
+            say(f"{exceptions} exception dumps went to disk: {runtime.exception_directory}")
     if report is None:
         return FAILED
     if args.json:
         print_json(report.as_dict())
     else:
-        print_report(report, args.out)
-        print_waiting(report, args.spill)
+        print_report(report, args.out, args.spill)
     return 0 if report.whole and not report.waiting else NOT_WHOLE
-
-
-def _print_exceptions(runtime: SimulatedRuntime, before: int) -> None:
-    """Say where exception dumps went, if there were more than *before*."""
-    if exceptions := runtime.counters.exceptions - before:
-        say(f"{exceptions} exception dumps went to disk: {runtime.exception_directory}")
 
 
 async def _capture(

@@ -67,15 +67,13 @@ async def _upload_all(directory: Path | None) -> int:
 
 
 async def _upload(path: Path) -> Reconciliation:
+    def show(so_far: Reconciliation) -> None:
+        line.show(f"{count_text(so_far.objects, 'object')}, {size_text(so_far.bytes)}")
+
     outbox = await run_sync(Outbox.open, path)
     try:
         with ProgressLine() as line:
-            return await reconcile(
-                outbox,
-                lambda so_far: line.show(
-                    f"{count_text(so_far.objects, 'object')}, {size_text(so_far.bytes)}"
-                ),
-            )
+            return await reconcile(outbox, show)
     finally:
         await finish_in_thread(outbox.close)
 

@@ -34,14 +34,9 @@ def _progress(result: Verification) -> str:
 
 
 def _object(result: Verification) -> dict[str, Any]:
-    numbers = attributes(result, "files", "parts", "bytes", "found_parts", "skipped_parts")
-    problems = [problem._asdict() for problem in result.problems]
-    return {
-        **attributes(result, "whole", "state"),
-        **numbers,
-        "problems": problems,
-        "leftovers": result.leftovers,
-    }
+    numbers = ("files", "parts", "bytes", "found_parts", "skipped_parts")
+    problems = {"problems": [problem._asdict() for problem in result.problems]}
+    return attributes(result, "whole", "state", *numbers) | problems | {"leftovers": result.leftovers}
 
 
 def _print_problems(result: Verification) -> None:
