@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _DUMPSTREAM = [sys.executable, "-m", "dumpstream"]
 _STEADY = "models=1,ops=20,steps=2000,tensor_bytes=200-60000,slice_bytes=20000,rate=30000000"
-#: More than anybody waits for: a queue that is compressed slowly.
+#: A queue that takes longer than any test waits: it is compressed slowly.
 _BACKLOG = ("models=1,ops=50,steps=4,tensor_bytes=300000", "--level", "19", "--workers", "1")
 
 

@@ -73,7 +73,7 @@ class CallOrders(RuleBasedStateMachine):
         self.life = Lifecycle(load_acl(simulated_library()))
         self.references = 0
         self.initialized = False  # by the lifecycle
-        self.server = False  # aclmdlInitDump has been called, by anybody
+        self.server = False  # aclmdlInitDump has been called, by us or by the program
         self.dump = Owner.NOBODY
         self.registered = False
         self.init_file: File | None = None  # the first that aclInit took
@@ -96,7 +96,7 @@ class CallOrders(RuleBasedStateMachine):
             self.initialized = True
         elif self.attempt(
             lambda: self.life.init(None if file is None else self.path(file)),
-            lambda: self.init_by_somebody_else(file),
+            lambda: self.init_by_the_program(file),
             by_runtime=self.initialized or refused or other,
         ):
             self.references += 1
@@ -162,13 +162,13 @@ class CallOrders(RuleBasedStateMachine):
 
     @precondition(lambda self: self.references == 0)
     @rule()
-    def somebody_else_initialises(self) -> None:
+    def the_program_initialises(self) -> None:
         assert self.library.aclInit(None) == 0
         self.references = 1
 
     @precondition(lambda self: self.references > 0 and not self.server and self.dump is Owner.NOBODY)
     @rule()
-    def somebody_else_begins_the_dump(self) -> None:
+    def the_program_begins_the_dump(self) -> None:
         assert self.library.aclmdlInitDump() == 0
         self.server = True
 
@@ -179,7 +179,7 @@ class CallOrders(RuleBasedStateMachine):
             self.library.dssim_load(workload)
         self.library.dssim_load_models()
         self.life.loaded("model")
-        # What somebody else's dump is configured for, nobody tells us; it may be what we gave it, long ago.
+        # The program does not tell us how its dump is configured; it may be as we configured it long ago.
         theirs = self.server and self.dump is not Owner.OURS
         self.predictable = not theirs or self.life.config is not None
 
@@ -227,7 +227,7 @@ class CallOrders(RuleBasedStateMachine):
             return
         raise AssertionError("allowed")
 
-    def init_by_somebody_else(self, file: File | None) -> int:
+    def init_by_the_program(self, file: File | None) -> int:
         code = int(self.library.aclInit(None if file is None else os.fsencode(self.path(file))))
         if code == _REPEAT_INITIALIZE:
             assert self.library.aclFinalizeReference(None) == 0

@@ -38,7 +38,7 @@ def test_with_configuration_it_starts_the_dump_and_stops_it_once(fake: Fake, con
     assert fake.calls == ["acldumpRegCallback", "aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"]
 
 
-def test_dump_that_somebody_else_started_is_not_stopped(fake: Fake, config: Path) -> None:
+def test_dump_that_the_program_started_is_not_stopped(fake: Fake, config: Path) -> None:
     fake["aclmdlInitDump"] = 100002
     dump = dump_of(fake, config)
 

@@ -114,7 +114,7 @@ class TestFinalize:
         with pytest.raises(OrderError, match="finalize: aclInit was not called here"):
             life.finalize()
 
-    def test_what_somebody_else_initialises_is_not_finalised(self, fake: Fake) -> None:
+    def test_what_the_program_initialises_is_not_finalised(self, fake: Fake) -> None:
         life = Lifecycle(fake.acl, initialized=True)
 
         with pytest.raises(OrderError, match="finalising is not for us"):

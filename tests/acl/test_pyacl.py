@@ -213,7 +213,7 @@ def test_code_is_an_error_that_names_the_python_function(driver: PyAcl) -> None:
         driver.init_dump()
 
 
-def test_what_somebody_else_began_is_theirs(acl: StandIn, driver: PyAcl) -> None:
+def test_what_the_program_began_belongs_to_it(acl: StandIn, driver: PyAcl) -> None:
     acl.init()
     acl.mdl.init_dump()
     life = Lifecycle(driver)

@@ -57,7 +57,7 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
         load_config(tmp_path / "missing.json")
 
 
-def test_bytes_of_somebody_else_are_read_without_a_look_at_the_disk() -> None:
+def test_bytes_that_the_caller_has_are_read_without_a_look_at_the_disk() -> None:
     content = b'{"dump": {"dump_path": "/nowhere/at/all", "dump_step": "not a step", "dump_debug": "on"}}'
 
     config = parse_config(content)

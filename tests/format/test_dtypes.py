@@ -1,4 +1,4 @@
-"""Data types, each against somebody else's reading of the same bytes."""
+"""Data types, each against how another library reads the same bytes."""
 
 from __future__ import annotations
 

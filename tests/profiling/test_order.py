@@ -246,7 +246,7 @@ def test_acl_is_finalized_after_profiling_and_its_answer_counts(
         lifecycle.finalize()
 
     profiler.finalize()
-    library.aclFinalize()  # somebody else's
+    library.aclFinalize()  # by the program
 
     with pytest.raises(AclError, match="100037"):
         lifecycle.finalize()

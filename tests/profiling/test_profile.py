@@ -146,7 +146,7 @@ async def test_an_end_that_fails_is_raised_and_the_rest_is_done(
 ) -> None:
     with pytest.raises(AclError, match="aclprofStop returned 100043"):
         async with open_profile(place, profiler=profiler):
-            library.aclprofFinalize()  # somebody else's
+            library.aclprofFinalize()  # by the program
 
     assert not profiler.initialized
     assert profiler.started == ()

@@ -68,7 +68,7 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Iterator[Path]:
-    """Give a directory that is not kept: it has more files than anybody wants to look at."""
+    """Give a directory that is not kept: it has too many files to look at."""
     yield tmp_path / "run"
     shutil.rmtree(tmp_path / "run", ignore_errors=True)
 
@@ -140,7 +140,7 @@ def check_capture(producer: Producer, capture: StoredCapture, files: int) -> Non
     lost = sum(loss.chunks for loss in capture.losses)
     assert capture.state is State.FINISHED
     assert ledger.refused == 0
-    # Nobody knows of the call during which it was killed whether that succeeded; of all others, everybody.
+    # Whether the call during which it was killed succeeded is not known; of all other calls it is.
     assert ledger.taken <= captured
     assert captured + lost <= ledger.called <= ledger.taken + 1
     assert ledger.bytes <= sum(file.bytes for file in capture.files)

@@ -81,7 +81,7 @@ class Prof:
 
 @pytest.fixture
 def prof(library: ctypes.CDLL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Prof]:
-    monkeypatch.chdir(tmp_path)  # where the lenient start puts what nobody gave it a path for
+    monkeypatch.chdir(tmp_path)  # where the lenient start puts a profile that was given no path
     prof = Prof(library, tmp_path / "profile").use(STRICT)
     yield prof
     prof.close()

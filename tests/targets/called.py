@@ -31,7 +31,7 @@ def job(library: str, config: str) -> None:
 
 
 def main(library: str, count: int, method: str, config: str) -> None:
-    """Run the job in *count* processes, or in this one if *method* is none."""
+    """Run the job in *count* processes, or in this one if *method* is "none"."""
     if method == "none":
         job(library, config)
         return
