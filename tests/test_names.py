@@ -6,7 +6,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dumpstream.names import MAX_COMPONENT_BYTES, MAX_DEPTH, MAX_PATH_BYTES, clean_name, hashed_name
+from dumpstream.names import (
+    MAX_COMPONENT_BYTES,
+    MAX_DEPTH,
+    MAX_PATH_BYTES,
+    clean_name,
+    free_number,
+    hashed_name,
+)
 from dumpstream.testing import HOSTILE_NAMES
 
 parts = st.one_of(
@@ -101,3 +108,15 @@ def test_a_hashed_name_is_one_usable_component(name: str) -> None:
 def test_hashed_names_differ_by_directory_too() -> None:
     assert hashed_name("a/file") != hashed_name("b/file")
     assert hashed_name("a/file").startswith("file~")
+
+
+@pytest.mark.parametrize("taken", [1, 2, 3, 7, 8, 1000])
+def test_the_first_free_number_is_found_after_a_few_looks(taken: int) -> None:
+    looks: list[int] = []
+
+    def is_taken(number: int) -> bool:
+        looks.append(number)
+        return number <= taken
+
+    assert free_number(is_taken, 1) == taken + 1
+    assert len(looks) <= 20

@@ -28,9 +28,9 @@ def delete_capture(path: Path, dir_fd: int, manifest: Manifest) -> None:
     The manifest stays, and the journal as long as it is needed, so that an interrupted deletion can be
     repeated. Links are never followed.
     """
-    for process in manifest.processes:
+    for directory in filter(None, (process.directory for process in manifest.processes)):
         with suppress(FileNotFoundError, NotADirectoryError):
-            _delete_process(path, process.directory, dir_fd)
+            _delete_process(path, directory, dir_fd)
     _delete_data(path, dir_fd)
 
 
@@ -51,8 +51,6 @@ def delete_profiles(names: Iterable[str], dir_fd: int) -> None:
 
 
 def _delete_process(path: Path, directory: str, dir_fd: int) -> None:
-    if not directory:
-        return
     with opened_directory(dir_fd, [directory]) as own_fd:
         _delete_data(path / directory, own_fd)
         for name in (TEMPORARY, MANIFEST, LOCK):

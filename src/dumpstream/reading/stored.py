@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import xxhash
 import zstandard
@@ -40,14 +40,6 @@ class State(StrEnum):
     FINISHED = "finished"
 
 
-class LossTotal(NamedTuple):
-    """All that was lost to one cause."""
-
-    cause: str
-    chunks: int
-    bytes: int
-
-
 def open_place(path: str | os.PathLike[str] | Prefix | Any) -> Place:
     """Return the place that *path* stands for, without reading anything; raises `StoreError`."""
     location = as_location(path)
@@ -66,7 +58,7 @@ class StoredCapture:
         self.unreadable_lines: list[int] = []  #: lines of the journal, counted from 1
         self.torn = False  #: whether a process was stopped in the middle of a line
         self.outcomes: dict[int, Outcome | None] = dict.fromkeys(run.run for run in manifest.runs)
-        self._losses: dict[str, LossTotal] = {}
+        self._losses: dict[str, LossRow] = {}
         files: dict[str, list[FileRow]] = {}
         with _collector_paused():
             for row in rows:
@@ -143,8 +135,8 @@ class StoredCapture:
         return State.INTERRUPTED if self.interrupted else State.FINISHED
 
     @property
-    def losses(self) -> tuple[LossTotal, ...]:
-        """What was lost, by cause, also of files whose names are not known."""
+    def losses(self) -> tuple[LossRow, ...]:
+        """What all runs lost, one row for each cause, also of files whose names are not known."""
         return tuple(self._losses.values())
 
     def read_part(self, part: StoredPart) -> Iterator[memoryview]:
@@ -213,8 +205,8 @@ class StoredCapture:
         elif isinstance(row, EndRow):
             self.outcomes[row.run] = row.outcome
         elif isinstance(row, LossRow):
-            _, chunks, size = self._losses.get(row.cause, LossTotal(row.cause, 0, 0))
-            self._losses[row.cause] = LossTotal(row.cause, chunks + row.chunks, size + row.bytes)
+            _, chunks, size = self._losses.get(row.cause, LossRow(row.cause, 0, 0))
+            self._losses[row.cause] = LossRow(row.cause, chunks + row.chunks, size + row.bytes)
         elif isinstance(row, MergedRow):
             return
         elif row.torn:
