@@ -1,15 +1,21 @@
 from __future__ import annotations
 
 import json
+import sys
+from io import StringIO
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet
 import pytest
 import zstandard
+from tests.conftest import CaptureBuilder
 
+from dumpstream.analysis import measurement
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
+from dumpstream.reading.smallfiles import read_small
 from dumpstream.simulation import Workload
 from dumpstream.sinks._parts import CsvFiles, ParquetParts
 from dumpstream.statistics.canncsv import CannCsv
@@ -18,11 +24,11 @@ from dumpstream.statistics.table import COLUMNS
 from dumpstream.system.tree import Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import Any
 
-    from tests.conftest import CaptureBuilder
-
+    from dumpstream.reading.stored import StoredCapture
     from dumpstream.sinks._parts import Output
 
 WORKLOAD = Workload.parse("models=1,ops=6,nan=3,stats_text=4,tensor_bytes=64-5000")
@@ -353,3 +359,44 @@ def test_several_workers_keep_the_order(tmp_path: Path, capsys: pytest.CaptureFi
         (root / f"Add.add.1.2.{number:016}").write_bytes(FILES[NAMES[0]])
 
     assert objects(capsys, root, "--workers", 4) == objects(capsys, root, "--workers", 1)
+
+
+class Terminal(StringIO):
+    """A standard output that tells when the first row is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_row = Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        if "layer_" in text:
+            self.has_row.set()
+        return super().write(text)
+
+
+@pytest.mark.parametrize("format_", ["table", "csv", "json"])
+def test_the_first_rows_are_shown_before_the_last_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    builder = CaptureBuilder(tmp_path / "run")
+    for number in range(20):
+        for name, data in FILES.items():
+            builder.add(f"{name}{number}", data, Verdict.COMPLETE)
+    capture, terminal = builder.finish(), Terminal()
+    last = f"{NAMES[-1]}19"
+
+    def read_late(stored: StoredCapture, rows: Sequence[FileRow]) -> list[Any]:
+        if any(row.name == last for row in rows):
+            assert terminal.has_row.wait(60)
+        return [*read_small(stored, rows)]
+
+    monkeypatch.setattr(measurement, "_BATCH_FILES", 5)
+    monkeypatch.setattr(measurement, "read_small", read_late)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    select = ["--select", "op_name"] if format_ == "csv" else []
+
+    assert main(["stats", str(capture), "--format", format_, "--workers", "1", *select]) == 0
+    assert terminal.getvalue().count("layer_") >= 20 * (len(NAMES) - 1)
