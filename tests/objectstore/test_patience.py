@@ -2,91 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import threading
-from weakref import ref
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 from anyio.to_thread import run_sync
 from tests.conftest import LIMIT_S
 
-from dumpstream.objectstore.patience import Patience, Silence, ask
+from dumpstream.objectstore.patience import Patience, ask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _LIMIT_S = 0.01
-
-
-async def pass_time(seconds: float) -> None:
-    """Let the loop run for so many seconds."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    while loop.time() < end:
-        await checkpoint()
-
-
-async def until_gone(reference: ref[Silence]) -> None:
-    """Return when nothing refers to what *reference* does."""
-    with anyio.fail_after(LIMIT_S):
-        while reference() is not None:
-            await checkpoint()
-            gc.collect()
-
-
-async def reaching(silence: Silence) -> None:
-    """Return when *silence* is reached."""
-    with anyio.fail_after(LIMIT_S):
-        await silence.wait_for([asyncio.get_running_loop().create_future()])
-
-
-async def test_store_that_owes_an_answer_is_given_up_when_patience_is_limited() -> None:
-    patience, calls = Patience(), []
-    silence = Silence(patience)
-    silence.when_reached(lambda: calls.append("early"))
-    silence.begin()
-    await pass_time(2 * _LIMIT_S)
-    waited = not silence.reached
-
-    patience.limit(_LIMIT_S)
-    await reaching(silence)
-    silence.when_reached(lambda: calls.append("late"))
-
-    assert waited
-    assert silence.reached
-    assert calls == ["early", "late"]
-
-
-@pytest.mark.parametrize("asked", [False, True])
-async def test_store_that_owes_nothing_is_not_given_up(*, asked: bool) -> None:
-    patience = Patience()
-    silence = Silence(patience)
-    if asked:
-        silence.begin()
-        silence.interrupt(pending=False)
-
-    patience.limit(_LIMIT_S)
-    await pass_time(5 * _LIMIT_S)
-    idle = silence.reached
-    silence.begin()
-    await reaching(silence)
-
-    assert not idle
-
-
-async def test_limit_that_was_not_reached_leaves_nothing_in_the_loop() -> None:
-    patience = Patience()
-    silence = Silence(patience)
-    silence.begin()
-    patience.limit(_LIMIT_S)
-    silence.interrupt(pending=False)
-    reference = ref(silence)
-
-    del silence
-
-    await until_gone(reference)
 
 
 @pytest.mark.parametrize("first", ["limit", "part"])

@@ -144,7 +144,7 @@ async def test_silent_store_is_not_asked_for_the_lock_of_a_sink_without_patience
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never_put(store: Store, key: str, data: bytes) -> None:
-        await store._requests.run("write", key, anyio.sleep_forever)
+        await store.requests.run("write", key, anyio.sleep_forever)
 
     patience = Patience()
     sink = ObjectStoreSink(store.prefix, SinkSettings(directory=tmp_path), Resources(patience=patience))

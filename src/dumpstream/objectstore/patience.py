@@ -8,13 +8,13 @@ from contextlib import suppress
 from math import inf
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 _Result = TypeVar("_Result")
 
@@ -48,7 +48,7 @@ class Patience:
         self.since = 0.0
         self.deadline = inf
         self._parts = WeakSet[Patience]()
-        self._unanswered: set[Silence] = set()
+        self._watches: set[Callable[[], None]] = set()
 
     def part(self) -> Patience:
         """Return the patience of a part of the work: limits set here hold for it, but not the reverse."""
@@ -66,78 +66,16 @@ class Patience:
         self.deadline = min(self.deadline, monotonic() + seconds)
         for part in self._parts:
             part.limit(seconds)
-        for silence in [*self._unanswered]:
-            silence.look()
+        for look in [*self._watches]:
+            look()
 
-    def watch(self, silence: Silence) -> None:
-        """Let *silence*, whose store owes an answer, know of new limits."""
-        self._unanswered.add(silence)
+    def watch(self, look: Callable[[], None]) -> None:
+        """Call *look* at every new limit, because a store owes an answer."""
+        self._watches.add(look)
 
-    def unwatch(self, silence: Silence) -> None:
-        """Forget *silence*, whose store has answered."""
-        self._unanswered.discard(silence)
-
-
-class Silence:
-    """Reached when a store that was asked has not answered for as long as *patience* allows.
-
-    For the event loop's thread, except for making one.
-    """
-
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-        self._since: float | None = None  # since when it owes an answer
-        self._timer: asyncio.TimerHandle | None = None
-        self._end: asyncio.Future[None] | None = None
-        self._calls: list[Callable[[], None]] = []
-        self.reached = False  #: whether the store is not waited for any longer
-
-    def begin(self) -> None:
-        """Note that the store is asked."""
-        if self._since is None:
-            self._since = asyncio.get_running_loop().time()
-            self._patience.watch(self)
-            self.look()
-
-    def interrupt(self, *, pending: bool) -> None:
-        """Note that the store has answered; *pending* if it still owes other answers."""
-        if pending:
-            self._since = asyncio.get_running_loop().time()
-        else:
-            self._since = None
-            self._patience.unwatch(self)
-
-    def when_reached(self, call: Callable[[], None]) -> None:
-        """Call *call* when the silence is reached, or at once if it has been."""
-        self._calls.append(call)
-        if self.reached:
-            call()
-
-    async def wait_for(self, tasks: Iterable[asyncio.Future[Any]]) -> None:
-        """Return when one of *tasks* is done, or when the silence is reached."""
-        if self._end is None:
-            self._end = asyncio.get_running_loop().create_future()
-        await asyncio.wait([*tasks, self._end], return_when=asyncio.FIRST_COMPLETED)
-
-    def look(self) -> None:
-        """Find out whether the silence is reached by now, and look again when it may be."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        patience = self._patience
-        if self._since is None or patience.seconds == inf or self.reached:
-            return  # the next request looks again
-        loop = asyncio.get_running_loop()
-        left = max(self._since, patience.since) + patience.seconds - loop.time()
-        if left > 0:
-            self._timer = loop.call_later(left, self.look)
-            return
-        self.reached = True
-        patience.unwatch(self)
-        if self._end is not None:
-            self._end.set_result(None)
-        for call in self._calls:
-            call()
+    def unwatch(self, look: Callable[[], None]) -> None:
+        """Do not call *look* any more."""
+        self._watches.discard(look)
 
 
 async def ask(function: Callable[[], _Result]) -> _Result:

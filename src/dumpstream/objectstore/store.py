@@ -79,12 +79,11 @@ class Store:
     ) -> None:
         self.prefix = prefix
         self.patience = Patience() if patience is None else patience
-        self._requests = Requests(prefix, self.patience)
+        self.requests = Requests(prefix, self.patience)  #: of the async methods
         self._lock = lock
         self._client = make_client(prefix, retry_s)
         self._obstore: Any = import_module("obstore")
         self._abandoned = False
-        self.silence = self._requests.silence  #: reached when the store has been given up
 
     def get(self, key: str) -> bytes:
         """Return the whole object *key*."""
@@ -184,7 +183,7 @@ class Store:
             found = await self._obstore.get_async(self._client, self._path(key))
             return bytes(await found.bytes_async())
 
-        return await self._requests.run("read", key, get)
+        return await self.requests.run("read", key, get)
 
     async def put(self, key: str, data: Buffer) -> str | None:
         """Store an object with one request, in place of what is there; return its entity tag."""
@@ -194,7 +193,7 @@ class Store:
             path = self._path(key)
             return _tag(await self._obstore.put_async(self._client, path, data, use_multipart=False))
 
-        return await self._requests.run("write", key, put)
+        return await self.requests.run("write", key, put)
 
     async def upload(self, key: str, pieces: AsyncIterator[Buffer]) -> str | None:
         """Store an object of any size while *pieces* come; return its entity tag.
@@ -218,7 +217,7 @@ class Store:
                 raise
             return _tag(stored)
 
-        return await self._requests.run("write", key, put)
+        return await self.requests.run("write", key, put)
 
     def abandon(self) -> None:
         """Take back uploads that still need pieces, and wait only a few seconds for a silent store."""
@@ -227,7 +226,7 @@ class Store:
 
     async def aclose(self) -> None:
         """Wait for all requests, as long as the patience allows."""
-        await self._requests.aclose()
+        await self.requests.aclose()
 
     def _put_if(self, mode: str | dict[str, str], key: str, data: bytes) -> bool:
         """Store a small object under the condition *mode* of obstore; return whether that was met."""
@@ -270,7 +269,7 @@ class Store:
     async def _confirmed(self, pieces: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
         """Yield *pieces* as long as the lock is held, and end only if it is."""
         async for piece in pieces:
-            self.silence.interrupt(pending=True)  # obstore wants more because something has arrived
+            self.requests.note_answer()  # obstore wants more because something has arrived
             if self._abandoned:
                 raise StoreError(f"an upload to {self.prefix} was given up; upload again", away=True)
             await self._confirm_lock()

@@ -47,7 +47,7 @@ class Backlog:
         self._closing = asyncio.Event()
         self._abandoned = False
         self._error: StoreError | None = None
-        store.silence.when_reached(self._give_up)
+        store.requests.when_given_up(self._give_up)
 
     @property
     def waiting(self) -> int:

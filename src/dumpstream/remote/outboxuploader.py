@@ -136,7 +136,7 @@ class OutboxUploader:
         for prefix, store in self._stores.items():
             await store.aclose()
             for lock in self._locks:
-                if store.silence.reached and lock.covers(prefix):
+                if store.requests.given_up and lock.covers(prefix):
                     lock.left_behind = True
 
     def _waits(self, path: str) -> bool:

@@ -117,7 +117,7 @@ class StoreLock:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([renewing])
                 await self._store.aclose()
-            if self._end() and not (self.left_behind or self._store.silence.reached):
+            if self._end() and not (self.left_behind or self._store.requests.given_up):
                 await ask(self._release)
 
     def covers(self, prefix: Prefix) -> bool:

@@ -129,8 +129,8 @@ class ObjectStoreSink:
                     await self._uploader.aclose()
             finally:
                 if self._own_lock is not None and self._uploader is not None:
-                    silent = self._uploader.store.silence.reached
-                    self._own_lock.left_behind = silent or self._uploader.backlog.waiting > 0
+                    given_up = self._uploader.store.requests.given_up
+                    self._own_lock.left_behind = given_up or self._uploader.backlog.waiting > 0
                 await self._held.aclose()
 
     def take_key(self, name: str, first: int) -> str:
