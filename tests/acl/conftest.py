@@ -1,4 +1,4 @@
-"""A library that does nothing but write down what is asked of it, and a program on the simulated runtime."""
+"""A library that only records its calls, and a program on the simulated runtime."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def build() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a library that has everything, and CANN's two that share it out."""
+    """A directory with a library that has all functions, and CANN's two that divide them."""
     directory = tmp_path_factory.mktemp("with a space") / "lib"
     build_library(directory / "everything.so", "DUMP", "ACL")
     build_library(directory / "libascend_dump.so", "DUMP")
@@ -105,7 +105,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Fake:
-    """A library of its own for each test, and what was done to it."""
+    """A library for one test, and the calls it got."""
 
     def __init__(self, path: Path) -> None:
         self.acl = load_acl(path)
@@ -175,7 +175,7 @@ class Program:
 
 
 class Clock:
-    """What a driver waits by: a wait is over at once, and `meanwhile` is what happens in it."""
+    """A clock for a driver: a wait is over at once, and `meanwhile` happens in it."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []

@@ -1,4 +1,4 @@
-"""Any order of calls: the runtime accepts what the lifecycle allows; what it refuses had been refused."""
+"""Any order of calls: the runtime accepts what the lifecycle allows, and refuses only what it refused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def write_files(directory: Path) -> None:
 
 
 class CallOrders(RuleBasedStateMachine):
-    """The lifecycle, the simulated runtime, and what the runtime must be in after the calls so far."""
+    """The lifecycle, the simulated runtime, and the state that the runtime must have by now."""
 
     def __init__(self) -> None:
         super().__init__()

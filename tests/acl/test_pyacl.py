@@ -1,4 +1,4 @@
-"""pyACL as a driver, on a stand-in for its package that has its habits and the simulated runtime below."""
+"""pyACL as a driver, on a stand-in that behaves as its package does, on the simulated runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are too large, too deep, or no JSON at all."""
+"""Files that are too large, too deep, or not JSON."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_damaged_header_is_read_as_protobuf_reads_it_or_not_at_all(
         assert (total, present) == (0, 0)
         return
     assert state == WHOLE
-    with suppress(DecodeError):  # raised also for text that is not UTF-8, which is nothing to us
+    with suppress(DecodeError):  # also raised for text that is not UTF-8, which does not matter here
         data = DumpData.FromString(bytes(message))
         assert (total, present) == expected_lengths(data, len(header))
 

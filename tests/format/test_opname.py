@@ -1,4 +1,4 @@
-"""Names of dump files: what CANN builds is taken apart again, and nothing else is refused."""
+"""Names of dump files: those of CANN are read back, and no other name is an error."""
 
 from __future__ import annotations
 

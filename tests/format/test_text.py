@@ -9,7 +9,7 @@ HEADER = b"Input/Output,Index,Data Size\n"
 
 
 def filtered(*callbacks: bytes, step: int = 1000, header_row: bytes | None = None) -> bytes:
-    """Return what is left of *callbacks*, each of which comes in records of *step* bytes."""
+    """Return the text of *callbacks*, each of which comes in records of *step* bytes."""
     text_filter = TextFilter(header_row)
     left = bytearray()
     for sequence, data in enumerate(callbacks):

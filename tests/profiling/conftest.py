@@ -24,7 +24,7 @@ ONE, OTHER = ProfileSettings(), ProfileSettings(devices=[1])
 
 @pytest.fixture(autouse=True)
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL]:
-    """A runtime that remembers nothing, and a turn that no other process of this machine wants."""
+    """A new runtime, and a lock that no other process of this machine uses."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     library = SimulatedRuntime().library
     library.dssim_reset()
@@ -50,7 +50,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def sample(place: Path, device: int = 0) -> dict[str, Any]:
-    """Return what the runtime was told about *device*."""
+    """Return the configuration that the runtime got for *device*."""
     (path,) = place.glob(f"PROF_*/device_{device}/sample.json")
     result: dict[str, Any] = json.loads(path.read_text())
     return result

@@ -1,4 +1,4 @@
-"""Profiler and simulated runtime through random orders of calls: what the one allows the other accepts."""
+"""Profiler and simulated runtime in random orders of calls: what the profiler allows the runtime accepts."""
 
 from __future__ import annotations
 

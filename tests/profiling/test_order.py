@@ -195,7 +195,7 @@ def test_stop_must_match_its_start(profiler: Profiler, place: Path, other: Profi
     with pytest.raises(OrderError, match="nothing was started with these settings"):
         profiler.stop(other)
 
-    profiler.stop(ProfileSettings(extra={"dvpp_freq": "1"}))  # which are not the start's
+    profiler.stop(ProfileSettings(extra={"dvpp_freq": "1"}))  # not those of the start
     assert profiler.started == ()
 
 

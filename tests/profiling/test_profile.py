@@ -96,7 +96,7 @@ async def test_a_task_that_is_cancelled_in_the_block_ends_profiling_too(
 
 
 class SlowProfiler(Profiler):
-    """Takes its time in the runtime, as on a device that has to be woken up."""
+    """Is slow in the runtime, as on a device that has to be woken up."""
 
     def __init__(self, acl: Acl) -> None:
         super().__init__(acl)

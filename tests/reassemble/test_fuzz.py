@@ -34,7 +34,7 @@ def batched(draw: st.DrawFn, chunks: list[Chunk]) -> list[list[Chunk]]:
 
 
 def interleaved(draw: st.DrawFn, queues: list[list[Chunk]]) -> list[Chunk]:
-    """Merge *queues*, each of which keeps its order."""
+    """Merge *queues*, each in its own order."""
     turns = draw(st.permutations([i for i, queue in enumerate(queues) for _ in queue]))
     sources = [iter(queue) for queue in queues]
     return [next(sources[turn]) for turn in turns]
@@ -80,7 +80,7 @@ def offset_streams(draw: st.DrawFn) -> tuple[list[bytes], int, list[list[Chunk]]
         pieces = [piece for piece in cut(draw, data) if piece[1]]
         again = draw(st.lists(st.sampled_from(pieces[:-1]), max_size=3)) if pieces[1:] else []
         repeated += len(again)
-        # What is sent again after the end would begin a new file; so the file is ended by an empty chunk.
+        # A chunk that comes again after the end would begin a new file, so an empty chunk ends the file.
         for offset, piece in draw(st.permutations(pieces + again)):
             middle = draw(st.sampled_from([0, len(piece) // 2])) if (offset, piece) not in again else 0
             sequence = len(queues)

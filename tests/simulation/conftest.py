@@ -1,4 +1,4 @@
-"""A callback that remembers what the simulated runtime hands it, and a library that remembers nothing."""
+"""A callback that keeps what the simulated runtime gives it, and a library without state."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Recorder:
         return [chunk for chunk in self.chunks if chunk.name == name]
 
     def files(self) -> dict[str, bytes]:
-        """Put the chunks together as their offsets say."""
+        """Join the chunks by their offsets."""
         files: defaultdict[str, bytearray] = defaultdict(bytearray)
         for chunk in self.chunks:
             file = files[chunk.name]

@@ -1,4 +1,4 @@
-"""Exception dumps: on disk, past the callback."""
+"""Exception dumps: on disk, never through the callback."""
 
 from __future__ import annotations
 

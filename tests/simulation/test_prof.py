@@ -25,7 +25,7 @@ STRICT, LENIENT = "8.5", "master"
 
 
 class Prof:
-    """The entry points as a program calls them, one word each; keeps what was made until the test ends."""
+    """The entry points as a program calls them, one word each; keeps objects until the test ends."""
 
     def __init__(self, library: ctypes.CDLL, path: Path) -> None:
         self.library = library

@@ -165,13 +165,13 @@ def test_the_runtime_dumps_what_the_matcher_says(dump: Dump, chosen: dict[str, A
 
 
 def mostly(*values: object) -> st.SearchStrategy[object]:
-    """Choose one of *values*, and now and then something else."""
+    """Choose one of *values*, and sometimes something else."""
     wrong: st.SearchStrategy[object] = st.sampled_from(["", "no", 1, None, [], {}, ["x"], [1], [{}]])
     return st.integers(0, 9).flatmap(lambda drawn: st.sampled_from(values) if drawn else wrong)
 
 
 def anything() -> st.SearchStrategy[dict[str, Any]]:
-    """Make settings of which each may be right, wrong, or at odds with another."""
+    """Make settings that may be right, wrong, or in conflict with one another."""
     long_blacklist = [{"name": "a", "pos": ["input0"]}] * 101
     item = st.fixed_dictionaries(
         {},

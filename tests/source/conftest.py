@@ -54,6 +54,6 @@ async def dropping() -> AsyncIterator[RingSource]:
 
 @pytest.fixture
 def only_wakeups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing but a wake-up end a wait."""
+    """Let only a wake-up end a wait."""
     monkeypatch.setattr(source, "_SHORT_WAITS", 0)
     monkeypatch.setattr(source, "_LONG_WAIT_S", 1000)

@@ -1,4 +1,4 @@
-"""One source at a time, in memory or in a file, with options that can be."""
+"""One source at a time, in memory or in a file, with valid options."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Run:
 
 @dataclass
 class Model:
-    """The ring as its documentation tells it, for one thread."""
+    """The ring as documented, for one thread."""
 
     full: str  #: the cause of a loss for want of space
     data: Lane = field(default_factory=lambda: Lane(RING_BYTES))
@@ -179,7 +179,7 @@ class RingMachine(RuleBasedStateMachine):
     @initialize(block=st.booleans())
     def attach(self, block: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
         self.ring = _native.Ring(RING_BYTES)
-        # With a time limit of nothing, blocking is dropping under another name.
+        # With a time limit of 0, blocking does the same as dropping.
         self.ring.attach(block, 0, MAX_FILE_BYTES)
         self.model = Model("timeout" if block else "ring_full")
         self.runs: list[Run] = []
@@ -283,7 +283,7 @@ def produce(name: bytes, plan: Plan, sent: list[Sent]) -> None:
 
 
 def read_slowly(ring: _native.Ring, pace: random.Random) -> Iterator[_native.Chunk]:
-    """Yield what is there, in batches of any size, releasing a few batches late."""
+    """Yield the records, in batches of any size, and release some batches late."""
     held: deque[_native.Lease] = deque()
     while (leased := ring.lease(pace.randint(1, 20), RING_BYTES // 8)) is not None:
         chunks, _, lease = leased
@@ -297,7 +297,7 @@ def read_slowly(ring: _native.Ring, pace: random.Random) -> Iterator[_native.Chu
 
 @dataclass
 class Outcome:
-    """What each producer sent, what came whole of each, and the pieces of chunks that were cut off."""
+    """What each producer sent, what came whole, and the pieces of chunks that were cut off."""
 
     sent: list[list[Sent]]
     whole: list[list[bytes]]

@@ -1,4 +1,4 @@
-"""The collector's side of a ring, filled here by hand as its layout says."""
+"""The collector's side of a ring, which the tests fill by its layout."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 
 def take(ring: _native.SharedRing) -> tuple[list[bytes], list[tuple[str, str, int, bool]]]:
-    """Lease what is there and give it back."""
+    """Lease the records and give them back."""
     leased = ring.lease(1000, SIZE)
     if leased is None:
         return [], []
