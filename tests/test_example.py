@@ -103,7 +103,7 @@ def test_a_capture_that_fails_does_not_stop_the_training(service: Service, tmp_p
     before = service.steps()
     answer = service.ask(f"capture 1 {tmp_path / 'run'}")
 
-    assert failure == f"failed: {tmp_path / 'file'} is a file or lies below one; choose a directory"
+    assert failure == f"failed: {tmp_path / 'file'} is a file or is below one; choose a directory"
     assert answer.startswith("16 files")
     assert service.steps() > before
     assert service.process.poll() is None

@@ -55,7 +55,7 @@ class Watched:
     op_name: str
     name: OpName  #: model, device and so on, from its first dump
     rank: int | None  #: of the process, in a capture of several
-    early: int  #: dumps from before its own, which say nothing about its outputs
+    early: int  #: dumps before its own, or all if that is missing; they say nothing
     dumps: tuple[WatchDump, ...]  #: from its own on, in the order of time; none if its own is missing
     unseen: tuple[str, ...]  #: operators of ``layer``, if that is known, after which there is no dump
 

@@ -191,7 +191,7 @@ def make_directory(path: Path) -> int:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileExistsError, NotADirectoryError):
-        raise DestinationError(path, "is a file or lies below one; choose a directory") from None
+        raise DestinationError(path, "is a file or is below one; choose a directory") from None
 
 
 def _entries(dir_fd: int) -> set[str]:

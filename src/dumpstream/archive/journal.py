@@ -95,7 +95,7 @@ class Journal:
         Raises:
             OSError: on entering, if *path* cannot be opened or is a symbolic link; on leaving, as `aclose`.
         """
-        with anyio.CancelScope(shield=True):  # a file that a thread opens for a cancelled caller stays open
+        with anyio.CancelScope(shield=True):  # a cancelled caller would leave the file open
             file = await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend)
             journal = cls(file, await anyio.to_thread.run_sync(_take_reserve, path.parent), fsync)
         try:

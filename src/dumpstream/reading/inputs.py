@@ -41,7 +41,7 @@ class Input:
     capture: StoredCapture | None = None
     file: StoredFile | None = None  #: of the capture
     prefix: str = ""  #: of label and name, if the capture is one of several
-    rank: int | None = None  #: of the process that the capture is of
+    rank: int | None = None  #: of the process that was captured
 
     @property
     def full_name(self) -> str:

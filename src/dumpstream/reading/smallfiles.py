@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dumpstream.reading.stored import StoredCapture
 
 _MOST_BYTES = 256 << 10
-# Between the files of a pack are their headers, which are faster read than skipped.
+# Between the files of a pack are their headers, which are read faster than they are skipped.
 _SKIPPED_BYTES = 4 << 10
 
 

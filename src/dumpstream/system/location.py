@@ -13,7 +13,7 @@ from dumpstream._errors import StoreError
 if TYPE_CHECKING:
     import os
 
-#: What may stand behind the ``?`` of a URL; none of it is secret.
+#: The options that a URL may have behind its ``?``; none of them is secret.
 _OPTIONS = {
     "s3": {"endpoint", "region", "addressing"},
     "gs": {"endpoint"},

@@ -19,7 +19,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def open_regular(path: str | Path, flags: int, *, dir_fd: int | None = None) -> int:
     """Open a regular file, or make it with mode 0600; raises ELOOP for a link, EINVAL for anything else."""
-    # O_NONBLOCK: opening a FIFO that lies where a file should be must not wait for its other end.
+    # O_NONBLOCK: opening a FIFO in the place of a file must not wait for its other end.
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
