@@ -150,17 +150,17 @@ def test_not_a_number_and_infinities_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("hash,original_basename\n", "is no statistics text: it begins with 'hash'"),
-        ("x" * 200_000, "is no statistics text: a line has more than 65536 bytes"),
+        ("hash,original_basename\n", "is not statistics text: it begins with 'hash'"),
+        ("x" * 200_000, "is not statistics text: a line has more than 65536 bytes"),
         (f"{DEFAULT}Input,0\n", "is damaged: line 2 has 2 cells, and its header 13; dump it again"),
         (f"{DEFAULT}and more\n", "is damaged: line 2 does not begin with Input or Output; dump it again"),
         (
             f"{DEFAULT}Input,0,8,DT_FLOAT,ND,1,big,0,0,1,0,0,0\n",
-            "is damaged: line 2 has 'big', which is no number; dump it again",
+            "is damaged: line 2 has 'big', which is not a number; dump it again",
         ),
         (
-            f"{DEFAULT}Input,0,99999999999999999999,DT_FLOAT,ND,1,0,0,0,1,0,0,0\n",
-            "is damaged: line 2 has '99999999999999999999', which is no integer of 64 bits; dump it again",
+            f"{DEFAULT}Input,0,{'9' * 20},DT_FLOAT,ND,1,0,0,0,1,0,0,0\n",
+            f"is damaged: line 2 has '{'9' * 20}', which is not an integer of 64 bits; dump it again",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_what_is_no_table_is_refused() -> None:
     other = BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({"loss": [1.0]}), other)
 
-    with pytest.raises(DumpstreamError, match="is no table of statistics"):
+    with pytest.raises(DumpstreamError, match="is not a table of statistics"):
         [*read_tensors(other)]
     with pytest.raises(DumpstreamError, match="cannot be read as Parquet"):
         [*read_tensors(BytesIO(b"PAR1 or so"))]

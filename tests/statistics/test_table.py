@@ -59,9 +59,9 @@ def test_a_condition_compares_a_column_with_a_number(text: str, holds: bool) -> 
         ("nan > 0 or 1", "no condition"),
         ("__import__('os') > 0", "no condition"),
         ("nans > 0", "no column 'nans'; the columns are file, op_type"),
-        ("op_name == 1", "op_name holds no numbers; conditions compare iteration, device"),
-        ("shape == 1", "shape holds no numbers"),
-        ("nan > many", "'many' is no number; write for example 0, -1.5, 1e-6 or inf"),
+        ("op_name == 1", "op_name does not hold numbers; conditions compare iteration, device"),
+        ("shape == 1", "shape does not hold numbers"),
+        ("nan > many", "'many' is not a number; write for example 0, -1.5, 1e-6 or inf"),
     ],
 )
 def test_a_condition_that_is_none_is_refused_with_the_remedy(text: str, problem: str) -> None:

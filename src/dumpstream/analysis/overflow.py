@@ -33,7 +33,7 @@ class OverflowRecord:
 
     file: str
     name: OpName  #: of the file
-    units: dict[str, dict[str, Any]]  #: who detected it, and what they wrote down; empty if nobody did
+    units: dict[str, dict[str, Any]]  #: which units detected it, and what each wrote down
     decoded: dict[str, Any]  #: all that the file says
     process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
     rank: int | None = None  #: of that process
@@ -114,7 +114,7 @@ def _read_record(item: Input, name: OpName) -> list[OverflowRecord | BadRecord]:
 
 
 def _units(decoded: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return who detected something, and what."""
+    """Return which units detected something, and what each wrote down."""
     entry = decoded.get("entry")
     if entry is None:
         return {

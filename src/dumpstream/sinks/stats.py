@@ -49,7 +49,7 @@ class StatsOptions(NamedTuple):
         """Return the options that ``format=csv&select=Max,Min&histogram=on`` stands for.
 
         Raises:
-            SinkError: there is no such option, or it cannot be so.
+            SinkError: there is no such option, or it does not take this value.
         """
         values = dict(parse_qsl(query, keep_blank_values=True))
         format_, histogram = values.pop("format", "parquet"), values.pop("histogram", "off")
@@ -210,7 +210,7 @@ class _StatsFile:
 
 
 class _PartBehindGap:
-    """What came behind a gap: nobody can say which tensors its bytes belong to."""
+    """What came behind a gap: it is not known which tensors its bytes belong to."""
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
         """Let the bytes go by."""

@@ -51,7 +51,7 @@ _LARGEST_PLAIN = 10**6
 class DeviceText:
     """Takes the text of one statistics file in pieces and gives its rows.
 
-    *origin* is what every row says of its file, and *source* who computed them.
+    *origin* is what every row says of its file, and *source* what computed the rows.
     """
 
     def __init__(self, origin: TensorRow, *, source: str = DEVICE) -> None:
@@ -72,7 +72,7 @@ class DeviceText:
             for line in lines:
                 self._take(line)
             if len(self._rest) > _LONGEST_LINE:
-                self._stop(f"is no statistics text: a line has more than {_LONGEST_LINE} bytes")
+                self._stop(f"is not statistics text: a line has more than {_LONGEST_LINE} bytes")
 
     def finish(self) -> list[TensorRow]:
         """Return the rows, and one more for the file if not all of it could be read."""
@@ -97,7 +97,7 @@ class DeviceText:
         elif self._header or self._rows:
             self._note("does not begin with Input or Output")
         else:
-            self._stop(f"is no statistics text: it begins with {cells[0]!r:.40}")
+            self._stop(f"is not statistics text: it begins with {cells[0]!r:.40}")
 
     def _add_row(self, cells: list[str]) -> None:
         # A file that goes on after a pause has no header; CANN's default is the likely one.
@@ -147,14 +147,14 @@ def _shape(cell: str) -> tuple[int, ...]:
 def _whole(cell: str) -> int:
     number = _number(cell)
     if not isinstance(number, int) or abs(number) > _LARGEST:
-        raise ValueError(f"has {cell!r:.40}, which is no integer of 64 bits")
+        raise ValueError(f"has {cell!r:.40}, which is not an integer of 64 bits")
     return number
 
 
 def _number(cell: str) -> Number:
     match = _NUMBER.fullmatch(cell)
     if match is None:
-        raise ValueError(f"has {cell!r:.40}, which is no number")
+        raise ValueError(f"has {cell!r:.40}, which is not a number")
     return int(cell) if match["whole"] else float(cell)
 
 

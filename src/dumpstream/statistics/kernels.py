@@ -36,7 +36,7 @@ class Encoding(NamedTuple):
 
 @cache
 def encoding_of(number: int, *, packed: bool) -> Encoding | None:
-    """Return the encoding of the data type *number*, or None if its elements are no numbers.
+    """Return the encoding of the data type *number*, or None if its elements are not numbers.
 
     *packed* is whether elements of fewer than 8 bits share bytes.
     """

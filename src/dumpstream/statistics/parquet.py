@@ -1,6 +1,6 @@
 """Rows of the table in Parquet files: typed columns, integers exact.
 
-`max` and `min` are doubles there, for those who compute with them; the extremes of integers come again,
+`max` and `min` are doubles there, for programs that compute with them; the extremes of integers come again,
 exactly, in `max_integer` and `min_integer`.
 """
 
@@ -82,7 +82,7 @@ def read_tensors(file: IO[bytes], columns: Iterable[str] = COLUMNS) -> Iterator[
         parquet = pyarrow.parquet.ParquetFile(file)
         names = parquet.schema_arrow.names
         if parquet.metadata.num_rows and not COLUMNS.keys() >= set(names) - set(EXACT.values()):
-            raise DumpstreamError("is no table of statistics: it has other columns")
+            raise DumpstreamError("is not a table of statistics: it has other columns")
         for batch in parquet.iter_batches(_READ_ROWS, columns=[name for name in names if name in wanted]):
             yield ArrowTensors(pa.Table.from_batches([batch]))
     except (pa.ArrowInvalid, OSError) as exc:

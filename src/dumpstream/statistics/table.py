@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: An exact integer, or the value of a float.
 Number = int | float
 
-#: Who computed a row.
+#: What computed a row.
 HOST, DEVICE = "host", "device"
 
 
@@ -45,7 +45,7 @@ class _Origin:
 class TensorStatistics:
     """The numbers of one tensor.
 
-    Of elements that are no numbers, only the hash is known. Of a complex tensor, real and imaginary parts are
+    Of elements that are not numbers, only the hash is known. Real and imaginary parts of a complex tensor are
     elements of their own.
     """
 
@@ -71,7 +71,7 @@ class TensorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TensorRow(TensorStatistics, _Origin):
-    """One tensor; None where nobody knows. The fields are the columns: origin, numbers, and the rest."""
+    """One tensor; None where a value is not known. The fields are the columns of the table, in order."""
 
     original_shape: tuple[int, ...] | None = None
     size: int | None = None  #: bytes, as the header promises
@@ -114,7 +114,7 @@ def find_column(name: str) -> str:
     """Return *name* if it is a column.
 
     Raises:
-        ValueError: it is none; the message lists them.
+        ValueError: it is not one; the message lists the columns.
     """
     if name not in COLUMNS:
         raise ValueError(f"no column {name!r}; the columns are {', '.join(COLUMNS)}")
@@ -146,14 +146,16 @@ class Condition(NamedTuple):
         """Return the condition that ``COLUMN OP NUMBER`` stands for; OP is < <= > >= == or !=.
 
         Raises:
-            ValueError: *text* is none.
+            ValueError: *text* is not a condition.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:
             raise ValueError(f"no condition {text!r}; write COLUMN OP NUMBER, for example nan > 0")
         column = find_column(match[1])
         if not COLUMNS[column].numeric:
-            raise ValueError(f"{column} holds no numbers; conditions compare {', '.join(_numeric_columns())}")
+            raise ValueError(
+                f"{column} does not hold numbers; conditions compare {', '.join(_numeric_columns())}"
+            )
         return cls(column, _OPERATORS[match[2]], _number(match[3]))
 
     def holds(self, value: Number | None) -> bool:
@@ -207,7 +209,7 @@ def _number(text: str) -> Number:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no number; write for example 0, -1.5, 1e-6 or inf") from None
+        raise ValueError(f"{text!r} is not a number; write for example 0, -1.5, 1e-6 or inf") from None
 
 
 class SortKey(NamedTuple):
