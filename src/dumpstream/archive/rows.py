@@ -74,20 +74,21 @@ class FileRow(NamedTuple):
 
     def to_line(self) -> str:
         """Return the line, formatted by hand: `json.dumps` takes three times as long, and files are many."""
-        parts = ",".join([_part_text(part) for part in self.stored])
+        name, size, chunks, verdict, stored, cause, lost_bytes, missing, duplicates = self
+        parts = ",".join([_part_text(part) for part in stored])
         more = ""
-        if self.cause is not None:
-            more = f',"cause":{quote(self.cause)}'
-        if self.lost_bytes:
-            more += f',"lost_bytes":{self.lost_bytes}'
-        if self.missing:
-            ranges = ",".join([f"[{start},{end}]" for start, end in self.missing])
+        if cause is not None:
+            more = f',"cause":{quote(cause)}'
+        if lost_bytes:
+            more += f',"lost_bytes":{lost_bytes}'
+        if missing:
+            ranges = ",".join([f"[{start},{end}]" for start, end in missing])
             more += f',"missing":[{ranges}]'
-        if self.duplicates:
-            more += f',"duplicates":{self.duplicates}'
+        if duplicates:
+            more += f',"duplicates":{duplicates}'
         return (
-            f'{{"type":"file","name":{quote(self.name)},"bytes":{self.bytes},"chunks":{self.chunks},'
-            f'"verdict":"{self.verdict}","stored":[{parts}]{more}}}'
+            f'{{"type":"file","name":{quote(name)},"bytes":{size},"chunks":{chunks},'
+            f'"verdict":"{verdict}","stored":[{parts}]{more}}}'
         )
 
 
