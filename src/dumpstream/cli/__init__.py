@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from types import ModuleType
 
-#: The commands, with the first lines of their help. Only the modules of the chosen one are imported:
-#: `arguments.NAME`, whose docstring is the help and whose `add_arguments` declares the flags, and
-#: `commands.NAME`, whose `run` takes them, does the work and returns the exit code.
+#: The commands, with the first lines of their help. Only the module of the chosen one is imported: its
+#: docstring is the help, its `add_arguments` declares the flags, and its `run` does the work and returns the
+#: exit code.
 _COMMANDS = {
     "capture": "Capture dump files into a directory.",
     "collect": "Capture every process that joins, as a service.",
@@ -129,10 +129,10 @@ def _parser(complete: Collection[str] = _COMMANDS.keys()) -> argparse.ArgumentPa
             name, help=help_line, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name in complete:
-            arguments = import_module(f"dumpstream.cli.arguments.{name}")
-            command.description, title, examples = (arguments.__doc__ or "").partition("Examples:\n")
+            module = import_module(f"dumpstream.cli.commands.{name}")
+            command.description, title, examples = (module.__doc__ or "").partition("Examples:\n")
             command.epilog = title.lower() + examples
-            arguments.add_arguments(command)
+            module.add_arguments(command)
     return parser
 
 

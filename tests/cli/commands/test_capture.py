@@ -16,7 +16,7 @@ from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import read_manifest
 from dumpstream.cli import _parser, main
 from dumpstream.cli._options import capture_options
-from dumpstream.cli.arguments import capture
+from dumpstream.cli.commands import capture
 from dumpstream.reading.extraction import choose_targets
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.simulation import Workload

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dumpstream.cli import main
-from dumpstream.cli.arguments import config
+from dumpstream.cli.commands import config
 
 ENVIRONMENT = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "ASCEND_DUMP_SCENE", "NPU_COLLECT_PATH")
 

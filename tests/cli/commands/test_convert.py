@@ -7,7 +7,7 @@ import pytest
 
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.cli import main
-from dumpstream.cli.arguments import convert as arguments
+from dumpstream.cli.commands import convert as arguments
 from dumpstream.format.layouts import PLAIN, from_layout
 from dumpstream.format.verdict import Verdict
 

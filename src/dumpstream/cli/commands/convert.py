@@ -1,13 +1,29 @@
-"""Tensors written as files, with progress and a line for each file that has a problem."""
+"""Write the tensors of dump files as npy, bin or csv.
+
+Takes captures, dump files (raw or .zst) and directories of them. Writes a file for each tensor, named for the
+dump file: NAME.input.0.npy, NAME.output.0.npy, and so for buffers and spaces. bfloat16 and the narrow floats
+become float32, int4 becomes int8, uint1 becomes bits and complex32 complex64. Bytes behind the shape are left
+out. A damaged tensor is left out and the others are written. Exits with 3 if a file is damaged or not whole.
+
+Examples:
+  dumpstream convert run1 --out npy                                        a capture
+  dumpstream convert s3://bucket/run1 --out npy                            one in an object store
+  dumpstream convert MatMulV2.a.1.2.1780159660546556 --out npy             a file
+  dumpstream convert dumps --out npy --layout NCHW                         a directory, blocked formats undone
+  dumpstream convert x.zst --out npy --layout ND --shape 77,1024           with the shape it had on the host
+"""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, ArgumentTypeError
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dumpstream.analysis.conversion import ConversionOptions, convert
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.archive.destination import refuse_inside
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, say, size_text
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.reading.inputs import find_inputs
@@ -18,6 +34,46 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from dumpstream.analysis.conversion import Converted
+
+
+_FORMATS = ("npy", "bin", "csv")
+
+
+_LAYOUTS = ("ND", "NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    dimensions = text.replace("x", ",").split(",")
+    if not all(dimension.isdecimal() for dimension in dimensions):
+        raise ArgumentTypeError(f"{text!r} is not a shape; write for example 1,16,224,224")
+    return tuple(int(dimension) for dimension in dimensions)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add_inputs_argument(parser)
+    add_rank_argument(parser)
+    add("--out", type=Path, metavar="DIR", required=True, help="where the files go")
+    add(
+        "--format",
+        choices=_FORMATS,
+        default=_FORMATS[0],
+        help="npy; bin: only the elements; csv: a line for each run of the last axis (default: npy)",
+    )
+    add(
+        "--layout",
+        type=str.upper,
+        choices=_LAYOUTS,
+        metavar="FORMAT",
+        help=f"rearrange the tensors: {', '.join(_LAYOUTS)} (default: leave them as they are)",
+    )
+    add(
+        "--shape",
+        type=_shape,
+        metavar="DIM,...",
+        help="with --layout, the shape without padding (default: what the file says)",
+    )
+    add("--force", action="store_true", help="replace files that are already there")
 
 
 def run(args: Namespace) -> int:

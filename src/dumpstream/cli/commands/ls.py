@@ -1,4 +1,15 @@
-"""A capture as tables, or as one JSON object."""
+"""List the files of a capture.
+
+Shows the verdict of each file, its original and its stored size, the chunks it came in and the parts it is
+stored in. Of a capture of several processes, also lists the processes and how each ended. Works while the
+capture runs, too.
+
+Examples:
+  dumpstream ls run1
+  dumpstream ls s3://bucket/run1
+  dumpstream ls run1 --rank 0                   of a capture of several processes, those of one rank
+  dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
+"""
 
 from __future__ import annotations
 
@@ -7,11 +18,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dumpstream.archive.place import is_inside
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import attributes, count_text, print_json, printable, size_text
 from dumpstream.reading.collection import Collection
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Sequence
 
     from dumpstream.archive.manifest import Process
@@ -19,7 +31,14 @@ if TYPE_CHECKING:
     from dumpstream.reading.stored import StoredCapture
     from dumpstream.reading.storedfile import StoredFile
 
+
 _LONGEST_COMMAND = 60
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_capture_argument(parser)
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:

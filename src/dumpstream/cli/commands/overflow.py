@@ -1,4 +1,14 @@
-"""Overflows as text, or as one JSON object."""
+"""List the operators that overflowed.
+
+Takes a run with dump_debug on: a capture, or a directory that CANN itself wrote. Prints each operator that
+overflowed, in the order of time, what the device recorded about it, and its inputs and outputs with their
+statistics. Records without tensors, and tensors without a record, are listed, too. Exits with 3 if a file
+cannot be read, or not completely.
+
+Examples:
+  dumpstream overflow run1
+  dumpstream overflow run1 --json | jq -r '.overflows[0].op_name'
+"""
 
 from __future__ import annotations
 
@@ -9,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dumpstream.analysis.measurement import measure
 from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.overflow import BadRecord, match_overflows, read_records
+from dumpstream.cli._arguments import add_rank_argument, add_run_argument
 from dumpstream.cli._display import (
     ProgressLine,
     attributes,
@@ -27,15 +38,22 @@ from dumpstream.reading.inputs import find_inputs
 from dumpstream.statistics.table import TensorRows, json_object
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
     from dumpstream.analysis.overflow import Overflow, OverflowRecord
     from dumpstream.statistics.table import TensorRow
 
+
 _SHOWN = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_max", "finite_min")
 _PLACES = ("rank", "model", "model_id", "iteration", "device", "task", "stream")
 _ORIGIN = ("op_type", "op_name", *_PLACES, "timestamp")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_run_argument(parser)
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:

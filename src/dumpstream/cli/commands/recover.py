@@ -1,10 +1,20 @@
-"""What a recovery stored, as text or as one JSON object."""
+"""Store the data that a dead collector left in its rings.
+
+Works on what `collect` or `capture -- COMMAND` wrote with --buffer-file: reads the rings in those files to
+their ends, and gives every file its verdict.
+
+Examples:
+  dumpstream recover run1
+
+exit codes: 0 everything that was left is whole, 1 failed, 2 wrong usage, 3 done, but not everything is whole
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dumpstream.cli._arguments import place
 from dumpstream.cli._display import print_json
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._loop import run_async
@@ -12,7 +22,19 @@ from dumpstream.cli._report import process_text
 from dumpstream.outside.recovery import recover
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("directory", type=place, metavar="DIR", help="the directory or URL that the collector wrote to")
+    add(
+        "--sink",
+        action="append",
+        metavar="KIND:LOCATION",
+        help="where files go, as for the collector; may be repeated (default: zstd:)",
+    )
+    add("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:

@@ -1,4 +1,14 @@
-"""A dump file as text, or as one JSON object."""
+"""Show what is in a dump file.
+
+Prints the operator, and for each tensor its type, format and shape, its statistics, a histogram of its finite
+values, and the first and last values. Of an overflow record, prints what it says; of an exception dump, what
+each segment is. Exits with 3 if the file is damaged or is not whole.
+
+Examples:
+  dumpstream show MatMulV2.a.1.2.1780159660546556
+  dumpstream show run1 '*MatMulV2.a.*'                          a file of a capture, by name or pattern
+  dumpstream show run1 '*MatMulV2.a.*' --json | jq '.tensors[] | .statistics.nan'
+"""
 
 from __future__ import annotations
 
@@ -10,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
 from dumpstream.analysis.preview import Histogram
+from dumpstream.cli._arguments import add_rank_argument, place
 from dumpstream.cli._display import (
     count_text,
     number_text,
@@ -23,14 +34,28 @@ from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.reading.inputs import find_inputs
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
 
     from dumpstream.reading.inputs import Input
+
 
 _SHOWN_MATCHES = 3
 _NO_ARGUMENT = 2**32 - 1
 _ALWAYS = ("count", "max", "min", "mean", "std", "l2norm")
 _IF_ANY = ("nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "saturated")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("path", type=place, metavar="PATH", help="a dump file (raw or .zst), or a capture (directory or URL)")
+    add(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="of a capture: a name as `ls` shows it, or a pattern with * ? [ ] that one name matches",
+    )
+    add_rank_argument(parser)
+    add("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:

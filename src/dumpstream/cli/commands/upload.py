@@ -1,8 +1,20 @@
-"""What captures left behind, uploaded to its store."""
+"""Upload what captures could not bring to their object store.
+
+A capture that ends, or is killed, while its store is away keeps finished files in its spill directory, and
+its journal there or in the user's state directory. The command may be repeated; it removes what is uploaded.
+Ctrl-C ends it within seconds, and the next upload goes on from there; a second Ctrl-C ends it at once.
+
+Examples:
+  dumpstream upload /var/tmp/spill     everything from captures with --spill /var/tmp/spill
+  dumpstream upload                    everything from captures without --spill
+
+exit codes: 0 nothing is left to upload, 1 something is, 130 interrupted by Ctrl-C (143 by SIGTERM)
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -19,10 +31,19 @@ from dumpstream.system.cancellation import finish_in_thread
 
 if TYPE_CHECKING:
     import signal
-    from argparse import Namespace
-    from pathlib import Path
+    from argparse import ArgumentParser, Namespace
 
     from dumpstream.remote.reconciliation import Reconciliation
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "directory",
+        type=Path,
+        nargs="?",
+        metavar="DIR",
+        help="a --spill directory, or that of one capture in it (default: the user's state directory)",
+    )
 
 
 def run(args: Namespace) -> int:

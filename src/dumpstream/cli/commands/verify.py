@@ -1,18 +1,43 @@
-"""The result of a verification as text, or as one JSON object."""
+"""Read every file of a capture again and compare it with the journal.
+
+Decompresses everything, checks sizes, checksums and dump headers, and looks for files that are missing,
+damaged or not in the journal. Files in an object store are looked up in its listing, and read only if that
+does not match the journal; --deep reads all of them. Prints a line for each problem. Exits with 0 if
+everything is whole and with 3 if not, which includes files that came incomplete, losses, and a capture that
+was interrupted or is still running.
+
+Examples:
+  dumpstream verify run1
+  dumpstream verify s3://bucket/run1             whether every file is there, in its size
+  dumpstream verify s3://bucket/run1 --deep      whether every byte is as it was captured
+  dumpstream verify run1 --json | jq '.problems[] | .kind' | sort | uniq -c
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, attributes, count_text, print_json, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.verification import verify
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
 
     from dumpstream.reading.verification import Verification
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_capture_argument(parser)
+    add_rank_argument(parser)
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="also read files in an object store, instead of looking them up in its listing",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:

@@ -1,13 +1,26 @@
-"""What became of watched outputs, as text or as one JSON object."""
+"""Find the operators that trample on the outputs of watched ones.
+
+Takes a run with dump_scene watcher: a capture, or a directory that CANN itself wrote. Compares the dumps of
+each watched operator and iteration in the order of time. Says between which two dumps bytes changed, how many
+elements and where, and which operators ran in between. Exits with 3 if something was trampled on, or if not
+every dump could be compared.
+
+Examples:
+  dumpstream watch run1
+  dumpstream watch run1 --ops graph.json                        with the names of all operators in between
+  dumpstream watch run1 --json | jq '.watched[] | select(.state == "trampled")'
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.watch import Graph, find_watched, watch
+from dumpstream.cli._arguments import add_rank_argument, add_run_argument
 from dumpstream.cli._display import (
     ProgressLine,
     attributes,
@@ -20,17 +33,26 @@ from dumpstream.cli._display import (
     size_text,
 )
 from dumpstream.cli._exit import NOT_WHOLE
-from dumpstream.cli.commands.config import operators_in
+from dumpstream.cli._operators import operators_in
 from dumpstream.config import Mode
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.statistics.table import json_value
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator, Sequence
 
     from dumpstream.analysis.difference import Difference
     from dumpstream.analysis.watch import Trampling, WatchDump, Watched, WatchResult
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_run_argument(parser)
+    parser.add_argument(
+        "--ops", type=Path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
+    )
+    add_rank_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:

@@ -1,0 +1,23 @@
+"""The operators of a graph, in the file that ``--ops`` names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.config import Operator, read_operators
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def operators_in(path: Path) -> tuple[Operator, ...]:
+    """Return the operators in the file that ``--ops`` names.
+
+    Raises:
+        DumpstreamError: it cannot be read, or is not a list of operators.
+    """
+    try:
+        return read_operators(path.read_bytes())
+    except OSError as exc:
+        raise DumpstreamError(f"{path} cannot be read: {exc.strerror}; give --ops a JSON file") from exc
