@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from tests.conftest import CaptureBuilder
 
-from dumpstream.analysis import measurement
+from dumpstream.analysis import measurement, sources
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
@@ -394,7 +394,7 @@ def test_the_first_rows_are_shown_before_the_last_files_are_read(
         return [*read_small(stored, rows)]
 
     monkeypatch.setattr(measurement, "_BATCH_FILES", 5)
-    monkeypatch.setattr(measurement, "read_small", read_late)
+    monkeypatch.setattr(sources, "read_small", read_late)
     monkeypatch.setattr(sys, "stdout", terminal)
     select = ["--select", "op_name"] if format_ == "csv" else []
 

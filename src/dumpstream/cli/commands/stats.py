@@ -20,7 +20,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.analysis.measurement import Wanted, measure_batches
+from dumpstream.analysis.measurement import measure_batches
+from dumpstream.analysis.sources import Wanted
 from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, say, size_text
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
