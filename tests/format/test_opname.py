@@ -14,15 +14,16 @@ from dumpstream.simulation import Workload
 
 STAMP = 1780159660546556
 RUN = "/data/dump/20260530164725"
+IN_MODEL = OpName(task=3, stream=4, timestamp=STAMP, device=0, model="m", model_id=1, iteration=7)
 
 numbers = st.integers(0, 2**32 - 1)
 stamps = st.integers(10**15, 10**16 - 1)
 devices = st.integers(0, 99)
-#: What is left of a name after the device has replaced space, dot, slash and backslash.
+#: A name after the device has replaced space, dot, slash and backslash.
 sanitised = st.text(
     st.characters(exclude_characters=" ./\\", exclude_categories=("Cc", "Cs")), min_size=1, max_size=20
 )
-#: A graph's names keep them; slashes make directories, of which none is empty, or looks like a device.
+#: The names of a graph keep them; slashes make directories, and none is empty or looks like a device.
 raw_names = st.lists(
     st.text(st.sampled_from("abC_-. 5"), min_size=1, max_size=6).filter(lambda text: text.strip(". 5")),
     min_size=1,
@@ -35,18 +36,7 @@ raw_names = st.lists(
     [
         (
             f"{RUN}/0//resnet_50/1/7/Conv2D.conv1.3.4.{STAMP}",
-            OpName(
-                scheme=Scheme.MODEL,
-                op_type="Conv2D",
-                op_name="conv1",
-                task=3,
-                stream=4,
-                timestamp=STAMP,
-                device=0,
-                model="resnet_50",
-                model_id=1,
-                iteration=7,
-            ),
+            IN_MODEL._replace(scheme=Scheme.MODEL, op_type="Conv2D", op_name="conv1", model="resnet_50"),
         ),
         (
             f"{RUN}/2//Conv2D.conv1.3.{STAMP}",
@@ -54,34 +44,12 @@ raw_names = st.lists(
         ),
         (
             f"192.168.1.5:{RUN}/0/m/1/7/Conv2D.conv1.3.4.{STAMP}.zst",
-            OpName(
-                scheme=Scheme.MODEL,
-                op_type="Conv2D",
-                op_name="conv1",
-                task=3,
-                stream=4,
-                timestamp=STAMP,
-                device=0,
-                model="m",
-                model_id=1,
-                iteration=7,
-            ),
+            IN_MODEL._replace(scheme=Scheme.MODEL, op_type="Conv2D", op_name="conv1"),
         ),
         (
             f"{RUN}/1/m/1/7/Conv2D.conv1.3.4.{STAMP}.4.11.12.1",
-            OpName(
-                scheme=Scheme.FFTS,
-                op_type="Conv2D",
-                op_name="conv1",
-                task=3,
-                stream=4,
-                timestamp=STAMP,
-                device=1,
-                model="m",
-                model_id=1,
-                iteration=7,
-                context=11,
-                thread=12,
+            IN_MODEL._replace(
+                scheme=Scheme.FFTS, op_type="Conv2D", op_name="conv1", device=1, context=11, thread=12
             ),
         ),
         (
@@ -152,33 +120,11 @@ raw_names = st.lists(
         ),
         (
             f"{RUN}/0/m/1/7/Add.add_1.3.4.{STAMP}.csv",
-            OpName(
-                scheme=Scheme.STATISTICS,
-                op_type="Add",
-                op_name="add_1",
-                task=3,
-                stream=4,
-                timestamp=STAMP,
-                device=0,
-                model="m",
-                model_id=1,
-                iteration=7,
-            ),
+            IN_MODEL._replace(scheme=Scheme.STATISTICS, op_type="Add", op_name="add_1"),
         ),
         (
             f"{RUN}/0/m/1/7/Opdebug.Node_OpDebug.3.4.{STAMP}",
-            OpName(
-                scheme=Scheme.OVERFLOW,
-                op_type="Opdebug",
-                op_name="Node_OpDebug",
-                task=3,
-                stream=4,
-                timestamp=STAMP,
-                device=0,
-                model="m",
-                model_id=1,
-                iteration=7,
-            ),
+            IN_MODEL._replace(scheme=Scheme.OVERFLOW, op_type="Opdebug", op_name="Node_OpDebug"),
         ),
         (
             "/dumps/extra-info/data-dump/5/exception_info.7.8.20260530164725123",
