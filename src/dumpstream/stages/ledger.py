@@ -54,12 +54,14 @@ class Ledger:
             size = len(chunk)
             parts = []
             custodies = []
+            total = 0
             failure: SinkError | None = None
             for label, result in zip(labels, of_sinks, strict=True):
                 if isinstance(result, SinkError):
                     failure = result
                 elif result.path is not None:
                     _, occupied, xxh3, start, etag, custody = result
+                    total += occupied
                     parts.append(StoredPart(label, result.path, 0, size, occupied, xxh3, start, etag))
                     if custody is not None:
                         custodies.append(custody)
@@ -69,11 +71,10 @@ class Ledger:
                 continue
             # A named tuple's own constructor is a Python function and takes twice as long.
             line = new(FileRow, (chunk.name, size, 1, verdict, parts, None, 0, (), 0)).to_line()
-            occupied = sum([part.stored_bytes for part in parts])
             if custodies:
-                unsafe[tuple(custodies)].append(_Ended(chunk.name, size, 1, verdict, occupied, line))
+                unsafe[tuple(custodies)].append(_Ended(chunk.name, size, 1, verdict, total, line))
             else:
-                self.stored_bytes += occupied
+                self.stored_bytes += total
                 verdicts[verdict] += 1
                 add(line)
         for shared, files in unsafe.items():
@@ -89,21 +90,21 @@ class Ledger:
                     file.name, file.chunks, file.bytes, refused or cause, parts, first_cause=file.cause
                 )
                 continue
-            line = FileRow(
+            row = FileRow(
                 file.name,
                 file.bytes,
                 file.chunks,
                 file.verdict,
                 parts,
-                cause=file.cause,
-                lost_bytes=file.lost_bytes,
-                missing=file.missing,
-                duplicates=file.duplicates,
-            ).to_line()
+                file.cause,
+                file.lost_bytes,
+                file.missing,
+                file.duplicates,
+            )
             results = [stored for writer in writers for stored in writer.stored.values()]
             custodies = tuple([stored.custody for stored in results if stored.custody is not None])
             occupied = sum([part.stored_bytes for part in parts])
-            ended_file = _Ended(file.name, file.bytes, file.chunks, file.verdict, occupied, line)
+            ended_file = _Ended(*row[:4], occupied, row.to_line())
             self._await(_Unsafe(custodies, [ended_file]))
 
     def record_lost(
