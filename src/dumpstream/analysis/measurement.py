@@ -12,8 +12,8 @@ from dumpstream.analysis.sources import (
     Measured,
     Paths,
     StoredFiles,
-    Table,
-    Tables,
+    StoredTable,
+    StoredTables,
     Wanted,
     has_start,
     left_by_sink,
@@ -76,7 +76,7 @@ def measure_batches(
 
 
 class _Task(NamedTuple):
-    source: Paths | StoredFiles | Tables
+    source: Paths | StoredFiles | StoredTables
     item: Any
     bytes: int = 0
     remote: bool = False
@@ -88,12 +88,12 @@ def _run(tasks: Sequence[_Task]) -> list[Batch]:
 
 
 def _tasks(inputs: Iterable[Input], wanted: Wanted) -> Iterator[_Task]:
-    paths, tables = Paths(wanted), Tables(wanted)
+    paths, tables = Paths(wanted), StoredTables(wanted)
     capture: _Capture | None = None
     for item in inputs:
         if item.path is not None:
             if item.path.suffix == _PARQUET:
-                table = Table(item.label, partial(_open_file, item.path), item.bytes)
+                table = StoredTable(item.label, partial(_open_file, item.path), item.bytes)
                 yield _Task(tables, table, item.bytes)
             else:
                 yield _Task(paths, item, item.bytes)
@@ -113,7 +113,7 @@ class _Capture:
     def __init__(self, stored: StoredCapture, wanted: Wanted, prefix: str, rank: int | None) -> None:
         self.stored = stored
         self._histogram = wanted.histogram
-        self._tables = Tables(wanted, prefix, rank)
+        self._tables = StoredTables(wanted, prefix, rank)
         self._files = StoredFiles(stored, wanted, prefix, rank)
         self._is_used: dict[str, bool] = {}  #: whether a table is, by its path
 
@@ -127,7 +127,7 @@ class _Capture:
             if path not in self._is_used:
                 self._is_used[path] = not (readable and self._histogram) and self._exists(path)
                 if self._is_used[path]:
-                    return _Task(self._tables, Table(path, partial(self._open, path)), remote=remote)
+                    return _Task(self._tables, StoredTable(path, partial(self._open, path)), remote=remote)
         return _Task(self._files, row, row.bytes if readable else 0, remote)
 
     def _exists(self, path: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -65,15 +64,15 @@ class Wanted(NamedTuple):
     histogram: bool = False
 
 
-class Table(NamedTuple):
-    """A table that was written before."""
+class StoredTable(NamedTuple):
+    """A table that was written before, and what to call it."""
 
     label: str
     open: Callable[[], IO[bytes]]
     bytes: int = 0
 
 
-class Tables:
+class StoredTables:
     """Tables that were written before."""
 
     def __init__(self, wanted: Wanted, prefix: str = "", rank: int | None = None) -> None:
@@ -81,7 +80,8 @@ class Tables:
         compared = [condition.column for condition in wanted.conditions]
         self._columns = {"file", "io", "problem", *wanted.columns, *compared}
 
-    def measure(self, items: Sequence[Table]) -> Iterator[Batch]:
+    def measure(self, items: Sequence[StoredTable]) -> Iterator[Batch]:
+        """Yield what is known of *items*, one by one."""
         for item in items:
             measured = Measured(self._prefix + item.label, item.bytes, process=self._prefix)
             problems: dict[str, str] = {}
@@ -94,7 +94,7 @@ class Tables:
                 told = [f"{file}: {problem}" for file, problem in problems.items()]
                 yield Batch([measured._replace(problems=told)], tensors, [sys.maxsize])
 
-    def _read(self, item: Table, problems: dict[str, str]) -> Tensors:
+    def _read(self, item: StoredTable, problems: dict[str, str]) -> Tensors:
         """Return the tensors that are wanted; the first problem of each file is added to *problems*."""
         parts = []
         with item.open() as file:
@@ -113,43 +113,44 @@ class _Files:
         self._wanted, self._prefix, self._rank = wanted, prefix, rank
 
     def measure(self, items: Sequence[Any]) -> Iterator[Batch]:
+        """Yield what is known of *items*, at one go."""
         data = self.read_small(items)
-        names = [self.names(item) for item in items]
-        found = measure_whole(
-            [(name, content) for (name, _), content in zip(names, data, strict=True)],
-            histogram=self._wanted.histogram,
-            labels=[label for _, label in names],
-        )
+        names = [self.name(item) for item in items]
+        labels = [self.label(item) for item in items]
+        small = [*zip(names, data, strict=True)]
+        found = measure_whole(small, histogram=self._wanted.histogram, labels=labels, rank=self._rank)
         in_file = np.bincount(found.columns.tensors["file"].astype(np.intp), minlength=len(found.numbers))
         counts = dict(zip(found.numbers, in_file.tolist(), strict=True))
         files: list[Measured] = []
         rows: dict[int, Sequence[TensorRow]] = {}
-        for number, (item, (_, label), content) in enumerate(zip(items, names, data, strict=True)):
+        for number, (item, content) in enumerate(zip(items, data, strict=True)):
             size = 0 if content is None else memoryview(content).nbytes
             if number in counts:
-                measured = Measured(label, size)
-            elif number in found.rows:
-                measured = self.judged(item, _sorted_out(label, size, found.rows[number]))
+                files.append(Measured(labels[number], size, process=self._prefix))
+                continue
+            if number in found.rows:
+                measured = self.judged(item, _sorted_out(labels[number], size, found.rows[number]))
             else:
-                measured = self.measure_alone(item)
-            files.append(self._of_process(measured))
+                measured = self.measure_alone(item, origin_of(names[number], labels[number], self._rank))
+            files.append(measured._replace(rows=(), process=self._prefix))
             if measured.rows:
-                rows[number], counts[number] = self._rows_of_process(measured.rows), len(measured.rows)
-        columns = found.columns
-        if self._prefix:
-            columns = columns._replace(names=[self._prefix + name for name in columns.names], rank=self._rank)
-        tensors = self._tensors(found._replace(columns=columns, rows=rows))
+                rows[number], counts[number] = measured.rows, len(measured.rows)
+        tensors = self._wanted_of(found._replace(rows=rows))
         yield Batch(files, tensors, [counts.get(number, 0) for number in range(len(items))])
 
-    def names(self, item: Any) -> tuple[str, str]:
-        """Return the name of *item*, and what to call it."""
+    def name(self, item: Any) -> str:
+        """Return the name of *item*, which says what its tensors are of."""
+        raise NotImplementedError
+
+    def label(self, item: Any) -> str:
+        """Return what to call *item*."""
         raise NotImplementedError
 
     def read_small(self, items: Sequence[Any]) -> Sequence[Buffer | None]:
         """Return the bytes of those *items* that are small, and None of the others."""
-        return [None] * len(items)
+        raise NotImplementedError
 
-    def measure_alone(self, item: Any) -> Measured:
+    def measure_alone(self, item: Any, origin: TensorRow) -> Measured:
         """Return what is known of *item*, and why it is not all."""
         raise NotImplementedError
 
@@ -157,7 +158,7 @@ class _Files:
         """Return *measured*, or that *item* is not a dump file."""
         raise NotImplementedError
 
-    def _tensors(self, found: MeasuredFiles) -> Tensors:
+    def _wanted_of(self, found: MeasuredFiles) -> Tensors:
         conditions = self._wanted.conditions
         columns = found.columns.where(conditions)
         if not found.rows:
@@ -165,21 +166,6 @@ class _Files:
         rows = {number: TensorRows(rows).where(conditions) for number, rows in found.rows.items()}
         by_file = found._replace(columns=columns, rows=rows).by_file()
         return TensorRows(row for number in sorted(by_file) for row in by_file[number])
-
-    def _of_process(self, measured: Measured) -> Measured:
-        if not self._prefix:
-            return measured._replace(rows=()) if measured.rows else measured
-        return measured._replace(
-            label=self._prefix + measured.label,
-            rows=(),
-            problems=[self._prefix + problem for problem in measured.problems],
-            process=self._prefix,
-        )
-
-    def _rows_of_process(self, rows: Sequence[TensorRow]) -> list[TensorRow]:
-        if not self._prefix:
-            return [*rows]
-        return [replace(row, file=self._prefix + row.file, rank=self._rank) for row in rows]
 
 
 def _measure(origin: TensorRow, content: Content, *, histogram: bool) -> Measured:
@@ -213,8 +199,11 @@ def _sorted_out(label: str, size: int, rows: Iterable[TensorRow]) -> Measured:
 class Paths(_Files):
     """Files on the disk."""
 
-    def names(self, item: Input) -> tuple[str, str]:
-        return item.full_name, item.label
+    def name(self, item: Input) -> str:
+        return item.full_name
+
+    def label(self, item: Input) -> str:
+        return item.label
 
     def read_small(self, items: Sequence[Input]) -> list[Buffer | None]:
         return [self._read_small(item) if item.bytes <= SMALL_BYTES else None for item in items]
@@ -227,9 +216,8 @@ class Paths(_Files):
         except OSError:
             return None
 
-    def measure_alone(self, item: Input) -> Measured:
+    def measure_alone(self, item: Input, origin: TensorRow) -> Measured:
         assert item.path is not None
-        origin = replace(origin_of(item.full_name), file=item.label)
         try:
             with closing(content_of_path(item.path)) as content:
                 return self.judged(item, _measure(origin, content, histogram=self._wanted.histogram))
@@ -250,38 +238,42 @@ class StoredFiles(_Files):
         super().__init__(wanted, prefix, rank)
         self._stored = stored
 
-    def names(self, item: FileRow) -> tuple[str, str]:
-        return item.name, item.name
+    def name(self, item: FileRow) -> str:
+        return item.name
+
+    def label(self, item: FileRow) -> str:
+        return self._prefix + item.name
 
     def read_small(self, items: Sequence[FileRow]) -> list[Buffer | None]:
         return read_small(self._stored, items)
 
-    def measure_alone(self, item: FileRow) -> Measured:
-        if not has_start(item):
-            return self._read_text(item)
-        content = content_of_stored(self._stored, StoredFile(item.name, [item]))
+    def measure_alone(self, item: FileRow, origin: TensorRow) -> Measured:
         try:
-            measured = _measure(origin_of(item.name), content, histogram=self._wanted.histogram)
+            if not has_start(item):
+                return self._read_text(item, origin)
+            content = content_of_stored(self._stored, StoredFile(item.name, [item]))
+            measured = _measure(origin, content, histogram=self._wanted.histogram)
         except PartError as exc:
-            return Measured(item.name, problems=[f"{item.name}: {exc}"])
+            return Measured(origin.file, problems=[f"{origin.file}: {exc}"])
         return self.judged(item, measured)
 
     def judged(self, item: FileRow, measured: Measured) -> Measured:
         foreign = item.verdict.whole and not measured.rows and parse_name(item.name).scheme is None
-        return Measured(item.name, item.bytes, skipped=True) if foreign else measured
+        return Measured(measured.label, item.bytes, skipped=True) if foreign else measured
 
-    def _read_text(self, item: FileRow) -> Measured:
+    def _read_text(self, item: FileRow, origin: TensorRow) -> Measured:
         """Return what the statistics sink left as CANN's text."""
-        for path in left_by_sink(item, _CSV):
-            text = DeviceText(origin_of(item.name), source=HOST)
-            try:
-                with self._stored.open_stored(path).file as file:
-                    text.add(memoryview(file.read()))
-            except (PartError, OSError) as exc:
-                return Measured(item.name, problems=[f"{item.name}: {exc}"])
-            return _sorted_out(item.name, 0, text.finish())
-        problem = "nothing is stored that statistics could be computed from"
-        return Measured(item.name, problems=[f"{item.name}: {problem}"])
+        paths = left_by_sink(item, _CSV)
+        if not paths:
+            problem = "nothing is stored that statistics could be computed from"
+            return Measured(origin.file, problems=[f"{origin.file}: {problem}"])
+        text = DeviceText(origin, source=HOST)
+        try:
+            with self._stored.open_stored(paths[0]).file as file:
+                text.add(memoryview(file.read()))
+        except OSError as exc:
+            return Measured(origin.file, problems=[f"{origin.file}: {exc}"])
+        return _sorted_out(origin.file, 0, text.finish())
 
 
 def has_start(row: FileRow) -> bool:

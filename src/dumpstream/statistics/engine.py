@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream.statistics.columns import measure_columns
@@ -42,6 +41,7 @@ def measure_whole(
     *,
     histogram: bool = False,
     labels: Sequence[str] | None = None,
+    rank: int | None = None,
 ) -> MeasuredFiles:
     """Return the rows of *files*, each a name and its bytes; one without bytes has no rows.
 
@@ -55,20 +55,15 @@ def measure_whole(
         for label, (name, data) in zip(called, files, strict=True)
     ]
     columns, numbers = measure_columns(taken)
-    columns = columns._replace(names=[called[number] for number in numbers])
-    rest = {number: data for number, (_, data) in enumerate(files) if data is not None}
-    for number in numbers:
-        del rest[number]
+    columns = columns._replace(names=[called[number] for number in numbers], rank=rank)
+    native = set(numbers)
     rows = {
-        number: whole_file(_origin(files[number][0], called[number]), data, histogram=histogram)
-        for number, data in rest.items()
+        number: whole_file(origin_of(name, called[number], rank), data, histogram=histogram)
+        for number, (name, data) in enumerate(files)
+        if data is not None and number not in native
     }
     return MeasuredFiles(columns, numbers, rows)
 
 
 def _is_small(label: str, data: Buffer) -> bool:
     return memoryview(data).nbytes <= SMALL_BYTES and not is_text(label)
-
-
-def _origin(name: str, label: str) -> TensorRow:
-    return origin_of(name) if name == label else replace(origin_of(name), file=label)

@@ -67,11 +67,11 @@ def whole_file(origin: TensorRow, content: Buffer, *, histogram: bool = False) -
     return _rows(origin, header, measured, surplus=max(len(data) - header.length, 0))
 
 
-def origin_of(name: str) -> TensorRow:
-    """Return what the name of a file says, as the beginning of its rows."""
+def origin_of(name: str, label: str | None = None, rank: int | None = None) -> TensorRow:
+    """Return what the name of a file says, as the beginning of its rows; *label* is what they call it."""
     parsed = parse_name(name)
     return TensorRow(
-        name,
+        name if label is None else label,
         parsed.op_type,
         parsed.op_name,
         parsed.model,
@@ -81,6 +81,7 @@ def origin_of(name: str) -> TensorRow:
         parsed.stream,
         parsed.timestamp,
         model_id=parsed.model_id,
+        rank=rank,
     )
 
 
@@ -232,5 +233,6 @@ def _row(origin: TensorRow, tensor: Tensor, measured: _Measured) -> TensorRow:
         origin.model_id,
         HOST,
         measured.problem or origin.problem,
+        origin.rank,
     )
     return TensorRow(*values)
