@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "capture": "Capture dump files into a directory.",
     "collect": "Capture every process that joins, as a service.",
-    "upload": "Upload what captures could not bring to their object store.",
+    "upload": "Upload the files that captures could not upload to their object store.",
     "ls": "List the files of a capture.",
     "verify": "Read every file of a capture again and compare it with the journal.",
     "extract": "Write the original files of a capture.",
