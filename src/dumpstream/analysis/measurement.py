@@ -119,16 +119,15 @@ class _Capture:
 
     def task(self, row: FileRow) -> _Task | None:
         """Return what has to be done for *row*; None if its table is read already."""
-        remote = self.stored.remote
-        readable = has_start(row)
         for path in left_by_sink(row, _PARQUET):
             if self._is_used.get(path):
                 return None
             if path not in self._is_used:
-                self._is_used[path] = not (readable and self._histogram) and self._exists(path)
+                self._is_used[path] = not (self._histogram and has_start(row)) and self._exists(path)
                 if self._is_used[path]:
-                    return _Task(self._tables, StoredTable(path, partial(self._open, path)), remote=remote)
-        return _Task(self._files, row, row.bytes if readable else 0, remote)
+                    table = StoredTable(path, partial(self._open, path))
+                    return _Task(self._tables, table, remote=self.stored.remote)
+        return _Task(self._files, row, row.bytes if has_start(row) else 0, self.stored.remote)
 
     def _exists(self, path: str) -> bool:
         try:

@@ -283,5 +283,5 @@ def has_start(row: FileRow) -> bool:
 
 def left_by_sink(row: FileRow, suffix: str) -> list[str]:
     """Return the paths that end with *suffix* among those where the statistics sink left something."""
-    paths = [part.path for part in row.stored if part.sink == _SINK]
-    return [path for path in paths if path is not None and path.endswith(suffix)]
+    parts = [part for part in row.stored if part.sink == _SINK]
+    return [part.path for part in parts if part.path is not None and part.path.endswith(suffix)]

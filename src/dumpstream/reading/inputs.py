@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
 from dumpstream.archive.manifest import MANIFEST
@@ -29,8 +28,7 @@ _ZSTD_SUFFIX = ".zst"
 _LONGEST_NAME = 4096
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """One file, which may turn out not to be a dump file unless it was *named*."""
 
     label: str  #: its name in messages
