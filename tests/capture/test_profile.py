@@ -127,6 +127,22 @@ async def test_a_profile_that_is_refused_deletes_nothing(rig: Rig, tmp_path: Pat
     assert await run_sync(everything, rig.path) == before
 
 
+@pytest.mark.parametrize("how", ["append", "force"])
+async def test_a_profile_that_is_refused_leaves_a_directory_that_is_not_the_captures(
+    rig: Rig, other: Profiler, how: str
+) -> None:
+    await rig.run(Workload())
+    await run_sync((rig.path / "profile").mkdir)
+    await run_sync((rig.path / "profile" / "notes").write_text, "not of the capture")
+    before = await run_sync(everything, rig.path)
+
+    with SimulatedRuntime(), pytest.raises(ProfilingInUseError):
+        async with rig.simulated(profile=_SETTINGS, append=how == "append", force=how == "force"):
+            pytest.fail("entered")
+
+    assert await run_sync(everything, rig.path) == before
+
+
 async def test_a_link_in_the_place_of_the_profile_is_not_followed(rig: Rig, tmp_path: Path) -> None:
     await rig.run(Workload(), profile=_SETTINGS)
     outside = tmp_path / "outside"

@@ -37,8 +37,8 @@ class Destination(History):
         self._dir_fd = dir_fd
         self._lock_fd = lock_fd
         self._made = made  # to be removed if no run begins, in this order
-        self._profiling = False  # for a run that has not begun
         self._profiles: set[str] = set()  # what earlier runs left in the directory of profiles
+        self._kept_profiles: set[str] | None = None  # what was there when a run made ready to profile
 
     @classmethod
     def open(
@@ -118,7 +118,7 @@ class Destination(History):
 
         If no run begins, `close` deletes what was added to it, and the directory if it is empty then.
         """
-        self._profiling = True
+        self._kept_profiles = names_in(PROFILE, self._dir_fd)
         with explained(self.path):
             os.close(open_directory(self._dir_fd, [PROFILE], create=True))
         return self.path / PROFILE
@@ -132,7 +132,7 @@ class Destination(History):
                 delete_capture(self.path, self._dir_fd, replaced)
                 delete_profiles(self._profiles, self._dir_fd)
             write_manifest(self.manifest, self._dir_fd)
-        self._made, self._profiling = (), False
+        self._made, self._kept_profiles = (), None
 
     def _write(self) -> None:
         with explained(self.path):
@@ -145,8 +145,8 @@ class Destination(History):
     def close(self) -> None:
         if self._dir_fd >= 0:
             if holds_lock(self._lock_fd):
-                if self._profiling:
-                    delete_profiles(names_in(PROFILE, self._dir_fd) - self._profiles, self._dir_fd)
+                if self._kept_profiles is not None:
+                    delete_profiles(names_in(PROFILE, self._dir_fd) - self._kept_profiles, self._dir_fd)
                 _remove_unused(self._made, self._dir_fd)
             release_lock(self._lock_fd)
             os.close(self._dir_fd)
