@@ -1,4 +1,4 @@
-"""Upload what captures could not bring to their object store.
+"""Upload the files that captures could not upload to their object store.
 
 A capture that ends, or is killed, while its store is away keeps finished files in its spill directory, and
 its journal there or in the user's state directory. The command may be repeated; it removes what is uploaded.
