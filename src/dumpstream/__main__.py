@@ -1,7 +1,5 @@
 """Run the command line, as ``dumpstream`` or as ``python -m dumpstream``."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

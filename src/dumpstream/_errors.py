@@ -21,16 +21,12 @@ DumpstreamError
     ObjectMissingError
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from dumpstream.codes import describe_code
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 class DumpstreamError(Exception):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,13 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.acl.dump import Dump
 from dumpstream.archive.destination import Destination, explained
-from dumpstream.archive.journal import Journal
+from dumpstream.archive.journal import Journal, Lines
 from dumpstream.archive.manifest import LONGEST_CONFIG
 from dumpstream.archive.rows import Outcome
 from dumpstream.pipeline import Pipeline
+from dumpstream.preparation import Preparation
 from dumpstream.profiling.profile import profiling
 from dumpstream.reassemble import Reassembler
 from dumpstream.remote.destination import RemoteDestination
@@ -26,13 +29,7 @@ from dumpstream.system.cancellation import finish_in_thread
 from dumpstream.system.heldbytes import HeldBytes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-
-    from dumpstream.acl.dump import Dump
-    from dumpstream.archive.journal import Lines
     from dumpstream.config import AclConfig
-    from dumpstream.preparation import Preparation
 
 
 @asynccontextmanager

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from anyio.to_thread import run_sync
 
+from dumpstream._errors import DumpstreamError
+from dumpstream.acl.driver import Driver
 from dumpstream.archive.destination import absolute
+from dumpstream.archive.manifest import Configured
 from dumpstream.beginning import begun
 from dumpstream.objectstore.patience import Patience
 from dumpstream.preparation import prepared
+from dumpstream.profiling.settings import ProfileSettings
 from dumpstream.request import DEFAULT_SINKS, Request
+from dumpstream.session import Session
+from dumpstream.sinks import Sink
 from dumpstream.sinks.resources import Resources
+from dumpstream.source import Source
 from dumpstream.stages.options import CaptureOptions, StageOptions
+from dumpstream.stages.report import Report
 from dumpstream.system.cancellation import isolated
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import AsyncIterator, Sequence
-
     from obstore.store import ObjectStore
-
-    from dumpstream._errors import DumpstreamError
-    from dumpstream.acl.driver import Driver
-    from dumpstream.archive.manifest import Configured
-    from dumpstream.profiling.settings import ProfileSettings
-    from dumpstream.session import Session
-    from dumpstream.sinks import Sink
-    from dumpstream.source import Source
-    from dumpstream.stages.report import Report
 
     StrPath = str | os.PathLike[str]
 

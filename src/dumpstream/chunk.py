@@ -1,13 +1,8 @@
 """Chunk: what one callback of the ACL dump brought; chunks are read in batches, between losses."""
 
-from __future__ import annotations
+from typing import NamedTuple, Self
 
-from typing import TYPE_CHECKING, NamedTuple, Self
-
-from dumpstream._native import Chunk
-
-if TYPE_CHECKING:
-    from dumpstream._native import Lease
+from dumpstream._native import Chunk, Lease
 
 __all__ = ["APPEND", "Batch", "Chunk", "Loss"]
 

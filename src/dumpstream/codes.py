@@ -1,7 +1,5 @@
 """The error codes of ACL: CANN's names for them, what they mean, and what to do."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final, NamedTuple, Self
 

@@ -1,12 +1,7 @@
 """Custody: how safe the bytes are that a sink has taken but not yet stored."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Stage(IntEnum):

@@ -1,12 +1,7 @@
 """Names from the runtime, made safe to use as paths. Does no I/O."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: The longest component: NAME_MAX (255) less room for ``.<number>.zst``.
 MAX_COMPONENT_BYTES = 240

@@ -1,34 +1,26 @@
 """Pipeline: source to reassembler to sinks, with a line in the journal for every file that ends."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from dumpstream._errors import DumpstreamError, SinkError
-from dumpstream.stages.events import End, Hold, Piece, Recall, Whole
+from dumpstream.archive.journal import Lines
+from dumpstream.chunk import Batch, Chunk
+from dumpstream.reassemble import Reassembler
+from dumpstream.source import Source
+from dumpstream.stages.assembly import File
+from dumpstream.stages.events import End, Event, Hold, Part, Piece, Recall, Whole
 from dumpstream.stages.ledger import SINK_FAILED, Ledger
+from dumpstream.stages.outlet import Outlet
 from dumpstream.stages.plan import PartWriter, Plan
 from dumpstream.stages.remains import Remains
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from anyio.abc import TaskGroup
-
-    from dumpstream.archive.journal import Lines
-    from dumpstream.chunk import Batch, Chunk
-    from dumpstream.reassemble import Reassembler
-    from dumpstream.source import Source
-    from dumpstream.stages.assembly import File
-    from dumpstream.stages.events import Event, Part
-    from dumpstream.stages.outlet import Outlet
-    from dumpstream.system.heldbytes import HeldBytes
+from dumpstream.system.heldbytes import HeldBytes
 
 #: While the sinks work on one plan, the next is made and the one after that waits.
 _PLANS_IN_FLIGHT = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,21 +22,18 @@ from dumpstream.remote.destination import RemoteDestination, open_remote_destina
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxes import state_directory
 from dumpstream.remote.room import Room
-from dumpstream.sinks import find_factory, make_sink, prepare
+from dumpstream.request import Request
+from dumpstream.sinks import Sink, find_factory, make_sink, prepare
 from dumpstream.sinks.objectstore import ObjectStoreSink
+from dumpstream.sinks.resources import Resources
 from dumpstream.stages.outlet import Outlet
 from dumpstream.system.cancellation import finish_in_thread
 from dumpstream.system.location import Prefix, is_remote, is_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from obstore.store import ObjectStore
 
     from dumpstream.config import AclConfig
-    from dumpstream.request import Request
-    from dumpstream.sinks import Sink
-    from dumpstream.sinks.resources import Resources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

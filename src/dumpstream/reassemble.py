@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from dumpstream._native import read_header
-from dumpstream.chunk import APPEND
+from dumpstream.chunk import APPEND, Chunk
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import WHOLE_HEADER, Verdict, judge
 from dumpstream.stages.assembly import File
-from dumpstream.stages.events import Piece, Whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.chunk import Chunk
-    from dumpstream.stages.events import Event, Held
+from dumpstream.stages.events import Event, Held, Piece, Whole
 
 #: Ended files of statistics text whose header rows are remembered.
 _MAX_HEADER_ROWS = 1024

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dumpstream.source import OnFull, RingOptions, RingSource
+from dumpstream.acl.driver import Driver
+from dumpstream.profiling.settings import ProfileSettings
+from dumpstream.sinks import Sink
+from dumpstream.source import OnFull, RingOptions, RingSource, Source
+from dumpstream.stages.options import StageOptions
+from dumpstream.system.location import Prefix
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from obstore.store import ObjectStore
-
-    from dumpstream.acl.driver import Driver
-    from dumpstream.profiling.settings import ProfileSettings
-    from dumpstream.sinks import Sink
-    from dumpstream.source import Source
-    from dumpstream.stages.options import StageOptions
-    from dumpstream.system.location import Prefix
 
     StrPath = str | os.PathLike[str]
 

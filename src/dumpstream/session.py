@@ -1,10 +1,8 @@
 """Session: the stages of a capture at work, from the first line in the journal to the last."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
@@ -12,20 +10,15 @@ from anyio.to_thread import run_sync
 from dumpstream import _native
 from dumpstream._errors import DestinationError, DumpstreamError, SinkError
 from dumpstream.archive.destination import explained
-from dumpstream.archive.manifest import PROFILE
+from dumpstream.archive.journal import Lines
+from dumpstream.archive.manifest import PROFILE, Configured
 from dumpstream.archive.rows import BeginRow, EndRow, LossRow, Outcome, timestamp
+from dumpstream.pipeline import Pipeline
+from dumpstream.preparation import Preparation
 from dumpstream.remote.outboxes import waiting_text
 from dumpstream.stages.ledger import SINK_FAILED
 from dumpstream.stages.outlet import as_sink_error
 from dumpstream.stages.report import LossCount, Report
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
-    from dumpstream.archive.journal import Lines
-    from dumpstream.archive.manifest import Configured
-    from dumpstream.pipeline import Pipeline
-    from dumpstream.preparation import Preparation
 
 #: CANN before 9.1 may still be inside the last callback when it says that dumping has ended.
 _LAST_CALLBACK_S = 0.02

@@ -1,15 +1,15 @@
 """Where chunks come from: the ring that the ACL callback fills, read as batches."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import errno
 import os
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
+from types import TracebackType
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -19,10 +19,6 @@ from dumpstream import _native
 from dumpstream._errors import CaptureInUseError, RingError
 from dumpstream.chunk import Batch, Loss
 from dumpstream.system.memory import available_memory
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from types import TracebackType
 
 _MIN_BUFFER_BYTES = 64 << 10
 _MAX_BLOCK_TIMEOUT_S = 1_000_000_000

@@ -1,22 +1,16 @@
 """For your own tests: the simulated runtime, and the test that every sink must pass."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias, cast
 
 import anyio
 from xxhash import xxh3_64_hexdigest
 
+from dumpstream._errors import SinkError
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
-from dumpstream.sinks import Stored, WholeFile
+from dumpstream.sinks import Sink, Stored, WholeFile
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from dumpstream._errors import SinkError
-    from dumpstream.sinks import Sink
-
-    Read: TypeAlias = Callable[[str], Awaitable[Sequence[bytes]]]
+Read: TypeAlias = Callable[[str], Awaitable[Sequence[bytes]]]
 
 __all__ = [
     "HOSTILE_NAMES",

@@ -1,11 +1,7 @@
 """Driver: the ACL calls around dumping, with any binding."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Protocol
 
 
 class Driver(Protocol):

@@ -1,17 +1,11 @@
 """Dump: the part of its process's dump that one capture begins, and ends."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dumpstream._errors import DumpstreamError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dumpstream.acl.driver import Driver
-    from dumpstream.acl.lifecycle import Lifecycle
+from dumpstream.acl.driver import Driver
+from dumpstream.acl.lifecycle import Lifecycle
 
 
 class Dump:

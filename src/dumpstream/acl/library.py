@@ -5,14 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dumpstream import _native
 from dumpstream._errors import AclError, LibraryNotFoundError, ProfilingError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _ENVIRONMENT: Final = "DUMPSTREAM_ACL_LIBRARY"
 _LIBRARIES: Final = ("libascend_dump.so", "libacl_rt.so", "libascendcl.so")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -11,13 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dumpstream._errors import AclError, DumpstreamError, OrderError
+from dumpstream.acl.driver import Driver
 from dumpstream.codes import AclCode
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Mapping
-
-    from dumpstream.acl.driver import Driver
     from dumpstream.config import AclConfig, DumpSettings
 
     StrPath = str | os.PathLike[str]

@@ -1,26 +1,20 @@
 """pyACL, CANN's ``acl`` package: for programs that cannot use CANN's libraries."""
 
-from __future__ import annotations
-
 import threading
 import time
+from collections.abc import Callable
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
 
 import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream import _native
 from dumpstream._errors import AclError, DumpstreamError, LibraryNotFoundError
-from dumpstream.source import RingSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from types import TracebackType
-
-    from dumpstream.source import RingOptions
+from dumpstream.source import RingOptions, RingSource
 
 _NEEDED: Final = (
     "init",

@@ -1,29 +1,23 @@
 """Conversion: the tensors of dump files, each written to a file of its own."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.analysis.tensorfiles import FileFormat, write_array, write_elements
 from dumpstream.format.dtypes import element_shape
-from dumpstream.format.header import IO
+from dumpstream.format.header import IO, Tensor
 from dumpstream.format.layouts import PLAIN, to_layout
 from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
+from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.inputs import Input
+from dumpstream.reading.outputs import Drafts, Outputs, Target
 from dumpstream.system.batches import run_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from dumpstream.format.header import Tensor
-    from dumpstream.reading.dumpfile import DumpFile
-    from dumpstream.reading.inputs import Input
-    from dumpstream.reading.outputs import Drafts, Outputs, Target
 
 _BLOCK_BITS = 256  #: of the channels of a block
 

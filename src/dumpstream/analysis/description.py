@@ -1,32 +1,24 @@
 """Description: all that can be said of a dump file, as JSON can hold it."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
 from dumpstream.analysis.preview import count_bins, pick_values
 from dumpstream.format.dtypes import decode
-from dumpstream.format.header import IO
-from dumpstream.format.opname import OVERFLOW_OPERATOR, Scheme, parse_name
+from dumpstream.format.header import IO, Tensor
+from dumpstream.format.opname import OVERFLOW_OPERATOR, OpName, Scheme, parse_name
 from dumpstream.format.overflowrecord import decode_overflow, kind_of
 from dumpstream.format.text import TEXT_SUFFIX
+from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.inputs import Input
 from dumpstream.statistics.running import RunningStatistics
-from dumpstream.statistics.table import json_value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
-
-    from dumpstream.format.header import Tensor
-    from dumpstream.format.opname import OpName
-    from dumpstream.reading.dumpfile import DumpFile
-    from dumpstream.reading.inputs import Input
-    from dumpstream.statistics.table import TensorStatistics
+from dumpstream.statistics.table import TensorStatistics, json_value
 
 _CORE_SUFFIX = ".core"
 _DEBUGGER = "load it into CANN's debugger, msdebug"

@@ -1,24 +1,18 @@
 """Difference: which elements of a tensor differ between two dump files. Reads both block by block."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.analysis.preview import numbers_of
 from dumpstream.format.dtypes import decode_elements, dtype_of, element_shape, needed_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from dumpstream.format.header import Tensor
-    from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.format.header import Tensor
+from dumpstream.reading.dumpfile import DumpFile
 
 _BLOCK_BYTES = 1 << 20
 _SHOWN_VALUES = 4

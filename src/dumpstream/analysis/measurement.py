@@ -1,10 +1,10 @@
 """Measurement: the statistics of files that are already stored, computed or read back, several at once."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 from dumpstream._errors import PartError
 from dumpstream.analysis.sources import (
@@ -18,18 +18,12 @@ from dumpstream.analysis.sources import (
     has_start,
     left_by_sink,
 )
-from dumpstream.reading.inputs import find_inputs
+from dumpstream.archive.rows import FileRow
+from dumpstream.reading.inputs import Input, find_inputs
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.statistics.table import rows_of
 from dumpstream.system.batches import run_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from dumpstream.archive.rows import FileRow
-    from dumpstream.reading.inputs import Input
-    from dumpstream.reading.stored import StoredCapture
-    from dumpstream.system.location import Prefix
+from dumpstream.system.location import Prefix
 
 _PARQUET = ".parquet"
 _BATCH_FILES = 256

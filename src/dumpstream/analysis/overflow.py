@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.format.header import IO
-from dumpstream.format.opname import OVERFLOW_OPERATOR, Scheme, parse_name
+from dumpstream.format.opname import OVERFLOW_OPERATOR, OpName, Scheme, parse_name
 from dumpstream.format.overflowrecord import decode_overflow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-
-    from dumpstream.format.opname import OpName
-    from dumpstream.reading.inputs import Input
-    from dumpstream.statistics.table import TensorRow
+from dumpstream.reading.inputs import Input
+from dumpstream.statistics.table import TensorRow
 
 _EMPTY = (0, "0x0")
 _IO_ORDER = {str(io): order for order, io in enumerate(IO)}

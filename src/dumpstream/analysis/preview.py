@@ -1,18 +1,13 @@
 """Preview: a tensor made small enough to look at. Does no I/O."""
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dumpstream.analysis.tensorfiles import plain_dtype
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
 
 _BLOCK_ELEMENTS = 1 << 20
 

@@ -1,35 +1,26 @@
 """Sources of statistics: files that are measured, and tables that were written before."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
+from dumpstream.archive.rows import FileRow
 from dumpstream.format.opname import parse_name
-from dumpstream.reading.content import content_of_path, content_of_stored
+from dumpstream.reading.content import Content, content_of_path, content_of_stored
+from dumpstream.reading.inputs import Input
 from dumpstream.reading.smallfiles import read_small
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, is_readable
 from dumpstream.statistics.devicestats import DeviceText
-from dumpstream.statistics.engine import SMALL_BYTES, measure_whole
+from dumpstream.statistics.engine import SMALL_BYTES, MeasuredFiles, measure_whole
 from dumpstream.statistics.files import begin_file, origin_of, whole_file
 from dumpstream.statistics.parquet import read_tensors
-from dumpstream.statistics.table import COLUMNS, HOST, TensorRows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.archive.rows import FileRow
-    from dumpstream.reading.content import Content
-    from dumpstream.reading.inputs import Input
-    from dumpstream.reading.stored import StoredCapture
-    from dumpstream.statistics.engine import MeasuredFiles
-    from dumpstream.statistics.table import Condition, TensorRow, Tensors
+from dumpstream.statistics.table import COLUMNS, HOST, Condition, TensorRow, TensorRows, Tensors
 
 _CSV = ".csv"
 _SINK = "stats"

@@ -1,21 +1,16 @@
 """Tensor files: arrays in formats that numpy, other programs and people can read."""
 
-from __future__ import annotations
-
 import io
 import math
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dumpstream.system.publishing import write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
 
 _BLOCK_BYTES = 1 << 20  #: the most that is written at once
 _CSV_ELEMENTS = 1 << 16

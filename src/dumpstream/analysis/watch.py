@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dumpstream._errors import DumpFormatError, PartError
-from dumpstream.analysis.difference import ComparisonError, compare
+from dumpstream.analysis.difference import ComparisonError, Difference, compare
 from dumpstream.analysis.modes import settings_of
-from dumpstream.format.opname import Scheme, parse_name
+from dumpstream.format.opname import OpName, Scheme, parse_name
+from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.inputs import Input
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.system.batches import run_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from dumpstream.analysis.difference import Difference
     from dumpstream.config import Operator
-    from dumpstream.format.opname import OpName
-    from dumpstream.reading.dumpfile import DumpFile
-    from dumpstream.reading.inputs import Input
-    from dumpstream.reading.stored import StoredCapture
 
 _AFTER = "_To_"
 _SCHEMES = (Scheme.MODEL, Scheme.FFTS)

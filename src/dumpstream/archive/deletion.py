@@ -1,23 +1,16 @@
 """Deletion: a capture is removed, and nothing that is not part of it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
-from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, PROFILE, STATS, TEMPORARY
+from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, PROFILE, STATS, TEMPORARY, Manifest
 from dumpstream.archive.rows import JOURNAL, FileRow, read_journal
 from dumpstream.system.lock import LOCK
 from dumpstream.system.nofollow import opened_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dumpstream.archive.manifest import Manifest
 
 _OURS = {LOCK, TEMPORARY, MANIFEST, JOURNAL}
 

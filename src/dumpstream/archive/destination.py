@@ -1,24 +1,19 @@
 """Destination: the directory that a capture writes to, prepared, locked and described."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in
 from dumpstream.archive.history import History, refuse_both
 from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, read_manifest, write_manifest
 from dumpstream.archive.rows import JOURNAL
+from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK, holds_lock, release_lock, take_lock
 from dumpstream.system.nofollow import open_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from dumpstream.system.location import Prefix
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that an interrupted start can leave
 

@@ -1,24 +1,17 @@
 """History: the runs and processes of a capture, recorded in its manifest wherever that is."""
 
-from __future__ import annotations
-
 import itertools
 import platform
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from dumpstream._errors import DestinationError
-from dumpstream.archive.manifest import ENVIRONMENT, PROFILE, Manifest, Process, Run
-from dumpstream.archive.rows import timestamp
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from dumpstream.archive.manifest import Configured
-    from dumpstream.archive.rows import Outcome
-    from dumpstream.system.location import Prefix
+from dumpstream.archive.manifest import ENVIRONMENT, PROFILE, Configured, Manifest, Process, Run
+from dumpstream.archive.rows import Outcome, timestamp
+from dumpstream.system.location import Prefix
 
 
 class History(ABC):

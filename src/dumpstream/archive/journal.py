@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, Protocol
 
 import aiofiles
 import anyio
 import anyio.to_thread
+from aiofiles.threadpool.binary import AsyncFileIO
 
+from dumpstream.custody import Custody
 from dumpstream.system.durable import Fsync, force_path
 from dumpstream.system.nofollow import open_regular
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
-
-    from aiofiles.threadpool.binary import AsyncFileIO
-
-    from dumpstream.custody import Custody
 
 _FULL_BYTES = 4 << 20
 _GATHER_BYTES = 256 << 10

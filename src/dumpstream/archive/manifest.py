@@ -1,21 +1,16 @@
 """The manifest: what a capture is, which runs it had, and with which options and versions."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from dumpstream._errors import NotACaptureError
+from dumpstream.system.location import Prefix
 from dumpstream.system.nofollow import open_regular
 from dumpstream.system.publishing import replace_file, replacement_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dumpstream.system.location import Prefix
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from io import BufferedReader, RawIOBase
+from collections.abc import Callable, Container, Iterable, Iterator
+from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
+
+from typing_extensions import Buffer
 
 from dumpstream._errors import NotACaptureError, PartError
-from dumpstream.archive.manifest import MANIFEST, TEMPORARY, read_manifest
-from dumpstream.archive.rows import JOURNAL, read_journal
+from dumpstream.archive.manifest import MANIFEST, TEMPORARY, Manifest, read_manifest
+from dumpstream.archive.rows import JOURNAL, Row, read_journal
+from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK, lock_holder
 from dumpstream.system.nofollow import open_directory, open_regular
 from dumpstream.system.publishing import is_temporary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
-    from io import FileIO
-
-    from typing_extensions import Buffer
-
-    from dumpstream.archive.manifest import Manifest
-    from dumpstream.archive.rows import Row
-    from dumpstream.system.location import Prefix
 
 #: The remedy for a part that is not what was stored.
 RESTORE = "restore it from a copy or capture again"

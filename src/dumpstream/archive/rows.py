@@ -4,24 +4,20 @@ Lines are ASCII. A name or path with bytes that are not UTF-8 is text with surro
 as ``\udcXX`` and which are read back exactly.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quote
+from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dumpstream.format.verdict import Verdict
 from dumpstream.system.nofollow import open_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 #: The journal's name in the directory of a capture.
 JOURNAL = "journal.jsonl"

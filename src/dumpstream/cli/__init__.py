@@ -1,14 +1,11 @@
 """The command line."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import os
 import sys
 from contextlib import nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from dumpstream._errors import ConfigError, DumpstreamError
 from dumpstream.cli._display import print_error
@@ -16,9 +13,8 @@ from dumpstream.cli._exit import FAILED, WRONG_USAGE, WrongUsageError
 from dumpstream.cli._interrupt import INTERRUPTED, ending_soon, raised_interrupts
 from dumpstream.cli._problems import print_problems
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from types import ModuleType
+from collections.abc import Collection, Sequence
+from types import ModuleType
 
 #: The commands, with the first lines of their help. Only the module of the chosen one is imported: its
 #: docstring is the help, its `add_arguments` declares the flags, and its `run` does the work and returns the

@@ -1,19 +1,11 @@
 """Arguments that several commands have, and what their words stand for."""
 
-from __future__ import annotations
-
 import re
-from argparse import ArgumentTypeError
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.system.location import as_location
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-    from pathlib import Path
-
-    from dumpstream.system.location import Prefix
+from dumpstream.system.location import Prefix, as_location
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 

@@ -1,10 +1,8 @@
 """Capture a command and everything it starts: ``capture -- COMMAND``."""
 
-from __future__ import annotations
-
 import errno
 import os
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
 import anyio
 
@@ -12,15 +10,11 @@ from dumpstream._errors import DumpstreamError
 from dumpstream.cli._display import count_text, print_error, say
 from dumpstream.cli._exit import FAILED
 from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside
+from dumpstream.cli._signals import CaptureSignals
 from dumpstream.outside.agent import target_environment
+from dumpstream.outside.collector import Collector
 from dumpstream.outside.command import Command
 from dumpstream.outside.liveness import exit_code
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from dumpstream.cli._signals import CaptureSignals
-    from dumpstream.outside.collector import Collector
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 _PATIENCE_S = 1.0

@@ -1,15 +1,11 @@
 """How the commands show names, numbers, problems and progress."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, Self
 
 _UNITS = ("kB", "MB", "GB", "TB")
 _STEP = 1000

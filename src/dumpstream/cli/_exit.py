@@ -1,7 +1,5 @@
 """Exit codes beyond 0, which says that the command is done and everything is whole."""
 
-from __future__ import annotations
-
 FAILED = 1
 WRONG_USAGE = 2
 NOT_WHOLE = 3  #: done, but not everything is whole

@@ -1,18 +1,13 @@
 """What Ctrl-C does to a command that does not run an event loop, even if a store does not answer."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread, current_thread, main_thread
-from typing import TYPE_CHECKING
 
 from dumpstream.cli._exit import BY_SIGNAL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: The exit code of a command that Ctrl-C has ended.
 INTERRUPTED = BY_SIGNAL + signal.SIGINT

@@ -1,14 +1,10 @@
 """The event loop of the commands that capture or recover."""
 
-from __future__ import annotations
-
+from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
+from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 _Arguments = TypeVarTuple("_Arguments")
 _Result = TypeVar("_Result")

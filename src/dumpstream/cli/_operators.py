@@ -1,14 +1,9 @@
 """The operators of a graph, in the file that ``--ops`` names."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.config import Operator, read_operators
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def operators_in(path: Path) -> tuple[Operator, ...]:

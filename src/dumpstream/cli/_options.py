@@ -1,10 +1,9 @@
 """The flags of the commands that capture; their defaults live in the option classes."""
 
-from __future__ import annotations
-
+from argparse import ArgumentParser, Namespace
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from dumpstream.cli._arguments import size
 from dumpstream.pipeline import PipelineOptions
@@ -13,9 +12,6 @@ from dumpstream.sinks import SinkSettings
 from dumpstream.source import OnFull, RingOptions
 from dumpstream.stages.options import CaptureOptions
 from dumpstream.system.durable import Fsync
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 
 def add_capture_arguments(parser: ArgumentParser) -> None:

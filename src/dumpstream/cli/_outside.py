@@ -1,28 +1,21 @@
 """Collectors, as `capture -- COMMAND` and `collect` run them and report on them."""
 
-from __future__ import annotations
-
 import resource
 import sys
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from math import inf
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._options import capture_options
 from dumpstream.cli._report import print_report, process_text, show_progress
 from dumpstream.cli._signals import CaptureSignals
-from dumpstream.outside.collector import open_collector
+from dumpstream.outside.collector import Collector, open_collector
 from dumpstream.outside.command import FORWARDED
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from dumpstream.outside.collector import Collector
-    from dumpstream.outside.process import CapturedProcess
+from dumpstream.outside.process import CapturedProcess
 
 _NO_PROCESS = (
     "it runs nothing on an NPU, or not with CANN",

@@ -1,14 +1,8 @@
 """The flags of a profile, which is collected together with a capture."""
 
-from __future__ import annotations
-
-from argparse import ArgumentTypeError
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from dumpstream.profiling.settings import EXTRAS, AicoreMetric, Collect, ProfileSettings, check_extra
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 _DEFAULTS = ProfileSettings()
 _METRICS = [metric.name.lower() for metric in AicoreMetric]

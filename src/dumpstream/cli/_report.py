@@ -1,23 +1,17 @@
 """How the commands that capture show what came."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TextIO
+from pathlib import Path
+from typing import TextIO
 
 import anyio
 
+from dumpstream.capture import Capture
 from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
 from dumpstream.outside.collector import Collector
+from dumpstream.outside.process import CapturedProcess
 from dumpstream.remote.outboxes import waiting_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dumpstream.capture import Capture
-    from dumpstream.outside.process import CapturedProcess
-    from dumpstream.stages.report import Report
-    from dumpstream.system.location import Prefix
-
+from dumpstream.stages.report import Report
+from dumpstream.system.location import Prefix
 
 _PROGRESS_S = 0.25
 

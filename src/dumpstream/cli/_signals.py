@@ -1,27 +1,21 @@
 """What signals do to the commands that run an event loop."""
 
-from __future__ import annotations
-
 import signal
 import sys
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import anyio
+from anyio.abc import TaskGroup, TaskStatus
 
+from dumpstream.capture import Capture
 from dumpstream.cli._display import say
 from dumpstream.cli._report import print_waiting
 from dumpstream.objectstore.patience import ABORT_S
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-    from pathlib import Path
-
-    from anyio.abc import TaskGroup, TaskStatus
-
-    from dumpstream.capture import Capture
-    from dumpstream.outside.collector import Collector
-    from dumpstream.outside.command import Command
+from dumpstream.outside.collector import Collector
+from dumpstream.outside.command import Command
 
 #: The signals that ask a process to end.
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)

@@ -1,14 +1,10 @@
 """Tables on the terminal: the columns of statistics in, aligned lines out."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from dumpstream.cli._display import printable
 from dumpstream.statistics.table import COLUMNS, Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _UNKNOWN = "-"
 

@@ -1,24 +1,19 @@
 """Checks: every problem of a configuration at once."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from dumpstream._errors import ConfigError
 from dumpstream.config.document import Unreadable, parse, read_bytes
 from dumpstream.config.model import UNCHECKED, AclConfig, Statistic
 from dumpstream.config.problem import Finding, Location, Problem, Rule, Subject
 from dumpstream.config.rules import BY_ID, RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from pydantic_core import ErrorDetails
 
 _TYPE_RULES: Final = {
     "model_type": "type.object",

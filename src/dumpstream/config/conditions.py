@@ -4,22 +4,16 @@ If a configuration asks for exception dumps, CANN checks only the conflicts; if 
 CANN does not check the selection. Nor do `items` and `blacklists`, then.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
-from dumpstream.config.model import NEIGHBOURS, KernelData
+from dumpstream.config.model import NEIGHBOURS, Blacklisted, DumpSettings, KernelData, Selection, _Part
 from dumpstream.config.problem import Condition, Finding, Location, Subject
 from dumpstream.config.steps import parse_steps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from dumpstream.config.model import Blacklisted, DumpSettings, Selection, _Part
 
 BLACKLISTS: Final = ("optype_blacklist", "opname_blacklist")
 

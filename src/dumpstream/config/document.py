@@ -1,7 +1,5 @@
 """Document: the bytes of ``acl.json`` as plain Python values, within CANN's limits."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,20 +1,13 @@
 """Explanation: a configuration in words. What is dumped, where it goes, and what it costs."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 from dumpstream.config.conditions import remote_path
-from dumpstream.config.locations import landings, switched_on_by
-from dumpstream.config.model import Mode
+from dumpstream.config.locations import Landing, landings, switched_on_by
+from dumpstream.config.model import DumpSettings, Mode, Selection
 from dumpstream.config.steps import parse_steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from dumpstream.config.locations import Landing
-    from dumpstream.config.model import DumpSettings, Selection
 
 _DIRECTIONS: Final = {"input": "inputs", "output": "outputs", "all": "inputs, outputs and workspaces"}
 _LEVELS: Final = {"op": "of operators", "kernel": "of kernels", "all": "of operators and of kernels"}

@@ -1,18 +1,13 @@
 """Kinds of rules: what CANN answers if one is broken, and what one is about."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dumpstream.codes import AclCode
 from dumpstream.config.conditions import always, items
+from dumpstream.config.model import DumpSettings, Selection
 from dumpstream.config.problem import Origin, Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dumpstream.config.model import DumpSettings, Selection
 
 SETTINGS_PATH: Final = "$.dump"
 ITEM_PATH: Final = f"{SETTINGS_PATH}.dump_list[*]"

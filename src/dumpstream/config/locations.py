@@ -1,18 +1,13 @@
 """Locations: where exception dumps land, by the source and by the documents, which do not agree."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from dumpstream.config.model import DumpSettings
 from dumpstream.config.problem import Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dumpstream.config.model import DumpSettings
 
 _SOURCE_ORDER: Final = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH")
 _DOCUMENTS_ORDER: Final = ("NPU_COLLECT_PATH", "ASCEND_WORK_PATH")

@@ -1,20 +1,14 @@
 """Matcher: whether a configuration dumps an operator, and why; by the source."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.config.model import Mode
+from dumpstream.config.model import DumpSettings, Mode, NameRange, Selection
 from dumpstream.config.problem import json_path
 from dumpstream.config.steps import parse_steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from dumpstream.config.model import DumpSettings, NameRange, Selection
 
 _DATA: Final = "Data"
 _COLLECTIVE: Final = "Hcom"

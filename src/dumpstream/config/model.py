@@ -4,8 +4,6 @@ Here types and choices are checked; `dumpstream.config.rules` checks how setting
 are kept.
 """
 
-from __future__ import annotations
-
 import json
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self, get_args

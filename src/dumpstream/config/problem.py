@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dumpstream.config.model import AclConfig, DumpSettings
+from dumpstream.config.model import AclConfig, DumpSettings
 
 #: The keys and indices that lead from the root of the file to a value.
 Location = tuple[str | int, ...]

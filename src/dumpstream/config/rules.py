@@ -1,7 +1,5 @@
 """Every rule about ``acl.json``, in one table."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dumpstream.codes import AclCode

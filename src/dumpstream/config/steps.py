@@ -1,7 +1,5 @@
 """Steps: which iterations ``dump_step`` dumps."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final

@@ -1,12 +1,8 @@
 """Blocks: how the device divides the axes of a tensor, and where the elements lie in them. Does no I/O."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from math import lcm, prod
-from typing import TYPE_CHECKING, NamedTuple, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 CUBE = 16  #: rows of a block
 

@@ -4,22 +4,17 @@ Elements of fewer than 8 bits are packed, the first in the low bits, unless the 
 bytes as elements: then each has a byte of its own. Elements that are not numbers become bytes.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from typing_extensions import Buffer
 
 from dumpstream.format import hifloat8
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import DTypeLike, NDArray
-    from typing_extensions import Buffer
 
 _BYTE_BITS = 8
 _COMPLEX32 = 32

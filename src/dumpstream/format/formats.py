@@ -1,7 +1,5 @@
 """Formats: the numbers in a dump header for how the elements of a tensor are laid out."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 _NAMES = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from typing_extensions import Buffer
+
 from dumpstream import _native
 from dumpstream._errors import DumpFormatError
 from dumpstream.format.dtypes import DType, dtype_of
@@ -12,8 +14,6 @@ from dumpstream.format.formats import Format, format_of
 from dumpstream.format.verdict import WHOLE_HEADER, HeaderReader
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from dumpstream._native import _Message, _Segment
 
 #: The longest header that is read; CANN's have a few hundred bytes.

@@ -4,15 +4,10 @@ A code is a sign, a prefix that says how many exponent bits follow, the exponent
 leading bit of the magnitude implied) and the mantissa. Small exponents leave more bits to the mantissa.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: Smaller magnitudes are subnormal.
 MIN_NORMAL = 2.0**-15

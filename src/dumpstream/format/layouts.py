@@ -6,19 +6,14 @@ padded with zeros. FRACTAL_NZ splits the last two axes of any shape. In FRACTAL_
 weights of a grouped convolution lie in blocks of several groups, each in its own corner of the block.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dumpstream.format.blocks import BLOCKED, CUBE, Geometry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 _BLOCK_BYTES = 32  #: of the columns of a block
 

@@ -1,7 +1,5 @@
 """The names of dump files: which operator of which model was dumped, when and where."""
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
 from functools import lru_cache

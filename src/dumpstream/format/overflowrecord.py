@@ -4,15 +4,12 @@ An overflow record is the only tensor of an ``Opdebug.Node_OpDebug`` file. It ha
 newer begins with a magic number. Addresses become text, because JSON readers round numbers above 2**53.
 """
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _MAGIC = 0x5A5A5A5A
 _U32, _U64 = "I", "Q"

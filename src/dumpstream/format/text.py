@@ -1,11 +1,6 @@
 """Statistics text, without what the runtime adds to it in every callback."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dumpstream.chunk import Chunk
+from dumpstream.chunk import Chunk
 
 #: The end of the names of files with statistics text.
 TEXT_SUFFIX = ".csv"

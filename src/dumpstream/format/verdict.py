@@ -1,14 +1,10 @@
 """Verdict: whether a file is whole, once nothing more of it will come."""
 
-from __future__ import annotations
-
 from enum import StrEnum
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from dumpstream._native import read_header
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 #: ``(state, total, present)``, as `read_header` returns it.
 Header = tuple[int, int, int]

@@ -1,17 +1,12 @@
 """AWS profiles: settings in the files of the AWS tools, which obstore does not read."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dumpstream._errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _KEYS = {
     "aws_access_key_id": "access_key_id",

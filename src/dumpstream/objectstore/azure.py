@@ -1,14 +1,9 @@
 """Azure: settings in the variables of the Azure tools, which obstore does not read."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from dumpstream._errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 #: By the setting: the variable of the Azure tools, and what obstore reads itself.

@@ -1,7 +1,5 @@
 """Backoff: growing pauses between the tries of a store that is away."""
 
-from __future__ import annotations
-
 import random
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0

@@ -1,19 +1,14 @@
 """Client: the obstore object for a prefix, from the environment, profiles and the URL's options."""
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from dumpstream._errors import StoreError
 from dumpstream.objectstore.awsprofile import read_aws_profile
 from dumpstream.objectstore.azure import read_azure
-from dumpstream.system.location import GIVEN
-
-if TYPE_CHECKING:
-    from dumpstream.system.location import Prefix
+from dumpstream.system.location import GIVEN, Prefix
 
 #: A request is tried again for so many seconds before the store counts as away.
 RETRY_S = 180.0

@@ -1,15 +1,10 @@
 """Failure: what obstore raises, turned into one line without secrets."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from dumpstream._errors import ObjectMissingError, StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _BEYOND = re.compile(

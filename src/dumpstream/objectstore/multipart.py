@@ -1,21 +1,14 @@
 """MultipartUpload: an object that is uploaded in parts while its bytes still come."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from dumpstream._errors import StoreError
-from dumpstream.objectstore.store import PART_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from typing_extensions import Buffer
-
-    from dumpstream.objectstore.store import Store
+from dumpstream.objectstore.store import PART_BYTES, Store
 
 #: What may wait here, so that the next pieces are compressed while the last are sent.
 _WAITING_BYTES = 2 * PART_BYTES

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from math import inf
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 import anyio
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _Result = TypeVar("_Result")
 

@@ -1,17 +1,12 @@
 """ObjectReader: an object as a file, read by range requests."""
 
-from __future__ import annotations
-
 import os
 from io import RawIOBase
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from dumpstream._errors import PartError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from dumpstream.objectstore.store import Store
+from dumpstream.objectstore.store import Store
 
 #: What the first request asks for: enough for a header, or a small file.
 FIRST_BYTES = 1 << 20

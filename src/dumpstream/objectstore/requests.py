@@ -1,22 +1,17 @@
 """Requests: what the event loop has asked a store for, and how long it waits for the answers."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from dumpstream._errors import StoreError
 from dumpstream.objectstore.failure import CHECK_NETWORK, explained
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from dumpstream.objectstore.patience import Patience
-    from dumpstream.system.location import Prefix
+from dumpstream.objectstore.patience import Patience
+from dumpstream.system.location import Prefix
 
 _Result = TypeVar("_Result")
 

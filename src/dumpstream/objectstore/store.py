@@ -1,25 +1,19 @@
 """Store: the objects below a prefix, with the traps of obstore kept inside."""
 
-from __future__ import annotations
-
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from typing_extensions import Buffer
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import RETRY_S, make_client
 from dumpstream.objectstore.failure import explain_failure, explained, is_beyond_the_end, is_unsupported
 from dumpstream.objectstore.patience import GRACE_S, Patience
 from dumpstream.objectstore.requests import Requests
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from contextlib import AbstractContextManager
-    from datetime import datetime
-
-    from typing_extensions import Buffer
-
-    from dumpstream.system.location import Prefix
+from dumpstream.system.location import Prefix
 
 #: The size of a part of a large object; S3 takes 10,000 of them, so objects of up to 78 GiB.
 PART_BYTES = 8 << 20

@@ -1,18 +1,14 @@
 """Agent: the library that a process loads to be captured from outside."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import importlib.util
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from dumpstream._errors import AclError, CollectorError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: The environment variable that tells an agent where its collector is.
 SOCKET: Final = "DUMPSTREAM_SOCKET"

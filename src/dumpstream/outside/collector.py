@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +11,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Unpack
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 
+from dumpstream._errors import DumpstreamError
 from dumpstream.archive.destination import absolute
-from dumpstream.outside.preparation import prepared_collector
+from dumpstream.outside.preparation import CollectorPreparation, prepared_collector
+from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.reception import Reception
 from dumpstream.outside.request import CollectorRequest
 from dumpstream.outside.roster import Roster
@@ -26,15 +31,7 @@ from dumpstream.system.cancellation import finish_in_thread, isolated
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import AsyncIterator, Sequence
-
-    from anyio.abc import TaskGroup
     from obstore.store import ObjectStore
-
-    from dumpstream._errors import DumpstreamError
-    from dumpstream.outside.preparation import CollectorPreparation
-    from dumpstream.outside.process import CapturedProcess
 
     StrPath = str | os.PathLike[str]
 

@@ -1,17 +1,13 @@
 """Command: a child process to be captured, which runs as it would without dumpstream."""
 
-from __future__ import annotations
-
 import os
 import signal
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import anyio
 
 from dumpstream.outside.liveness import ProcessHandle
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 #: Signals that a terminal sends to the whole foreground process group: a command there gets them itself.
 _FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)

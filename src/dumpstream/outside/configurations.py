@@ -3,22 +3,16 @@
 None of it is trusted: its size is bounded, and what cannot be understood is kept as a problem.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
 from dumpstream.archive.manifest import ENVIRONMENT, LONGEST_CONFIG, Configured
 from dumpstream.archive.rows import timestamp
-from dumpstream.outside.wire import LONGEST_PROBLEM
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dumpstream.outside.wire import ConfigPart
+from dumpstream.outside.wire import LONGEST_PROBLEM, ConfigPart
 
 #: How many different ones are kept; a program that sets one for every step alternates between a few.
 _MOST = 64

@@ -7,19 +7,14 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING
 
 from dumpstream._errors import CollectorError
 from dumpstream.archive.destination import make_directory
-from dumpstream.outside.wire import MAX_MESSAGE_BYTES, decode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from dumpstream.outside.wire import Message
+from dumpstream.outside.wire import MAX_MESSAGE_BYTES, Message, decode
 
 #: Bytes that `sun_path` holds, without the NUL.
 LONGEST_SOCKET_PATH = 107

@@ -1,23 +1,19 @@
 """Liveness: whether a process is alive, and if not, how it ended."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os
 import re
 import signal
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Since 6.15, Linux tells the holder of a pidfd how its process ended, even after its parent has reaped it.
 _PIDFD_GET_INFO = 0xC040FF0B

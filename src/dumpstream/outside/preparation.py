@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,9 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 from anyio.to_thread import run_sync
 
+from dumpstream.archive.history import History
 from dumpstream.objectstore.client import RETRY_S
 from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.outside.connection import listen, make_private_directory
+from dumpstream.outside.request import CollectorRequest
 from dumpstream.preparation import held_destination, load_asked, refuse_without_directory
 from dumpstream.remote.destination import RemoteDestination
 from dumpstream.remote.room import Room
@@ -26,12 +30,7 @@ from dumpstream.system.cancellation import finish_in_thread
 from dumpstream.system.location import Prefix, is_remote
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import AsyncIterator
-
-    from dumpstream.archive.history import History
     from dumpstream.config import AclConfig
-    from dumpstream.outside.request import CollectorRequest
 
 
 class CollectorPreparation(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,25 +11,20 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import AclError
-from dumpstream.archive.manifest import Process
+from dumpstream.archive.manifest import Configured, Process
 from dumpstream.archive.rows import timestamp
+from dumpstream.capture import Capture
 from dumpstream.codes import AclCode
 from dumpstream.outside.configurations import Configurations
-from dumpstream.outside.liveness import ending_text
+from dumpstream.outside.connection import Connection
+from dumpstream.outside.liveness import ProcessHandle, ending_text
 from dumpstream.outside.sharedsource import SharedSource
-from dumpstream.outside.wire import call_of, parse_config_part
+from dumpstream.outside.shares import Share
+from dumpstream.outside.wire import Hello, Message, call_of, parse_config_part
 from dumpstream.stages.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from dumpstream.archive.manifest import Configured
-    from dumpstream.capture import Capture
     from dumpstream.config import AclConfig
-    from dumpstream.outside.connection import Connection
-    from dumpstream.outside.liveness import ProcessHandle
-    from dumpstream.outside.shares import Share
-    from dumpstream.outside.wire import Hello, Message
 
 _STILL_RUNNING = "still running when its capture ended"
 _REPLACED = "replaced by another program"

@@ -1,18 +1,11 @@
 """Reception: accepts agents. Only a peer that has introduced itself is heard."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import Callable
 
 from dumpstream.outside.connection import Connection, is_allowed
-from dumpstream.outside.wire import encode
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-
-    from dumpstream.outside.wire import Message
+from dumpstream.outside.wire import Message, encode
 
 #: Peers that have not introduced themselves; if one more comes, the oldest is disconnected.
 _MAX_STRANGERS = 256

@@ -1,11 +1,10 @@
 """Recovery: stores what a collector that died left in the files of its rings."""
 
-from __future__ import annotations
-
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
@@ -13,29 +12,21 @@ from xxhash import xxh3_64_hexdigest
 from dumpstream._errors import DestinationError, DumpstreamError, NotACaptureError, RingError
 from dumpstream._native import SharedRing, read_header
 from dumpstream.archive.destination import absolute
-from dumpstream.archive.manifest import PACKS, read_manifest
-from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, read_journal
+from dumpstream.archive.history import History
+from dumpstream.archive.manifest import PACKS, Configured, Process, read_manifest
+from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, Row, read_journal
 from dumpstream.capture import open_request
-from dumpstream.chunk import APPEND, Loss
+from dumpstream.chunk import APPEND, Batch, Chunk, Loss
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.request import sink_below
 from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.preparation import held_destination
 from dumpstream.request import DEFAULT_SINKS, Request
 from dumpstream.sinks.resources import Resources
+from dumpstream.source import RingStatistics
 from dumpstream.stages.options import StageOptions
 from dumpstream.system.cancellation import finish_in_thread, isolated
 from dumpstream.system.location import Prefix, as_location
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from dumpstream.archive.history import History
-    from dumpstream.archive.manifest import Configured, Process
-    from dumpstream.archive.rows import Row
-    from dumpstream.chunk import Batch, Chunk
-    from dumpstream.source import RingStatistics
 
 #: The cause of a loss: the dead collector may have read the beginning of a file.
 _CAUSE = "collector_died"

@@ -1,22 +1,15 @@
 """CollectorRequest: what a collector is to be, and what of it each process gets, as values."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dumpstream.archive.destination import below
+from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.outside.wire import encode
 from dumpstream.request import DEFAULT_SINKS, Request
-from dumpstream.source import OnFull
+from dumpstream.source import OnFull, RingOptions
 from dumpstream.system.location import Prefix, is_remote
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dumpstream.outside.sharedsource import SharedSource
-    from dumpstream.source import RingOptions
 
 #: With fewer a sink works, but opens the same directories again and again.
 _GOOD_DESCRIPTORS = 8

@@ -1,22 +1,16 @@
 """Roster: the processes of a collector, recorded in its manifest as they come and end."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from dumpstream.archive.history import History
-    from dumpstream.outside.process import CapturedProcess
+from dumpstream.archive.history import History
+from dumpstream.outside.process import CapturedProcess
 
 #: Refused processes that are recorded; a job that has more of them has a problem that these show.
 _MAX_REFUSED = 1024

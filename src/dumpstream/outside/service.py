@@ -1,31 +1,22 @@
 """Service: what a collector does for each process, from its introduction to its end."""
 
-from __future__ import annotations
-
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import anyio
+from anyio.abc import TaskGroup
 
 from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.capture import open_request
-from dumpstream.outside.liveness import open_process
+from dumpstream.outside.connection import Connection
+from dumpstream.outside.liveness import ProcessHandle, open_process
+from dumpstream.outside.preparation import CollectorPreparation
 from dumpstream.outside.process import CapturedProcess, Follower, introduced
-from dumpstream.outside.shares import EXPECTED
-from dumpstream.outside.wire import VERSION, encode, parse_hello
-
-if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
-
-    from dumpstream.outside.connection import Connection
-    from dumpstream.outside.liveness import ProcessHandle
-    from dumpstream.outside.preparation import CollectorPreparation
-    from dumpstream.outside.roster import Roster
-    from dumpstream.outside.shares import Shares
-    from dumpstream.outside.wire import Hello, Message
+from dumpstream.outside.roster import Roster
+from dumpstream.outside.shares import EXPECTED, Shares
+from dumpstream.outside.wire import VERSION, Hello, Message, encode, parse_hello
 
 #: Captures that are begun at the same time; the others wait for their turn.
 _BEGINNINGS = 8

@@ -1,21 +1,15 @@
 """SharedSource: the ring that the agent of a process fills."""
 
-from __future__ import annotations
-
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 import anyio
 
 from dumpstream._native import SharedRing
-from dumpstream.source import RingReader
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from dumpstream.chunk import Batch
-    from dumpstream.source import RingStatistics
+from dumpstream.chunk import Batch
+from dumpstream.source import RingReader, RingStatistics
 
 #: When a living producer loses its ring, it has this long to finish the records that it has begun.
 _FINISH_S = 0.5

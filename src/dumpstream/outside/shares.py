@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import RingError
 from dumpstream._native import SharedRing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: The smallest ring of a process, in bytes.
 LEAST_SHARE = 4 << 20

@@ -3,13 +3,9 @@
 A message is one packet: its kind and ``key=value`` fields, each ended by a NUL. Unknown fields are ignored.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 MAX_MESSAGE_BYTES = 64 << 10
 VERSION = 1

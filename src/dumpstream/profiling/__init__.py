@@ -1,7 +1,5 @@
 """CANN's profiling functions (``aclprof*``): what to collect, and in which order to ask for it."""
 
-from __future__ import annotations
-
 from dumpstream.profiling.profile import Profile, open_profile
 from dumpstream.profiling.profiler import Profiler, ProfilingWarning
 from dumpstream.profiling.settings import AicoreMetric, Collect, ProfileSettings

@@ -1,7 +1,5 @@
 """One profiling process at a time: a lock that all processes of a user share."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile

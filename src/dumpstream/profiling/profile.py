@@ -1,9 +1,9 @@
 """Profile: what CANN's profiler collects, into a directory, while a block of a program runs."""
 
-from __future__ import annotations
-
+import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
@@ -15,12 +15,7 @@ from dumpstream.profiling.profiler import Profiler
 from dumpstream.profiling.settings import ProfileSettings
 from dumpstream.system.cancellation import isolated
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    StrPath = str | os.PathLike[str]
+StrPath = str | os.PathLike[str]
 
 
 class Profile:

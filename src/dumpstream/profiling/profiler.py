@@ -1,25 +1,19 @@
 """Profiler: CANN's profiling functions, in an order that the runtime accepts."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from dumpstream._errors import DumpstreamError, OrderError, ProfilingError
+from dumpstream.acl.library import Acl
 from dumpstream.acl.lifecycle import Lifecycle, Owner
 from dumpstream.profiling.exclusion import end_turn, take_turn
-from dumpstream.profiling.settings import check_extra
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from dumpstream.acl.library import Acl
-    from dumpstream.profiling.settings import ProfileSettings
+from dumpstream.profiling.settings import ProfileSettings, check_extra
 
 _ORDER: Final = (
     "aclInit, aclprofInit, aclprofSetConfig, load models, aclprofStart, run, aclprofStop, aclprofFinalize"

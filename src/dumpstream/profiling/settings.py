@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 _MOST_DEVICES: Final = 64
 _LONGEST_VALUE: Final = 256

@@ -1,16 +1,12 @@
 """Subscriber: the operators of a model as the runtime runs them; excludes profiling."""
 
-from __future__ import annotations
-
 import ctypes
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from dumpstream._errors import OrderError, ProfilingError
+from dumpstream.profiling.profiler import Profiler
 from dumpstream.profiling.settings import AicoreMetric
-
-if TYPE_CHECKING:
-    from dumpstream.profiling.profiler import Profiler
 
 _ORDER: Final = "load models, aclprofModelSubscribe, run, aclprofGet*, aclprofModelUnSubscribe"
 

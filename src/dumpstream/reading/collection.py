@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
+from dumpstream.archive.manifest import Manifest, Process
+from dumpstream.archive.place import Place, WritingProcess
 from dumpstream.reading.stored import State, StoredCapture, open_place
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from dumpstream.archive.manifest import Manifest, Process
-    from dumpstream.archive.place import Place, WritingProcess
-    from dumpstream.system.location import Prefix
+from dumpstream.system.location import Prefix
 
 _REFUSED = "was refused, and ran without being captured"
 

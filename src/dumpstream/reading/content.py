@@ -1,24 +1,18 @@
 """Content: the original bytes of a dump file, wherever and however they are kept."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator, Iterator
+from typing import Protocol
 
 import zstandard
 
 from dumpstream._errors import DumpFormatError
-from dumpstream.reading.storedfile import parts_of
+from dumpstream.archive.rows import StoredPart
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.storedfile import StoredFile, parts_of
 from dumpstream.system.nofollow import open_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-
-    from dumpstream.archive.rows import StoredPart
-    from dumpstream.reading.stored import StoredCapture
-    from dumpstream.reading.storedfile import StoredFile
 
 _BLOCK_BYTES = 1 << 20
 _SMALL_BYTES = 64 << 10  #: fewer are read faster than they are mapped

@@ -5,31 +5,27 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Self, overload
+from collections.abc import Iterator
+from typing import Any, Self, overload
 
 import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError
 from dumpstream.format.dtypes import decode, decode_elements, element_shape, needed_bytes
 from dumpstream.format.header import (
     MAX_HEADER_BYTES,
     PREFIX_BYTES,
+    DumpHeader,
+    Tensor,
     message_bytes,
     parse_header,
     parse_version_1,
 )
-from dumpstream.reading.content import content_of_bytes, content_of_path, content_of_stored
+from dumpstream.reading.content import Content, content_of_bytes, content_of_path, content_of_stored
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-    from typing_extensions import Buffer
-
-    from dumpstream.format.header import DumpHeader, Tensor
-    from dumpstream.reading.content import Content
 
 
 class DumpFile:

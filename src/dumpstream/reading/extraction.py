@@ -1,25 +1,18 @@
 """Extraction: the original bytes of a capture's files, written below a directory."""
 
-from __future__ import annotations
-
 import errno
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dumpstream._errors import PartError
+from dumpstream.archive.rows import FileRow
 from dumpstream.names import clean_name, hashed_name
-from dumpstream.reading.storedfile import parts_of
+from dumpstream.reading.outputs import Outputs, Target
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.storedfile import StoredFile, parts_of
 from dumpstream.system.publishing import write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from dumpstream.archive.rows import FileRow
-    from dumpstream.reading.outputs import Outputs, Target
-    from dumpstream.reading.stored import StoredCapture
-    from dumpstream.reading.storedfile import StoredFile
 
 
 def choose_targets(files: Iterable[StoredFile]) -> dict[str, Target]:

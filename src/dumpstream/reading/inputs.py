@@ -1,25 +1,20 @@
 """Inputs: the dump files that the paths on a command line stand for."""
 
-from __future__ import annotations
-
 import csv
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
 from dumpstream.archive.manifest import MANIFEST
+from dumpstream.format.verdict import Verdict
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.storedfile import StoredFile
 from dumpstream.system.location import Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from dumpstream.format.verdict import Verdict
-    from dumpstream.reading.stored import StoredCapture
-    from dumpstream.reading.storedfile import StoredFile
 
 #: The file in which CANN lists names that are too long for files.
 MAPPING = "mapping.csv"

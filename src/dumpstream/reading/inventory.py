@@ -1,16 +1,10 @@
 """Inventory: what object stores have of a capture, listed a thousand objects at a time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from dumpstream.archive.place import Listed
+from dumpstream.archive.rows import StoredPart
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import is_readable, misfit
 from dumpstream.system.location import is_url
-
-if TYPE_CHECKING:
-    from dumpstream.archive.place import Listed
-    from dumpstream.archive.rows import StoredPart
-    from dumpstream.reading.stored import StoredCapture
 
 
 def take_inventory(capture: StoredCapture) -> dict[str, Listed]:

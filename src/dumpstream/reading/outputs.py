@@ -6,9 +6,11 @@ import csv
 import io
 import os
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.destination import explained, make_directory
@@ -16,10 +18,6 @@ from dumpstream.names import clean_name, hashed_name
 from dumpstream.reading.inputs import MAPPING
 from dumpstream.system.nofollow import open_regular, opened_directory
 from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 _EXISTS = "already exists; replace it with --force, or choose another --out"
 _MORE = os.O_RDWR | os.O_CREAT | os.O_APPEND

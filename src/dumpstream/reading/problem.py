@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from dumpstream.archive.rows import JOURNAL, Outcome
+from dumpstream.archive.place import WritingProcess
+from dumpstream.archive.rows import JOURNAL, FileRow, Outcome
 from dumpstream.format.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dumpstream.archive.place import WritingProcess
-    from dumpstream.archive.rows import FileRow
-    from dumpstream.reading.collection import Member
-    from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.collection import Member
+from dumpstream.reading.stored import StoredCapture
 
 _MEANING = {
     Verdict.LOST: "bytes of it were lost",

@@ -1,26 +1,19 @@
 """Small files of a capture, many at a time: one read for neighbours in a pack, one decompression for all."""
 
-from __future__ import annotations
-
 import os
 from array import array
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import xxhash
 import zstandard
+from typing_extensions import Buffer
 
 from dumpstream._errors import PartError
+from dumpstream.archive.rows import FileRow, StoredPart
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import is_readable, misfit, parts_of
 from dumpstream.system.location import is_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.archive.rows import FileRow, StoredPart
-    from dumpstream.reading.stored import StoredCapture
 
 _MOST_BYTES = 256 << 10
 # Between the files of a pack are their headers, which are read faster than they are skipped.

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import gc
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import xxhash
 import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
-from dumpstream.archive.place import RESTORE, DirectoryPlace, open_file
-from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, UnreadableRow
+from dumpstream.archive.manifest import Manifest
+from dumpstream.archive.place import RESTORE, DirectoryPlace, Opened, Place, WritingProcess, open_file
+from dumpstream.archive.rows import (
+    BeginRow,
+    EndRow,
+    FileRow,
+    LossRow,
+    MergedRow,
+    Outcome,
+    Row,
+    StoredPart,
+    UnreadableRow,
+)
 from dumpstream.reading.storedfile import StoredFile, is_readable, misfit, parts_of
 from dumpstream.remote.place import Buckets, StorePlace
-from dumpstream.system.location import as_location, is_url
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Iterator
-
-    from dumpstream.archive.manifest import Manifest
-    from dumpstream.archive.place import Opened, Place, WritingProcess
-    from dumpstream.archive.rows import Outcome, Row, StoredPart
-    from dumpstream.system.location import Prefix
+from dumpstream.system.location import Prefix, as_location, is_url
 
 _BLOCK_BYTES = 1 << 20
 _FIRST_BLOCK_BYTES = 64 << 10  #: enough for a header, which is often all that a caller reads

@@ -1,17 +1,11 @@
 """Stored files: what the rows of a journal say of one name, and which of its parts to read."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from dumpstream.archive.place import RESTORE
+from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.verdict import Verdict
 from dumpstream.system.location import SCHEMES, is_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dumpstream.archive.rows import FileRow, StoredPart
 
 _ORDER = list(Verdict)
 _READABLE_SINKS = {"zstd", *SCHEMES}

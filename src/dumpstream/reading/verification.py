@@ -1,16 +1,17 @@
 """Verification: all that the journal of a capture names, read again and compared."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dumpstream._errors import PartError, StoreError
 from dumpstream.archive.manifest import PROFILE
+from dumpstream.archive.place import Listed
+from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import HeaderReader, Verdict, judge
+from dumpstream.reading.collection import Collection
 from dumpstream.reading.inventory import is_as_stored, take_inventory
 from dumpstream.reading.problem import (
     Kind,
@@ -24,13 +25,6 @@ from dumpstream.reading.stored import State, StoredCapture
 from dumpstream.reading.storedfile import is_readable
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import is_url
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from dumpstream.archive.place import Listed
-    from dumpstream.archive.rows import FileRow, StoredPart
-    from dumpstream.reading.collection import Collection
 
 _LONGEST_HEADER = 16 << 20
 

@@ -1,10 +1,8 @@
 """Backlog: objects that wait in an outbox, uploaded as soon as their store takes them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import anyio
 from anyio.to_thread import run_sync
@@ -13,12 +11,9 @@ from dumpstream._errors import ObjectMissingError, SinkError, StoreError
 from dumpstream.custody import Custody, Stage
 from dumpstream.objectstore.backoff import Backoff
 from dumpstream.objectstore.patience import GRACE_S
-from dumpstream.objectstore.store import PROBE
+from dumpstream.objectstore.store import PROBE, Store
+from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.spilled import spill_error, upload_from
-
-if TYPE_CHECKING:
-    from dumpstream.objectstore.store import Store
-    from dumpstream.remote.outbox import Outbox
 
 _UPLOADED_AT_ONCE = 16
 #: How long the end of a capture waits for a store that is away.

@@ -1,31 +1,23 @@
 """Completion: the journal and manifest of a capture get what only its outbox has."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import ObjectMissingError
-from dumpstream.archive.destination import explained
+from dumpstream.archive.destination import Destination, explained
 from dumpstream.archive.journal import Journal
-from dumpstream.archive.manifest import MANIFEST, manifest_text, parse_manifest
+from dumpstream.archive.manifest import MANIFEST, Manifest, manifest_text, parse_manifest
 from dumpstream.archive.rows import EndRow, read_rows
 from dumpstream.objectstore.patience import ask
+from dumpstream.objectstore.store import Store
 from dumpstream.remote.segments import last_segment, merge_segments, read_journal, segment_key
 from dumpstream.system.durable import Fsync
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from dumpstream.archive.destination import Destination
-    from dumpstream.archive.manifest import Manifest
-    from dumpstream.objectstore.store import Store
 
 _SEGMENT_LINES = 10_000
 

@@ -1,35 +1,26 @@
 """RemoteDestination: the prefix in a store that a capture writes to, prepared and described."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
 from dumpstream.archive.history import History, refuse_both
 from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
-from dumpstream.archive.rows import JOURNAL
-from dumpstream.objectstore.patience import ask
+from dumpstream.archive.rows import JOURNAL, Outcome
+from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.mirror import Mirror
+from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.segments import SEGMENTS, SegmentJournal, last_segment
 from dumpstream.remote.storelock import STORE_LOCK, StoreLock
 from dumpstream.remote.uploader import retry_time
-from dumpstream.remote.writeahead import open_remote_journal
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from dumpstream.archive.rows import Outcome
-    from dumpstream.objectstore.patience import Patience
-    from dumpstream.remote.outbox import Outbox
-    from dumpstream.remote.writeahead import WriteAheadJournal
-    from dumpstream.system.durable import Fsync
-    from dumpstream.system.location import Prefix
+from dumpstream.remote.writeahead import WriteAheadJournal, open_remote_journal
+from dumpstream.system.durable import Fsync
+from dumpstream.system.location import Prefix
 
 _OURS = (MANIFEST, STORE_LOCK, JOURNAL)
 _BELOW = (FILES, PACKS, STATS, SEGMENTS)

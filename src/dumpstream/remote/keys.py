@@ -1,15 +1,10 @@
 """Keys: which keys of objects are taken, in memory that does not grow."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from xxhash import xxh3_128_intdigest
 
 from dumpstream.names import clean_name, free_number, hashed_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Stores take 1024 bytes, and a number and a suffix are added.
 _LONGEST_KEY_BYTES = 1000

@@ -1,27 +1,21 @@
 """LargeUpload: an object that is uploaded in parts, and kept on the disk until the store has it."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import anyio
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 
 from dumpstream._errors import FileRefusedError, SinkError, StoreError
+from dumpstream.custody import Custody
 from dumpstream.objectstore.multipart import MultipartUpload
+from dumpstream.objectstore.store import Store
+from dumpstream.remote.backlog import Backlog
 from dumpstream.remote.outbox import SPILL_FULL
 from dumpstream.remote.spilled import read_pieces, spill_error
 from dumpstream.source import OnFull
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.custody import Custody
-    from dumpstream.objectstore.store import Store
-    from dumpstream.remote.backlog import Backlog
 
 
 class Uploaded(NamedTuple):

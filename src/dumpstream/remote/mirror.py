@@ -1,16 +1,11 @@
 """Mirror: keeps one object in a store equal to the latest data, however long the store is away."""
 
-from __future__ import annotations
-
 import threading
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from dumpstream._errors import StoreError
 from dumpstream.objectstore.backoff import Backoff
-
-if TYPE_CHECKING:
-    from dumpstream.objectstore.store import Store
+from dumpstream.objectstore.store import Store
 
 _LOOK_S = 0.1
 

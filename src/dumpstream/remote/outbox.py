@@ -6,34 +6,29 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
+from pathlib import Path
 from time import gmtime, strftime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 
 from dumpstream._errors import DestinationError, FileRefusedError
 from dumpstream.archive.destination import explained, make_directory
-from dumpstream.archive.manifest import MANIFEST, manifest_text, read_manifest, write_manifest
+from dumpstream.archive.manifest import MANIFEST, Manifest, manifest_text, read_manifest, write_manifest
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.remote.room import Room
+from dumpstream.remote.storelock import StoreLock
 from dumpstream.source import OnFull
 from dumpstream.system.durable import force_directory
+from dumpstream.system.location import Prefix
 from dumpstream.system.lock import release_lock, take_lock
 from dumpstream.system.nofollow import open_regular
 from dumpstream.system.publishing import replace_file, write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from typing_extensions import Buffer
-
-    from dumpstream.archive.manifest import Manifest
-    from dumpstream.remote.storelock import StoreLock
-    from dumpstream.system.location import Prefix
 
 #: Why a file is lost for which there was no room while its store was away.
 SPILL_FULL = "spill_full"

@@ -1,16 +1,11 @@
 """The outboxes that captures left: where they are, what waits in them, and what to do about it."""
 
-from __future__ import annotations
-
 import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dumpstream.remote.outbox import DESCRIPTION, OBJECTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def state_directory() -> Path:

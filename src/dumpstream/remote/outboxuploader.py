@@ -1,10 +1,9 @@
 """OutboxUploader: uploads the objects that a capture left in its outbox, and replaces no others."""
 
-from __future__ import annotations
-
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
@@ -12,19 +11,14 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import StoreError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.archive.rows import FileRow, read_rows
+from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.keys import Keys
+from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.spilled import upload_from
+from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import SHORT_RETRY_S
 from dumpstream.system.location import GIVEN, Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from dumpstream.objectstore.patience import Patience
-    from dumpstream.remote.outbox import Outbox
-    from dumpstream.remote.storelock import StoreLock
 
 
 class OutboxUploader:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from io import BufferedReader
 from os.path import commonpath, dirname
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dumpstream._errors import NotACaptureError, ObjectMissingError, PartError
-from dumpstream.archive.manifest import LARGEST_BYTES, MANIFEST, parse_manifest
+from dumpstream.archive.manifest import LARGEST_BYTES, MANIFEST, Manifest, parse_manifest
 from dumpstream.archive.place import RESTORE, Listed, Opened, WritingProcess
-from dumpstream.archive.rows import JOURNAL, read_rows
+from dumpstream.archive.rows import JOURNAL, Row, read_rows
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.objectstore.store import PROBE, Store
 from dumpstream.remote.segments import SEGMENTS, read_journal
 from dumpstream.remote.storelock import STORE_LOCK, find_lock
 from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK as DIRECTORY_LOCK
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-    from pathlib import Path
-
-    from dumpstream.archive.manifest import Manifest
-    from dumpstream.archive.rows import Row
 
 # The last is there if a directory was copied to the store.
 _OURS = {MANIFEST, JOURNAL, STORE_LOCK, DIRECTORY_LOCK}

@@ -1,35 +1,28 @@
 """Reconciliation: what a capture left in its outbox, uploaded to where it belongs."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, DestinationInUseError
 from dumpstream.archive.destination import Destination
+from dumpstream.archive.manifest import Manifest
 from dumpstream.archive.place import WritingProcess
-from dumpstream.archive.rows import JOURNAL, FileRow, UnreadableRow, read_rows
+from dumpstream.archive.rows import JOURNAL, FileRow, Row, UnreadableRow, read_rows
 from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.remote.completion import complete_directory, complete_store, journal_lines, stored_manifest
+from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxuploader import OutboxUploader
 from dumpstream.remote.segments import read_journal
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.system.cancellation import finish_in_thread
 from dumpstream.system.location import Prefix, as_location
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from dumpstream.archive.manifest import Manifest
-    from dumpstream.archive.rows import Row
-    from dumpstream.remote.outbox import Outbox
 
 _UPLOADED_AT_ONCE = 16
 

@@ -1,14 +1,14 @@
 """Segments: the journal of a capture in a store, which cannot append."""
 
-from __future__ import annotations
-
 import asyncio
 import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from io import BufferedReader
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import anyio
 
@@ -17,13 +17,8 @@ from dumpstream.archive.rows import JOURNAL, MergedRow, is_finished_file, read_r
 from dumpstream.objectstore.backoff import Backoff
 from dumpstream.objectstore.patience import ask
 from dumpstream.objectstore.reader import ObjectReader
+from dumpstream.objectstore.store import Store
 from dumpstream.system.batches import run_batches
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from dumpstream.objectstore.store import Store
 
 SEGMENTS = "journal"
 

@@ -1,20 +1,13 @@
 """Objects that lie in an outbox: read in parts, and uploaded to their store."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import SinkError, StoreError
-from dumpstream.objectstore.store import PART_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-
-    from dumpstream.objectstore.store import Store
-    from dumpstream.remote.outbox import Outbox
+from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.remote.outbox import Outbox
 
 
 async def upload_from(outbox: Outbox, store: Store, key: str, size: int) -> None:

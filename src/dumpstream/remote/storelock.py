@@ -1,19 +1,17 @@
 """StoreLock: an object that says which capture writes to a prefix, written again while it does."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import secrets
 import socket
 import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from threading import Lock as Mutex
-from typing import TYPE_CHECKING
 
 import anyio
 
@@ -21,15 +19,9 @@ from dumpstream._errors import DestinationInUseError, ObjectMissingError, StoreE
 from dumpstream.archive.place import WritingProcess
 from dumpstream.archive.rows import timestamp
 from dumpstream.objectstore.failure import CHECK_NETWORK
-from dumpstream.objectstore.patience import GRACE_S, ask
-from dumpstream.objectstore.store import PROBE, Store
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from dumpstream.objectstore.patience import Patience
-    from dumpstream.objectstore.store import Entry
-    from dumpstream.system.location import Prefix
+from dumpstream.objectstore.patience import GRACE_S, Patience, ask
+from dumpstream.objectstore.store import PROBE, Entry, Store
+from dumpstream.system.location import Prefix
 
 #: The key of the lock.
 STORE_LOCK = "lock.json"

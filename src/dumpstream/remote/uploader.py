@@ -1,23 +1,17 @@
 """Uploader: stores objects while a capture runs; what the store does not take waits in the outbox."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 
 from dumpstream._errors import StoreError
 from dumpstream.objectstore.client import RETRY_S
+from dumpstream.objectstore.store import Store
 from dumpstream.remote.backlog import Backlog
 from dumpstream.remote.largeupload import LargeUpload, Uploaded
+from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.spilled import spill_error
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from dumpstream.objectstore.store import Store
-    from dumpstream.remote.outbox import Outbox
 
 #: The most requests at the same time.
 IN_FLIGHT = 32

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, StoreError
 from dumpstream.archive.journal import Journal
+from dumpstream.archive.manifest import Manifest
 from dumpstream.archive.rows import is_finished_file
-from dumpstream.custody import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-    from pathlib import Path
-
-    from dumpstream.archive.manifest import Manifest
-    from dumpstream.custody import Custody
-    from dumpstream.remote.outbox import Outbox
-    from dumpstream.remote.segments import SegmentJournal
-    from dumpstream.system.durable import Fsync
-    from dumpstream.system.location import Prefix
+from dumpstream.custody import Custody, Stage
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.segments import SegmentJournal
+from dumpstream.system.durable import Fsync
+from dumpstream.system.location import Prefix
 
 
 class _Line(NamedTuple):

@@ -1,7 +1,5 @@
 """The simulated runtime: CANN's dump interface without an NPU, and a forecast of what it dumps."""
 
-from __future__ import annotations
-
 from dumpstream.simulation.library import SimulationCounters, simulated_library
 from dumpstream.simulation.runtime import SimulatedRuntime, dump_config
 from dumpstream.simulation.workload import PRESETS, ExpectedFile, Workload

@@ -1,7 +1,5 @@
 """Job: a training process on the simulated runtime, from aclInit to aclFinalize."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -9,17 +7,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
+from pathlib import Path
+from typing import NamedTuple, NoReturn, Self
 
 from dumpstream.acl.library import Acl
-from dumpstream.simulation.library import load_library, read_counters
-from dumpstream.simulation.workload import opened
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dumpstream.simulation.library import SimulationCounters
-    from dumpstream.simulation.workload import Workload
+from dumpstream.simulation.library import SimulationCounters, load_library, read_counters
+from dumpstream.simulation.workload import Workload, opened
 
 _POLL_S = 0.001
 

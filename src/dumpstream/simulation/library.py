@@ -1,16 +1,12 @@
 """The shared library of the simulated runtime, for ctypes; native/sim/api/sim.h says what it does."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 
 class FileForecast(ctypes.Structure):

@@ -1,22 +1,16 @@
 """SimulatedRuntime: a training program on a simulated NPU."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from dumpstream._errors import AclError
 from dumpstream.codes import AclCode
-from dumpstream.simulation.library import check_errno, load_library, read_counters
+from dumpstream.simulation.library import SimulationCounters, check_errno, load_library, read_counters
 from dumpstream.simulation.workload import Workload, opened
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from dumpstream.simulation.library import SimulationCounters
 
 _SUCCESS = 0
 

@@ -1,21 +1,17 @@
 """Workload: what the simulated models run, and a forecast of the files that a configuration dumps."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from dumpstream.simulation.library import FileForecast, check_errno, load_library
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 #: Workloads by the names that `Workload.parse` accepts.
 PRESETS: Mapping[str, Mapping[str, int | str]] = {

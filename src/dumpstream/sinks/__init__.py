@@ -1,25 +1,20 @@
 """Sinks: where dump files go. A sink sees files, never chunks."""
 
-from __future__ import annotations
-
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from dumpstream._errors import SinkError
 from dumpstream.system.durable import Fsync
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.custody import Custody
-    from dumpstream.sinks.resources import Resources
+from collections.abc import Iterator, Sequence
+from typing_extensions import Buffer
+from dumpstream.custody import Custody
+from dumpstream.sinks.resources import Resources
 
 _GROUP = "dumpstream.sinks"
 #: Modules whose factories also take `Resources`; all others are called as `SinkFactory` says.

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from xxhash import xxh3_64
+from zstandard import ZstdError
 
 from dumpstream._errors import SinkError
 from dumpstream.sinks import Stored
 from dumpstream.sinks._failure import sink_error
-from dumpstream.sinks._frames import EMPTY_FRAME, NO_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from zstandard import ZstdError
-
-    from dumpstream.sinks._frames import Block
+from dumpstream.sinks._frames import EMPTY_FRAME, NO_BYTES, Block
 
 # What it costs to store a frame, as the number of bytes that are compressed in the same time.
 _STORING_WORK = 32 << 10

@@ -1,15 +1,11 @@
 """Failures of sinks, each with its remedy."""
 
-from __future__ import annotations
-
 import errno
 import os
-from typing import TYPE_CHECKING
+
+from zstandard import ZstdError
 
 from dumpstream._errors import SinkError
-
-if TYPE_CHECKING:
-    from zstandard import ZstdError
 
 _NO_SPACE = "free some space or choose another destination"
 _NO_ACCESS = "make the destination writable or choose another"

@@ -1,17 +1,12 @@
 """Frames: pieces of a file in, zstd frames out. Runs on worker threads."""
 
-from __future__ import annotations
+from collections.abc import Collection, Iterable
+from typing import Protocol, TypeAlias, cast
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
-
+from typing_extensions import Buffer
 from zstandard import ZstdCompressor, ZstdError, backend_features
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from typing_extensions import Buffer
-
-    Block: TypeAlias = list[memoryview]
+Block: TypeAlias = list[memoryview]
 
 #: Smaller pieces share a frame: smaller frames cost both ratio and speed.
 SMALL_BYTES = 256 << 10

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from typing_extensions import Buffer
+
+from dumpstream.custody import Custody
 from dumpstream.objectstore.store import PART_BYTES
+from dumpstream.remote.largeupload import LargeUpload
+from dumpstream.remote.uploader import Uploader
 from dumpstream.sinks import Stored
 from dumpstream.sinks._compressed import CompressedFile, Frames
 from dumpstream.sinks._failure import sink_error
 from dumpstream.system.heldbytes import HeldBytes
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-    from pathlib import Path
-
-    from typing_extensions import Buffer
-
-    from dumpstream.custody import Custody
-    from dumpstream.remote.largeupload import LargeUpload
-    from dumpstream.remote.uploader import Uploader
     from dumpstream.sinks.objectstore import ObjectStoreSink
 
 

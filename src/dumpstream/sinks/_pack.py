@@ -1,7 +1,5 @@
 """Pack: many small files in one ZIP container, zstd-compressed. Does no I/O."""
 
-from __future__ import annotations
-
 import struct
 
 #: The most that fit the field that every reader knows.

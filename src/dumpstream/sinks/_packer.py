@@ -1,32 +1,25 @@
 """Packer: puts small files into packs, which are stored when they are large or old enough."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 import anyio
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 from xxhash import xxh3_64_hexdigest
+from zstandard import ZstdError
 
 from dumpstream._errors import FileRefusedError, SinkError
 from dumpstream.custody import Custody, Stage
 from dumpstream.names import clean_name
-from dumpstream.sinks import Stored
+from dumpstream.sinks import Stored, WholeFile
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import EMPTY_FRAME, view_bytes
 from dumpstream.sinks._pack import MOST_ENTRIES, Pack
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from typing_extensions import Buffer
-    from zstandard import ZstdError
-
-    from dumpstream.sinks import WholeFile
-    from dumpstream.sinks._workers import Workers
+from dumpstream.sinks._workers import Workers
 
 #: Larger files are not packed.
 _PACKED_BYTES = 1 << 20

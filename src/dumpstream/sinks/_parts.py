@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.sinks import Stored
+from dumpstream.statistics.canncsv import CannCsv
+from dumpstream.statistics.columns import FileColumns
 from dumpstream.statistics.parquet import ParquetWriter
-from dumpstream.statistics.table import COLUMNS, TensorRows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from dumpstream.statistics.canncsv import CannCsv
-    from dumpstream.statistics.columns import FileColumns
-    from dumpstream.statistics.table import TensorRow
-    from dumpstream.system.tree import Tree
+from dumpstream.statistics.table import COLUMNS, TensorRow, TensorRows
+from dumpstream.system.tree import Tree
 
 _GROUP_ROWS = 8192
 _NOTHING = Stored()

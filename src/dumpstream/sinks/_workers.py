@@ -1,26 +1,20 @@
 """Workers: the threads that compress for a sink and store the result."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Condition
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 from zstandard import ZstdCompressor
 
 from dumpstream._errors import SinkError
 from dumpstream.sinks import Stored
+from dumpstream.sinks._compressed import CompressedFile, Job
 from dumpstream.sinks._frames import SMALL_BYTES, Compressible, compress, cut, view_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.sinks._compressed import CompressedFile, Job
 
 _Work = TypeVar("_Work", bound=Compressible)
 

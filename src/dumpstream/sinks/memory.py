@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from typing_extensions import Buffer
 from xxhash import xxh3_64_hexdigest
 
-from dumpstream.sinks import Stored
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream._errors import SinkError
-    from dumpstream.sinks import SinkSettings, WholeFile
+from dumpstream._errors import SinkError
+from dumpstream.sinks import SinkSettings, Stored, WholeFile
 
 
 class MemorySink:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from dumpstream.sinks import Stored
+from typing_extensions import Buffer
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream._errors import SinkError
-    from dumpstream.sinks import SinkSettings, WholeFile
+from dumpstream._errors import SinkError
+from dumpstream.sinks import SinkSettings, Stored, WholeFile
 
 _NOTHING = Stored()
 

@@ -1,24 +1,25 @@
 """The object store sinks: every dump file becomes one ``.zst`` object, or one of many in a pack."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.objectstore.patience import GRACE_S, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.remote.destination import RemoteDestination
 from dumpstream.remote.keys import Keys
+from dumpstream.remote.largeupload import Uploaded
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import IN_FLIGHT, Uploader, retry_time
-from dumpstream.sinks import Stored
-from dumpstream.sinks._compressed import CompressedFile, Frames
+from dumpstream.sinks import SinkSettings, Stored, WholeFile
+from dumpstream.sinks._compressed import CompressedFile, Frames, Job
 from dumpstream.sinks._frames import cut, view_bytes
 from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
 from dumpstream.sinks._packer import Packer
@@ -26,16 +27,6 @@ from dumpstream.sinks._workers import Workers
 from dumpstream.sinks.resources import Resources
 from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.remote.destination import RemoteDestination
-    from dumpstream.remote.largeupload import Uploaded
-    from dumpstream.sinks import SinkSettings, WholeFile
-    from dumpstream.sinks._compressed import Job
 
 #: The store must answer within so many seconds before a capture begins.
 _PROBE_S = 10.0

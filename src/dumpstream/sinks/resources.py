@@ -1,20 +1,14 @@
 """Resources: what the built-in sinks get from their capture besides its settings."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from anyio import CapacityLimiter
 
 from dumpstream.objectstore.patience import Patience
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from anyio import CapacityLimiter
-
-    from dumpstream.remote.outbox import Outbox
-    from dumpstream.remote.room import Room
-    from dumpstream.remote.storelock import StoreLock
+from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.room import Room
+from dumpstream.remote.storelock import StoreLock
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 import anyio
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 
 from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.archive.manifest import STATS
-from dumpstream.sinks import Stored
+from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import view_bytes
-from dumpstream.sinks._parts import CsvFiles, ParquetParts
+from dumpstream.sinks._parts import CsvFiles, Output, ParquetParts
+from dumpstream.sinks.resources import Resources
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv
 from dumpstream.statistics.engine import measure_whole
-from dumpstream.statistics.files import begin_file, origin_of
+from dumpstream.statistics.files import FileStatistics, begin_file, origin_of
 from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.system.durable import Fsync
 from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.sinks import SinkSettings, WholeFile
-    from dumpstream.sinks._parts import Output
-    from dumpstream.sinks.resources import Resources
-    from dumpstream.statistics.files import FileStatistics
 
 # A thread is worth its wake-up for so many bytes.
 _THREAD_BYTES = 4 << 20

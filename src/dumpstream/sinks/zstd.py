@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 
+from dumpstream._errors import SinkError
 from dumpstream.archive.manifest import FILES, PACKS
-from dumpstream.sinks import Stored
-from dumpstream.sinks._compressed import CompressedFile
+from dumpstream.sinks import SinkSettings, Stored, WholeFile
+from dumpstream.sinks._compressed import CompressedFile, Job
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import cut, view_bytes
 from dumpstream.sinks._packer import Packer
 from dumpstream.sinks._workers import Workers
+from dumpstream.sinks.resources import Resources
 from dumpstream.system.durable import Fsync
 from dumpstream.system.publishing import write_all
-from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream._errors import SinkError
-    from dumpstream.sinks import SinkSettings, WholeFile
-    from dumpstream.sinks._compressed import Job
-    from dumpstream.sinks.resources import Resources
-    from dumpstream.system.tree import Draft
+from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Draft, Tree
 
 
 class ZstdSink:

@@ -1,10 +1,9 @@
 """Assembly: the chunks of one file put in order."""
 
-from __future__ import annotations
-
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from typing_extensions import Buffer
 from xxhash import xxh3_64_intdigest
 
 from dumpstream.chunk import APPEND, Chunk
@@ -12,9 +11,6 @@ from dumpstream.format.text import TEXT_SUFFIX, TextFilter, strip_nul
 from dumpstream.format.verdict import NO_HEADER, Header, HeaderReader, Verdict, judge
 from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece
 from dumpstream.stages.overlap import HeldPieces, Merge
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _Bytes = Chunk | memoryview | bytes
 

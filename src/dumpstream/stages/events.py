@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from typing_extensions import Buffer
 
-    from dumpstream.chunk import Chunk
-    from dumpstream.format.verdict import Verdict
+from dumpstream.chunk import Chunk
+from dumpstream.format.verdict import Verdict
+
+if TYPE_CHECKING:
     from dumpstream.stages.assembly import File
     from dumpstream.stages.overlap import Merge
 

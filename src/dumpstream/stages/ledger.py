@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dumpstream._errors import FileRefusedError, SinkError
+from dumpstream.archive.journal import Lines
 from dumpstream.archive.rows import FileRow, StoredPart
-from dumpstream.custody import Stage
+from dumpstream.chunk import Loss
+from dumpstream.custody import Custody, Stage
 from dumpstream.format.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from dumpstream.archive.journal import Lines
-    from dumpstream.chunk import Loss
-    from dumpstream.custody import Custody
-    from dumpstream.sinks import Stored
-    from dumpstream.stages.assembly import File
-    from dumpstream.stages.events import Whole
-    from dumpstream.stages.plan import PartWriter
+from dumpstream.sinks import Stored
+from dumpstream.stages.assembly import File
+from dumpstream.stages.events import Whole
+from dumpstream.stages.plan import PartWriter
 
 #: The cause of losses when a sink could not store files.
 SINK_FAILED = "sink_failed"

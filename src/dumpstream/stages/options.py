@@ -1,22 +1,17 @@
 """The options of a capture, and which stage each belongs to."""
 
-from __future__ import annotations
-
+import os
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, TypeVar
+from typing import Any, NamedTuple, Self, TypedDict, TypeVar
 
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import SinkSettings
 from dumpstream.source import OnFull, RingOptions
-
-if TYPE_CHECKING:
-    import os
-
-    from dumpstream.system.durable import Fsync
-    from dumpstream.system.location import Prefix
+from dumpstream.system.durable import Fsync
+from dumpstream.system.location import Prefix
 
 _Options = TypeVar("_Options", RingOptions, ReassemblyOptions, PipelineOptions, SinkSettings)
 

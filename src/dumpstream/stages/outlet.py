@@ -1,18 +1,12 @@
 """Outlet: a sink as the pipeline calls it, whose mistakes become errors of that sink."""
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing_extensions import Buffer
 
 from dumpstream._errors import SinkError
-from dumpstream.sinks import Stored
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.sinks import Sink, SinkFile, WholeFile
+from dumpstream.sinks import Sink, SinkFile, Stored, WholeFile
 
 
 class Outlet(NamedTuple):

@@ -5,14 +5,10 @@ from __future__ import annotations
 from bisect import insort
 from itertools import pairwise
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING
 
-from dumpstream.stages.events import Recall
+from typing_extensions import Buffer
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from dumpstream.stages.events import Event, Held, Part
+from dumpstream.stages.events import Event, Held, Part, Recall
 
 _COMPARE_BYTES = 1 << 16
 

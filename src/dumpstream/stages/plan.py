@@ -1,28 +1,20 @@
 """Plan: what the sinks are asked to do for one batch."""
 
-from __future__ import annotations
-
+from collections.abc import Awaitable, Iterable, Iterator, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import anyio
+from typing_extensions import Buffer
 
 from dumpstream._errors import FileRefusedError, SinkError
-from dumpstream.sinks import WholeFile
-from dumpstream.stages.outlet import as_sink_error, write_pieces
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator, Sequence, Sized
-
-    from typing_extensions import Buffer
-
-    from dumpstream.chunk import Batch
-    from dumpstream.sinks import SinkFile, Stored
-    from dumpstream.stages.assembly import File
-    from dumpstream.stages.events import Part, Whole
-    from dumpstream.stages.outlet import Outlet
+from dumpstream.chunk import Batch
+from dumpstream.sinks import SinkFile, Stored, WholeFile
+from dumpstream.stages.assembly import File
+from dumpstream.stages.events import Part, Whole
+from dumpstream.stages.outlet import Outlet, as_sink_error, write_pieces
 
 #: So much of a file is gathered in memory; a file of at most this size is put whole, a larger one written.
 _SMALL_BYTES = 1 << 20

@@ -1,23 +1,16 @@
 """Remains: what an abandoned capture does not store, written down by file."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import anyio
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.stages.events import End, Whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dumpstream.chunk import Chunk
-    from dumpstream.source import Source
-    from dumpstream.stages.assembly import File
-    from dumpstream.stages.events import Event
-    from dumpstream.stages.ledger import Ledger
+from dumpstream.chunk import Chunk
+from dumpstream.source import Source
+from dumpstream.stages.assembly import File
+from dumpstream.stages.events import End, Event, Whole
+from dumpstream.stages.ledger import Ledger
 
 
 class Remains:

@@ -1,15 +1,11 @@
 """Report: what a capture has received, stored and lost, as numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dumpstream.format.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NOT_CONFIGURED = (
     "nothing configures a dump: pass config (--config), or give aclInit an acl.json with a dump section"

@@ -5,23 +5,17 @@ Needs pyarrow, which is slow to import and optional: import this module where it
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dumpstream.statistics.columns import join_columns
+from dumpstream.statistics.columns import FileColumns, join_columns
 from dumpstream.statistics.parquet import EXACT
-from dumpstream.statistics.table import COLUMNS, HOST, Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from dumpstream.statistics.columns import FileColumns
-    from dumpstream.statistics.table import Condition
+from dumpstream.statistics.table import COLUMNS, HOST, Condition, Kind
 
 _TYPES = {
     Kind.TEXT: pa.string(),

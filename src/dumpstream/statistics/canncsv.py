@@ -4,20 +4,15 @@ CANN has no lines for buffers and spaces, so there are none here. Where CANN lea
 without values, it is written, so that every line has as many cells as the header.
 """
 
-from __future__ import annotations
-
 import csv
+from collections.abc import Mapping, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dumpstream.format.dtypes import DTYPES
 from dumpstream.format.formats import FORMATS
 from dumpstream.format.header import IO
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from dumpstream.statistics.table import Number
+from dumpstream.statistics.table import Number
 
 #: The cells that every line begins with, and the column each is.
 DESCRIPTION = {

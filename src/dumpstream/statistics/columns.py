@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream._native import TENSOR_ROW, measure_files
@@ -14,15 +17,7 @@ from dumpstream.format.formats import format_of
 from dumpstream.format.header import IO
 from dumpstream.format.opname import OpName, parse_name
 from dumpstream.statistics.kernels import encoding_of
-from dumpstream.statistics.table import COLUMNS, HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
-    from typing_extensions import Buffer
-
-    from dumpstream.statistics.table import Condition
+from dumpstream.statistics.table import COLUMNS, HOST, Condition
 
 _SAID = [name for name in COLUMNS if name in OpName._fields]
 _RECORD: np.dtype[Any] = np.dtype(TENSOR_ROW)  # type: ignore[call-overload]  # numpy has no type for a layout

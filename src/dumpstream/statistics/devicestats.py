@@ -4,21 +4,15 @@ The text has habits of its own: lines that are one cell short, headers in the mi
 types printed as if they were 32-bit integers. What cannot be put right is None, and the row has a problem.
 """
 
-from __future__ import annotations
-
 import math
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dumpstream.format.dtypes import DTYPES
 from dumpstream.statistics.canncsv import COUNT, DEFAULT_SELECTION, DESCRIPTION, SELECTABLE, CannCsv
-from dumpstream.statistics.table import DEVICE, TensorRow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dumpstream.statistics.table import Number
+from dumpstream.statistics.table import DEVICE, Number, TensorRow
 
 #: More lines than this in one file are not read: CANN writes one for each tensor of an operator.
 MAX_LINES = 1 << 16

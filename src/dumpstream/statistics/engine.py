@@ -1,20 +1,13 @@
 """The engine: whole files in, the rows of their tensors out, as columns from native code wherever it can."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing_extensions import Buffer
 
-from dumpstream.statistics.columns import measure_columns
+from dumpstream.statistics.columns import FileColumns, measure_columns
 from dumpstream.statistics.files import is_text, origin_of, whole_file
-from dumpstream.statistics.table import rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from typing_extensions import Buffer
-
-    from dumpstream.statistics.columns import FileColumns
-    from dumpstream.statistics.table import TensorRow
+from dumpstream.statistics.table import TensorRow, rows_of
 
 #: Files beyond this are better read in blocks, each hashed while it is in the cache.
 SMALL_BYTES = 256 << 10

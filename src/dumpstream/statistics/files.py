@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError
-from dumpstream.format.header import HeaderCollector, parse_header, parse_version_1
+from dumpstream.format.header import DumpHeader, HeaderCollector, Tensor, parse_header, parse_version_1
 from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.running import RunningStatistics
 from dumpstream.statistics.table import COLUMNS, HOST, TensorRow, TensorStatistics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from typing_extensions import Buffer
-
-    from dumpstream.format.header import DumpHeader, Tensor
 
 _TEXT_SUFFIXES = (TEXT_SUFFIX, f"{TEXT_SUFFIX}.zst")
 

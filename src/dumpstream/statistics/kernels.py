@@ -1,19 +1,15 @@
 """Kernels: how `_native.Statistics` is told to read the elements of a data type."""
 
-from __future__ import annotations
-
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
 
 from dumpstream.format import hifloat8
 from dumpstream.format.dtypes import DTYPES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from typing_extensions import Buffer
 
 _BYTE_BITS = 8
 _CODES = 1 << _BYTE_BITS

@@ -6,17 +6,16 @@ exactly, in `max_integer` and `min_integer`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.statistics.columns import FileColumns
 from dumpstream.statistics.table import COLUMNS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from dumpstream.statistics.arrow import ArrowTensors
-    from dumpstream.statistics.columns import FileColumns
 
 #: The columns in which the extremes of integers come again, exactly.
 EXACT = {"max": "max_integer", "min": "min_integer"}

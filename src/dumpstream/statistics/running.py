@@ -1,21 +1,15 @@
 """Statistics of tensors, in one pass over bytes that come in any pieces."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
+from typing_extensions import Buffer
 from xxhash import xxh3_64
 
 from dumpstream._native import CACHED_BYTES, Statistics
 from dumpstream.format.dtypes import element_shape, needed_bytes
+from dumpstream.format.header import Tensor
 from dumpstream.statistics.kernels import encoding_of
 from dumpstream.statistics.table import TensorStatistics
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from dumpstream.format.header import Tensor
 
 _LARGEST = (1 << 63) - 1
 # A thread that gives up the GIL may wait for milliseconds until it has it again. So what is soon done is done

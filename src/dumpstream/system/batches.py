@@ -1,16 +1,11 @@
 """Batches: work for several threads, in portions that are large enough to be worth handing over."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-    from concurrent.futures import Future
+from typing import TypeVar
 
 # A batch is many small items, or one large one.
 _BATCH_ITEMS = 32

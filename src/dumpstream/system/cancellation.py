@@ -1,16 +1,11 @@
 """Cancellation: work, and contexts, that it must not cut in two."""
 
-from __future__ import annotations
-
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Generic, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
 
 _Value = TypeVar("_Value")
 

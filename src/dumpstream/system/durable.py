@@ -1,14 +1,9 @@
 """Durable: what survives a power cut. A file is lost if no directory on the disk leads to it."""
 
-from __future__ import annotations
-
 import errno
 import os
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 # Answers of file systems that have nothing to force, or cannot: network file systems, read-only ones.
 _NOTHING_TO_FORCE = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}

@@ -1,21 +1,16 @@
 """Held bytes: those that cannot go on yet, in memory first and then in a temporary file."""
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_left
+from collections.abc import Hashable
+from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from anyio import CancelScope, to_thread
+from typing_extensions import Buffer
 
 from dumpstream.system.publishing import write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-    from pathlib import Path
-
-    from typing_extensions import Buffer
 
 
 class HeldBytes:

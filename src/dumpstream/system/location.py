@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dumpstream._errors import StoreError
-
-if TYPE_CHECKING:
-    import os
 
 #: The options that a URL may have behind its ``?``; none of them is secret.
 _OPTIONS = {

@@ -1,18 +1,13 @@
 """The lock of a capture's directory: which process is writing there."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dumpstream._errors import DestinationInUseError
 from dumpstream.system.nofollow import open_regular
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOCK = ".lock"
 

@@ -1,7 +1,5 @@
 """How much memory this process may still take."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

@@ -1,18 +1,13 @@
 """Files and directories, opened without following symbolic links, which may have been planted."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dumpstream.system.durable import force_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -1,19 +1,14 @@
 """Publishing: a file is written under a temporary name, as a draft, and then appears whole under its own."""
 
-from __future__ import annotations
-
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from dumpstream._native import rename_noreplace
 from dumpstream.system.durable import force_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from typing_extensions import Buffer
 
 _SUFFIX = ".dumpstream-part"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

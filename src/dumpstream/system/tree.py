@@ -1,21 +1,17 @@
 """Tree: files below a directory, each a draft until it is published without replacing anything."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections import OrderedDict
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dumpstream._native import sync_filesystem
 from dumpstream.names import clean_name, free_number, hashed_name
 from dumpstream.system.durable import force_names, force_path
 from dumpstream.system.nofollow import open_directory
 from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_all
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Descriptors that a thread may have open besides that of the directory it has leased.
 TRANSIENT_DESCRIPTORS = 2

@@ -19,15 +19,13 @@ exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not e
 a command's own, if it is not 0
 """
 
-from __future__ import annotations
-
 import tempfile
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
-from dumpstream.capture import open_capture
+from dumpstream.capture import Capture, open_capture
 from dumpstream.cli._arguments import place
 from dumpstream.cli._command import capture_command
 from dumpstream.cli._display import print_json, say
@@ -37,15 +35,10 @@ from dumpstream.cli._options import add_capture_arguments, capture_options
 from dumpstream.cli._profile import add_profile_arguments, profile_settings
 from dumpstream.cli._report import print_report, show_progress
 from dumpstream.cli._signals import ENDING, CaptureSignals
+from dumpstream.profiling.settings import ProfileSettings
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
 from dumpstream.stages.options import StageOptions
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from dumpstream.capture import Capture
-    from dumpstream.profiling.settings import ProfileSettings
-    from dumpstream.stages.report import Report
+from dumpstream.stages.report import Report
 
 
 def add_arguments(parser: ArgumentParser) -> None:

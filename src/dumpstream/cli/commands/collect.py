@@ -11,23 +11,17 @@ Examples:
 exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole
 """
 
-from __future__ import annotations
-
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dumpstream.cli._arguments import place
 from dumpstream.cli._display import say
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._options import add_capture_arguments
 from dumpstream.cli._outside import collect_while, raise_descriptor_limit, report_outside
+from dumpstream.cli._signals import CaptureSignals
 from dumpstream.outside.agent import SOCKET, agent_library
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from dumpstream.cli._signals import CaptureSignals
-    from dumpstream.outside.collector import Collector
+from dumpstream.outside.collector import Collector
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -13,25 +13,18 @@ Examples:
 exit codes: 0 the configuration is accepted, warnings or not; 1 it is refused; 2 wrong usage
 """
 
-from __future__ import annotations
-
 import json
 import os
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._display import count_text, print_json, printable
 from dumpstream.cli._exit import FAILED, WrongUsageError
 from dumpstream.cli._operators import operators_in
 from dumpstream.cli._problems import print_problems, problem_text
-from dumpstream.config import Matcher, check_bytes, check_file, explain, json_schema
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from dumpstream.config import DumpSettings
-
+from dumpstream.config import DumpSettings, Matcher, check_bytes, check_file, explain, json_schema
 
 _MODES = ("model", "op", "exception", "overflow", "watch")
 

@@ -13,14 +13,11 @@ Examples:
   dumpstream convert x.zst --out npy --layout ND --shape 77,1024           with the shape it had on the host
 """
 
-from __future__ import annotations
-
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dumpstream.analysis.conversion import ConversionOptions, convert
+from dumpstream.analysis.conversion import ConversionOptions, Converted, convert
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.archive.destination import refuse_inside
 from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
@@ -29,12 +26,6 @@ from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.outputs import Outputs
 from dumpstream.system.location import as_location
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from dumpstream.analysis.conversion import Converted
-
 
 _FORMATS = ("npy", "bin", "csv")
 

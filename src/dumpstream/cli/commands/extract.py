@@ -11,30 +11,23 @@ Examples:
   dumpstream extract run1 --out dumps --sparse             with what is behind gaps, and holes for the gaps
 """
 
-from __future__ import annotations
-
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dumpstream._errors import DumpstreamError, PartError
 from dumpstream.archive.destination import refuse_inside
 from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, say, size_text
 from dumpstream.cli._exit import NOT_WHOLE
-from dumpstream.reading.collection import Collection
+from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.extraction import choose_targets, extract
-from dumpstream.reading.outputs import Outputs
+from dumpstream.reading.outputs import Outputs, Target
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.storedfile import StoredFile
 from dumpstream.system.batches import run_batches
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator, Sequence
-
-    from dumpstream.reading.collection import Member
-    from dumpstream.reading.outputs import Target
-    from dumpstream.reading.stored import StoredCapture
-    from dumpstream.reading.storedfile import StoredFile
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -11,26 +11,19 @@ Examples:
   dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
 """
 
-from __future__ import annotations
-
+from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dumpstream.archive.manifest import Process
 from dumpstream.archive.place import is_inside
 from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import attributes, count_text, print_json, printable, size_text
-from dumpstream.reading.collection import Collection
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Sequence
-
-    from dumpstream.archive.manifest import Process
-    from dumpstream.reading.collection import Member
-    from dumpstream.reading.stored import StoredCapture
-    from dumpstream.reading.storedfile import StoredFile
-
+from dumpstream.reading.collection import Collection, Member
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.storedfile import StoredFile
 
 _LONGEST_COMMAND = 60
 

@@ -10,15 +10,15 @@ Examples:
   dumpstream overflow run1 --json | jq -r '.overflows[0].op_name'
 """
 
-from __future__ import annotations
-
+from argparse import ArgumentParser, Namespace
 from collections import defaultdict
+from collections.abc import Sequence
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dumpstream.analysis.measurement import measure
 from dumpstream.analysis.modes import need_mode
-from dumpstream.analysis.overflow import BadRecord, match_overflows, read_records
+from dumpstream.analysis.overflow import BadRecord, Overflow, OverflowRecord, match_overflows, read_records
 from dumpstream.cli._arguments import add_rank_argument, add_run_argument
 from dumpstream.cli._display import (
     ProgressLine,
@@ -35,15 +35,7 @@ from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._table import Table
 from dumpstream.config import Mode
 from dumpstream.reading.inputs import find_inputs
-from dumpstream.statistics.table import TensorRows, json_object
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Sequence
-
-    from dumpstream.analysis.overflow import Overflow, OverflowRecord
-    from dumpstream.statistics.table import TensorRow
-
+from dumpstream.statistics.table import TensorRow, TensorRows, json_object
 
 _SHOWN = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_max", "finite_min")
 _PLACES = ("rank", "model", "model_id", "iteration", "device", "task", "stream")

@@ -9,10 +9,8 @@ Examples:
 exit codes: 0 everything that was left is whole, 1 failed, 2 wrong usage, 3 done, but not everything is whole
 """
 
-from __future__ import annotations
-
+from argparse import ArgumentParser, Namespace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dumpstream.cli._arguments import place
 from dumpstream.cli._display import print_json
@@ -20,9 +18,6 @@ from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._report import process_text
 from dumpstream.outside.recovery import recover
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 
 def add_arguments(parser: ArgumentParser) -> None:

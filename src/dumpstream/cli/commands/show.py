@@ -10,12 +10,11 @@ Examples:
   dumpstream show run1 '*MatMulV2.a.*' --json | jq '.tensors[] | .statistics.nan'
 """
 
-from __future__ import annotations
-
 import sys
+from argparse import ArgumentParser, Namespace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
@@ -31,13 +30,7 @@ from dumpstream.cli._display import (
     time_text,
 )
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
-from dumpstream.reading.inputs import find_inputs
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from dumpstream.reading.inputs import Input
-
+from dumpstream.reading.inputs import Input, find_inputs
 
 _SHOWN_MATCHES = 3
 _NO_ARGUMENT = 2**32 - 1

@@ -11,30 +11,23 @@ Examples:
   dumpstream simulate --fault nan=3@1 --fault truncated=0.01         with NaNs, and files that are cut off
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 import tempfile
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._arguments import size
 from dumpstream.cli._display import count_text, say
 from dumpstream.cli._exit import BY_SIGNAL, FAILED, WrongUsageError
-from dumpstream.simulation.job import Job, JobOptions
+from dumpstream.simulation.job import Job, JobOptions, JobResult
 from dumpstream.simulation.workload import Workload, opened
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterator, Sequence
-
-    from dumpstream.simulation.job import JobResult
-
 
 _MOST_RANKS = 1024
 _STOPPING = (signal.SIGINT, signal.SIGTERM)

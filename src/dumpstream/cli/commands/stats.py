@@ -16,9 +16,11 @@ from __future__ import annotations
 import io
 import json
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from dumpstream.analysis.measurement import measure_batches
 from dumpstream.analysis.sources import Wanted
@@ -32,12 +34,7 @@ from dumpstream.statistics.parquet import ParquetWriter
 from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_value, sort_columns
 from dumpstream.system.location import as_location
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import IO
-
-    _Columns = Mapping[str, list[Any]]
+_Columns = Mapping[str, list[Any]]
 
 
 _TABLE_COLUMNS = (

@@ -11,11 +11,10 @@ Examples:
 exit codes: 0 nothing is left to upload, 1 something is, 130 interrupted by Ctrl-C (143 by SIGTERM)
 """
 
-from __future__ import annotations
-
+import signal
 import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
@@ -26,14 +25,8 @@ from dumpstream.cli._exit import BY_SIGNAL, FAILED
 from dumpstream.cli._signals import ENDING, obeying
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxes import count_objects, find_outboxes, state_directory, upload_command
-from dumpstream.remote.reconciliation import reconcile
+from dumpstream.remote.reconciliation import Reconciliation, reconcile
 from dumpstream.system.cancellation import finish_in_thread
-
-if TYPE_CHECKING:
-    import signal
-    from argparse import ArgumentParser, Namespace
-
-    from dumpstream.remote.reconciliation import Reconciliation
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -13,20 +13,14 @@ Examples:
   dumpstream verify run1 --json | jq '.problems[] | .kind' | sort | uniq -c
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from argparse import ArgumentParser, Namespace
+from typing import Any
 
 from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, attributes, count_text, print_json, printable, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.reading.collection import Collection
-from dumpstream.reading.verification import verify
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from dumpstream.reading.verification import Verification
+from dumpstream.reading.verification import Verification, verify
 
 
 def add_arguments(parser: ArgumentParser) -> None:

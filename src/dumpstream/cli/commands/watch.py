@@ -11,15 +11,16 @@ Examples:
   dumpstream watch run1 --json | jq '.watched[] | select(.state == "trampled")'
 """
 
-from __future__ import annotations
-
+from argparse import ArgumentParser, Namespace
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.analysis.difference import Difference
 from dumpstream.analysis.modes import need_mode
-from dumpstream.analysis.watch import Graph, find_watched, watch
+from dumpstream.analysis.watch import Graph, Trampling, WatchDump, Watched, WatchResult, find_watched, watch
 from dumpstream.cli._arguments import add_rank_argument, add_run_argument
 from dumpstream.cli._display import (
     ProgressLine,
@@ -37,13 +38,6 @@ from dumpstream.cli._operators import operators_in
 from dumpstream.config import Mode
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.statistics.table import json_value
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from dumpstream.analysis.difference import Difference
-    from dumpstream.analysis.watch import Trampling, WatchDump, Watched, WatchResult
 
 
 def add_arguments(parser: ArgumentParser) -> None:
