@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import math
 from io import BytesIO
 
@@ -79,6 +80,23 @@ def test_a_selection_of_columns_is_a_table_too() -> None:
 
     assert pyarrow.parquet.read_schema(file).names == ["op_name", "max", "max_integer"]
     assert [(row.op_name, row.max, row.count) for row in read_rows(file)] == [("add", 2**64 - 1, None)]
+
+
+def test_a_column_may_come_twice() -> None:
+    columns = ("file", "max", "max")
+
+    assert read_rows(written([FULL], columns=columns)) == [TensorRow(FULL.file, max=FULL.max)]
+
+
+def test_a_writer_that_is_discarded_writes_nothing_more() -> None:
+    file = BytesIO()
+    writer = ParquetWriter(file)
+    writer.write(TensorRows([FULL]).columns(COLUMNS))
+    file.close()
+    writer.discard()
+
+    del writer
+    gc.collect()  # an error here would be a warning, and a warning fails the test
 
 
 def test_names_that_are_not_utf8_are_written_as_the_journal_shows_them() -> None:

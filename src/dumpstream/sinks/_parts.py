@@ -150,6 +150,7 @@ class _Part:
 
     def discard(self) -> None:
         """Leave nothing of it, as far as that is possible."""
+        self._writer.discard()
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):

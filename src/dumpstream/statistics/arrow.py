@@ -150,9 +150,10 @@ class ArrowTensors(NamedTuple):
         ]
 
     def _stored(self, name: str) -> pa.ChunkedArray | None:
-        if name not in self.table.schema.names or (name == "rank" and self.prefix):
+        places = self.table.schema.get_all_field_indices(name)
+        if not places or (name == "rank" and self.prefix):
             return None
-        return self.table.column(name)
+        return self.table.column(places[-1])  # `stats --select` writes a column twice if asked to
 
 
 def _is_number(type_: pa.DataType) -> bool:

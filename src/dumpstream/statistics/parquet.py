@@ -62,6 +62,10 @@ class ParquetWriter:
         """Write the footer."""
         self._writer.close()
 
+    def discard(self) -> None:
+        """Write nothing more, which pyarrow would do when it collects a writer that is not closed."""
+        self._writer.is_open = False
+
 
 def read_tensors(file: IO[bytes], columns: Iterable[str] = COLUMNS) -> Iterator[ArrowTensors]:
     """Yield the rows in *file*, of which columns may be missing; reads no more than *columns*.

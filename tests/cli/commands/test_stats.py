@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from io import StringIO
@@ -351,6 +352,17 @@ def test_a_path_with_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["stats", str(tmp_path / "missing")]) == 1
 
     assert "missing cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_a_table_that_fails_halfway_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dumps = write_dumps(tmp_path / "dumps")
+    arguments = ["stats", str(dumps), str(tmp_path / "no"), "--format", "parquet"]
+
+    assert main([*arguments, "--out", str(tmp_path / "t.parquet")]) == 1
+    gc.collect()  # an error here would be a warning, and a warning fails the test
+
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["dumps"]
 
 
 def test_several_workers_keep_the_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

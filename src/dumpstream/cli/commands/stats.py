@@ -230,9 +230,13 @@ def _write_json(blocks: Iterable[_Columns], request: _Request, file: IO[str]) ->
 def _write_parquet(blocks: Iterable[_Columns], request: _Request, file: IO[bytes]) -> None:
     writer = ParquetWriter(file, request.columns)
     rows = _rows(blocks, request.columns)
-    while group := list(islice(rows, _GROUP_ROWS)):
-        writer.write(dict(zip(request.columns, zip(*group, strict=True), strict=True)))
-    writer.close()
+    try:
+        while group := list(islice(rows, _GROUP_ROWS)):
+            writer.write(dict(zip(request.columns, zip(*group, strict=True), strict=True)))
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
 
 
 _WRITERS = {"table": _write_table, "csv": _write_csv, "json": _write_json}
