@@ -1,6 +1,7 @@
 """Session: the stages of a capture at work, from the first line in the journal to the last."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
 
@@ -102,8 +103,7 @@ class Session:
             try:
                 await self._close_sinks()
             finally:
-                with anyio.CancelScope(shield=True):
-                    await self._write_end()
+                await self._finish(self._write_end())
         if failure is not None:
             raise failure
 
@@ -125,8 +125,26 @@ class Session:
             await self._drained.wait()
         except anyio.get_cancelled_exc_class():
             self.pipeline.cancel()
-            self.patience.limit(_CLOSE_S)
+            self._hasten()
             raise
+
+    def _hasten(self) -> None:
+        """Give stores only a few seconds to answer, because the caller is cancelled."""
+        if self.patience.seconds > _CLOSE_S:
+            self.patience.limit(_CLOSE_S)
+
+    async def _finish(self, ending: Coroutine[None, None, None]) -> None:
+        """Await *ending*, which goes on, in haste, if the caller is cancelled."""
+        task = asyncio.get_running_loop().create_task(ending)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            self._hasten()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+            raise
+        finally:
+            task.result()
 
     async def _end(self) -> None:
         """Finalise, drain and unregister, in the order in which the runtime loses nothing."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import obstore
 import pytest
 from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
@@ -198,6 +199,38 @@ async def test_cancelled_capture_says_what_was_lost() -> None:
     rows = [json.loads(line) for line in bytes((await store.get_async("journal.jsonl")).bytes()).splitlines()]
     assert [row["type"] for row in rows] == ["merged", "begin", "file", "end"]
     assert rows[-1]["outcome"] == "cancelled"
+
+
+async def test_capture_that_is_cancelled_at_its_end_does_not_wait_for_a_store_that_does_not_answer(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answering, original = anyio.Event(), anyio.Event(), obstore.put_async
+
+    async def put(store: Any, path: str, *args: Any, **options: Any) -> Any:
+        if path.startswith("journal/"):
+            asked.set()
+            with anyio.move_on_after(20):
+                await answering.wait()
+        return await original(store, path, *args, **options)
+
+    async def capture() -> None:
+        async with capturing(MemoryStore()):
+            await run_sync(push, "a", b"data")
+
+    monkeypatch.setattr(obstore, "put_async", put)
+    monkeypatch.setattr("dumpstream.session._CLOSE_S", 0.1)
+    began = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(capture)
+        await asked.wait()
+        await anyio.sleep(0.2)
+        tasks.cancel_scope.cancel()
+    seconds = anyio.current_time() - began
+    answering.set()
+    await anyio.sleep(0.1)
+
+    assert seconds < 15
+    assert len(await run_sync(left_in, state)) == 1  # with the lines that the store does not have
 
 
 @pytest.mark.parametrize(
