@@ -185,10 +185,8 @@ static int take_losses(struct ds_reader *reader, struct ds_copy *losses, uint64_
         return error;
     uint64_t position = losses->start, end = position;
     while (ds_copy_next(losses, &position, &note) == 1) {
-        if (note.sequence > reader->ring.data.read && !is_drained(reader)) {
-            *until = note.sequence;
+        if (!is_drained(reader) && !ds_note_is_due(&note, reader->ring.data.read, until))
             break;
-        }
         end = position;
         if (note.flags & DS_RECORD_ABANDON)
             add_and_wake(&reader->ring.control->abandons, -1);
@@ -209,7 +207,7 @@ static int cut_at_note(const struct ds_reader *reader, struct ds_copy *chunks) {
     const struct ds_lane *lane = &reader->ring.notes;
     uint64_t position = lane->read;
     int error = copy_records(reader, lane, 1, lane->size, UINT64_MAX, &notes);
-    if (!error && ds_copy_next(&notes, &position, &note) == 1 && note.sequence < chunks->end)
+    if (!error && ds_copy_next(&notes, &position, &note) == 1 && ds_note_cuts(&note, chunks->end))
         cut(chunks, note.sequence);
     free(notes.bytes);
     return error;

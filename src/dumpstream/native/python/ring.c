@@ -91,10 +91,8 @@ static int take_notes(Ring *self, PyObject *losses, uint64_t *until) {
     int found;
     *until = UINT64_MAX;
     while ((found = ds_ring_peek(&self->ring, notes, &position, &view)) == 1) {
-        if (view.sequence > self->ring.data.read) {
-            *until = view.sequence;
+        if (!ds_note_is_due(&view, self->ring.data.read, until))
             return 0;
-        }
         if (append_note(losses, &view) != 0)
             return -1;
         notes->read = position;
@@ -130,11 +128,11 @@ static int cut_at_note(Ring *self, PyObject *chunks, uint64_t *position) {
     struct ds_view view;
     uint64_t note = self->ring.notes.read;
     int found = ds_ring_peek(&self->ring, &self->ring.notes, &note, &view);
-    if (found != 1 || view.sequence >= *position)
+    if (found != 1 || !ds_note_cuts(&view, *position))
         return found < 0 ? found : 0;
     Py_ssize_t count = PyList_Size(chunks);
     Py_ssize_t keep = count;
-    while (keep > 0 && self->ends[keep - 1] > view.sequence)
+    while (keep > 0 && ds_note_cuts(&view, self->ends[keep - 1]))
         keep--;
     *position = keep ? self->ends[keep - 1] : self->ring.data.read;
     return PyList_SetSlice(chunks, keep, count, NULL);
