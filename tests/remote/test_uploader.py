@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import signal
 from pathlib import Path
@@ -359,6 +361,22 @@ def test_outbox_in_use_is_not_opened_by_another(outbox: Outbox) -> None:
 def test_outbox_that_cannot_be_made_asks_for_a_spill() -> None:
     with pytest.raises(DestinationError, match="name another with --spill"):
         Outbox.make(Path("/proc/nowhere"), "s3://bucket/run", room=None, on_full=OnFull.BLOCK)
+
+
+def test_outbox_on_a_full_disk_asks_for_a_spill_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("dumpstream.remote.outbox.replace_file", fail)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    with pytest.raises(DestinationError, match=r"No space left .* name another with --spill"):
+        Outbox.make(tmp_path, "s3://bucket/run", room=None, on_full=OnFull.BLOCK)
+
+    assert list(tmp_path.iterdir()) == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_outbox_that_is_needed_stays(tmp_path: Path) -> None:

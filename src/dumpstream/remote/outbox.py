@@ -85,12 +85,13 @@ class Outbox:
         try:
             outbox._take()
             (outbox.path / OBJECTS).mkdir(mode=0o700, exist_ok=True)
+            outbox._write_description()
         except OSError as exc:
+            outbox.close()
             raise DestinationError(
                 root,
                 f"cannot hold what waits for a store ({exc.strerror}); name another with --spill (spill=)",
             ) from exc
-        outbox.describe()
         return outbox
 
     @classmethod
@@ -116,7 +117,7 @@ class Outbox:
         """Record *more* of what `dumpstream upload` has to know."""
         self.description |= more
         with explained(self.path):
-            replace_file(DESCRIPTION, [json.dumps(self.description).encode("ascii")], self._dir_fd)
+            self._write_description()
 
     def add_store(self, prefix: Prefix) -> None:
         """Record that objects for *prefix* may wait here."""
@@ -231,6 +232,9 @@ class Outbox:
         with anyio.CancelScope(shield=True):
             await run_sync(self.close)
         self.room.leave(cleared=not self.needed)
+
+    def _write_description(self) -> None:
+        replace_file(DESCRIPTION, [json.dumps(self.description).encode("ascii")], self._dir_fd)
 
     def _take(self) -> None:
         self._dir_fd = make_directory(self.path)
