@@ -17,45 +17,8 @@ from dumpstream.system.durable import Fsync
 def add_capture_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `capture_options` reads."""
     _add_destination(parser)
-    add = parser.add_argument_group("ring").add_argument
-    add("--buffer-bytes", type=size, metavar="SIZE", help="the size of the ring")
-    add(
-        "--buffer-file",
-        type=Path,
-        metavar="FILE",
-        help="keep the ring in this new file, which may exceed the memory",
-    )
-    add(
-        "--on-full",
-        type=OnFull,
-        choices=list(OnFull),
-        help="block: wait for space, lose nothing; drop: never stall the model, lose files by name",
-    )
-    add(
-        "--block-timeout", type=float, metavar="SECONDS", help="with block, a chunk that waits longer is lost"
-    )
-    add("--max-file-bytes", type=size, metavar="SIZE")
-    add = parser.add_argument_group("files").add_argument
-    add("--level", type=int, help="zstd level")
-    add("--workers", type=int, help="threads that compress")
-    add("--fsync", type=Fsync, choices=list(Fsync), help="when bytes are forced to disk")
-    add("--max-descriptors", type=int, metavar="N")
-    add("--idle-timeout", type=float, metavar="SECONDS", help="close a file that has got nothing for so long")
-    add(
-        "--text-idle-timeout",
-        type=float,
-        metavar="SECONDS",
-        help="the same for statistics text, which has no last chunk",
-    )
-    add(
-        "--max-digests",
-        type=int,
-        metavar="N",
-        help="chunks of an open file that are recognised when they are sent again",
-    )
-    add("--max-header-bytes", type=size, metavar="SIZE")
-    add("--held-bytes", type=size, metavar="SIZE")
-    add("--gathered-bytes", type=size, metavar="SIZE")
+    _add_ring(parser)
+    _add_files(parser)
     parser.set_defaults(**_defaults())
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
         if action.default is not None and action.metavar and "%(default)s" not in (action.help or ""):
@@ -77,6 +40,51 @@ def _add_destination(parser: ArgumentParser) -> None:
     earlier = group.add_mutually_exclusive_group()
     earlier.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
     earlier.add_argument("--force", action="store_true", help="delete the capture that is in --out first")
+
+
+def _add_ring(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group("ring").add_argument
+    add("--buffer-bytes", type=size, metavar="SIZE", help="the size of the ring")
+    add(
+        "--buffer-file",
+        type=Path,
+        metavar="FILE",
+        help="keep the ring in this new file, which may exceed the memory",
+    )
+    add(
+        "--on-full",
+        type=OnFull,
+        choices=list(OnFull),
+        help="block: wait for space, lose nothing; drop: never stall the model, lose files by name",
+    )
+    add(
+        "--block-timeout", type=float, metavar="SECONDS", help="with block, a chunk that waits longer is lost"
+    )
+    add("--max-file-bytes", type=size, metavar="SIZE")
+
+
+def _add_files(parser: ArgumentParser) -> None:
+    add = parser.add_argument_group("files").add_argument
+    add("--level", type=int, help="zstd level")
+    add("--workers", type=int, help="threads that compress")
+    add("--fsync", type=Fsync, choices=list(Fsync), help="when bytes are forced to disk")
+    add("--max-descriptors", type=int, metavar="N")
+    add("--idle-timeout", type=float, metavar="SECONDS", help="close a file that has got nothing for so long")
+    add(
+        "--text-idle-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="the same for statistics text, which has no last chunk",
+    )
+    add(
+        "--max-digests",
+        type=int,
+        metavar="N",
+        help="chunks of an open file that are recognised when they are sent again",
+    )
+    add("--max-header-bytes", type=size, metavar="SIZE")
+    add("--held-bytes", type=size, metavar="SIZE")
+    add("--gathered-bytes", type=size, metavar="SIZE")
 
 
 def _defaults() -> dict[str, Any]:

@@ -63,7 +63,7 @@ class ParquetWriter:
         self._writer.close()
 
     def discard(self) -> None:
-        """Write nothing more, which pyarrow would do when it collects a writer that is not closed."""
+        """Write no footer; pyarrow would do so when a writer that is not closed is collected as garbage."""
         self._writer.is_open = False
 
 
