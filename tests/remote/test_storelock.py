@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import anyio
+import obstore
 import pytest
 from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
 
-from dumpstream import DestinationInUseError, SinkError, StoreError
+from dumpstream import DestinationError, DestinationInUseError, SinkError, StoreError
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.storelock import STORE_LOCK, StoreLock, find_lock, lock_text, take_store_lock
@@ -197,6 +198,32 @@ async def test_lock_is_written_again_while_it_is_held(store: Store, monkeypatch:
                 await anyio.sleep(0.002)
 
     assert await run_sync(find_lock, store) is None
+
+
+async def test_block_that_fails_does_not_wait_for_a_renewal_that_gets_no_answer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answering = anyio.Event(), anyio.Event()
+
+    async def get(*_: object) -> None:
+        asked.set()
+        with anyio.move_on_after(20):
+            await answering.wait()
+
+    monkeypatch.setattr(obstore, "get_async", get)
+    monkeypatch.setattr("dumpstream.remote.storelock._REFRESH_S", 0.01)
+    monkeypatch.setattr("dumpstream.remote.storelock.GRACE_S", 0.1)
+    lock = StoreLock(store.prefix)
+    await run_sync(lock.take)
+    began = anyio.current_time()
+
+    with pytest.raises(DestinationError):  # noqa: PT012 - what it raises is the point
+        async with lock.held():
+            await asked.wait()
+            raise DestinationError(store.prefix, "cannot be used")
+
+    assert anyio.current_time() - began < 15
+    answering.set()
 
 
 async def test_lock_that_is_taken_while_it_is_looked_for_is_not_lost(

@@ -95,13 +95,14 @@ class StoreLock:
     async def held(self) -> AsyncIterator[None]:
         """Write the lock again and again while the block runs, and release it at the end.
 
-        If the block is cancelled, a store that does not answer is waited for only a few seconds. Threads that
-        are left behind then cannot begin to write; if one is writing, the lock is left to become stale.
+        If the block fails or is cancelled, a store that does not answer is waited for only a few seconds.
+        Threads that are left behind then cannot begin to write; if one is writing, the lock is left to become
+        stale.
         """
         renewing = asyncio.get_running_loop().create_task(self._keep())
         try:
             yield
-        except asyncio.CancelledError:
+        except (Exception, asyncio.CancelledError):
             self._store.patience.limit(GRACE_S)
             raise
         finally:
