@@ -18,8 +18,8 @@ def size(text: str) -> int:
     return int(match[1]) << _UNITS[match[2]]
 
 
-def place(text: str) -> Path | Prefix:
-    """Return the directory that *text* names, or the place in an object store if *text* is a URL."""
+def location(text: str) -> Path | Prefix:
+    """Return the directory that *text* names, or the prefix in an object store if *text* is a URL."""
     try:
         return as_location(text)
     except DumpstreamError as exc:
@@ -29,7 +29,7 @@ def place(text: str) -> Path | Prefix:
 def add_capture_argument(parser: ArgumentParser) -> None:
     """Declare ``capture``, the place of a capture."""
     help_text = "its directory, or a URL such as s3://bucket/run"
-    parser.add_argument("capture", type=place, metavar="CAPTURE", help=help_text)
+    parser.add_argument("capture", type=location, metavar="CAPTURE", help=help_text)
 
 
 def add_inputs_argument(parser: ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def add_inputs_argument(parser: ArgumentParser) -> None:
 def add_run_argument(parser: ArgumentParser) -> None:
     """Declare ``path``, the place of a capture or of dump files."""
     help_text = "a capture (directory or URL), or a directory of dump files"
-    parser.add_argument("path", type=place, metavar="RUN", help=help_text)
+    parser.add_argument("path", type=location, metavar="RUN", help=help_text)
 
 
 def add_rank_argument(parser: ArgumentParser) -> None:

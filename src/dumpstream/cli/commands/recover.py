@@ -12,7 +12,7 @@ exit codes: 0 everything that was left is whole, 1 failed, 2 wrong usage, 3 done
 from argparse import ArgumentParser, Namespace
 from functools import partial
 
-from dumpstream.cli._arguments import place
+from dumpstream.cli._arguments import location
 from dumpstream.cli._display import print_json
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._loop import run_async
@@ -22,7 +22,7 @@ from dumpstream.outside.recovery import recover
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("directory", type=place, metavar="DIR", help="the directory or URL that the collector wrote to")
+    add("directory", type=location, metavar="DIR", help="the directory or URL that the collector wrote to")
     add(
         "--sink",
         action="append",

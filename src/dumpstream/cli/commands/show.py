@@ -19,7 +19,7 @@ from typing import Any
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
 from dumpstream.analysis.preview import Histogram
-from dumpstream.cli._arguments import add_rank_argument, place
+from dumpstream.cli._arguments import add_rank_argument, location
 from dumpstream.cli._display import (
     count_text,
     number_text,
@@ -40,7 +40,12 @@ _IF_ANY = ("nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "satura
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("path", type=place, metavar="PATH", help="a dump file (raw or .zst), or a capture (directory or URL)")
+    add(
+        "path",
+        type=location,
+        metavar="PATH",
+        help="a dump file (raw or .zst), or a capture (directory or URL)",
+    )
     add(
         "name",
         nargs="?",
