@@ -113,6 +113,6 @@ def total_report(reports: Sequence[Report], seconds: float) -> Report:
         **{
             field.name: sum(getattr(report, field.name) for report in reports)
             for field in fields(Report)
-            if field.type == "int"
+            if isinstance(field.default, int)
         },
     )
