@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import errno
 import json
 import os
 from contextlib import asynccontextmanager
@@ -199,6 +201,26 @@ async def test_cancelled_capture_says_what_was_lost() -> None:
     rows = [json.loads(line) for line in bytes((await store.get_async("journal.jsonl")).bytes()).splitlines()]
     assert [row["type"] for row in rows] == ["merged", "begin", "file", "end"]
     assert rows[-1]["outcome"] == "cancelled"
+
+
+async def test_capture_whose_journal_cannot_be_opened_leaves_nothing_at_work(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = MemoryStore()
+    monkeypatch.setattr("aiofiles.open", fail)
+    before = asyncio.all_tasks()
+
+    with pytest.raises(DestinationError, match="No space left"):
+        async with capturing(store):
+            pytest.fail("entered")
+
+    assert asyncio.all_tasks() == before
+    assert await run_sync(left_in, state) == []
+    (run,) = json.loads(bytes((await store.get_async("manifest.json")).bytes()))["runs"]
+    assert run["outcome"] == "failed"
 
 
 async def test_capture_that_is_cancelled_at_its_end_does_not_wait_for_a_store_that_does_not_answer(

@@ -142,5 +142,9 @@ async def open_remote_journal(
                     f"has not got the whole journal ({exc}); then run: dumpstream upload {outbox.path}",
                 ) from None
 
-    async with WriteAheadJournal.open(outbox, segments, finish, fsync) as journal:
-        yield journal
+    try:
+        async with WriteAheadJournal.open(outbox, segments, finish, fsync) as journal:
+            yield journal
+    finally:
+        with anyio.CancelScope(shield=True):
+            await segments.stop()  # if the journal could not be opened
