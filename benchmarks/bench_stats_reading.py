@@ -95,6 +95,7 @@ def _measure(rounds: int, ours: Callable[[], None], baseline: Callable[[], None]
 
 def _run(arguments: Arguments) -> None:
     steps, rounds = (2, 1) if arguments.quick else (_STEPS, _ROUNDS)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as on a user's machine, modules are compiled once
     with scratch() as directory:
         capture = directory / "capture"
         _capture(capture, steps)
