@@ -40,6 +40,15 @@ def test_what_is_not_finite_is_not_counted() -> None:
     assert sum(count_bins([array], 1, 2, 4).counts) == 2
 
 
+@pytest.mark.parametrize(
+    ("signalling", "dtype"), [(0x7F800001, np.float32), (0x7F81, ml_dtypes.bfloat16), (0x7C01, np.float16)]
+)
+def test_a_nan_that_signals_gives_no_warning(signalling: int, dtype: Any) -> None:
+    bits = np.array([signalling, 0] * 64, f"u{np.dtype(dtype).itemsize}")
+
+    assert count_bins([bits.view(dtype)], 0, 1, 4).counts == (64, 0, 0, 0)
+
+
 def test_more_than_a_block_is_counted() -> None:
     array = np.arange(1 << 21, dtype=np.float32).reshape(2, -1)
 

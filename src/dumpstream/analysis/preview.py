@@ -36,7 +36,8 @@ def count_bins(blocks: Iterable[NDArray[Any]], low: float, high: float, bins: in
     # Halved, as the distance between the largest floats is not finite.
     width = high / 2 - low / 2
     for part in _parts(blocks):
-        numbers = part.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # as a NaN that signals is
+            numbers = part.astype(np.float64)
         finite = numbers[np.isfinite(numbers)]
         numbers = (finite / 2 - low / 2) / width * bins if width else np.zeros(len(finite))
         counts += np.bincount(np.clip(numbers.astype(np.int64), 0, bins - 1), minlength=bins)
