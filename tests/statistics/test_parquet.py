@@ -117,6 +117,10 @@ def test_what_is_no_table_is_refused() -> None:
 
     with pytest.raises(DumpstreamError, match="is not a table of statistics"):
         [*read_tensors(other)]
+    texts = BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"file": ["a"], "count": ["3"]}), texts)
+    with pytest.raises(DumpstreamError, match="is not a table of statistics"):
+        [*read_tensors(texts)]
     with pytest.raises(DumpstreamError, match="cannot be read as Parquet"):
         [*read_tensors(BytesIO(b"PAR1 or so"))]
 

@@ -156,6 +156,19 @@ class ArrowTensors(NamedTuple):
         return self.table.column(places[-1])  # `stats --select` writes a column twice if asked to
 
 
+def may_hold_statistics(schema: pa.Schema) -> bool:
+    """Whether all columns are known, and hold numbers where `TensorRow` has numbers."""
+    return all(
+        field.name in _INTEGERS
+        or (field.name in COLUMNS and (not COLUMNS[field.name].numeric or _may_be_numbers(field.type)))
+        for field in schema
+    )
+
+
+def _may_be_numbers(type_: pa.DataType) -> bool:
+    return _is_number(type_) or bool(pa.types.is_decimal(type_) or pa.types.is_null(type_))
+
+
 def _is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
 

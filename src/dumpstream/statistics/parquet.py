@@ -77,14 +77,14 @@ def read_tensors(file: IO[bytes], columns: Iterable[str] = COLUMNS) -> Iterator[
     import pyarrow as pa  # noqa: PLC0415 - slow, and optional
     import pyarrow.parquet  # noqa: PLC0415 - likewise
 
-    from dumpstream.statistics.arrow import ArrowTensors  # noqa: PLC0415 - likewise
+    from dumpstream.statistics.arrow import ArrowTensors, may_hold_statistics  # noqa: PLC0415 - likewise
 
     wanted = {*columns}
     wanted |= {exact for name, exact in EXACT.items() if not wanted.isdisjoint({name, f"finite_{name}"})}
     try:
         parquet = pyarrow.parquet.ParquetFile(file)
         names = parquet.schema_arrow.names
-        if parquet.metadata.num_rows and not COLUMNS.keys() >= set(names) - set(EXACT.values()):
+        if parquet.metadata.num_rows and not may_hold_statistics(parquet.schema_arrow):
             raise DumpstreamError("is not a table of statistics: it has other columns")
         for batch in parquet.iter_batches(_READ_ROWS, columns=[name for name in names if name in wanted]):
             yield ArrowTensors(pa.Table.from_batches([batch]))
