@@ -167,6 +167,28 @@ def test_a_signal_that_was_ignored_from_the_start_stays_ignored(outside: Outside
     assert process.returncode == 5
 
 
+def test_a_program_may_follow_another_whose_child_has_not_closed_its_connection_yet(outside: Outside) -> None:
+    code = (
+        "import ctypes, os, sys, time\n"
+        "ctypes.CDLL(sys.argv[1]).aclInit(None)\n"
+        "is_socket = lambda fd: 'socket' in os.path.realpath(f'/proc/self/fd/{fd}')\n"
+        "(connection,) = filter(is_socket, map(int, os.listdir('/proc/self/fd')))\n"
+        "copy = os.dup(connection)\n"
+        "if os.fork() == 0:\n"
+        "    time.sleep(0.5)\n"
+        "    os._exit(0)\n"
+        "os.execv(sys.argv[2], sys.argv[2:])\n"
+    )
+
+    result = outside.capture(outside.python(code, simulated_library(), *outside.job))
+
+    assert result.returncode == 0, result.stderr
+    assert [process.ending for process in outside.processes()] == [
+        "replaced by another program",
+        "exit code 0",
+    ]
+
+
 def test_a_program_may_follow_another_while_a_child_of_the_first_lives(outside: Outside) -> None:
     code = (
         "import ctypes, os, sys\n"

@@ -20,6 +20,8 @@ from dumpstream.outside.wire import VERSION, Hello, Message, encode, parse_hello
 
 #: Captures that are begun at the same time; the others wait for their turn.
 _BEGINNINGS = 8
+#: After an exec, a new child of the program before may have its copy of the connection for a moment.
+_CLOSING_S = 2.0
 
 
 class Service:
@@ -105,6 +107,9 @@ class Service:
         for follower in [*self._following]:
             if follower.process.record.pid == connection.pid:
                 follower.connection.read()  # it may hold the message that the process has left
+                with anyio.move_on_after(_CLOSING_S):
+                    while follower.connection.open and not follower.over.is_set():
+                        await self.changed()
                 if not follower.over.is_set():
                     if follower.connection.open:
                         raise CollectorError("it is being captured already; let every process join only once")
