@@ -39,7 +39,10 @@ def open_output(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
             try:
                 with os.fdopen(fd, "wb") as file:
                     yield file
-                _publish(temporary, path, directory, replace=replace)
+                try:
+                    publish_draft(temporary, path.name, directory, replace=replace)
+                except FileExistsError:
+                    raise DestinationError(path, _EXISTS) from None
             finally:
                 discard_draft(temporary, directory)
         finally:
@@ -161,18 +164,14 @@ class Drafts:
                 name = f"{hashed_name(stem)}{suffix}"
             if name != original:
                 self._outputs.note(self._fd, tuple(directory), name, original)
-            path = self._outputs.path.joinpath(*directory, name)
-            _publish(temporary, path, self._fd, replace=self._outputs.replace)
+            try:
+                publish_draft(temporary, name, self._fd, replace=self._outputs.replace)
+            except FileExistsError:
+                path = self._outputs.path.joinpath(*directory, name)
+                raise DestinationError(path, _EXISTS) from None
             self._files.popleft()
 
 
 def _refuse_existing(path: Path) -> None:
     if os.path.lexists(path):
         raise DestinationError(path, _EXISTS)
-
-
-def _publish(temporary: str, path: Path, dir_fd: int, *, replace: bool) -> None:
-    try:
-        publish_draft(temporary, path.name, dir_fd, replace=replace)
-    except FileExistsError:
-        raise DestinationError(path, _EXISTS) from None

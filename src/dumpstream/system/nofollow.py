@@ -33,16 +33,24 @@ def open_directory(
     fd = os.dup(root)
     for component in components:
         try:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(component, 0o700, dir_fd=fd)
-            below = os.open(component, _DIRECTORY, dir_fd=fd)
+            below = _open_below(fd, component, create=create)
             if durable:
                 force_names(fd)
         finally:
             os.close(fd)
         fd = below
     return fd
+
+
+def _open_below(fd: int, name: str, *, create: bool) -> int:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=fd)  # first, as most directories are there already
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=fd)
+    return os.open(name, _DIRECTORY, dir_fd=fd)
 
 
 @contextmanager
