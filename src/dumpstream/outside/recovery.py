@@ -59,7 +59,7 @@ async def recover(
             where, "is in an object store, and rings are recovered into directories; run: dumpstream upload"
         )
     path = await run_sync(absolute, where)
-    await run_sync(read_manifest, path)  # raises if there is none
+    await run_sync(read_manifest, path)  # raises if it is not a capture
     stages = StageOptions.divide({}, directory=path)
     request = Request(destination=path, stages=stages, append=True, of_processes=True)
     async with isolated(held_destination(request, Resources())) as (destination, _):
