@@ -14,12 +14,12 @@ from dumpstream.archive.journal import Lines
 from dumpstream.chunk import Batch, Chunk
 from dumpstream.reassemble import Reassembler
 from dumpstream.source import Source
+from dumpstream.stages.abandonment import Abandonment
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import End, Event, Hold, Part, Piece, Recall, Whole
-from dumpstream.stages.ledger import SINK_FAILED, Ledger
 from dumpstream.stages.outlet import Outlet
 from dumpstream.stages.plan import PartWriter, Plan
-from dumpstream.stages.remains import Remains
+from dumpstream.stages.tally import SINK_FAILED, Tally
 from dumpstream.system.heldbytes import HeldBytes
 
 #: While the sinks work on one plan, the next is made and the one after that waits.
@@ -67,7 +67,7 @@ class Pipeline:
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.journal, [outlet.label for outlet in self.outlets])
+        self.tally = Tally(self.journal, [outlet.label for outlet in self.outlets])
         self._writers: dict[Part, PartWriter] = {}
         self._gathered = 0
         self._in_flight: list[Plan] = []
@@ -101,7 +101,7 @@ class Pipeline:
                 return
             await self._give_up(self.cause)
             self.ended.set()
-            rest = Remains(self.ledger)  # what was on its way into the ring, until the source is stopped
+            rest = Abandonment(self.tally)  # what was on its way into the ring, until the source is stopped
             await rest.drain(self.source, patience=inf)
             rest.record(self.cause)
 
@@ -255,8 +255,8 @@ class Pipeline:
         try:
             stored = await plan.run(self.outlets)
             cause = self.cause or SINK_FAILED
-            self.ledger.record_wholes(plan.wholes, zip(*stored, strict=True), cause)
-            self.ledger.record_ended(plan.ended, cause)
+            self.tally.record_wholes(plan.wholes, zip(*stored, strict=True), cause)
+            self.tally.record_ended(plan.ended, cause)
             if plan.error is not None:
                 self.fail(plan.error)
                 self._abandon(SINK_FAILED)
@@ -273,17 +273,17 @@ class Pipeline:
 
     async def _give_up(self, cause: str) -> None:
         """Record every unfinished file as lost to *cause*, and abort it in the sinks."""
-        remains = Remains(self.ledger)
+        abandoned = Abandonment(self.tally)
         writers = [*self._writers.values()]
         for file, ending in self._plan.ended:
             writers += ending
-            remains.add_file(file)
-        remains.add_events([*self._plan.wholes, *self._unhandled, *self.reassembler.finish()])
-        remains.add_chunks(self._unfed)
+            abandoned.add_file(file)
+        abandoned.add_events([*self._plan.wholes, *self._unhandled, *self.reassembler.finish()])
+        abandoned.add_chunks(self._unfed)
         self._unhandled, self._unfed = [], ()
         self._plan.release()
         for writer in writers:
             await writer.abort()
         await self.held.aclose()  # the journal may need the space
-        await remains.drain(self.source, patience=_QUIET_S)
-        remains.record(cause)
+        await abandoned.drain(self.source, patience=_QUIET_S)
+        abandoned.record(cause)

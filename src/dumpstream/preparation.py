@@ -21,7 +21,7 @@ from dumpstream.profiling.profiler import Profiler
 from dumpstream.remote.destination import RemoteDestination, open_remote_destination
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxes import state_directory
-from dumpstream.remote.room import Room
+from dumpstream.remote.quota import Quota
 from dumpstream.request import Request
 from dumpstream.sinks import Sink, find_factory, make_sink, prepare
 from dumpstream.sinks.objectstore import ObjectStoreSink
@@ -115,7 +115,7 @@ def make_outbox(request: Request, resources: Resources) -> Outbox | None:
     return Outbox.make(
         settings.spill or state_directory(),
         destination.url if isinstance(destination, Prefix) else str(destination),
-        room=Room(settings.spill_bytes, resources.room) if settings.spill else None,
+        quota=Quota(settings.spill_bytes, resources.quota) if settings.spill else None,
         on_full=request.on_full,
     )
 

@@ -17,9 +17,9 @@ from dumpstream.archive.rows import BeginRow, EndRow, LossRow, Outcome, timestam
 from dumpstream.pipeline import Pipeline
 from dumpstream.preparation import Preparation
 from dumpstream.remote.outboxes import waiting_text
-from dumpstream.stages.ledger import SINK_FAILED
 from dumpstream.stages.outlet import as_sink_error
 from dumpstream.stages.report import LossCount, Report
+from dumpstream.stages.tally import SINK_FAILED
 
 #: CANN before 9.1 may still be inside the last callback when it says that dumping has ended.
 _LAST_CALLBACK_S = 0.02
@@ -50,20 +50,20 @@ class Session:
 
     def report(self) -> Report:
         """Return the current figures, or the final ones once the run has ended."""
-        pipeline, ledger = self.pipeline, self.pipeline.ledger
+        pipeline, tally = self.pipeline, self.pipeline.tally
         ring = pipeline.source.statistics()
         losses = {cause: LossCount(*lost) for cause, lost in ring.losses.items()}
-        losses |= {cause: LossCount(*lost) for cause, lost in ledger.losses.items() if lost[0]}
+        losses |= {cause: LossCount(*lost) for cause, lost in tally.losses.items() if lost[0]}
         if self._late:
             losses["late"] = LossCount(self._late, 0)
         return Report(
             seconds=(self._ended or monotonic()) - self._started,
             chunks=pipeline.chunks,
             bytes=pipeline.bytes,
-            files=ledger.verdicts.total(),
+            files=tally.verdicts.total(),
             open_files=pipeline.open_files,
-            stored_bytes=ledger.stored_bytes,
-            verdicts={str(verdict): count for verdict, count in sorted(ledger.verdicts.items())},
+            stored_bytes=tally.stored_bytes,
+            verdicts={str(verdict): count for verdict, count in sorted(tally.verdicts.items())},
             losses=losses,
             unnamed_losses=ring.unnamed,
             waiting=self._journal.waiting,
@@ -194,7 +194,7 @@ class Session:
         """Write the last lines of the journal and the outcome; if that fails, so does the capture."""
         self._ended = monotonic()
         self._late = _native.late_calls() - self._late_before
-        self.pipeline.ledger.give_up_unsafe(self.pipeline.cause or SINK_FAILED)
+        self.pipeline.tally.give_up_unsafe(self.pipeline.cause or SINK_FAILED)
         report = self.report()
         for cause, loss in report.losses.items():
             self._journal.add(LossRow(cause, loss.chunks, loss.bytes).to_line())

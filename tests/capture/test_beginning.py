@@ -130,7 +130,7 @@ async def test_what_may_refuse_is_prepared_before_what_lasts_begins(rig: Rig, st
         "_load_profiler",
         "Dump.begin",
         "Destination.make_profile",
-        "History.begin_run",
+        "ManifestWriter.begin_run",
     ]
     assert [name for name in steps.names if name in expected] == expected
 
@@ -156,7 +156,7 @@ async def test_cancelled_at_any_step_it_leaves_no_trace_or_a_run_that_has_ended(
         problems = await cancel_each_step(steps, lambda: rig.simulated(profile=ProfileSettings()), check)
 
     assert problems == []
-    assert "History.begin_run" in steps.names
+    assert "ManifestWriter.begin_run" in steps.names
 
 
 async def test_cancelled_before_the_run_begins_force_has_deleted_nothing(rig: Rig, steps: Steps) -> None:
@@ -164,7 +164,7 @@ async def test_cancelled_before_the_run_begins_force_has_deleted_nothing(rig: Ri
         return rig.pushed(RingOptions(buffer_bytes=_BUFFER_BYTES), force=True)
 
     def check(name: str) -> list[str]:
-        if "History.begin_run" in steps.names:
+        if "ManifestWriter.begin_run" in steps.names:
             return []
         return [] if rig.read()["file"].data == b"data" else [f"{name} has deleted the earlier capture"]
 
@@ -217,5 +217,5 @@ async def test_a_collector_cancelled_at_any_step_leaves_no_trace_or_a_list_of_pr
         return found
 
     assert await cancel_each_step(steps, make, check) == []
-    assert "History.begin_processes" in steps.names
+    assert "ManifestWriter.begin_processes" in steps.names
     await anyio.lowlevel.checkpoint()

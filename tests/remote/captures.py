@@ -20,7 +20,7 @@ from dumpstream.archive.manifest import parse_manifest
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.verdict import Verdict
 from dumpstream.remote.outbox import Outbox
-from dumpstream.remote.room import Room
+from dumpstream.remote.quota import Quota
 from dumpstream.source import OnFull
 from dumpstream.system.location import Prefix
 
@@ -64,7 +64,7 @@ async def capturing(destination: Any, **options: Any) -> AsyncIterator[Capture]:
 def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
     """Leave what a run that was killed while its store was away leaves."""
     prefix = Prefix.parse(bucket.url)
-    outbox = Outbox.make(spill, bucket.url, room=Room(1 << 20), on_full=OnFull.BLOCK)
+    outbox = Outbox.make(spill, bucket.url, quota=Quota(1 << 20), on_full=OnFull.BLOCK)
     outbox.add_store(prefix)
     outbox.keep_manifest(parse_manifest(prefix, bucket.get("manifest.json")))
     lines = []

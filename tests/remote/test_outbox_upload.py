@@ -18,7 +18,7 @@ from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxuploader import OutboxUploader
-from dumpstream.remote.room import Room
+from dumpstream.remote.quota import Quota
 from dumpstream.remote.spilled import upload_from
 from dumpstream.remote.uploader import Uploader
 from dumpstream.source import OnFull
@@ -72,7 +72,7 @@ class AbsentStore(Store):
 
 @pytest.fixture
 def outbox(tmp_path: Path) -> Iterator[Outbox]:
-    outbox = Outbox.make(tmp_path / "spill", "somewhere", room=Room(1 << 30), on_full=OnFull.BLOCK)
+    outbox = Outbox.make(tmp_path / "spill", "somewhere", quota=Quota(1 << 30), on_full=OnFull.BLOCK)
     yield outbox
     outbox.close()
 

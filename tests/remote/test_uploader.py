@@ -24,7 +24,7 @@ from dumpstream.custody import Stage
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxes import find_outboxes
-from dumpstream.remote.room import Room
+from dumpstream.remote.quota import Quota
 from dumpstream.remote.uploader import Uploader
 from dumpstream.source import OnFull
 from dumpstream.system.location import Prefix
@@ -81,7 +81,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MoodyStore:
 
 @pytest.fixture
 def outbox(tmp_path: Path) -> Iterator[Outbox]:
-    outbox = Outbox.make(tmp_path, "s3://bucket/run", room=Room(100), on_full=OnFull.BLOCK)
+    outbox = Outbox.make(tmp_path, "s3://bucket/run", quota=Quota(100), on_full=OnFull.BLOCK)
     yield outbox
     outbox.close()
 
@@ -112,7 +112,7 @@ async def test_object_waits_on_the_disk_until_the_store_is_back(store: MoodyStor
         b"data%d" % number for number in range(5)
     ]
     assert objects(outbox) == []
-    assert outbox.room.free == 100
+    assert outbox.quota.free == 100
     await uploader.aclose()
 
 
@@ -179,7 +179,7 @@ async def test_full_spill_makes_a_blocking_capture_wait_for_room(store: MoodySto
 
 async def test_full_spill_refuses_the_file_of_a_dropping_capture(store: MoodyStore, tmp_path: Path) -> None:
     outbox = await run_sync(
-        lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(100), on_full=OnFull.DROP)
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", quota=Quota(100), on_full=OnFull.DROP)
     )
     uploader = Uploader(store, outbox)
     store.go_away()
@@ -226,14 +226,14 @@ async def test_deliveries_that_fill_the_spill_together_go_on_when_the_store_is_b
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(upload, "one")
             tasks.start_soon(upload, "other")
-            await until(lambda: not outbox.room.free)
+            await until(lambda: not outbox.quota.free)
             store.error = None
     await until(lambda: not uploader.backlog.waiting)
 
     whole = b"".join(bytes([number]) * 25 for number in range(4))
     assert [await run_sync(store.get, key) for key in ("one", "other")] == [whole, whole]
     assert objects(outbox) == []
-    assert outbox.room.free == 100
+    assert outbox.quota.free == 100
     await uploader.aclose()
 
 
@@ -241,7 +241,7 @@ async def test_store_that_is_back_is_used_although_nothing_had_fitted_into_the_s
     store: MoodyStore, tmp_path: Path
 ) -> None:
     outbox = await run_sync(
-        lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(9), on_full=OnFull.DROP)
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", quota=Quota(9), on_full=OnFull.DROP)
     )
     uploader = Uploader(store, outbox)
     store.go_away()
@@ -262,7 +262,7 @@ async def test_store_that_is_back_is_used_although_nothing_had_fitted_into_the_s
 async def test_delivery_that_has_outgrown_the_spill_when_the_store_goes_is_lost_as_the_policy_says(
     store: MoodyStore, tmp_path: Path, on_full: OnFull, error: type[SinkError]
 ) -> None:
-    outbox = await run_sync(lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(9), on_full=on_full))
+    outbox = await run_sync(lambda: Outbox.make(tmp_path, "s3://bucket/run", quota=Quota(9), on_full=on_full))
     uploader = Uploader(store, outbox)
 
     upload = uploader.begin_large("large")
@@ -291,7 +291,7 @@ async def test_what_a_full_disk_has_of_an_object_is_removed(store: MoodyStore, o
         signal.signal(signal.SIGXFSZ, handler)
 
     assert objects(outbox) == []
-    assert outbox.room.free == 100
+    assert outbox.quota.free == 100
     await uploader.aclose()
 
 
@@ -299,7 +299,7 @@ async def test_store_that_goes_away_in_the_middle_of_a_delivery_gets_all_of_it_l
     store: MoodyStore, tmp_path: Path
 ) -> None:
     outbox = await run_sync(
-        lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(64 << 20), on_full=OnFull.BLOCK)
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", quota=Quota(64 << 20), on_full=OnFull.BLOCK)
     )
     uploader = Uploader(store, outbox)
     pieces = [bytes([number]) * (3 << 20) for number in range(6)]
@@ -322,7 +322,7 @@ async def test_store_that_goes_away_in_the_middle_of_a_delivery_gets_all_of_it_l
 
 async def test_finished_object_leaves_nothing_on_the_disk(store: MoodyStore, tmp_path: Path) -> None:
     outbox = await run_sync(
-        lambda: Outbox.make(tmp_path, "s3://bucket/run", room=Room(64 << 20), on_full=OnFull.BLOCK)
+        lambda: Outbox.make(tmp_path, "s3://bucket/run", quota=Quota(64 << 20), on_full=OnFull.BLOCK)
     )
     uploader = Uploader(store, outbox)
 
@@ -335,7 +335,7 @@ async def test_finished_object_leaves_nothing_on_the_disk(store: MoodyStore, tmp
     assert uploaded.custody is None
     assert [entry.key for entry in await run_sync(lambda: list(store.entries()))] == ["finished"]
     assert objects(outbox) == []
-    assert outbox.room.free == outbox.room.capacity
+    assert outbox.quota.free == outbox.quota.capacity
     await uploader.aclose()
     await run_sync(outbox.close)
 
@@ -349,7 +349,7 @@ async def test_delivery_that_outgrows_the_spill_goes_on_without_it(store: MoodyS
     await upload.finish()
 
     assert len(await run_sync(store.get, "large")) == 120
-    assert outbox.room.free == 100
+    assert outbox.quota.free == 100
     await uploader.aclose()
 
 
@@ -360,7 +360,7 @@ def test_outbox_in_use_is_not_opened_by_another(outbox: Outbox) -> None:
 
 def test_outbox_that_cannot_be_made_asks_for_a_spill() -> None:
     with pytest.raises(DestinationError, match="name another with --spill"):
-        Outbox.make(Path("/proc/nowhere"), "s3://bucket/run", room=None, on_full=OnFull.BLOCK)
+        Outbox.make(Path("/proc/nowhere"), "s3://bucket/run", quota=None, on_full=OnFull.BLOCK)
 
 
 def test_outbox_on_a_full_disk_asks_for_a_spill_and_leaves_nothing(
@@ -373,14 +373,14 @@ def test_outbox_on_a_full_disk_asks_for_a_spill_and_leaves_nothing(
     before = len(list(Path("/proc/self/fd").iterdir()))
 
     with pytest.raises(DestinationError, match=r"No space left .* name another with --spill"):
-        Outbox.make(tmp_path, "s3://bucket/run", room=None, on_full=OnFull.BLOCK)
+        Outbox.make(tmp_path, "s3://bucket/run", quota=None, on_full=OnFull.BLOCK)
 
     assert list(tmp_path.iterdir()) == []
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_outbox_that_is_needed_stays(tmp_path: Path) -> None:
-    outbox = Outbox.make(tmp_path, "s3://bucket/run", room=None, on_full=OnFull.BLOCK)
+    outbox = Outbox.make(tmp_path, "s3://bucket/run", quota=None, on_full=OnFull.BLOCK)
     outbox.needed = True
     outbox.close()
 

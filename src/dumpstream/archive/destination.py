@@ -8,8 +8,8 @@ from typing import Self
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in
-from dumpstream.archive.history import History, refuse_both
 from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, read_manifest, write_manifest
+from dumpstream.archive.manifestwriter import ManifestWriter, refuse_both
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK, holds_lock, release_lock, take_lock
@@ -18,7 +18,7 @@ from dumpstream.system.nofollow import open_directory
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that an interrupted start can leave
 
 
-class Destination(History):
+class Destination(ManifestWriter):
     """A capture directory, locked by this process.
 
     The directory may be a symbolic link, but links inside it are never followed.

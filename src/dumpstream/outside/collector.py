@@ -16,10 +16,10 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.archive.destination import absolute
-from dumpstream.outside.preparation import CollectorPreparation, prepared_collector
+from dumpstream.outside.collectorpreparation import CollectorPreparation, prepared_collector
+from dumpstream.outside.collectorrequest import CollectorRequest
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.reception import Reception
-from dumpstream.outside.request import CollectorRequest
 from dumpstream.outside.roster import Roster
 from dumpstream.outside.service import Service
 from dumpstream.outside.shares import LEAST_SHARE, Shares

@@ -50,7 +50,7 @@ class Configurations:
         self._begun: ConfigPart | None = None  # the first piece of one that is not complete
         self._text = bytearray()
         self._lost = 0
-        self._room = LONGEST_CONFIG
+        self._quota = LONGEST_CONFIG
 
     @property
     def told(self) -> list[Configured]:
@@ -141,10 +141,10 @@ class Configurations:
             return
         config = found.as_dict()
         length = len(json.dumps(config))
-        if length > self._room:
+        if length > self._quota:
             entry.problem = _TOO_LONG
             return
-        self._room -= length
+        self._quota -= length
         entry.config = config
 
     def _read_environment(self, environment: Mapping[str, str]) -> None:

@@ -12,13 +12,13 @@ from xxhash import xxh3_64_hexdigest
 from dumpstream._errors import DestinationError, DumpstreamError, NotACaptureError, RingError
 from dumpstream._native import SharedRing, read_header
 from dumpstream.archive.destination import absolute
-from dumpstream.archive.history import History
 from dumpstream.archive.manifest import PACKS, Configured, Process, read_manifest
+from dumpstream.archive.manifestwriter import ManifestWriter
 from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, Row, read_journal
 from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND, Batch, Chunk, Loss
+from dumpstream.outside.collectorrequest import sink_below
 from dumpstream.outside.process import CapturedProcess
-from dumpstream.outside.request import sink_below
 from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.preparation import held_destination
 from dumpstream.request import DEFAULT_SINKS, Request
@@ -71,7 +71,7 @@ async def recover(
 
 
 async def _recover(
-    destination: History, record: Process, path: Path, sinks: Sequence[str]
+    destination: ManifestWriter, record: Process, path: Path, sinks: Sequence[str]
 ) -> CapturedProcess:
     process = CapturedProcess(record)
     if record.ring is None:

@@ -9,7 +9,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.archive.history import History
+from dumpstream.archive.manifestwriter import ManifestWriter
 from dumpstream.outside.process import CapturedProcess
 
 #: Refused processes that are recorded; a job that has more of them has a problem that these show.
@@ -19,7 +19,7 @@ _MAX_REFUSED = 1024
 class Roster:
     """The processes in the manifest of *destination*, which is written for every change, one at a time."""
 
-    def __init__(self, destination: History) -> None:
+    def __init__(self, destination: ManifestWriter) -> None:
         self.processes: list[CapturedProcess] = []  #: in the order in which they came
         self.refused = 0
         self.error: DumpstreamError | None = None  #: why the manifest could not be written

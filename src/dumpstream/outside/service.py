@@ -10,9 +10,9 @@ from anyio.abc import TaskGroup
 
 from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.capture import open_request
+from dumpstream.outside.collectorpreparation import CollectorPreparation
 from dumpstream.outside.connection import Connection
 from dumpstream.outside.liveness import ProcessHandle, open_process
-from dumpstream.outside.preparation import CollectorPreparation
 from dumpstream.outside.process import CapturedProcess, Follower, introduced
 from dumpstream.outside.roster import Roster
 from dumpstream.outside.shares import EXPECTED, Shares

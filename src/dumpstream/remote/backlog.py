@@ -34,7 +34,7 @@ class Backlog:
 
     def __init__(self, store: Store, outbox: Outbox | None, *, durable: bool = False) -> None:
         self._store = store
-        self._outbox = outbox if outbox is not None and outbox.room.capacity else None
+        self._outbox = outbox if outbox is not None and outbox.quota.capacity else None
         self._durable = durable
         self._away = False
         self._kept: deque[_Kept] = deque()
@@ -102,13 +102,13 @@ class Backlog:
                 return False
             if self._closing.is_set():
                 raise SinkError("the spill is full and the store does not answer; raise --spill-bytes")
-            await self.outbox.room.freed()
+            await self.outbox.quota.freed()
         return True
 
     async def discard(self, key: str, size: int) -> None:
         """Remove from the outbox what there is of the object *key*, for which *size* bytes were reserved."""
         await run_sync(self.outbox.discard, self.url(key))
-        self.outbox.room.give_back(size)
+        self.outbox.quota.give_back(size)
 
     async def keep(self, key: str, size: int) -> Custody:
         """Let the object *key*, all of which is in the outbox, wait for the store.
@@ -163,7 +163,7 @@ class Backlog:
     def _give_up(self) -> None:
         self._closing.set()
         if self._outbox is not None:
-            self._outbox.room.wake()
+            self._outbox.quota.wake()
 
     def _watch(self) -> None:
         if self._drain is None or self._drain.done():
@@ -179,9 +179,9 @@ class Backlog:
             if all(results):
                 self._away, at_once = False, _UPLOADED_AT_ONCE
                 backoff.reset()
-                self.outbox.room.wake()
+                self.outbox.quota.wake()
             elif self._error is not None:
-                self.outbox.room.wake()
+                self.outbox.quota.wake()
                 return
             else:
                 self._away, at_once = True, 1
@@ -211,7 +211,7 @@ class Backlog:
         except OSError as exc:
             return self._fail(StoreError(str(spill_error(exc))))
         self._kept.remove(kept)
-        self.outbox.room.give_back(kept.size)
+        self.outbox.quota.give_back(kept.size)
         kept.custody.advance(Stage.STORED)
         return True
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
-from dumpstream.archive.history import History, refuse_both
 from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
+from dumpstream.archive.manifestwriter import ManifestWriter, refuse_both
 from dumpstream.archive.rows import JOURNAL, Outcome
 from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.objectstore.store import Store
@@ -27,7 +27,7 @@ _BELOW = (FILES, PACKS, STATS, SEGMENTS)
 _PROBE_S = 10.0
 
 
-class RemoteDestination(History):
+class RemoteDestination(ManifestWriter):
     """A capture in a store, written by this process; its manifest goes to *outbox* first.
 
     If it is *inside* a prefix that this process holds for several captures, nothing is there yet: *lock* is
@@ -132,7 +132,7 @@ class RemoteDestination(History):
                     self.lock.take()  # if the store is away, the first upload takes it
                 self._store.write(MANIFEST, text)
             except StoreError as exc:
-                if not (self._inside and exc.away and self._outbox.room.capacity):
+                if not (self._inside and exc.away and self._outbox.quota.capacity):
                     raise
 
     def _write(self) -> None:

@@ -28,7 +28,7 @@ class Keys:
 
     def __init__(self, root: str, *, prefix_bytes: int = 0, among: int = 1) -> None:
         self._root = root
-        self._room = _LONGEST_KEY_BYTES - prefix_bytes - len(root.encode()) - 1
+        self._quota = _LONGEST_KEY_BYTES - prefix_bytes - len(root.encode()) - 1
         self._bits = bytearray(max(_BITS // among, _LEAST_BITS) // 8)
 
     def add(self, key: str) -> None:
@@ -40,7 +40,7 @@ class Keys:
         """Take a free key for the file *name*, with a number of at least *first*, and return it."""
         stem = "/".join(clean_name(name))
         # Some stores take a backslash for a slash, which makes two keys one.
-        if "\\" in stem or len(stem.encode()) > self._room:
+        if "\\" in stem or len(stem.encode()) > self._quota:
             stem = hashed_name(name).replace("\\", "_")
         key = self._numbered(stem, first)
         if self._is_taken(key):

@@ -76,7 +76,7 @@ class LargeUpload:
 
     async def _send_to_disk(self, pieces: Sequence[Buffer], size: int) -> None:
         backlog = self._backlog
-        if self._upload is not None and backlog.outbox.room.free < size:
+        if self._upload is not None and backlog.outbox.quota.free < size:
             await self._discard()  # the store answers, and is enough
             return
         while not await backlog.reserve(size, self._key):

@@ -21,7 +21,7 @@ from dumpstream._errors import DestinationError, FileRefusedError
 from dumpstream.archive.destination import explained, make_directory
 from dumpstream.archive.manifest import MANIFEST, Manifest, manifest_text, read_manifest, write_manifest
 from dumpstream.archive.rows import JOURNAL
-from dumpstream.remote.room import Room
+from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.source import OnFull
 from dumpstream.system.durable import force_directory
@@ -49,7 +49,7 @@ class Outbox:
     Args:
         path: the directory.
         description: what `describe` wrote.
-        room: for the objects; without it no object may wait here.
+        quota: for the objects; without it no object may wait here.
         on_full: whether a file for which there is no room waits or is refused.
 
     Attributes:
@@ -61,19 +61,19 @@ class Outbox:
         path: Path,
         description: dict[str, Any],
         *,
-        room: Room | None = None,
+        quota: Quota | None = None,
         on_full: OnFull = OnFull.BLOCK,
     ) -> None:
         self.path = path
         self.description = description
         self.needed = False
         self.on_full = on_full
-        self.room = Room(0) if room is None else room
+        self.quota = Quota(0) if quota is None else quota
         self._dir_fd = -1
         self._lock_fd = -1
 
     @classmethod
-    def make(cls, root: Path, destination: str, *, room: Room | None, on_full: OnFull) -> Outbox:
+    def make(cls, root: Path, destination: str, *, quota: Quota | None, on_full: OnFull) -> Outbox:
         """Make an outbox below *root* for a capture to *destination*, and take it.
 
         Raises:
@@ -81,7 +81,7 @@ class Outbox:
         """
         name = f"{strftime('%Y%m%dT%H%M%S', gmtime())}-{secrets.token_hex(4)}"
         description = {"format": _FORMAT, "destination": destination}
-        outbox = cls(root / name, description, room=room, on_full=on_full)
+        outbox = cls(root / name, description, quota=quota, on_full=on_full)
         try:
             outbox._take()
             (outbox.path / OBJECTS).mkdir(mode=0o700, exist_ok=True)
@@ -151,12 +151,12 @@ class Outbox:
         Raises:
             FileRefusedError: there was not enough, and files are to be refused then.
         """
-        if size <= self.room.free:
-            self.room.take(size)
+        if size <= self.quota.free:
+            self.quota.take(size)
             return True
         if self.on_full is OnFull.DROP:
             raise FileRefusedError(
-                f"{name!r} does not fit into the spill of {self.room.capacity} bytes; raise --spill-bytes",
+                f"{name!r} does not fit into the spill of {self.quota.capacity} bytes; raise --spill-bytes",
                 cause=SPILL_FULL,
             )
         return False
@@ -231,7 +231,7 @@ class Outbox:
         """Close it, and leave its room to the captures that share it."""
         with anyio.CancelScope(shield=True):
             await run_sync(self.close)
-        self.room.leave(cleared=not self.needed)
+        self.quota.leave(cleared=not self.needed)
 
     def _write_description(self) -> None:
         replace_file(DESCRIPTION, [json.dumps(self.description).encode("ascii")], self._dir_fd)

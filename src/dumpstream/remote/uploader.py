@@ -21,7 +21,7 @@ SHORT_RETRY_S = 8.0
 
 def retry_time(outbox: Outbox | None) -> float:
     """Return how long a request is tried again if its object may wait in *outbox*."""
-    return SHORT_RETRY_S if outbox is not None and outbox.room.capacity else RETRY_S
+    return SHORT_RETRY_S if outbox is not None and outbox.quota.capacity else RETRY_S
 
 
 class Uploader:

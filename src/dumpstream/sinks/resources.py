@@ -7,7 +7,7 @@ from anyio import CapacityLimiter
 
 from dumpstream.objectstore.patience import Patience
 from dumpstream.remote.outbox import Outbox
-from dumpstream.remote.room import Room
+from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
 
 
@@ -17,7 +17,7 @@ class Resources:
 
     outbox: Outbox | None = None  #: the capture's own: where objects wait for their store
     captures: int = 1  #: how many captures share memory, connections and the rest of this
-    room: Room | None = None  #: what may wait in the outboxes of all of them together
+    quota: Quota | None = None  #: what may wait in the outboxes of all of them together
     locks: Sequence[StoreLock] = ()  #: of prefixes in stores, held for all of them
     threads: CapacityLimiter | None = None  #: of all their sinks; None: each sink has its own
     patience: Patience = field(default_factory=Patience)  #: with stores that do not answer

@@ -1,4 +1,4 @@
-"""Ledger: every file that ends gets its line in the journal and is counted."""
+"""Tally: every file that ends gets its line in the journal and is counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dumpstream.stages.plan import PartWriter
 SINK_FAILED = "sink_failed"
 
 
-class Ledger:
+class Tally:
     """Writes into *journal* where files went in the sinks, which have *labels* there.
 
     A file that a sink has taken and not yet made safe gets its line, and is counted, when its bytes are safe.

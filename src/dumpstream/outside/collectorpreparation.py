@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream.archive.history import History
+from dumpstream.archive.manifestwriter import ManifestWriter
 from dumpstream.objectstore.client import RETRY_S
 from dumpstream.objectstore.patience import Patience, ask
+from dumpstream.outside.collectorrequest import CollectorRequest
 from dumpstream.outside.connection import listen, make_private_directory
-from dumpstream.outside.request import CollectorRequest
 from dumpstream.preparation import held_destination, load_asked, refuse_without_directory
 from dumpstream.remote.destination import RemoteDestination
-from dumpstream.remote.room import Room
+from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import SHORT_RETRY_S
 from dumpstream.sinks import find_factory
@@ -38,7 +38,7 @@ class CollectorPreparation(NamedTuple):
 
     request: CollectorRequest
     asked: AclConfig | None  #: what every process is asked to dump
-    destination: History
+    destination: ManifestWriter
     resources: Resources  #: what the captures of all processes share
     listener: socket.socket
     socket_path: Path
@@ -52,7 +52,7 @@ async def prepared_collector(
     settings = request.stages.sinks
     asked = await run_sync(load_asked, request.config)
     resources = Resources(
-        room=Room(settings.spill_bytes),
+        quota=Quota(settings.spill_bytes),
         threads=anyio.CapacityLimiter(settings.workers),
         patience=Patience(spills=settings.spill is not None),
     )

@@ -7,23 +7,23 @@ import asyncio
 import anyio
 import pytest
 
-from dumpstream.remote.room import Room
+from dumpstream.remote.quota import Quota
 
 pytestmark = pytest.mark.anyio
 
 
 def test_what_several_use_together_never_exceeds_the_whole() -> None:
-    whole = Room(100)
-    rooms = [Room(60, whole) for _ in range(2)]
+    whole = Quota(100)
+    quotas = [Quota(60, whole) for _ in range(2)]
 
-    rooms[0].take(60)
+    quotas[0].take(60)
 
-    assert (rooms[0].free, rooms[1].free, whole.free) == (0, 40, 40)
+    assert (quotas[0].free, quotas[1].free, whole.free) == (0, 40, 40)
 
 
 async def test_waiting_capture_wakes_when_another_gives_back() -> None:
-    whole = Room(100)
-    one, other = Room(100, whole), Room(100, whole)
+    whole = Quota(100)
+    one, other = Quota(100, whole), Quota(100, whole)
     one.take(100)
 
     waiting = asyncio.ensure_future(other.freed())
@@ -36,8 +36,8 @@ async def test_waiting_capture_wakes_when_another_gives_back() -> None:
 
 
 async def test_bytes_that_are_left_on_the_disk_are_never_free_again() -> None:
-    whole = Room(100)
-    one, other = Room(100, whole), Room(100, whole)
+    whole = Quota(100)
+    one, other = Quota(100, whole), Quota(100, whole)
     one.take(70)
     waiting = asyncio.ensure_future(other.freed())
     await anyio.lowlevel.checkpoint()
@@ -50,8 +50,8 @@ async def test_bytes_that_are_left_on_the_disk_are_never_free_again() -> None:
 
 
 def test_a_cleared_disk_is_free_for_the_others() -> None:
-    whole = Room(100)
-    one, other = Room(100, whole), Room(100, whole)
+    whole = Quota(100)
+    one, other = Quota(100, whole), Quota(100, whole)
     one.take(70)
 
     one.leave(cleared=True)

@@ -1,4 +1,4 @@
-"""History: the runs and processes of a capture, recorded in its manifest wherever that is."""
+"""ManifestWriter: the runs and processes of a capture, recorded in its manifest wherever that is."""
 
 import itertools
 import platform
@@ -14,7 +14,7 @@ from dumpstream.archive.rows import Outcome, timestamp
 from dumpstream.system.location import Prefix
 
 
-class History(ABC):
+class ManifestWriter(ABC):
     """The runs of a capture, or the processes with a capture each, as its manifest records them.
 
     Every method blocks: call it from a worker thread. Until a run or processes begin, all changes are undone

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dumpstream.outside.request import sink_below
+from dumpstream.outside.collectorrequest import sink_below
 
 
 @pytest.mark.parametrize(

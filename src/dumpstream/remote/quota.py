@@ -1,14 +1,14 @@
-"""Room: how many bytes may wait on the disk, of one capture or of several together."""
+"""Quota: how many bytes may wait on the disk, of one capture or of several together."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-class Room:
+class Quota:
     """*capacity* bytes; with *within*, they are part of a room that other captures use as well."""
 
-    def __init__(self, capacity: int, within: Room | None = None) -> None:
+    def __init__(self, capacity: int, within: Quota | None = None) -> None:
         self._capacity = capacity
         self._within = within
         self._used = 0

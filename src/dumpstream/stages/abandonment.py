@@ -1,4 +1,4 @@
-"""Remains: what an abandoned capture does not store, written down by file."""
+"""Abandonment: what an abandoned capture does not store, written down by file."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -10,14 +10,14 @@ from dumpstream.chunk import Chunk
 from dumpstream.source import Source
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import End, Event, Whole
-from dumpstream.stages.ledger import Ledger
+from dumpstream.stages.tally import Tally
 
 
-class Remains:
+class Abandonment:
     """The chunks and bytes that are lost with an abandoned capture, by the names of their files."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
         self._files: dict[str, tuple[int, int]] = {}
 
     def add_file(self, file: File) -> None:
@@ -46,12 +46,12 @@ class Remains:
                 with batch:
                     self.add_chunks(batch.chunks)
                     for loss in batch.losses:
-                        self._ledger.record_refused(loss)
+                        self._tally.record_refused(loss)
 
     def record(self, cause: str) -> None:
         """Record every file as lost to *cause*."""
         for name, (chunks, size) in self._files.items():
-            self._ledger.record_lost(name, chunks, size, cause)
+            self._tally.record_lost(name, chunks, size, cause)
 
     def _add(self, name: str, chunks: int, size: int) -> None:
         seen_chunks, seen_size = self._files.get(name, (0, 0))
