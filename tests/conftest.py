@@ -62,11 +62,15 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Give every worker a temporary directory: processes that profile exclude each other by a file in it."""
+    """Give every worker a temporary directory and a cache.
+
+    Processes that profile exclude each other by a file in the temporary directory.
+    """
     directory = str(tmp_path_factory.mktemp("temporary"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", directory)
         patch.setenv("TMPDIR", directory)
+        patch.setenv("XDG_CACHE_HOME", f"{directory}/cache")
         yield
 
 

@@ -259,6 +259,16 @@ def measure_files(files: list[Buffer], readings: list[tuple[int, str, int]], /) 
     promises, all its types can be read and all shapes fit. Releases the GIL while it reads.
     """
 
+def scan_journal(block: Buffer, key: bytes, verdicts: tuple[str, ...], needle: bytes, /) -> bytes:
+    """Return a record for each line of a journal that *block* begins, in the layout of `JournalLine`.
+
+    With a *needle*, only for the lines that contain it. *verdicts* are the words that a verdict may be, in
+    the order of their numbers. Releases the GIL while it reads.
+    """
+
+def hash_name(name: bytes, key: bytes, /) -> int:
+    """Return the hash that `scan_journal` has for a file of that *name*; *key* has 16 bytes."""
+
 def rename_noreplace(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str, /) -> None:
     """Rename *src* to *dst*, each relative to its directory.
 

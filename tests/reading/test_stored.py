@@ -111,7 +111,7 @@ class TestState:
 
         capture = StoredCapture.open(builder.interrupt())
 
-        assert capture.files == ()
+        assert [*capture.files] == []
         assert capture.state is State.INTERRUPTED
 
     def test_directory_in_which_no_run_began_holds_no_capture(self, tmp_path: Path) -> None:

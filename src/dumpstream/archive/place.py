@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Protocol
@@ -12,8 +12,9 @@ from typing import IO, NamedTuple, Protocol
 from typing_extensions import Buffer
 
 from dumpstream._errors import NotACaptureError, PartError
+from dumpstream.archive.journalfile import JournalFile
 from dumpstream.archive.manifest import MANIFEST, TEMPORARY, Manifest, read_manifest
-from dumpstream.archive.rows import JOURNAL, Row, read_journal
+from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK, lock_holder
 from dumpstream.system.nofollow import open_directory, open_regular
@@ -65,8 +66,8 @@ class Place(Protocol):
     def find_writer(self) -> WritingProcess | None:
         """Return the process that is writing there now, if any."""
 
-    def read_rows(self) -> Iterable[Row]:
-        """Return the rows of the journal, if there is one; the iteration may raise `NotACaptureError`."""
+    def open_journal(self) -> JournalFile:
+        """Return the journal, which is empty if there is none; raises `NotACaptureError`."""
 
     def open(self, path: str, start: int, length: int | None) -> Opened:
         """Open a stored file, or *length* bytes of it from *start* on; raises `PartError`."""
@@ -96,11 +97,11 @@ class DirectoryPlace:
         pid = lock_holder(self.path)
         return None if pid is None else WritingProcess(pid)
 
-    def read_rows(self) -> Iterator[Row]:
+    def open_journal(self) -> JournalFile:
         try:
-            yield from read_journal(self.path / JOURNAL)
+            return JournalFile.open(self.path / JOURNAL)
         except FileNotFoundError:  # killed before its first row
-            return
+            return JournalFile.empty()
         except OSError as exc:
             raise NotACaptureError(self.path, f"cannot be read: {JOURNAL}: {exc.strerror}") from exc
 

@@ -176,7 +176,7 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
     ended = True
     for number, line in enumerate(lines, 1):
         ended = line.endswith(b"\n")
-        row = _parse(line, number)
+        row = parse_line(line, number)
         if unreadable is not None:
             # A run that follows a killed one ends the unfinished line.
             yield unreadable._replace(torn=isinstance(row, BeginRow))
@@ -189,7 +189,8 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
         yield unreadable._replace(torn=not ended)
 
 
-def _parse(line: bytes, number: int) -> Row:
+def parse_line(line: bytes, number: int = 0) -> Row:
+    """Return the row of *line*; an `UnreadableRow` has its *number*, and is not called torn yet."""
     try:
         if line.isascii() and (common := _common_file(line.decode("ascii"))) is not None:
             return common

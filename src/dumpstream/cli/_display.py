@@ -3,8 +3,10 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from textwrap import indent
 from typing import Any, Self
 
 _UNITS = ("kB", "MB", "GB", "TB")
@@ -37,6 +39,17 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
+def print_json_with_list(value: Mapping[str, Any], name: str, items: Iterable[Any]) -> None:
+    """Print the object *value* as `print_json` does, with *items*, which are not kept, as its list *name*."""
+    before, _, behind = json.dumps(value, indent=2).partition(f'  "{name}": []')
+    sys.stdout.write(f'{before}  "{name}": [')
+    separator = "\n"
+    for item in items:
+        sys.stdout.write(separator + indent(json.dumps(item, indent=2), "    "))
+        separator = ",\n"
+    sys.stdout.write(("]" if separator == "\n" else "\n  ]") + f"{behind}\n")
+
+
 def attributes(thing: object, *names: str) -> dict[str, Any]:
     """Return those attributes of *thing* by their names, as JSON has them."""
     return {name: getattr(thing, name) for name in names}
@@ -48,6 +61,7 @@ def operator_text(name: str, op_type: str | None, origin: Mapping[str, Any]) -> 
     return ", ".join([f"{name} ({op_type})" if op_type else name, *known])
 
 
+@lru_cache(4096)
 def size_text(size: int) -> str:
     """Return *size* bytes in at most four digits and a unit."""
     if size < _STEP:

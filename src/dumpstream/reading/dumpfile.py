@@ -241,9 +241,9 @@ class _Naming:
 
 
 def _find(capture: StoredCapture, name: str | None) -> StoredFile:
-    for file in capture.files:
-        if file.name == name:
-            return file
+    file = None if name is None else capture.files.find(name)
+    if file is not None:
+        return file
     raise LookupError(f"{capture.path} has no file {name!r}; `dumpstream ls` lists its files")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
@@ -15,20 +14,14 @@ import xxhash
 import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
+from dumpstream.archive.journalfile import JournalFile
 from dumpstream.archive.manifest import Manifest
 from dumpstream.archive.place import RESTORE, DirectoryPlace, Opened, Place, WritingProcess, open_file
-from dumpstream.archive.rows import (
-    BeginRow,
-    EndRow,
-    FileRow,
-    LossRow,
-    MergedRow,
-    Outcome,
-    Row,
-    StoredPart,
-    UnreadableRow,
-)
-from dumpstream.reading.storedfile import StoredFile, is_readable, misfit, parts_of
+from dumpstream.archive.rows import LossRow, Outcome, StoredPart
+from dumpstream.reading.filelist import FileList
+from dumpstream.reading.index import open_index
+from dumpstream.reading.storedfile import is_readable, misfit
+from dumpstream.reading.totals import Totals
 from dumpstream.remote.place import Buckets, StorePlace
 from dumpstream.system.location import Prefix, as_location, is_url
 
@@ -51,26 +44,27 @@ def open_place(path: str | os.PathLike[str] | Prefix | Any) -> Place:
 
 
 class StoredCapture:
-    """A capture as it was when it was opened."""
+    """A capture as it was when it was opened.
+
+    Its files are read from the journal each time they are asked for, so a capture of millions of files takes
+    no more memory than a small one.
+    """
 
     def __init__(
-        self, place: Place, manifest: Manifest, *, writer: WritingProcess | None, rows: Iterable[Row]
+        self, place: Place, manifest: Manifest, *, writer: WritingProcess | None, journal: JournalFile
     ) -> None:
         self.place = place
         self.manifest = manifest
         self.writer = writer  #: the process that is writing it, if any
-        self.unreadable_lines: list[int] = []  #: lines of the journal, counted from 1
-        self.torn = False  #: whether a process was stopped in the middle of a line
-        self.outcomes: dict[int, Outcome | None] = dict.fromkeys(run.run for run in manifest.runs)
-        self._losses: dict[str, LossRow] = {}
-        files: dict[str, list[FileRow]] = {}
-        with _collector_paused():
-            for row in rows:
-                if isinstance(row, FileRow):
-                    files.setdefault(row.name, []).append(row)
-                else:
-                    self._note(row)
-            self.files = tuple([StoredFile(name, of_name) for name, of_name in files.items()])
+        index = open_index(journal, str(place.path))
+        self.totals: Totals = index.totals  #: what all lines of the journal come to
+        self.files: FileList = FileList(index)  #: in the order in which their names first came
+        runs: dict[int, str | None] = dict.fromkeys(run.run for run in manifest.runs)
+        #: How each run ended; None if the journal does not say.
+        self.outcomes = {
+            run: None if outcome is None else Outcome(outcome)
+            for run, outcome in (runs | self.totals.outcomes).items()
+        }
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | Prefix | Any) -> StoredCapture:
@@ -97,7 +91,7 @@ class StoredCapture:
             raise NotACaptureError(place.path, "holds no capture: no run has begun there; capture into it")
         # Before the journal: if the capture ends in between, the journal has all its rows.
         writer = place.find_writer()
-        return cls(place, manifest, writer=writer, rows=place.read_rows())
+        return cls(place, manifest, writer=writer, journal=place.open_journal())
 
     @property
     def path(self) -> Path | Prefix:
@@ -107,11 +101,20 @@ class StoredCapture:
     def pid(self) -> int | None:
         return None if self.writer is None else self.writer.pid
 
-    @cached_property
+    @property
     def remote(self) -> bool:
         """Whether reading its files means to wait for an object store."""
-        rows = (row for file in self.files for row in file.rows if any(map(_is_at_url, row.stored)))
-        return self.in_store or any(_is_at_url(part) for row in rows for part in parts_of(row))
+        return self.in_store or self.totals.remote
+
+    @property
+    def unreadable_lines(self) -> list[int]:
+        """The numbers of the first lines of the journal that cannot be read, counted from 1."""
+        return self.totals.unreadable_lines
+
+    @property
+    def torn(self) -> bool:
+        """Whether a process was stopped in the middle of a line of the journal."""
+        return self.totals.torn
 
     @property
     def in_store(self) -> bool:
@@ -141,7 +144,7 @@ class StoredCapture:
     @property
     def losses(self) -> tuple[LossRow, ...]:
         """What all runs lost, one row for each cause, also of files whose names are not known."""
-        return tuple(self._losses.values())
+        return tuple(LossRow(cause, *lost) for cause, lost in self.totals.losses.items())
 
     def read_part(self, part: StoredPart) -> Iterator[memoryview]:
         """Yield the original bytes of *part*, block by block; a block is valid until the next is asked for.
@@ -202,37 +205,6 @@ class StoredCapture:
             if problem := misfit(part, size):
                 raise PartError(path, problem)
             yield file
-
-    def _note(self, row: BeginRow | EndRow | LossRow | MergedRow | UnreadableRow) -> None:
-        if isinstance(row, BeginRow):
-            self.outcomes.setdefault(row.run, None)
-        elif isinstance(row, EndRow):
-            self.outcomes[row.run] = row.outcome
-        elif isinstance(row, LossRow):
-            _, chunks, size = self._losses.get(row.cause, LossRow(row.cause, 0, 0))
-            self._losses[row.cause] = LossRow(row.cause, chunks + row.chunks, size + row.bytes)
-        elif isinstance(row, MergedRow):
-            return
-        elif row.torn:
-            self.torn = True
-        else:
-            self.unreadable_lines.append(row.line)
-
-
-def _is_at_url(part: StoredPart) -> bool:
-    return part.path is not None and is_url(part.path)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from looking through what has no cycles, again and again as it grows."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextmanager

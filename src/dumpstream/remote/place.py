@@ -9,9 +9,10 @@ from os.path import commonpath, dirname
 from pathlib import Path
 
 from dumpstream._errors import NotACaptureError, ObjectMissingError, PartError
+from dumpstream.archive.journalfile import JournalFile
 from dumpstream.archive.manifest import LARGEST_BYTES, MANIFEST, Manifest, parse_manifest
 from dumpstream.archive.place import RESTORE, Listed, Opened, WritingProcess
-from dumpstream.archive.rows import JOURNAL, Row, read_rows
+from dumpstream.archive.rows import JOURNAL
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.objectstore.store import PROBE, Store
 from dumpstream.remote.segments import SEGMENTS, read_journal
@@ -42,8 +43,8 @@ class StorePlace:
     def find_writer(self) -> WritingProcess | None:
         return find_lock(self._store)
 
-    def read_rows(self) -> list[Row]:
-        return read_journal(self._store, lambda lines: list(read_rows(lines)))
+    def open_journal(self) -> JournalFile:
+        return read_journal(self._store, JournalFile.copy)
 
     def open(self, path: str, start: int, length: int | None) -> Opened:
         return _open(self._store, path, path, start, length)

@@ -6,6 +6,7 @@ capture runs, too.
 
 Examples:
   dumpstream ls run1
+  dumpstream ls run1 '*MatMul*'                 those that match
   dumpstream ls s3://bucket/run1
   dumpstream ls run1 --rank 0                   of a capture of several processes, those of one rank
   dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
@@ -13,55 +14,66 @@ Examples:
 
 from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from dumpstream.archive.manifest import Process
 from dumpstream.archive.place import is_inside
-from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
-from dumpstream.cli._display import attributes, count_text, print_json, printable, size_text
+from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument
+from dumpstream.cli._display import attributes, count_text, print_json_with_list, printable, size_text
 from dumpstream.reading.collection import Collection, Member
-from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.filelist import FileSummary
+from dumpstream.reading.selection import Selection
 from dumpstream.reading.storedfile import StoredFile
+from dumpstream.reading.totals import Totals
 
 _LONGEST_COMMAND = 60
+_TITLES = f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_capture_argument(parser)
+    add_names_argument(parser)
     add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
     collection = Collection.open(args.capture, args.rank)
+    selection = Selection(args.names)
+    selection.refuse_unmatched(collection)
     if args.json:
-        print_json(_object(collection))
+        _print_json(collection, selection)
     else:
-        _print_tables(collection)
+        _print_tables(collection, selection)
     return 0
 
 
 class _Sums:
-    """What the files and losses of one or several captures come to."""
+    """What files and losses come to."""
 
-    def __init__(self, capture: StoredCapture | None = None) -> None:
+    def __init__(self) -> None:
         self.files = self.bytes = self.stored_bytes = self.unreadable_lines = 0
         self.verdicts: Counter[str] = Counter()
         self.losses: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        if capture is not None:
-            self.add(capture)
 
-    def add(self, capture: StoredCapture) -> None:
-        """Add the files and losses of *capture*."""
-        self.files += len(capture.files)
-        self.bytes += sum(file.bytes for file in capture.files)
-        self.stored_bytes += sum(file.stored_bytes for file in capture.files)
-        self.unreadable_lines += len(capture.unreadable_lines)
-        self.verdicts.update(str(file.verdict) for file in capture.files)
-        for loss in capture.losses:
-            self.losses[loss.cause].update(chunks=loss.chunks, bytes=loss.bytes)
+    @classmethod
+    def of(cls, member: Member) -> "_Sums":
+        """Return those of all files of *member*."""
+        sums = cls()
+        if member.capture is not None:
+            totals = member.capture.totals
+            sums.files, sums.bytes, sums.stored_bytes = totals.files, totals.bytes, totals.stored_bytes
+            sums.verdicts.update(totals.verdicts)
+            sums.add_losses(totals)
+        return sums
+
+    def add_losses(self, totals: Totals) -> None:
+        """Add what a capture lost, and how many of its lines cannot be read."""
+        self.unreadable_lines += totals.unreadable
+        for cause, (chunks, size) in totals.losses.items():
+            self.losses[cause].update(chunks=chunks, bytes=size)
 
     @property
     def counted_verdicts(self) -> str:
@@ -74,31 +86,32 @@ class _Sums:
         return [{"cause": cause, **lost} for cause, lost in self.losses.items()]
 
 
-def _object(collection: Collection) -> dict[str, Any]:
+def _print_json(collection: Collection, selection: Selection) -> None:
     total = _Sums()
-    states, processes, files = [], [], []
+    states, processes = [], []
     runs: list[dict[str, Any]] = []
     for member in collection.members():
         if member.process is not None:
             processes.append(_process(member))
         if member.capture is not None:
-            total.add(member.capture)
+            total.add_losses(member.capture.totals)
             states.append(member.capture.state)
             runs = [{"run": run, "outcome": outcome} for run, outcome in member.capture.outcomes.items()]
-            files += [_row(file, member) for file in member.capture.files]
     several = collection.processes is not None
-    return {
+    listed = {
         "state": collection.state(states),
         **({"processes": processes} if several else {"runs": runs}),
-        "files": files,
+        "files": [],
         "losses": total.listed_losses,
         "unreadable_lines": total.unreadable_lines,
     }
+    rows = (_row(file, member) for member in collection.members() for file in selection.files(member))
+    print_json_with_list(listed, "files", rows)
 
 
 def _process(member: Member) -> dict[str, Any]:
     assert member.process is not None
-    sums = _Sums(member.capture)
+    sums = _Sums.of(member)
     known = asdict(member.process)
     del known["ring"]  # only `recover` needs it
     return {
@@ -122,17 +135,15 @@ def _row(file: StoredFile, member: Member) -> dict[str, Any]:
     }
 
 
-def _print_tables(collection: Collection) -> None:
+def _print_tables(collection: Collection, selection: Selection) -> None:
     total = _Sums()
     states, processes = [], []
     problems: list[str] = []
     for member in collection.members():
         if member.capture is not None:
             states.append(member.capture.state)
-            if member.capture.files and not total.files:
-                print(f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name")
-            total.add(member.capture)
-            _print_files(member.capture.files, member.prefix)
+            total.add_losses(member.capture.totals)
+            _print_files(_summaries(member, selection), member.prefix, total)
         if (process := member.process) is not None:
             processes.append(_process_cells(member, process, running=collection.writer is not None))
             if problem := member.problem or process.problem:
@@ -145,11 +156,26 @@ def _print_tables(collection: Collection) -> None:
     print(_summary(total, collection, collection.state(states)))
 
 
-def _print_files(files: Iterable[StoredFile], prefix: str) -> None:
-    for file in files:
+def _summaries(member: Member, selection: Selection) -> Iterator[FileSummary]:
+    assert member.capture is not None
+    if selection.everything:
+        return member.capture.files.summaries()
+    return map(FileSummary.of, selection.files(member))
+
+
+def _print_files(files: Iterator[FileSummary], prefix: str, total: _Sums) -> None:
+    """Print *files*, and add them to *total*."""
+    verdicts = total.verdicts
+    for name, verdict, size, stored_bytes, chunks, parts in files:
+        if not total.files:
+            print(_TITLES)
+        total.files += 1
+        total.bytes += size
+        total.stored_bytes += stored_bytes
+        verdicts[verdict] += 1
         print(
-            f"{file.verdict:<12} {size_text(file.bytes):>9} {size_text(file.stored_bytes):>9} "
-            f"{file.chunks:>7} {len(file.parts):>5}  {printable(prefix + file.name)}"
+            f"{verdict:<12} {size_text(size):>9} {size_text(stored_bytes):>9} {chunks:>7} {parts:>5}  "
+            f"{printable(prefix + name)}"
         )
 
 
@@ -165,7 +191,7 @@ def _process_cells(member: Member, process: Process, *, running: bool) -> Sequen
         "-" if process.device is None else str(process.device),
         str(process.pid),
         printable(process.ending or ("running" if running else "not known")),
-        _Sums(member.capture).counted_verdicts or "no files",
+        _Sums.of(member).counted_verdicts or "no files",
         command,
     )
 

@@ -166,6 +166,8 @@ static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NO
                                   {"read_header", read_header, METH_O, NULL},
                                   {"parse_header", parse_header, METH_O, NULL},
                                   {"measure_files", measure_files, METH_VARARGS, NULL},
+                                  {"scan_journal", scan_journal, METH_VARARGS, NULL},
+                                  {"hash_name", hash_name, METH_VARARGS, NULL},
                                   {"rename_noreplace", rename_noreplace, METH_VARARGS, NULL},
                                   {"sync_filesystem", sync_filesystem, METH_VARARGS, NULL},
                                   {"use_kernels", use_kernels, METH_VARARGS, NULL},

@@ -139,4 +139,6 @@ int add_statistics(PyObject *module);
 int add_tensor_rows(PyObject *module);
 PyObject *parse_header(PyObject *module, PyObject *data);
 PyObject *measure_files(PyObject *module, PyObject *args);
+PyObject *scan_journal(PyObject *module, PyObject *args);
+PyObject *hash_name(PyObject *module, PyObject *args);
 PyObject *use_kernels(PyObject *module, PyObject *args);

@@ -1,0 +1,143 @@
+"""JournalFile: a journal, read as it was when it was opened, in blocks of whole lines."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from pathlib import Path
+from struct import Struct
+from tempfile import TemporaryFile
+from typing import NamedTuple
+
+from dumpstream._native import scan_journal
+from dumpstream.archive.rows import FileRow, parse_line
+from dumpstream.format.verdict import Verdict
+from dumpstream.system.nofollow import open_regular
+
+#: The verdicts, by the numbers that a `JournalLine` has for them.
+VERDICTS = tuple(Verdict)
+
+_WORDS = tuple(map(str, VERDICTS))
+_BLOCK_BYTES = 1 << 20
+_LINE_BYTES = 4 << 10
+# A longer line is unreadable: no file has so many parts.
+_LONGEST_LINE = 64 << 20
+_LAYOUT = Struct("=6Q3I2B2x")
+#: Where the name begins in a common line.
+_NAME = len('{"type":"file","name":"')
+
+
+class JournalLine(NamedTuple):
+    """A line; what is behind *length* is known of a common line only, which is that of a file."""
+
+    start: int  #: in its block
+    length: int  #: with the newline
+    hash: int  #: of the name
+    bytes: int
+    chunks: int
+    stored_bytes: int  #: in all sinks together
+    name_length: int
+    stored: int  #: parts, in all sinks together; all of them begin at offset 0
+    verdict: int  #: a number in `VERDICTS`
+    is_common: int
+    at_url: int  #: whether a part may be in an object store
+
+
+def name_in(block: bytes, line: JournalLine) -> str:
+    """Return the name in a common *line* of *block*."""
+    start = line.start + _NAME
+    return block[start : start + line.name_length].decode("ascii")
+
+
+class JournalFile:
+    """The journal that is open as *fd*, which this object closes; lines that are added later are not seen."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        weakref.finalize(self, os.close, fd)
+        self.status = os.fstat(fd)
+        self.size = self.status.st_size
+
+    @classmethod
+    def open(cls, path: Path) -> JournalFile:
+        """Open the journal at *path*; raises `OSError`, also if it is a symbolic link."""
+        return cls(open_regular(path, os.O_RDONLY))
+
+    @classmethod
+    def empty(cls) -> JournalFile:
+        """Return a journal without lines."""
+        return cls(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    @classmethod
+    def copy(cls, lines: Iterable[bytes]) -> JournalFile:
+        """Return the journal that consists of *lines*, in a file that disappears with it."""
+        with TemporaryFile() as file:
+            file.writelines(lines)
+            file.flush()
+            return cls(os.dup(file.fileno()))
+
+    def blocks(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yield all from the line that begins at *start* on, with the offset of each block.
+
+        Blocks end with a newline, except the last if its line is unfinished. Of a line that is too long, only
+        the beginning comes.
+        """
+        while start < self.size:
+            block = self._read(start, _BLOCK_BYTES)
+            if not block:  # cut off meanwhile
+                return
+            end = block.rfind(b"\n") + 1
+            if not end and start + len(block) < self.size:
+                block, end = self._read_long(start)
+                yield start, block
+            else:
+                block = block[:end] if end and start + end < self.size else block
+                end = len(block)
+                yield start, block
+            start += end
+
+    def lines(self, block: bytes, key: bytes, needle: bytes = b"") -> Iterator[JournalLine]:
+        """Yield the lines of *block*, or those that contain *needle*; names are hashed with *key*."""
+        return map(JournalLine._make, _LAYOUT.iter_unpack(scan_journal(block, key, _WORDS, needle)))
+
+    def file_rows(self, offset: int, block: bytes) -> Iterator[tuple[int, FileRow]]:
+        """Yield the rows of files in the *block* at *offset*, with the offsets of their lines."""
+        for line in BytesIO(block):
+            row = parse_line(line)
+            if isinstance(row, FileRow):
+                yield offset, row
+            offset += len(line)
+
+    def row_at(self, offset: int) -> FileRow:
+        """Return the row of the file whose line begins at *offset*; raises `ValueError` if it is another."""
+        row = parse_line(self._line_at(offset))
+        if not isinstance(row, FileRow):
+            raise ValueError(offset)  # noqa: TRY004 - the value is wrong, whatever its type
+        return row
+
+    def _line_at(self, offset: int) -> bytes:
+        size = _LINE_BYTES
+        while True:
+            data = self._read(offset, size)
+            end = data.find(b"\n") + 1
+            if end or len(data) < size:
+                return data[:end] if end else data
+            size *= 8
+
+    def _read_long(self, start: int) -> tuple[bytes, int]:
+        """Return the line that begins at *start*, or its beginning, and its length."""
+        line = bytearray()
+        length = 0
+        while block := self._read(start + length, _BLOCK_BYTES):
+            end = block.find(b"\n") + 1 or len(block)
+            if length < _LONGEST_LINE:
+                line += block[:end]
+            length += end
+            if block[end - 1 : end] == b"\n":
+                break
+        return bytes(line[:_BLOCK_BYTES] if length > _LONGEST_LINE else line), length
+
+    def _read(self, start: int, size: int) -> bytes:
+        return os.pread(self._fd, min(size, self.size - start), start)

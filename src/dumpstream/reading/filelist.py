@@ -1,0 +1,130 @@
+"""FileList: the files of a capture, read from its journal whenever they are asked for, and never all kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from json.encoder import encode_basestring_ascii
+from typing import NamedTuple, overload
+
+from dumpstream.archive.journalfile import VERDICTS, name_in
+from dumpstream.archive.rows import FileRow, parse_line
+from dumpstream.format.verdict import Verdict
+from dumpstream.reading.index import Index
+from dumpstream.reading.storedfile import StoredFile
+
+_WILDCARDS = re.compile(r"[*?]")
+
+
+class FileSummary(NamedTuple):
+    """What a list shows of a file."""
+
+    name: str
+    verdict: Verdict
+    bytes: int
+    stored_bytes: int
+    chunks: int
+    parts: int
+
+    @classmethod
+    def of(cls, file: StoredFile) -> FileSummary:
+        """Return that of *file*."""
+        numbers = (file.bytes, file.stored_bytes, file.chunks, len(file.parts))
+        return cls(file.name, file.verdict, *numbers)
+
+
+class FileList(Sequence[StoredFile]):
+    """The files in the order in which their names first came.
+
+    A name that comes again later is one file with several rows. Iterating reads the journal from the
+    beginning to where it ended when the capture was opened.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index, self._journal = index, index.journal
+
+    def __len__(self) -> int:
+        return self._index.totals.files
+
+    @overload
+    def __getitem__(self, index: int) -> StoredFile: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StoredFile]: ...
+    def __getitem__(self, index: int | slice) -> StoredFile | Sequence[StoredFile]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return self._file_at(self._index.first_at(index if index >= 0 else len(self) + index))
+
+    def __iter__(self) -> Iterator[StoredFile]:
+        repeated = self._index.repeated()
+        upcoming = next(repeated, None)
+        for offset, row in self._rows():
+            if upcoming is None or offset != upcoming[0]:
+                yield StoredFile(row.name, (row,))
+                continue
+            if upcoming[1] == offset:
+                yield self._file_at(offset)
+            upcoming = next(repeated, None)
+
+    def rows(self) -> Iterator[FileRow]:
+        """Yield the rows of all files, in the order of the journal."""
+        return (row for _, row in self._rows())
+
+    def summaries(self) -> Iterator[FileSummary]:
+        """Yield what a list shows, in the order of the files; ten times as fast as the files themselves."""
+        repeated = self._index.repeated()
+        upcoming = next(repeated, None)
+        for offset, block in self._journal.blocks():
+            for line in self._journal.lines(block, self._index.key):
+                if upcoming is not None and offset + line.start == upcoming[0]:
+                    if upcoming[1] == upcoming[0]:
+                        yield FileSummary.of(self._file_at(upcoming[0]))
+                    upcoming = next(repeated, None)
+                elif line.is_common:
+                    verdict, parts = VERDICTS[line.verdict], 1 if line.stored else 0
+                    name = name_in(block, line)
+                    yield FileSummary(name, verdict, line.bytes, line.stored_bytes, line.chunks, parts)
+                else:
+                    row = parse_line(block[line.start : line.start + line.length])
+                    if isinstance(row, FileRow):
+                        yield FileSummary.of(StoredFile(row.name, (row,)))
+
+    def find(self, name: str) -> StoredFile | None:
+        """Return the file that is called *name*, if there is one."""
+        rows = [row for row in map(self._journal.row_at, self._index.find(name)) if row.name == name]
+        return StoredFile(name, rows) if rows else None
+
+    def matching(self, pattern: str, prefix: str = "") -> Iterator[StoredFile]:
+        """Yield the files whose names, behind *prefix*, match *pattern* as `fnmatch` understands it.
+
+        Reads only the lines that have the longest text without a wildcard, which is far less than all.
+        """
+        needle = _needle(pattern, prefix)
+        for offset, block in self._journal.blocks():
+            for line in self._journal.lines(block, self._index.key, needle):
+                row = parse_line(block[line.start : line.start + line.length])
+                if isinstance(row, FileRow) and fnmatchcase(prefix + row.name, pattern):
+                    at = offset + line.start
+                    if self._index.first_of(at) == at:
+                        yield self._file_at(at)
+
+    def _rows(self) -> Iterator[tuple[int, FileRow]]:
+        for offset, block in self._journal.blocks():
+            yield from self._journal.file_rows(offset, block)
+
+    def _file_at(self, first: int) -> StoredFile:
+        rows = [self._journal.row_at(offset) for offset in self._index.lines_of(first)]
+        return StoredFile(rows[0].name, rows)
+
+
+def _needle(pattern: str, prefix: str) -> bytes:
+    """Return text, as a journal has it, that is in every name which matches *pattern* behind *prefix*."""
+    literal = pattern.partition("[")[0]
+    if prefix and literal.startswith(prefix):
+        literal, prefix = literal.removeprefix(prefix), ""
+    # Behind a prefix, which ends with a slash, text without a slash is in the prefix or in the name.
+    certain = [
+        text for text in _WILDCARDS.split(literal) if not prefix or ("/" not in text and text not in prefix)
+    ]
+    return encode_basestring_ascii(max(certain, key=len, default=""))[1:-1].encode()

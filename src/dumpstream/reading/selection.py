@@ -1,0 +1,64 @@
+"""Selection: the files of captures that names and patterns stand for."""
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.reading.collection import Collection, Member
+from dumpstream.reading.storedfile import StoredFile
+
+_WILDCARD = re.compile(r"[*?\[]")
+
+
+class Selection:
+    """All files, or those whose names, with the prefix of their process, are or match one of *patterns*."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = tuple(dict.fromkeys(patterns))
+
+    @property
+    def everything(self) -> bool:
+        """Whether all files are selected."""
+        return not self._patterns
+
+    def files(self, member: Member) -> Iterator[StoredFile]:
+        """Yield the files of *member* that are selected, each once."""
+        if member.capture is None:
+            return
+        files, prefix = member.capture.files, member.prefix
+        if self.everything:
+            yield from files
+        elif any(map(_WILDCARD.search, self._patterns)) and len(self._patterns) > 1:
+            yield from (file for file in files if self._selects(prefix + file.name))
+        else:
+            for pattern in self._patterns:
+                yield from _files(member, pattern)
+
+    def refuse_unmatched(self, collection: Collection) -> None:
+        """Raise `DumpstreamError` if a pattern selects no file of *collection*."""
+        unmatched = dict.fromkeys(self._patterns)
+        if unmatched:
+            for member in collection.members():
+                for pattern in [it for it in unmatched if next(_files(member, it), None) is not None]:
+                    del unmatched[pattern]
+        for pattern in unmatched:
+            raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
+
+    def _selects(self, name: str) -> bool:
+        return any(name == pattern or fnmatchcase(name, pattern) for pattern in self._patterns)
+
+
+def _files(member: Member, pattern: str) -> Iterator[StoredFile]:
+    """Yield the file that is called *pattern*, and those that match it."""
+    if member.capture is None:
+        return
+    files, prefix = member.capture.files, member.prefix
+    is_pattern = _WILDCARD.search(pattern) is not None
+    # A file that is called like a pattern which matches itself is among those that match.
+    if pattern.startswith(prefix) and not (is_pattern and fnmatchcase(pattern, pattern)):
+        exact = files.find(pattern.removeprefix(prefix))
+        if exact is not None:
+            yield exact
+    if is_pattern:
+        yield from files.matching(pattern, prefix)

@@ -1,0 +1,64 @@
+"""Totals: what all lines of a journal come to, kept so that they need not be read again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, Row, UnreadableRow
+
+_MOST_NUMBERS = 1000
+_MOST_CAUSES = 1000
+_OTHER_CAUSES = "other causes"
+
+
+@dataclass(slots=True)
+class Totals:
+    """The totals of the lines so far."""
+
+    lines: int = 0
+    files: int = 0  #: different names
+    bytes: int = 0
+    stored_bytes: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)  #: of files: the worst of each
+    outcomes: dict[int, str | None] = field(default_factory=dict)  #: by run; None if it has no end
+    losses: dict[str, list[int]] = field(default_factory=dict)  #: by cause, the chunks and bytes
+    unreadable: int = 0
+    unreadable_lines: list[int] = field(default_factory=list)  #: the numbers of the first ones
+    torn: bool = False  #: whether a process was stopped in the middle of a line
+    remote: bool = False  #: whether a part that is to be read is in an object store
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Totals:
+        """Return the totals of which `to_json` returned *fields*."""
+        totals = cls(**fields)
+        totals.outcomes = {int(run): outcome for run, outcome in totals.outcomes.items()}
+        return totals
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what JSON can hold of it, which is all."""
+        return asdict(self)
+
+    def note(self, row: Row) -> None:
+        """Add a row that is not that of a file."""
+        match row:
+            case BeginRow():
+                self.outcomes.setdefault(row.run, None)
+            case EndRow():
+                self.outcomes[row.run] = str(row.outcome)
+            case LossRow():
+                cause = (
+                    row.cause
+                    if row.cause in self.losses or len(self.losses) < _MOST_CAUSES
+                    else _OTHER_CAUSES
+                )
+                chunks, size = self.losses.get(cause, (0, 0))
+                self.losses[cause] = [chunks + row.chunks, size + row.bytes]
+            case UnreadableRow(torn=True):
+                self.torn = True
+            case UnreadableRow():
+                self.unreadable += 1
+                if len(self.unreadable_lines) < _MOST_NUMBERS:
+                    self.unreadable_lines.append(row.line)
+            case MergedRow() | FileRow():
+                pass
