@@ -266,6 +266,7 @@ class _Builder:
         if isinstance(row, FileRow):
             self._totals.bytes += row.bytes
             self._totals.stored_bytes += sum(part.stored_bytes for part in row.stored)
+            self._totals.at_urls |= any(is_url(part.path or "") for part in row.stored)
             self._totals.remote |= any(is_url(part.path or "") for part in parts_of(row))
             self._about.row_verdicts[_NUMBERS[row.verdict]] += 1
             yield offset + line.start, _signed(hash_name(os.fsencode(row.name), self._about.key))

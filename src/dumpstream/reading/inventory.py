@@ -12,12 +12,11 @@ def take_inventory(capture: StoredCapture) -> dict[str, Listed]:
     found: dict[str, Listed] = {}
     if capture.in_store:
         found = {listed.path: listed for listed in capture.place.list()}
-    rows = (row for file in capture.files for row in file.rows)
-    parts = (part for row in rows for part in row.stored if is_readable(part))
+    if not capture.totals.at_urls:
+        return found
+    parts = (part for row in capture.files.rows() for part in row.stored if is_readable(part))
     urls = {part.path for part in parts if part.path is not None and is_url(part.path)}
-    if urls:
-        found |= {listed.path: listed for listed in capture.buckets.list(urls) if listed.path in urls}
-    return found
+    return found | {listed.path: listed for listed in capture.buckets.list(urls) if listed.path in urls}
 
 
 def is_as_stored(part: StoredPart, listed: Listed | None) -> bool:

@@ -31,7 +31,7 @@ def read_small(capture: StoredCapture, rows: Sequence[FileRow]) -> list[Buffer |
     by_path: dict[str, list[int]] = defaultdict(list)
     parts: dict[int, StoredPart] = {}
     for number, row in enumerate(rows):
-        part = _small_part(row)
+        part = small_part(row)
         if part is not None and part.path is not None:
             parts[number] = part
             by_path[part.path].append(number)
@@ -45,7 +45,8 @@ def read_small(capture: StoredCapture, rows: Sequence[FileRow]) -> list[Buffer |
     return data
 
 
-def _small_part(row: FileRow) -> StoredPart | None:
+def small_part(row: FileRow) -> StoredPart | None:
+    """Return the part that has all of *row*, if it is one that `read_small` may read."""
     parts = row.stored if len(row.stored) == 1 else parts_of(row)
     if len(parts) != 1 or parts[0].offset or not is_readable(parts[0]) or is_url(parts[0].path or ""):
         return None

@@ -26,7 +26,8 @@ class Totals:
     unreadable: int = 0
     unreadable_lines: list[int] = field(default_factory=list)  #: the numbers of the first ones
     torn: bool = False  #: whether a process was stopped in the middle of a line
-    remote: bool = False  #: whether a part that is to be read is in an object store
+    at_urls: bool = False  #: whether a part is in an object store,
+    remote: bool = False  #: and whether it is the one to read
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Totals:

@@ -1,18 +1,20 @@
 """Verification: all that the journal of a capture names, read again and compared."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 from dumpstream._errors import PartError, StoreError
+from dumpstream._native import read_header
 from dumpstream.archive.manifest import PROFILE
 from dumpstream.archive.place import Listed
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.text import TEXT_SUFFIX
-from dumpstream.format.verdict import HeaderReader, Verdict, judge
+from dumpstream.format.verdict import Header, HeaderReader, Verdict, judge
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.inventory import is_as_stored, take_inventory
+from dumpstream.reading.knownpaths import KnownPaths
 from dumpstream.reading.problem import (
     Kind,
     Problem,
@@ -21,12 +23,14 @@ from dumpstream.reading.problem import (
     problems_of_capture,
     still_running,
 )
+from dumpstream.reading.smallfiles import read_small, small_part
 from dumpstream.reading.stored import State, StoredCapture
 from dumpstream.reading.storedfile import is_readable
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import is_url
 
 _LONGEST_HEADER = 16 << 20
+_BATCH_ROWS = 256
 
 
 @dataclass(slots=True)
@@ -102,7 +106,7 @@ class _Verifier:
 
     def verify(self, capture: StoredCapture, prefix: str) -> None:
         """Verify *capture*, whose names get the *prefix*."""
-        self._result.files += len(capture.files)
+        self._result.files += capture.totals.files
         self._result.problems += problems_of_capture(capture, prefix)
         inventory: dict[str, Listed] | None = None
         try:
@@ -112,13 +116,15 @@ class _Verifier:
                 raise
             # The files on the disk can be verified all the same.
             self._result.problems.append(Problem(Kind.UNREACHABLE, str(capture.path), str(exc)))
-        self._read_again(capture, inventory, prefix)
-        # A running capture always has some: files being written, and files whose rows are not written yet.
-        if not capture.running:
-            known = {part.path for file in capture.files for row in file.rows for part in row.stored}
-            profiles = {PROFILE} if capture.manifest.profiled else ()
-            listed = inventory.values() if capture.in_store and inventory else capture.place.list(profiles)
-            self._find_unknown((it for it in listed if it.path not in known), prefix)
+        with KnownPaths() as known:
+            self._read_again(capture, inventory, known, prefix)
+            # A running capture always has some: files being written, or whose rows are not written yet.
+            if not capture.running:
+                profiles = {PROFILE} if capture.manifest.profiled else ()
+                listed = (
+                    inventory.values() if capture.in_store and inventory else capture.place.list(profiles)
+                )
+                self._find_unknown((it for it in listed if it.path not in known), prefix)
 
     def verify_root(self, collection: Collection) -> None:
         """Look for what is wrong in the directory of the processes' captures."""
@@ -129,14 +135,15 @@ class _Verifier:
         self._find_unknown(collection.place.list(without=own), "")
 
     def _read_again(
-        self, capture: StoredCapture, inventory: Mapping[str, Listed] | None, prefix: str
+        self, capture: StoredCapture, inventory: Mapping[str, Listed] | None, known: KnownPaths, prefix: str
     ) -> None:
         result = self._result
         check = _Check(capture, inventory, deep=self._deep)
         checked = run_batches(
             check.check_rows,
-            (row for file in capture.files for row in file.rows),
+            known.noting(capture.files.rows()),
             bytes_of=lambda row: row.bytes,
+            most_items=_BATCH_ROWS,
             workers=self._workers,
             is_remote=lambda _: capture.remote and self._deep,
             stop=check.stop,
@@ -178,10 +185,10 @@ class _Check:
         """Let the threads end early."""
         self._stopped.set()
 
-    def check_rows(self, rows: Iterable[FileRow]) -> list[Verification]:
+    def check_rows(self, rows: Sequence[FileRow]) -> list[Verification]:
         """Return one result for all *rows*."""
         result = Verification(self._capture.state)
-        for row in rows:
+        for row, content in zip(rows, read_small(self._capture, rows), strict=True):
             if not row.verdict.whole:
                 result.problems.append(problem_of_row(row))
             for part in row.stored:
@@ -192,6 +199,8 @@ class _Check:
                     result.skipped_parts += 1
                 elif not self._deep and self._inventory and is_as_stored(part, self._inventory.get(path)):
                     result.found_parts += 1
+                elif content is not None and part is small_part(row):
+                    _judge(row, part, memoryview(content).nbytes, read_header(content), result)
                 else:
                     self._check_part(row, part, result)
         return [result]
@@ -209,15 +218,20 @@ class _Check:
         except PartError as exc:
             kind = Kind.MISSING if exc.missing else Kind.DAMAGED
             result.problems.append(Problem(kind, row.name, str(exc)))
-            return
-        result.parts += 1
-        result.bytes += position
-        if not row.verdict.whole or row.name.endswith(TEXT_SUFFIX):
-            return
-        verdict = judge(position, header.header)
-        if position != row.bytes:
-            detail = f"{part.path} holds {position} of the {row.bytes} bytes in the journal"
-            result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
-        elif not verdict.whole or (row.verdict is Verdict.COMPLETE and verdict is not Verdict.COMPLETE):
-            detail = f"{part.path} is {verdict} by its header, and {row.verdict} in the journal"
-            result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
+        else:
+            _judge(row, part, position, header.header, result)
+
+
+def _judge(row: FileRow, part: StoredPart, size: int, header: Header, result: Verification) -> None:
+    """Add *part* of *row*, which was read and has *size* bytes, to *result*."""
+    result.parts += 1
+    result.bytes += size
+    if not row.verdict.whole or row.name.endswith(TEXT_SUFFIX):
+        return
+    verdict = judge(size, header)
+    if size != row.bytes:
+        detail = f"{part.path} holds {size} of the {row.bytes} bytes in the journal"
+        result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
+    elif not verdict.whole or (row.verdict is Verdict.COMPLETE and verdict is not Verdict.COMPLETE):
+        detail = f"{part.path} is {verdict} by its header, and {row.verdict} in the journal"
+        result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
