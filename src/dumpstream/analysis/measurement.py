@@ -27,6 +27,7 @@ from dumpstream.system.location import Prefix
 
 _PARQUET = ".parquet"
 _BATCH_FILES = 256
+_TABLE_BYTES = 4 << 20  #: how large a portion of a table counts: it is a batch by itself
 
 
 def measure(
@@ -88,13 +89,14 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted) -> Iterator[_Task]:
         if item.path is not None:
             if item.path.suffix == _PARQUET:
                 table = StoredTable(item.label, partial(_open_file, item.path), item.bytes)
-                yield _Task(tables, table, item.bytes)
+                yield from (_Task(tables, portion, _TABLE_BYTES) for portion in table.portions())
             else:
                 yield _Task(paths, item, item.bytes)
         elif item.capture is not None and item.file is not None:
             if capture is None or capture.stored is not item.capture:
                 capture = _Capture(item.capture, wanted, item.prefix, item.rank)
-            yield from filter(None, map(capture.task, item.file.rows))
+            for row in item.file.rows:
+                yield from capture.tasks(row)
 
 
 def _open_file(path: Path) -> IO[bytes]:
@@ -111,17 +113,21 @@ class _Capture:
         self._files = StoredFiles(stored, wanted, prefix, rank)
         self._is_used: dict[str, bool] = {}  #: whether a table is, by its path
 
-    def task(self, row: FileRow) -> _Task | None:
-        """Return what has to be done for *row*; None if its table is read already."""
+    def tasks(self, row: FileRow) -> Iterator[_Task]:
+        """Yield what has to be done for *row*; nothing if its table is read already."""
+        remote = self.stored.remote
         for path in left_by_sink(row, _PARQUET):
             if self._is_used.get(path):
-                return None
+                return
             if path not in self._is_used:
                 self._is_used[path] = not (self._histogram and has_start(row)) and self._exists(path)
                 if self._is_used[path]:
                     table = StoredTable(path, partial(self._open, path))
-                    return _Task(self._tables, table, remote=self.stored.remote)
-        return _Task(self._files, row, row.bytes if has_start(row) else 0, self.stored.remote)
+                    # A store would be asked again for each portion.
+                    portions = [table] if remote else table.portions()
+                    yield from (_Task(self._tables, it, _TABLE_BYTES, remote) for it in portions)
+                    return
+        yield _Task(self._files, row, row.bytes if has_start(row) else 0, remote)
 
     def _exists(self, path: str) -> bool:
         try:

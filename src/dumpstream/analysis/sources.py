@@ -1,5 +1,7 @@
 """Sources of statistics: files that are measured, and tables that were written before."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -19,7 +21,7 @@ from dumpstream.reading.storedfile import StoredFile, is_readable
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.engine import SMALL_BYTES, MeasuredFiles, measure_whole
 from dumpstream.statistics.files import begin_file, origin_of, whole_file
-from dumpstream.statistics.parquet import read_tensors
+from dumpstream.statistics.parquet import read_tensors, row_groups
 from dumpstream.statistics.table import COLUMNS, HOST, Condition, TensorRow, TensorRows, Tensors
 
 _CSV = ".csv"
@@ -29,7 +31,7 @@ _VERSION_1_BYTES = 256 << 20
 
 
 class Measured(NamedTuple):
-    """What is known of one file, or of one table of statistics."""
+    """What is known of one file, or of a portion of a table of statistics."""
 
     label: str
     bytes: int = 0  #: that were read
@@ -40,7 +42,7 @@ class Measured(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is known of some files, or of one table of statistics."""
+    """What is known of some files, or of a portion of a table of statistics."""
 
     files: Sequence[Measured]  #: without rows
     tensors: Tensors  #: of all files, in order, as far as they are wanted
@@ -56,11 +58,24 @@ class Wanted(NamedTuple):
 
 
 class StoredTable(NamedTuple):
-    """A table that was written before, and what to call it."""
+    """A table that was written before, or a portion of it, and what to call it."""
 
     label: str
     open: Callable[[], IO[bytes]]
     bytes: int = 0
+    groups: Sequence[int] | None = None  #: the row groups of the portion
+
+    def portions(self) -> Iterator[StoredTable]:
+        """Yield it in portions that take little memory; one that cannot be read stays whole."""
+        try:
+            with self.open() as file:
+                portions = row_groups(file)
+        except (DumpstreamError, OSError):
+            portions = []
+        if not portions:
+            yield self
+        for number, groups in enumerate(portions):
+            yield self._replace(groups=groups, bytes=0 if number else self.bytes)
 
 
 class StoredTables:
@@ -89,7 +104,7 @@ class StoredTables:
         """Return the tensors that are wanted; the first problem of each file is added to *problems*."""
         parts = []
         with item.open() as file:
-            for part in read_tensors(file, self._columns):
+            for part in read_tensors(file, self._columns, item.groups):
                 tensors, faulty = part._replace(prefix=self._prefix, rank=self._rank).sorted_out()
                 parts.append(tensors.where(self._conditions))
                 for name, problem in faulty:

@@ -18,6 +18,7 @@ class Table:
 
     def __init__(self, columns: Sequence[str], lead: str | None = None) -> None:
         self.rows = 0
+        self.waiting = 0  #: rows of which the lines were not asked for yet
         self._columns = [*columns] if lead is None else [lead, *columns]
         self._first = 0 if lead is None else 1
         self._widths = [*map(len, self._columns)]
@@ -29,6 +30,7 @@ class Table:
         cells = [_cells(name, block[name]) for name in self._columns]
         if cells[0]:
             self.rows += len(cells[0])
+            self.waiting += len(cells[0])
             self._widths = [max(width, *map(len, it)) for width, it in zip(self._widths, cells, strict=True)]
             self._blocks.append(["\n".join(column) for column in cells])
             if self._first and any(value is not None for value in block[self._columns[0]]):
@@ -45,6 +47,7 @@ class Table:
             cells = zip(*(column.split("\n") for column in block[self._first :]), strict=True)
             yield "".join([f"{(line % row).rstrip()}\n" for row in cells])
         self._blocks = []
+        self.waiting = 0
 
 
 def _cells(name: str, values: Sequence[Any]) -> list[str]:

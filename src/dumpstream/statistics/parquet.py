@@ -7,6 +7,7 @@ exactly, in `max_integer` and `min_integer`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
@@ -67,26 +68,55 @@ class ParquetWriter:
         self._writer.is_open = False
 
 
-def read_tensors(file: IO[bytes], columns: Iterable[str] = COLUMNS) -> Iterator[ArrowTensors]:
-    """Yield the rows in *file*, of which columns may be missing; reads no more than *columns*.
+def row_groups(file: IO[bytes]) -> list[range]:
+    """Return the numbers of the row groups in *file*, a few at a time: what is read at one go.
+
+    Raises:
+        DumpstreamError: it is not a Parquet file, or a damaged one.
+    """
+    with _opened(file) as parquet:
+        metadata = parquet.metadata
+        rows = max(
+            [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], default=0
+        )
+        step = max(1, _READ_ROWS // max(1, rows))
+        return [
+            range(start, min(start + step, metadata.num_row_groups))
+            for start in range(0, metadata.num_row_groups, step)
+        ]
+
+
+def read_tensors(
+    file: IO[bytes], columns: Iterable[str] = COLUMNS, groups: Sequence[int] | None = None
+) -> Iterator[ArrowTensors]:
+    """Yield the rows in *file*, of which columns may be missing; reads no more than *columns* and *groups*.
 
     Raises:
         DumpstreamError: it is not a Parquet file with such rows, or a damaged one.
     """
     require_pyarrow()
     import pyarrow as pa  # noqa: PLC0415 - slow, and optional
-    import pyarrow.parquet  # noqa: PLC0415 - likewise
 
     from dumpstream.statistics.arrow import ArrowTensors, may_hold_statistics  # noqa: PLC0415 - likewise
 
     wanted = {*columns}
     wanted |= {exact for name, exact in EXACT.items() if not wanted.isdisjoint({name, f"finite_{name}"})}
-    try:
-        parquet = pyarrow.parquet.ParquetFile(file)
-        names = parquet.schema_arrow.names
+    with _opened(file) as parquet:
+        names = [name for name in parquet.schema_arrow.names if name in wanted]
         if parquet.metadata.num_rows and not may_hold_statistics(parquet.schema_arrow):
             raise DumpstreamError("is not a table of statistics: it has other columns")
-        for batch in parquet.iter_batches(_READ_ROWS, columns=[name for name in names if name in wanted]):
+        for batch in parquet.iter_batches(_READ_ROWS, row_groups=groups, columns=names):
             yield ArrowTensors(pa.Table.from_batches([batch]))
+
+
+@contextmanager
+def _opened(file: IO[bytes]) -> Iterator[Any]:
+    """Have the Parquet *file* while the block runs; what fails there is a `DumpstreamError`."""
+    require_pyarrow()
+    import pyarrow as pa  # noqa: PLC0415 - slow, and optional
+    import pyarrow.parquet  # noqa: PLC0415 - likewise
+
+    try:
+        yield pyarrow.parquet.ParquetFile(file)
     except (pa.ArrowInvalid, OSError) as exc:
         raise DumpstreamError(f"cannot be read as Parquet: {exc}".splitlines()[0]) from exc

@@ -42,6 +42,8 @@ _TABLE_COLUMNS = (
     *("count", "max", "min", "mean", "nan", "pos_inf", "neg_inf"),
 )
 _GROUP_ROWS = 8192
+#: A table that has more rows is not held until all widths are known.
+_WAITING_ROWS = 50_000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -205,7 +207,7 @@ def _write_table(blocks: Iterable[_Columns], request: _Request, file: IO[str]) -
     table = Table(request.columns, lead="rank" if unselected else None)
     for block in blocks:
         table.add(block)
-        if request.streams:
+        if request.streams or table.waiting > _WAITING_ROWS:
             file.writelines(table.lines())
     file.writelines(table.lines())
     print(count_text(table.rows, "tensor"), file=file)
