@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple, overload
 
-from dumpstream.archive.journalfile import VERDICTS, name_in
+from dumpstream.archive.journalfile import NAME_START, VERDICTS
 from dumpstream.archive.rows import FileRow, parse_line
-from dumpstream.format.verdict import Verdict
 from dumpstream.reading.index import Index
 from dumpstream.reading.storedfile import StoredFile
 
+_WORDS = tuple(map(str, VERDICTS))
 _WILDCARDS = re.compile(r"[*?]")
 
 
@@ -21,7 +21,7 @@ class FileSummary(NamedTuple):
     """What a list shows of a file."""
 
     name: str
-    verdict: Verdict
+    verdict: str  #: the word, which is shown faster than a `Verdict`
     bytes: int
     stored_bytes: int
     chunks: int
@@ -31,7 +31,7 @@ class FileSummary(NamedTuple):
     def of(cls, file: StoredFile) -> FileSummary:
         """Return that of *file*."""
         numbers = (file.bytes, file.stored_bytes, file.chunks, len(file.parts))
-        return cls(file.name, file.verdict, *numbers)
+        return cls(file.name, str(file.verdict), *numbers)
 
 
 class FileList(Sequence[StoredFile]):
@@ -71,24 +71,38 @@ class FileList(Sequence[StoredFile]):
         """Yield the rows of all files, in the order of the journal."""
         return (row for _, row in self._rows())
 
-    def summaries(self) -> Iterator[FileSummary]:
-        """Yield what a list shows, in the order of the files; ten times as fast as the files themselves."""
+    def summaries(self) -> Iterator[list[FileSummary]]:
+        """Yield what a list shows, in the order of the files, many at a time: far faster than the files."""
         repeated = self._index.repeated()
         upcoming = next(repeated, None)
         for offset, block in self._journal.blocks():
-            for line in self._journal.lines(block, self._index.key):
-                if upcoming is not None and offset + line.start == upcoming[0]:
-                    if upcoming[1] == upcoming[0]:
-                        yield FileSummary.of(self._file_at(upcoming[0]))
-                    upcoming = next(repeated, None)
-                elif line.is_common:
-                    verdict, parts = VERDICTS[line.verdict], 1 if line.stored else 0
-                    name = name_in(block, line)
-                    yield FileSummary(name, verdict, line.bytes, line.stored_bytes, line.chunks, parts)
-                else:
-                    row = parse_line(block[line.start : line.start + line.length])
-                    if isinstance(row, FileRow):
-                        yield FileSummary.of(StoredFile(row.name, (row,)))
+            if upcoming is None or upcoming[0] >= offset + len(block):
+                yield [*self._summaries_of_block(block)]
+                continue
+            found = []
+            for at, row in self._journal.file_rows(offset, block):
+                if upcoming is None or at != upcoming[0]:
+                    found.append(FileSummary.of(StoredFile(row.name, (row,))))
+                    continue
+                if upcoming[1] == at:
+                    found.append(FileSummary.of(self._file_at(at)))
+                upcoming = next(repeated, None)
+            yield found
+
+    def _summaries_of_block(self, block: bytes) -> Iterator[FileSummary]:
+        """Yield what a list shows of the files in *block*, whose names come once."""
+        text = block.decode("latin-1")  # names in common lines are ASCII, and a slice of text is text
+        new = tuple.__new__
+        for record in self._journal.records(block, self._index.key):
+            start, length, _, size, chunks, stored_bytes, name_length, stored, verdict, is_common, _ = record
+            if is_common:
+                name = text[start + NAME_START : start + NAME_START + name_length]
+                parts = 1 if stored else 0
+                yield new(FileSummary, (name, _WORDS[verdict], size, stored_bytes, chunks, parts))
+            else:
+                row = parse_line(block[start : start + length])
+                if isinstance(row, FileRow):
+                    yield FileSummary.of(StoredFile(row.name, (row,)))
 
     def find(self, name: str) -> StoredFile | None:
         """Return the file that is called *name*, if there is one."""

@@ -12,10 +12,12 @@ Examples:
   dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
 """
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from dumpstream.archive.manifest import Process
@@ -29,6 +31,7 @@ from dumpstream.reading.storedfile import StoredFile
 from dumpstream.reading.totals import Totals
 
 _LONGEST_COMMAND = 60
+_LINES_AT_ONCE = 1000
 _TITLES = f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name"
 
 
@@ -68,6 +71,13 @@ class _Sums:
             sums.verdicts.update(totals.verdicts)
             sums.add_losses(totals)
         return sums
+
+    def add_files(self, files: Sequence[FileSummary]) -> None:
+        """Add *files*."""
+        self.files += len(files)
+        self.bytes += sum(file.bytes for file in files)
+        self.stored_bytes += sum(file.stored_bytes for file in files)
+        self.verdicts.update(file.verdict for file in files)
 
     def add_losses(self, totals: Totals) -> None:
         """Add what a capture lost, and how many of its lines cannot be read."""
@@ -143,7 +153,11 @@ def _print_tables(collection: Collection, selection: Selection) -> None:
         if member.capture is not None:
             states.append(member.capture.state)
             total.add_losses(member.capture.totals)
-            _print_files(_summaries(member, selection), member.prefix, total)
+            for files in _summaries(member, selection):
+                if files and not total.files:
+                    print(_TITLES)
+                total.add_files(files)
+                _print_files(files, member.prefix)
         if (process := member.process) is not None:
             processes.append(_process_cells(member, process, running=collection.writer is not None))
             if problem := member.problem or process.problem:
@@ -156,27 +170,24 @@ def _print_tables(collection: Collection, selection: Selection) -> None:
     print(_summary(total, collection, collection.state(states)))
 
 
-def _summaries(member: Member, selection: Selection) -> Iterator[FileSummary]:
+def _summaries(member: Member, selection: Selection) -> Iterator[list[FileSummary]]:
+    """Yield the selected files of *member*, some at a time."""
     assert member.capture is not None
     if selection.everything:
-        return member.capture.files.summaries()
-    return map(FileSummary.of, selection.files(member))
+        yield from member.capture.files.summaries()
+        return
+    files = map(FileSummary.of, selection.files(member))
+    while some := list(islice(files, _LINES_AT_ONCE)):
+        yield some
 
 
-def _print_files(files: Iterator[FileSummary], prefix: str, total: _Sums) -> None:
-    """Print *files*, and add them to *total*."""
-    verdicts = total.verdicts
-    for name, verdict, size, stored_bytes, chunks, parts in files:
-        if not total.files:
-            print(_TITLES)
-        total.files += 1
-        total.bytes += size
-        total.stored_bytes += stored_bytes
-        verdicts[verdict] += 1
-        print(
-            f"{verdict:<12} {size_text(size):>9} {size_text(stored_bytes):>9} {chunks:>7} {parts:>5}  "
-            f"{printable(prefix + name)}"
-        )
+def _print_files(files: Sequence[FileSummary], prefix: str) -> None:
+    lines = [
+        f"{verdict:<12} {size_text(size):>9} {size_text(stored_bytes):>9} {chunks:>7} {parts:>5}  "
+        f"{printable(prefix + name)}\n"
+        for name, verdict, size, stored_bytes, chunks, parts in files
+    ]
+    sys.stdout.write("".join(lines))
 
 
 def _process_cells(member: Member, process: Process, *, running: bool) -> Sequence[str]:
