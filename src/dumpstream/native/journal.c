@@ -117,8 +117,7 @@ static bool read_part(struct text *text, struct ds_journal_line *line) {
     if (SKIP(text, ",\"etag\":\"") && !skip_quoted(text))
         return false;
     line->stored++;
-    return !__builtin_add_overflow(line->stored_bytes, stored_bytes, &line->stored_bytes) &&
-           SKIP(text, "}");
+    return !__builtin_add_overflow(line->stored_bytes, stored_bytes, &line->stored_bytes) && SKIP(text, "}");
 }
 
 static bool read_verdict(struct text *text, const char *const *verdicts, uint32_t count, uint32_t *verdict) {

@@ -104,7 +104,8 @@ class _About:
         self.origin: list[int] = []  # says that the journal has not changed at all
         self.size = 0  # of the part of the journal that is covered,
         self.xxh3 = ""  # and its hash
-        self.ended = True  # whether that part ends with a newline
+        self.extensible = True  # whether lines behind that part cannot change what its last line means
+        self.digest = xxhash.xxh3_64()  # of what was read again of that part
 
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> _About:
@@ -114,7 +115,7 @@ class _About:
         about = cls(bytes.fromhex(fields["key"]))
         about.totals = Totals.from_json(fields["totals"])
         about.row_verdicts, about.origin = fields["row_verdicts"], fields["origin"]
-        about.size, about.xxh3, about.ended = fields["size"], fields["xxh3"], fields["ended"]
+        about.size, about.xxh3, about.extensible = fields["size"], fields["xxh3"], fields["extensible"]
         return about
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -126,7 +127,7 @@ class _About:
             "origin": self.origin,
             "size": self.size,
             "xxh3": self.xxh3,
-            "ended": self.ended,
+            "extensible": self.extensible,
         }
         connection.execute("DELETE FROM about")
         connection.execute("INSERT INTO about VALUES (?)", (json.dumps(fields),))
@@ -199,14 +200,13 @@ def _origin(journal: JournalFile) -> list[int]:
 
 
 def _covers_beginning(about: _About, journal: JournalFile) -> bool:
-    if not about.ended or about.size > journal.size:
+    if not about.extensible or about.size > journal.size:
         return False
-    digest = xxhash.xxh3_64()
     for offset, block in journal.blocks():
         if offset >= about.size:
             break
-        digest.update(block[: about.size - offset])
-    return digest.hexdigest() == about.xxh3
+        about.digest.update(block[: about.size - offset])
+    return about.digest.hexdigest() == about.xxh3
 
 
 def _build(journal: JournalFile, database: str, about: _About) -> Index:
@@ -232,17 +232,18 @@ class _Builder:
 
     def build(self) -> None:
         about, start = self._about, self._about.size
-        digest = xxhash.xxh3_64()
-        for offset, block in self._journal.blocks():
-            digest.update(block)
-            if offset >= start:
-                self._connection.executemany("INSERT INTO lines VALUES (?, ?)", self._lines(offset, block))
-                about.ended = block.endswith(b"\n")
-        self._note_unreadable(torn=not about.ended)
+        ended = True
+        for offset, block in self._journal.blocks(start):
+            about.digest.update(block)
+            self._connection.executemany("INSERT INTO lines VALUES (?, ?)", self._lines(offset, block))
+            ended = block.endswith(b"\n")
+        about.extensible = ended and self._unreadable is None
+        self._note_unreadable(torn=not ended)
         for statement in _INDEXES:
             self._connection.execute(statement)
         self._find_repeated(start)
-        about.origin, about.size, about.xxh3 = _origin(self._journal), self._journal.size, digest.hexdigest()
+        about.origin, about.size = _origin(self._journal), self._journal.size
+        about.xxh3 = about.digest.hexdigest()
         about.write(self._connection)
 
     def _lines(self, offset: int, block: bytes) -> Iterator[tuple[int, int]]:
