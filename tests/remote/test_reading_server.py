@@ -19,6 +19,7 @@ from dumpstream import RingOptions, RingSource, StoredCapture, Verdict, open_cap
 from dumpstream.archive.place import RESTORE
 from dumpstream.archive.rows import FileRow
 from dumpstream.cli import main
+from dumpstream.objectstore.store import Store
 from dumpstream.reading.stored import State
 from dumpstream.reading.verification import verify
 from s3server import BUCKET, SECRET
@@ -69,6 +70,30 @@ def copy(directory: Path, bucket: Bucket) -> None:
 
 def run(*arguments: object) -> int:
     return main([*map(str, arguments)])
+
+
+def test_journal_is_fetched_once_and_again_when_it_has_changed(
+    url: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+    get_range = Store.get_range
+
+    def noting(store: Store, key: str, start: int, length: int) -> Any:
+        fetched.append(key)
+        return get_range(store, key, start, length)
+
+    monkeypatch.setattr(Store, "get_range", noting)
+    first = [file.name for file in StoredCapture.open(url).files]
+    assert "journal.jsonl" in fetched
+
+    fetched.clear()
+    again = [file.name for file in StoredCapture.open(url).files]
+    assert (again, "journal.jsonl" in fetched) == (first, False)
+
+    journal = bytes(obstore.get(bucket.client, f"{bucket.prefix}/journal.jsonl").bytes())
+    line = FileRow("new", 0, 1, Verdict.LOST, []).to_line().encode() + b"\n"
+    obstore.put(bucket.client, f"{bucket.prefix}/journal.jsonl", journal + line)
+    assert [file.name for file in StoredCapture.open(url).files] == [*first, "new"]
 
 
 def tree(directory: Path) -> dict[str, bytes]:

@@ -24,8 +24,8 @@ from dumpstream._errors import DumpstreamError
 from dumpstream._native import hash_name
 from dumpstream.archive.journalfile import VERDICTS, JournalFile, JournalLine
 from dumpstream.archive.rows import BeginRow, FileRow, UnreadableRow, parse_line
+from dumpstream.archive.totals import Totals
 from dumpstream.reading.storedfile import parts_of
-from dumpstream.reading.totals import Totals
 from dumpstream.system.cache import open_cache, prune_cache
 from dumpstream.system.location import is_url
 from dumpstream.system.publishing import create_draft, discard_draft, publish_draft

@@ -18,10 +18,10 @@ from dumpstream.archive.journalfile import JournalFile
 from dumpstream.archive.manifest import Manifest
 from dumpstream.archive.place import RESTORE, DirectoryPlace, Opened, Place, WritingProcess, open_file
 from dumpstream.archive.rows import LossRow, Outcome, StoredPart
+from dumpstream.archive.totals import Totals
 from dumpstream.reading.filelist import FileList
 from dumpstream.reading.index import open_index
 from dumpstream.reading.storedfile import is_readable, misfit
-from dumpstream.reading.totals import Totals
 from dumpstream.remote.place import Buckets, StorePlace
 from dumpstream.system.location import Prefix, as_location, is_url
 

@@ -1,7 +1,7 @@
 """Verification: all that the journal of a capture names, read again and compared."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -14,7 +14,6 @@ from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import Header, HeaderReader, Verdict, judge
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.inventory import is_as_stored, take_inventory
-from dumpstream.reading.knownpaths import KnownPaths
 from dumpstream.reading.problem import (
     Kind,
     Problem,
@@ -28,6 +27,7 @@ from dumpstream.reading.stored import State, StoredCapture
 from dumpstream.reading.storedfile import is_readable
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import is_url
+from dumpstream.system.pathset import PathSet
 
 _LONGEST_HEADER = 16 << 20
 _BATCH_ROWS = 256
@@ -116,7 +116,7 @@ class _Verifier:
                 raise
             # The files on the disk can be verified all the same.
             self._result.problems.append(Problem(Kind.UNREACHABLE, str(capture.path), str(exc)))
-        with KnownPaths() as known:
+        with PathSet() as known:
             self._read_again(capture, inventory, known, prefix)
             # A running capture always has some: files being written, or whose rows are not written yet.
             if not capture.running:
@@ -135,13 +135,13 @@ class _Verifier:
         self._find_unknown(collection.place.list(without=own), "")
 
     def _read_again(
-        self, capture: StoredCapture, inventory: Mapping[str, Listed] | None, known: KnownPaths, prefix: str
+        self, capture: StoredCapture, inventory: Mapping[str, Listed] | None, known: PathSet, prefix: str
     ) -> None:
         result = self._result
         check = _Check(capture, inventory, deep=self._deep)
         checked = run_batches(
             check.check_rows,
-            known.noting(capture.files.rows()),
+            _noting(known, capture.files.rows()),
             bytes_of=lambda row: row.bytes,
             most_items=_BATCH_ROWS,
             workers=self._workers,
@@ -220,6 +220,15 @@ class _Check:
             result.problems.append(Problem(kind, row.name, str(exc)))
         else:
             _judge(row, part, position, header.header, result)
+
+
+def _noting(known: PathSet, rows: Iterable[FileRow]) -> Iterator[FileRow]:
+    """Yield *rows*, and add the paths of their parts to *known*."""
+    for row in rows:
+        for part in row.stored:
+            if part.path is not None:
+                known.add(part.path)
+        yield row
 
 
 def _judge(row: FileRow, part: StoredPart, size: int, header: Header, result: Verification) -> None:

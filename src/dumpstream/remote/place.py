@@ -7,6 +7,7 @@ from dataclasses import replace
 from io import BufferedReader
 from os.path import commonpath, dirname
 from pathlib import Path
+from typing import IO
 
 from dumpstream._errors import NotACaptureError, ObjectMissingError, PartError
 from dumpstream.archive.journalfile import JournalFile
@@ -15,9 +16,10 @@ from dumpstream.archive.place import RESTORE, Listed, Opened, WritingProcess
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.objectstore.store import PROBE, Store
-from dumpstream.remote.segments import SEGMENTS, read_journal
+from dumpstream.remote.segments import SEGMENTS, journal_version, read_journal
 from dumpstream.remote.storelock import STORE_LOCK, find_lock
-from dumpstream.system.location import Prefix
+from dumpstream.system.cache import open_cached
+from dumpstream.system.location import SCHEMES, Prefix
 from dumpstream.system.lock import LOCK as DIRECTORY_LOCK
 
 # The last is there if a directory was copied to the store.
@@ -44,7 +46,11 @@ class StorePlace:
         return find_lock(self._store)
 
     def open_journal(self) -> JournalFile:
-        return read_journal(self._store, JournalFile.copy)
+        # A store that the caller made may have the name and the entity tags of another.
+        version = journal_version(self._store) if self.path.scheme in SCHEMES else None
+        if version is None:
+            return read_journal(self._store, JournalFile.copy)
+        return JournalFile(open_cached(str(self.path), version, self._write_journal))
 
     def open(self, path: str, start: int, length: int | None) -> Opened:
         return _open(self._store, path, path, start, length)
@@ -54,6 +60,14 @@ class StorePlace:
             top = entry.key.partition("/")[0]
             if entry.key not in _OURS and top != SEGMENTS and top not in without:
                 yield Listed(entry.key, entry.bytes, entry.etag, leftover=entry.key == PROBE)
+
+    def _write_journal(self, file: IO[bytes]) -> None:
+        def write(lines: Iterator[bytes]) -> None:
+            file.seek(0)  # the lines may begin again
+            file.truncate()
+            file.writelines(lines)
+
+        read_journal(self._store, write)
 
     def member(self, directory: str) -> StorePlace:
         return StorePlace(self.path / directory)

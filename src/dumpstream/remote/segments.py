@@ -61,6 +61,16 @@ def read_journal(store: Store, read: Callable[[Iterator[bytes]], _T]) -> _T:
             return read(_lines(store))
 
 
+def journal_version(store: Store) -> str | None:
+    """Return what changes whenever the journal does; None if the store does not tell."""
+    objects = [*store.entries(SEGMENTS)]
+    with suppress(ObjectMissingError):
+        objects.append(store.head(JOURNAL))
+    if any(it.etag is None for it in objects):
+        return None
+    return "\n".join(sorted(f"{it.key} {it.bytes} {it.etag}" for it in objects))
+
+
 class _JournalReplaced(Exception):  # noqa: N818 - not an error
     """The lines that were read are not a prefix of the journal that is there now."""
 

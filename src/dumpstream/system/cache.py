@@ -3,8 +3,16 @@
 import os
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from xxhash import xxh3_128_hexdigest
+
+from dumpstream.system.nofollow import open_regular
+from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
 
 _UNUSED_S = 30 * 24 * 3600
 _MOST_BYTES = 16 << 30
@@ -29,8 +37,52 @@ def open_cache() -> tuple[Path, int] | None:
     return None
 
 
-def prune_cache(fd: int) -> None:
-    """Delete files of the cache *fd* that were not used for a month, and the oldest if it is too large."""
+def open_cached(name: str, version: str, write: Callable[[IO[bytes]], None]) -> int:
+    """Return a descriptor of what *write* writes, which is kept for the next caller with the same *version*.
+
+    Other versions of *name* are deleted. Where there is no cache, or no space in it, the file is a temporary
+    one. *write* may be called twice.
+    """
+    cache = open_cache()
+    if cache is not None:
+        try:
+            return _open_kept(cache[1], _hash(name), _hash(version), write)
+        except OSError:
+            pass
+        finally:
+            os.close(cache[1])
+    with TemporaryFile() as file:
+        write(file)
+        file.flush()
+        return os.dup(file.fileno())
+
+
+def _hash(text: str) -> str:
+    return xxh3_128_hexdigest(os.fsencode(text))
+
+
+def _open_kept(cache: int, name: str, version: str, write: Callable[[IO[bytes]], None]) -> int:
+    kept = f"{name}-{version}"
+    with suppress(FileNotFoundError):
+        fd = open_regular(kept, os.O_RDONLY, dir_fd=cache)
+        os.utime(fd)
+        return fd
+    prune_cache(cache, f"{name}-")
+    draft, fd = create_draft(cache)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            write(file)
+        publish_draft(draft, kept, cache, replace=True)
+    finally:
+        discard_draft(draft, cache)
+    return open_regular(kept, os.O_RDONLY, dir_fd=cache)
+
+
+def prune_cache(fd: int, outdated: str = "") -> None:
+    """Delete files of the cache *fd* that were not used for a month, and the oldest if it is too large.
+
+    Files whose names begin with *outdated* are deleted, too.
+    """
     found = []
     with suppress(OSError), os.scandir(fd) as entries:
         for entry in entries:
@@ -40,6 +92,7 @@ def prune_cache(fd: int) -> None:
     total = 0
     for used, size, name in sorted(found, reverse=True):
         total += size
-        if total > _MOST_BYTES or time.time() - used > _UNUSED_S:
+        is_outdated = bool(outdated) and name.startswith(outdated)
+        if is_outdated or total > _MOST_BYTES or time.time() - used > _UNUSED_S:
             with suppress(OSError):
                 os.unlink(name, dir_fd=fd)

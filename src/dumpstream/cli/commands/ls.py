@@ -22,13 +22,13 @@ from typing import Any
 
 from dumpstream.archive.manifest import Process
 from dumpstream.archive.place import is_inside
+from dumpstream.archive.totals import Totals
 from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument
 from dumpstream.cli._display import attributes, count_text, print_json_with_list, printable, size_text
 from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.filelist import FileSummary
 from dumpstream.reading.selection import Selection
 from dumpstream.reading.storedfile import StoredFile
-from dumpstream.reading.totals import Totals
 
 _LONGEST_COMMAND = 60
 _LINES_AT_ONCE = 1000

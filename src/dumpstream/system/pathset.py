@@ -1,21 +1,18 @@
-"""KnownPaths: which paths the rows of a journal name, however many they are."""
+"""PathSet: a set of paths that takes little memory, however many they are."""
 
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
 from typing import Self
 
 from xxhash import xxh3_64_intdigest
-
-from dumpstream.archive.rows import FileRow
 
 _BATCH = 4096
 _SIGN = 1 << 63
 
 
-class KnownPaths:
-    """A set of paths, of which only hashes are kept, on disk where they are many.
+class PathSet:
+    """Paths, of which only hashes are kept, on disk where they are many.
 
     Two paths have the same hash once in many lives, and cannot be chosen so: each set has a seed of its own.
     """
@@ -26,7 +23,7 @@ class KnownPaths:
         self._database.execute("PRAGMA journal_mode=OFF")
         self._database.execute("CREATE TABLE known (hash INTEGER PRIMARY KEY)")
         self._database.execute("BEGIN")  # never committed: that would write to the disk each time
-        self._last: str | None = None  # most rows of a pack follow each other
+        self._last: str | None = None
         self._new: set[int] = set()
 
     def __enter__(self) -> Self:
@@ -35,16 +32,13 @@ class KnownPaths:
     def __exit__(self, *_: object) -> None:
         self._database.close()
 
-    def noting(self, rows: Iterable[FileRow]) -> Iterator[FileRow]:
-        """Yield *rows*, and add the paths of their parts."""
-        for row in rows:
-            for part in row.stored:
-                if part.path is not None and part.path != self._last:
-                    self._last = part.path
-                    self._new.add(self._hash(part.path))
+    def add(self, path: str) -> None:
+        """Add *path*; costs next to nothing if it is the one that was added last."""
+        if path != self._last:
+            self._last = path
+            self._new.add(self._hash(path))
             if len(self._new) > _BATCH:
                 self._write()
-            yield row
 
     def __contains__(self, path: str) -> bool:
         self._write()
