@@ -12,6 +12,7 @@ from dumpstream.archive.manifest import MANIFEST
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
 from dumpstream.system.location import Prefix
@@ -63,24 +64,28 @@ class Input(NamedTuple):
         return DumpFile.open(self.path)
 
 
-def find_inputs(paths: Iterable[Path | Prefix], ranks: Sequence[int] = ()) -> Iterator[Input]:
+def find_inputs(
+    paths: Iterable[Path | Prefix], ranks: Sequence[int] = (), pattern: str | None = None
+) -> Iterator[Input]:
     """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
 
     A prefix in an object store is a capture. The files of a directory come in order, without hidden ones, and
     links are not followed; a directory in it may be a capture. With *ranks*, every path is that of a capture
-    of several processes, of which only those ranks are read.
+    of several processes, of which only those ranks are read. With a *pattern*, only the files come that are
+    called so or match it, which is fast in a capture of many files.
 
     Raises:
         DumpstreamError: a path does not exist, or cannot be read, or has no process of a rank.
     """
+    selection = Selection(() if pattern is None else [pattern])
     for path in dict.fromkeys(paths):
         try:
             if isinstance(path, Prefix) or (path / MANIFEST).exists():
-                yield from _inputs_of_collection(Collection.open(path, ranks))
+                yield from _inputs_of_collection(Collection.open(path, ranks), selection)
             elif ranks:
                 raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
             elif path.is_dir():
-                yield from _inputs_below(path)
+                yield from _inputs_below(path, selection)
             else:
                 name = path.name.removesuffix(_ZSTD_SUFFIX)
                 yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=path)
@@ -88,10 +93,10 @@ def find_inputs(paths: Iterable[Path | Prefix], ranks: Sequence[int] = ()) -> It
             raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
 
 
-def _inputs_of_collection(collection: Collection) -> Iterator[Input]:
+def _inputs_of_collection(collection: Collection, selection: Selection) -> Iterator[Input]:
     for member in collection.members():
         prefix, rank = member.prefix, member.rank
-        for file in () if member.capture is None else member.capture.files:
+        for file in selection.files(member):
             name = prefix + file.name
             yield Input(
                 label=name,
@@ -105,23 +110,25 @@ def _inputs_of_collection(collection: Collection) -> Iterator[Input]:
             )
 
 
-def _inputs_below(root: Path, below: str = "") -> Iterator[Input]:
+def _inputs_below(root: Path, selection: Selection, below: str = "") -> Iterator[Input]:
     with os.scandir(root / below) as entries:
         found = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda it: it.name)
     files = [entry for entry in found if entry.is_file(follow_symlinks=False)]
     if any(entry.name == MANIFEST for entry in files):
         with suppress(NotACaptureError):  # any directory may have a file of that name
-            yield from _inputs_of_collection(Collection.open(root / below))
+            yield from _inputs_of_collection(Collection.open(root / below), selection)
             return
     originals = _read_mapping(root / below / MAPPING) if any(it.name == MAPPING for it in files) else {}
     for entry in files:
         if entry.name != MAPPING:
             name = below + originals.get(entry.name, entry.name.removesuffix(_ZSTD_SUFFIX))
+            if not selection.selects(name):
+                continue
             size = entry.stat(follow_symlinks=False).st_size
             yield Input(label=entry.path, name=name, bytes=size, named=False, path=Path(entry.path))
     for entry in found:
         if entry.is_dir(follow_symlinks=False):
-            yield from _inputs_below(root, f"{below}{entry.name}/")
+            yield from _inputs_below(root, selection, f"{below}{entry.name}/")
 
 
 def _read_mapping(path: Path) -> dict[str, str]:

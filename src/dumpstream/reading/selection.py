@@ -30,7 +30,7 @@ class Selection:
         if self.everything:
             yield from files
         elif any(map(_WILDCARD.search, self._patterns)) and len(self._patterns) > 1:
-            yield from (file for file in files if self._selects(prefix + file.name))
+            yield from (file for file in files if self.selects(prefix + file.name))
         else:
             for pattern in self._patterns:
                 yield from _files(member, pattern)
@@ -45,8 +45,11 @@ class Selection:
         for pattern in unmatched:
             raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
 
-    def _selects(self, name: str) -> bool:
-        return any(name == pattern or fnmatchcase(name, pattern) for pattern in self._patterns)
+    def selects(self, name: str) -> bool:
+        """Whether a file of that *name*, with its prefix, is selected."""
+        return self.everything or any(
+            name == pattern or fnmatchcase(name, pattern) for pattern in self._patterns
+        )
 
 
 def _files(member: Member, pattern: str) -> Iterator[StoredFile]:

@@ -15,7 +15,7 @@ from dumpstream.format.verdict import Verdict
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import CaptureBuilder
+    from tests.conftest import CaptureBuilder, CollectionBuilder
 
 
 def test_json_has_a_row_per_name(builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,3 +151,70 @@ def test_interrupt_ends_without_a_traceback(builder: CaptureBuilder, command: st
 
     assert process.returncode == 130
     assert process.stderr == b""
+
+
+class TestNames:
+    def test_names_and_patterns_choose_files(
+        self, builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for name in ("x/MatMul.1", "x/Relu.2", "y/MatMul.3", "odd[1]"):
+            builder.add(name, b"data")
+        path = str(builder.finish())
+
+        def listed(*names: str) -> list[str]:
+            assert main(["ls", path, *names, "--json"]) == 0
+            return [file["name"] for file in json.loads(capsys.readouterr().out)["files"]]
+
+        assert listed() == ["x/MatMul.1", "x/Relu.2", "y/MatMul.3", "odd[1]"]
+        assert listed("x/Relu.2") == ["x/Relu.2"]
+        assert listed("*MatMul*") == ["x/MatMul.1", "y/MatMul.3"]
+        assert listed("*MatMul*", "x/*", "odd[1]") == ["x/MatMul.1", "x/Relu.2", "y/MatMul.3", "odd[1]"]
+        assert listed("odd[1]") == ["odd[1]"]
+
+    def test_summary_is_of_the_files_that_are_chosen(
+        self, builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        builder.add("a", bytes(1500), Verdict.COMPLETE)
+        builder.add("b", bytes(7), Verdict.SHORT)
+
+        main(["ls", str(builder.finish()), "b"])
+
+        shown = capsys.readouterr().out.splitlines()
+        assert len(shown) == 3
+        assert shown[-1].startswith("1 file (1 short), 7 B stored in ")
+
+    def test_name_that_no_file_has_is_refused(
+        self, builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        builder.add("a", b"data")
+
+        assert main(["ls", str(builder.finish()), "a", "c*"]) == 1
+
+        assert capsys.readouterr() == (
+            "",
+            "dumpstream: no file matches 'c*'; `dumpstream ls` shows the names\n",
+        )
+
+    def test_processes_are_part_of_the_names(
+        self, collection: CollectionBuilder, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for rank in (0, 1):
+            capture = collection.begin(rank=rank, pid=10 + rank)
+            capture.add("a", b"data")
+            collection.end(capture)
+        path = str(collection.close())
+
+        main(["ls", path, "rank-1/a", "--json"])
+        (file,) = json.loads(capsys.readouterr().out)["files"]
+        assert (file["name"], file["rank"]) == ("rank-1/a", 1)
+
+        main(["ls", path, "*/a", "--json"])
+        assert len(json.loads(capsys.readouterr().out)["files"]) == 2
+
+
+def test_json_of_a_capture_without_files_is_an_empty_list(
+    builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["ls", str(builder.finish()), "--json"])
+
+    assert '  "files": [],\n' in capsys.readouterr().out

@@ -12,7 +12,7 @@ Examples:
 
 import sys
 from argparse import ArgumentParser, Namespace
-from fnmatch import fnmatchcase
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,7 @@ def run(args: Namespace) -> int:
         raise WrongUsageError(f"{args.path} is {what}; name a file of a capture behind it")
     if args.name is not None and not (remote or args.path.is_dir()):
         raise WrongUsageError(f"{args.path} is not a capture; leave the name out")
-    inputs = list(find_inputs([args.path], args.rank))
-    item = inputs[0] if args.name is None else _select(inputs, args.name)
-    described = describe(item)
+    described = describe(_select(find_inputs([args.path], args.rank, args.name), args.name))
     if args.json:
         print_json(described)
     else:
@@ -74,16 +72,22 @@ def run(args: Namespace) -> int:
     return NOT_WHOLE if any(problems) else 0
 
 
-def _select(inputs: list[Input], name: str) -> Input:
-    found = [item for item in inputs if item.name == name] or [
-        item for item in inputs if fnmatchcase(item.name, name)
-    ]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+def _select(inputs: Iterable[Input], name: str | None) -> Input:
+    """Return the one of *inputs* that is called *name*, or the only one."""
+    some: list[Input] = []
+    count = 0
+    for item in inputs:
+        if item.name == name:
+            return item
+        count += 1
+        if count <= _SHOWN_MATCHES:
+            some.append(item)
+    if count == 1:
+        return some[0]
+    if not some:
         raise DumpstreamError(f"no file matches {name!r}; `dumpstream ls` shows the names")
-    some = ", ".join(item.name for item in found[:_SHOWN_MATCHES])
-    raise DumpstreamError(f"{len(found)} files match {name!r}, such as {some}; write more of the name")
+    such = ", ".join(item.name for item in some)
+    raise DumpstreamError(f"{count} files match {name!r}, such as {such}; write more of the name")
 
 
 def _print_file(described: dict[str, Any]) -> None:
