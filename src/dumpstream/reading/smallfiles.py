@@ -25,32 +25,40 @@ def read_small(capture: StoredCapture, rows: Sequence[FileRow]) -> list[Buffer |
 
     These are files that are large, in several parts or in an object store, and damaged ones.
     """
-    data: list[Buffer | None] = [None] * len(rows)
+    return read_small_parts(capture, [*map(_only_part, rows)])
+
+
+def read_small_parts(capture: StoredCapture, parts: Sequence[StoredPart | None]) -> list[Buffer | None]:
+    """Return the original bytes of each of *parts*, or None for those that `read_part` has to read."""
+    data: list[Buffer | None] = [None] * len(parts)
     if capture.in_store:
         return data
-    by_path: dict[str, list[int]] = defaultdict(list)
-    parts: dict[int, StoredPart] = {}
-    for number, row in enumerate(rows):
-        part = small_part(row)
-        if part is not None and part.path is not None:
-            parts[number] = part
-            by_path[part.path].append(number)
+    by_path: dict[str, dict[int, StoredPart]] = defaultdict(dict)
+    for number, part in enumerate(parts):
+        if part is not None and part.path is not None and _is_small(part):
+            by_path[part.path][number] = part
+    small: dict[int, StoredPart] = {}
     frames: dict[int, memoryview] = {}
-    for path, numbers in by_path.items():
-        frames |= _read_frames(capture, path, {number: parts[number] for number in numbers})
-    for number, content in zip(frames, _decompressed(frames, parts), strict=False):  # all or nothing
-        part = parts[number]
-        if part.xxh3 is None or xxhash.xxh3_64_hexdigest(content) == part.xxh3:
+    for path, of_path in by_path.items():
+        small |= of_path
+        frames |= _read_frames(capture, path, of_path)
+    for number, content in zip(frames, _decompressed(frames, small), strict=False):  # all or nothing
+        xxh3 = small[number].xxh3
+        if xxh3 is None or xxhash.xxh3_64_hexdigest(content) == xxh3:
             data[number] = content
     return data
 
 
-def small_part(row: FileRow) -> StoredPart | None:
-    """Return the part that has all of *row*, if it is one that `read_small` may read."""
+def _only_part(row: FileRow) -> StoredPart | None:
+    """Return the part that has all of *row*."""
     parts = row.stored if len(row.stored) == 1 else parts_of(row)
-    if len(parts) != 1 or parts[0].offset or not is_readable(parts[0]) or is_url(parts[0].path or ""):
-        return None
-    return parts[0] if 0 < parts[0].bytes <= _MOST_BYTES and parts[0].stored_bytes <= _MOST_BYTES else None
+    return parts[0] if len(parts) == 1 and not parts[0].offset else None
+
+
+def _is_small(part: StoredPart) -> bool:
+    if not is_readable(part) or is_url(part.path or ""):
+        return False
+    return 0 < part.bytes <= _MOST_BYTES and part.stored_bytes <= _MOST_BYTES
 
 
 def _read_frames(capture: StoredCapture, path: str, parts: dict[int, StoredPart]) -> dict[int, memoryview]:

@@ -1,9 +1,10 @@
 """Verification: all that the journal of a capture names, read again and compared."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 
 from dumpstream._errors import PartError, StoreError
 from dumpstream._native import read_header
@@ -22,7 +23,7 @@ from dumpstream.reading.problem import (
     problems_of_capture,
     still_running,
 )
-from dumpstream.reading.smallfiles import read_small, small_part
+from dumpstream.reading.smallfiles import read_small_parts
 from dumpstream.reading.stored import State, StoredCapture
 from dumpstream.reading.storedfile import is_readable
 from dumpstream.system.batches import run_batches
@@ -31,6 +32,7 @@ from dumpstream.system.pathset import PathSet
 
 _LONGEST_HEADER = 16 << 20
 _BATCH_ROWS = 256
+_PARTS_AT_ONCE = 1024
 
 
 @dataclass(slots=True)
@@ -185,25 +187,36 @@ class _Check:
         """Let the threads end early."""
         self._stopped.set()
 
-    def check_rows(self, rows: Sequence[FileRow]) -> list[Verification]:
+    def check_rows(self, rows: Iterable[FileRow]) -> list[Verification]:
         """Return one result for all *rows*."""
         result = Verification(self._capture.state)
-        for row, content in zip(rows, read_small(self._capture, rows), strict=True):
+        parts = self._parts_to_read(rows, result)
+        while some := list(islice(parts, _PARTS_AT_ONCE)):
+            contents = read_small_parts(self._capture, [part for _, part in some])
+            for (row, part), content in zip(some, contents, strict=True):
+                if self._stopped.is_set():
+                    return [result]
+                if content is None:
+                    self._check_part(row, part, result)
+                else:
+                    _judge(row, part, memoryview(content).nbytes, read_header(content), result)
+        return [result]
+
+    def _parts_to_read(
+        self, rows: Iterable[FileRow], result: Verification
+    ) -> Iterator[tuple[FileRow, StoredPart]]:
+        """Yield the parts that have to be read again, and count the others."""
+        for row in rows:
             if not row.verdict.whole:
                 result.problems.append(problem_of_row(row))
             for part in row.stored:
-                if self._stopped.is_set():
-                    return [result]
                 path = part.path or ""
                 if not is_readable(part) or (self._inventory is None and is_url(path)):
                     result.skipped_parts += 1
                 elif not self._deep and self._inventory and is_as_stored(part, self._inventory.get(path)):
                     result.found_parts += 1
-                elif content is not None and part is small_part(row):
-                    _judge(row, part, memoryview(content).nbytes, read_header(content), result)
                 else:
-                    self._check_part(row, part, result)
-        return [result]
+                    yield row, part
 
     def _check_part(self, row: FileRow, part: StoredPart, result: Verification) -> None:
         header = HeaderReader(_LONGEST_HEADER)
