@@ -49,10 +49,7 @@ class Geometry(NamedTuple):
         """Return the geometry of a tensor with plain axes of *lengths*, in blocks of *c0* channels."""
         if not (blocked.grouped and lengths["N"]):
             groups = 1
-        outputs, rest = divmod(lengths["N"], groups)
-        if rest:
-            raise ValueError(f"N is {lengths['N']}, which cannot be divided into {groups} groups")
-        inputs, together = lengths["C"], 1
+        inputs, outputs, together = lengths["C"], lengths["N"] // groups, 1
         if groups > 1 and inputs and outputs:
             together = min(groups, lcm(lcm(inputs, c0) // inputs, lcm(outputs, CUBE) // outputs))
         blocks = {

@@ -1,4 +1,4 @@
-"""Layouts: tensors rearranged from the order of the device to that of frameworks, and back. Does no I/O.
+"""Layouts: tensors rearranged from the order of the device to that of frameworks. Does no I/O.
 
 A plain format names its axes in order, as NCHW does. A blocked format splits some of them: C into C1 blocks
 of C0 channels, which are 32 bytes, and N, or the rows of a matrix, into blocks of 16. The last block is
@@ -81,34 +81,6 @@ def to_layout(
     return _joined(array, geometry, target_format)
 
 
-def from_layout(
-    array: NDArray[Any],
-    source_format: str,
-    target_format: str,
-    *,
-    groups: int = 1,
-    c0: int | None = None,
-) -> NDArray[Any]:
-    """Return *array*, which is in the plain *source_format*, as the device has it in *target_format*.
-
-    Raises:
-        ValueError: it cannot be rearranged so.
-    """
-    if source_format == target_format:
-        return array
-    if source_format not in targets_of(target_format):
-        ways = [name for name in _FORMATS if source_format in targets_of(name)]
-        raise ValueError(_no_way(source_format, target_format, ways))
-    if target_format == _MATRICES:
-        return _to_matrices(array, c0)
-    if target_format in PLAIN:
-        return _permuted(array, source_format, target_format)
-    _check_rank(array.shape, source_format)
-    lengths = dict(zip(source_format, array.shape, strict=True))
-    geometry = Geometry.of(BLOCKED[target_format], lengths, groups, c0 or _default_c0(array))
-    return _split(array, geometry, source_format)
-
-
 def _fitting(
     array: NDArray[Any],
     source_format: str,
@@ -156,19 +128,6 @@ def _joined(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]
     return plain
 
 
-def _split(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]:
-    """Return *array*, whose axes are in *order*, as a blocked tensor."""
-    axes = geometry.format.axes
-    shape = [_padded(geometry, axis) for axis in order]
-    padded = np.zeros([geometry.blocks["g"], *shape], array.dtype)
-    for block, inside, place in geometry.corners():
-        padded[block][_index(order, inside)] = array[_index(order, place)]
-    parts = f"g{geometry.format.split(order)}"
-    padded = padded.reshape([geometry.blocks[axis] for axis in parts])
-    wanted = axes if geometry.format.grouped else f"g{axes}"
-    return padded.transpose([parts.index(axis) for axis in wanted]).reshape(geometry.shape)
-
-
 def _from_matrices(array: NDArray[Any], shape: tuple[int, ...], c0: int | None) -> NDArray[Any]:
     *batch, rows, columns = shape if len(shape) > 1 else (1, *shape)
     told, c0 = _find_c0(array, len(batch) + _MATRIX_AXES, c0)
@@ -182,19 +141,6 @@ def _from_matrices(array: NDArray[Any], shape: tuple[int, ...], c0: int | None) 
     array = array.reshape(blocked).transpose([*range(len(batch)), high, deep, wide, low])
     padded = array.reshape(*batch, blocked[high] * CUBE, blocked[wide] * c0)
     return np.ascontiguousarray(padded[..., :rows, :columns]).reshape(shape)
-
-
-def _to_matrices(array: NDArray[Any], c0: int | None) -> NDArray[Any]:
-    matrices = np.atleast_2d(array)
-    *batch, rows, columns = matrices.shape
-    c0 = c0 or _default_c0(array)
-    high, wide = -(-rows // CUBE), -(-columns // c0)
-    padded = np.zeros([*batch, high * CUBE, wide * c0], array.dtype)
-    padded[..., :rows, :columns] = matrices
-    parts = padded.reshape(*batch, high, CUBE, wide, c0)
-    first = len(batch)
-    order = [*range(first), first + 2, first, first + 1, first + 3]
-    return np.ascontiguousarray(parts.transpose(order))
 
 
 def _permuted(array: NDArray[Any], source: str, target: str) -> NDArray[Any]:
@@ -222,11 +168,7 @@ def _index(order: str, slices: dict[str, slice]) -> tuple[slice, ...]:
 def _find_c0(array: NDArray[Any], rank: int, c0: int | None) -> tuple[bool, int]:
     """Return whether the shape of *array* tells C0, because it has this *rank*; and C0."""
     told = array.ndim == rank and array.shape[-1] > 0
-    return told, array.shape[-1] if told else c0 or _default_c0(array)
-
-
-def _default_c0(array: NDArray[Any]) -> int:
-    return max(1, _BLOCK_BYTES // array.dtype.itemsize)
+    return told, array.shape[-1] if told else c0 or max(1, _BLOCK_BYTES // array.dtype.itemsize)
 
 
 def _no_way(source_format: str, target_format: str, ways: Sequence[str]) -> str:
