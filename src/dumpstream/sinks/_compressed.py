@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from xxhash import xxh3_64
 from zstandard import ZstdError
@@ -18,64 +18,31 @@ from dumpstream.sinks._frames import EMPTY_FRAME, NO_BYTES, Block
 _STORING_WORK = 32 << 10
 
 
-class FrameTarget(Protocol):
-    """Where the frames of one file go. Every method may raise `OSError` or `MemoryError`."""
+class CompressedFile(ABC):
+    """One file, whose compressed blocks go where the subclass stores them.
 
-    @property
-    def begun(self) -> bool:
-        """Whether some of the file is there and not published."""
+    Failures do not raise: they become the `outcome`, and everything after them does nothing. The abstract
+    methods may raise `OSError` or `MemoryError`.
+    """
 
-    def append(self, data: memoryview, frame: memoryview) -> None:
-        """Add *frame*, the compressed form of *data*, which is valid only until this call returns."""
+    __slots__ = ("_hash", "name", "outcome")
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._hash: xxh3_64 | None = None
+        self.outcome: Stored | SinkError | None = None
+
+    @abstractmethod
+    def add(self, frame: memoryview) -> None:
+        """Store *frame* behind the earlier ones."""
+
+    @abstractmethod
     def publish(self) -> Stored:
         """Make the file visible, and return where it is."""
 
+    @abstractmethod
     def discard(self) -> None:
-        """Remove what there is of the file, if anything."""
-
-
-class Frames:
-    """The frames of a file, kept in memory until they are taken."""
-
-    __slots__ = ("_frames", "_stored")
-
-    def __init__(self) -> None:
-        self._frames: list[memoryview] = []
-        self._stored = 0
-
-    @property
-    def begun(self) -> bool:
-        return bool(self._frames)
-
-    def append(self, data: memoryview, frame: memoryview) -> None:  # noqa: ARG002 - the frame has it all
-        self._frames.append(frame)
-        self._stored += len(frame)
-
-    def publish(self) -> Stored:
-        return Stored(bytes=self._stored)
-
-    def discard(self) -> None:
-        self._frames.clear()
-
-    def take(self) -> list[memoryview]:
-        """Return the frames that were added since the last call."""
-        frames, self._frames = self._frames, []
-        return frames
-
-
-class CompressedFile:
-    """One file on its way to *target*.
-
-    Failures do not raise: they become the `outcome`, and everything after them does nothing.
-    """
-
-    __slots__ = ("_hash", "_name", "_target", "outcome")
-
-    def __init__(self, name: str, target: FrameTarget) -> None:
-        self._name, self._target = name, target
-        self._hash: xxh3_64 | None = None
-        self.outcome: Stored | SinkError | None = None
+        """Remove what there is of the file, if anything; after an `OSError` some of it may be left."""
 
     def jobs(self, blocks: Sequence[Block], *, finish: bool) -> list[Job]:
         """Return the jobs that append *blocks* and then, if *finish*, publish the file."""
@@ -84,24 +51,20 @@ class CompressedFile:
             Job(self, [], finish=finish)
         ]
 
-    @property
-    def begun(self) -> bool:
-        return self._target.begun
-
     def cancel(self) -> None:
         """Make it fail, because some of the file may be missing."""
-        self.outcome = self.outcome or SinkError(f"storing {self._name!r} was cancelled; abort it")
+        self.outcome = self.outcome or SinkError(f"storing {self.name!r} was cancelled; abort it")
 
     def fail(self, exc: OSError | MemoryError | ZstdError) -> None:
         """Make *exc* the outcome, unless there is one."""
-        self.outcome = self.outcome or sink_error(f"store {self._name!r}", exc)
+        self.outcome = self.outcome or sink_error(f"store {self.name!r}", exc)
 
     def append(self, data: memoryview, frame: memoryview) -> None:
         """Add *data*, whose compressed form is *frame*."""
         if self.outcome is not None:
             return
         try:
-            self._target.append(data, frame)
+            self.add(frame)
         except (OSError, MemoryError) as exc:
             self.fail(exc)
         else:
@@ -116,16 +79,38 @@ class CompressedFile:
         if self.outcome is None:
             assert self._hash is not None
             try:
-                self.outcome = self._target.publish()._replace(xxh3=self._hash.hexdigest())
+                self.outcome = self.publish()._replace(xxh3=self._hash.hexdigest())
             except (OSError, MemoryError) as exc:
                 self.fail(exc)
         if isinstance(self.outcome, SinkError):
             with suppress(OSError):  # the first failure is the one to report
                 self.discard()
 
+
+class Frames(CompressedFile):
+    """A file whose frames are kept in memory until they are taken."""
+
+    __slots__ = ("_frames", "_stored")
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._frames: list[memoryview] = []
+        self._stored = 0
+
+    def add(self, frame: memoryview) -> None:
+        self._frames.append(frame)
+        self._stored += len(frame)
+
+    def publish(self) -> Stored:
+        return Stored(bytes=self._stored)
+
     def discard(self) -> None:
-        """Remove what there is of the file; after an `OSError` some of it may be left."""
-        self._target.discard()
+        self._frames.clear()
+
+    def take(self) -> list[memoryview]:
+        """Return the frames that were added since the last call."""
+        frames, self._frames = self._frames, []
+        return frames
 
 
 class Job:

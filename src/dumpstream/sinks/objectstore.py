@@ -34,8 +34,6 @@ _PROBE_S = 10.0
 _BEGINNINGS_BYTES = 32 << 20
 #: The requests at the same time that a capture may have, however many share them.
 _LEAST_IN_FLIGHT = 4
-#: The outcome of a file that is compressed only while it is uploaded.
-_NOT_YET = Stored()
 #: Large files that one call uploads at the same time.
 _LARGE_AT_ONCE = 4
 
@@ -194,32 +192,25 @@ class ObjectStoreSink:
 
     async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         jobs: list[Job] = []
-        begun: list[tuple[str, memoryview, CompressedFile, Frames]] = []
+        begun: list[tuple[memoryview, Frames]] = []
         for name, data in files:
-            view, output = view_bytes(data), Frames()
-            compressed = CompressedFile(name, output)
-            begun.append((name, view, compressed, output))
+            view, output = view_bytes(data), Frames(name)
+            begun.append((view, output))
             if len(view) <= PART_BYTES:
-                jobs += compressed.jobs(cut([view]), finish=True)
+                jobs += output.jobs(cut([view]), finish=True)
         with anyio.CancelScope(shield=True):
             await self._workers.run(jobs)
-        return await _finish(
-            [
-                self._put_one(name, view, compressed.outcome or _NOT_YET, output)
-                for name, view, compressed, output in begun
-            ]
-        )
+        return await _finish([self._put_one(view, output) for view, output in begun])
 
-    async def _put_one(
-        self, name: str, view: memoryview, outcome: Stored | SinkError, output: Frames
-    ) -> Stored | SinkError:
+    async def _put_one(self, view: memoryview, output: Frames) -> Stored | SinkError:
+        outcome = output.outcome
         if isinstance(outcome, SinkError):
             return outcome
         uploader = await self._ready()
         try:
-            if outcome is _NOT_YET:
-                return await self._put_large(uploader, name, view)
-            key = self.take_key(name, 1)
+            if outcome is None:  # a large file is compressed while it is uploaded
+                return await self._put_large(uploader, output.name, view)
+            key = self.take_key(output.name, 1)
             return self.stored(key, outcome.bytes, outcome.xxh3, await uploader.upload(key, _joined(output)))
         except SinkError as exc:
             return exc
