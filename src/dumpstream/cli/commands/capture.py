@@ -26,7 +26,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from dumpstream.capture import Capture, open_capture
-from dumpstream.cli._arguments import location
+from dumpstream.cli._arguments import add_out_argument
 from dumpstream.cli._command import capture_command
 from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import FAILED, NOT_WHOLE, WrongUsageError
@@ -43,13 +43,7 @@ from dumpstream.stages.report import Report
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--out",
-        type=location,
-        metavar="DESTINATION",
-        required=True,
-        help="the directory or URL for this capture",
-    )
+    add_out_argument(parser, "the directory or URL for this capture")
     add(
         "--simulate",
         nargs="?",
