@@ -81,7 +81,7 @@ class ObjectFile:
             await self._send(frames)
             uploaded = await self._upload.finish()
         else:
-            self._key = self._sink.take_key(self._frames.name, self._first)
+            self._key = self._sink.keys.take(self._frames.name, first=self._first)
             uploaded = await self._uploader.upload(self._key, b"".join([*await self._recall(), *frames]))
         assert self._key is not None
         self._upload = None
@@ -96,7 +96,7 @@ class ObjectFile:
 
     async def _send(self, frames: list[memoryview]) -> None:
         if self._upload is None:
-            self._key = self._sink.take_key(self._frames.name, self._first)
+            self._key = self._sink.keys.take(self._frames.name, first=self._first)
             self._upload = self._uploader.begin_large(self._key)
             frames = await self._recall() + frames
         if frames:

@@ -71,7 +71,7 @@ class ObjectStoreSink:
         self._inside = inside
         self._base = f"{prefix}/" if inside is None else ""
         self._workers = Workers(settings.workers, settings.level, resources.threads)
-        self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=resources.captures)
+        self.keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=resources.captures)
         self._packer = Packer(self._workers, self._open_pack) if settings.pack else None
         self.beginnings = Beginnings(
             resources.outbox.path if resources.outbox else settings.directory,
@@ -121,10 +121,6 @@ class ObjectStoreSink:
                     given_up = self._uploader.store.requests.given_up
                     self._own_lock.left_behind = given_up or self._uploader.backlog.waiting > 0
                 await self._held.aclose()
-
-    def take_key(self, name: str, first: int) -> str:
-        """Return a free key for the file *name*."""
-        return self._keys.take(name, first=first)
 
     def stored(self, key: str, size: int, xxh3: str | None, uploaded: Uploaded) -> Stored:
         """Return where an object is."""
@@ -185,7 +181,7 @@ class ObjectStoreSink:
 
     def _learn_keys(self, store: Store) -> None:
         for entry in store.entries(FILES):
-            self._keys.add(entry.key)
+            self.keys.add(entry.key)
 
     async def _open_pack(self, name: str) -> PackObject:
         return PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
@@ -210,7 +206,7 @@ class ObjectStoreSink:
         try:
             if outcome is None:  # a large file is compressed while it is uploaded
                 return await self._put_large(uploader, output.name, view)
-            key = self.take_key(output.name, 1)
+            key = self.keys.take(output.name)
             return self.stored(key, outcome.bytes, outcome.xxh3, await uploader.upload(key, _joined(output)))
         except SinkError as exc:
             return exc

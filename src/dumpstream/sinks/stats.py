@@ -92,7 +92,9 @@ class StatsSink:
     async def open(self, name: str, *, offset: int = 0) -> _StatsFile | NullFile:
         self._check_open()
         # It is not known which tensors the bytes behind a gap belong to.
-        return NullFile(NullSink()) if offset else _StatsFile(self, name)
+        if offset:
+            return NullFile(NullSink())
+        return _StatsFile(self, name, begin_file(origin_of(name), histogram=self._histogram))
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
@@ -122,10 +124,6 @@ class StatsSink:
         """Let *statistics* take *pieces*."""
         self._check_open()
         await run_sync(_add, statistics, pieces, limiter=self._limiter)
-
-    def begin(self, name: str) -> FileStatistics:
-        """Return what computes the rows of the file *name*."""
-        return begin_file(origin_of(name), histogram=self._histogram)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -177,9 +175,9 @@ class _StatsFile:
 
     __slots__ = ("_name", "_sink", "_statistics")
 
-    def __init__(self, sink: StatsSink, name: str) -> None:
+    def __init__(self, sink: StatsSink, name: str, statistics: FileStatistics) -> None:
         self._sink, self._name = sink, name
-        self._statistics: FileStatistics | None = sink.begin(name)
+        self._statistics: FileStatistics | None = statistics
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
         statistics = self._take()
