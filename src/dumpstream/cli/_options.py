@@ -82,6 +82,12 @@ def _defaults() -> dict[str, Any]:
     return {name: found[name] for name in CaptureOptions.__annotations__}
 
 
+def capture_arguments(args: Namespace) -> dict[str, Any]:
+    """Return what the flags ask `open_capture` or `open_collector` for, except for the destination."""
+    given = {"config": args.config, "sinks": args.sink, "append": args.append, "force": args.force}
+    return {**given, **capture_options(args)}
+
+
 def capture_options(args: Namespace) -> CaptureOptions:
     """Return the options that the flags of `add_capture_arguments` ask for, not yet checked."""
     return cast("CaptureOptions", {name: getattr(args, name) for name in CaptureOptions.__annotations__})
