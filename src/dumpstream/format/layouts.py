@@ -6,15 +6,14 @@ padded with zeros. FRACTAL_NZ splits the last two axes of any shape. In FRACTAL_
 weights of a grouped convolution lie in blocks of several groups, each in its own corner of the block.
 """
 
-from collections.abc import Sequence
-from math import prod
-from typing import Any
+from collections.abc import Iterator, Sequence
+from math import lcm, prod
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dumpstream.format.blocks import BLOCKED, CUBE, Geometry
-
+_CUBE = 16  #: rows of a block
 _BLOCK_BYTES = 32  #: of the columns of a block
 
 _ANY = "ND"
@@ -23,10 +22,17 @@ _MATRIX_AXES = 4  #: of a blocked matrix
 
 #: Formats that name each axis once.
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
-
-
+#: The axes of blocked formats: ``c`` and ``k`` are C1 and C0, ``n`` and ``m`` the same for N, ``g`` blocks of
+#: groups. If N is split, the axes before it are stored as one.
+_BLOCKED = {
+    "NC1HWC0": "NcHWk",
+    "C1HWNC0": "cHWNk",
+    "NDC1HWC0": "NDcHWk",
+    "FRACTAL_Z": "gcHWnmk",
+    "FRACTAL_Z_3D": "gDcHWnmk",
+}
 #: Every format that can be rearranged.
-_FORMATS = (_MATRICES, *BLOCKED, *PLAIN)
+_FORMATS = (_MATRICES, *_BLOCKED, *PLAIN)
 
 
 def targets_of(source_format: str) -> tuple[str, ...]:
@@ -35,8 +41,7 @@ def targets_of(source_format: str) -> tuple[str, ...]:
         return (_ANY, "NCHW", "NHWC")
     if source_format not in _FORMATS:
         return ()
-    axes = BLOCKED[source_format].axes if source_format in BLOCKED else source_format
-    letters = set(axes.upper()) & set("NCDHW")
+    letters = set(_BLOCKED.get(source_format, source_format).upper()) & set("NCDHW")
     return tuple(plain for plain in PLAIN if plain != source_format and set(plain) == letters)
 
 
@@ -81,6 +86,62 @@ def to_layout(
     return _joined(array, geometry, target_format)
 
 
+class _Geometry(NamedTuple):
+    """A tensor in plain and in blocked form."""
+
+    axes: str  #: of the blocked form
+    lengths: dict[str, int]  #: of the plain axes
+    groups: int
+    together: int  #: groups that share a block
+    blocks: dict[str, int]  #: lengths of the blocked axes
+
+    @classmethod
+    def of(cls, axes: str, lengths: dict[str, int], groups: int, c0: int) -> Self:
+        """Return the geometry of a tensor with plain axes of *lengths*, in blocks of *c0* channels."""
+        if not (axes.startswith("g") and lengths["N"]):
+            groups = 1
+        inputs, outputs, together = lengths["C"], lengths["N"] // groups, 1
+        if groups > 1 and inputs and outputs:
+            together = min(groups, lcm(lcm(inputs, c0) // inputs, lcm(outputs, _CUBE) // outputs))
+        blocks = {
+            **lengths,
+            "g": -(-groups // together),
+            "c": -(-together * inputs // c0),
+            "k": c0,
+            "n": -(-together * outputs // _CUBE),
+            "m": _CUBE,
+        }
+        return cls(axes, lengths, groups, together, blocks)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape it is stored in."""
+        lengths, fused = [self.blocks[axis] for axis in self.axes], _fused(self.axes)
+        return (prod(lengths[:fused]), *lengths[fused:])
+
+    def split(self, order: str) -> str:
+        """Return the axes that those of *order* are split into."""
+        parts = {"C": "ck", "N": "nm" if "n" in self.axes else "N"}
+        return "".join(parts.get(axis, axis) for axis in order)
+
+    def corners(self) -> Iterator[tuple[int, dict[str, slice], dict[str, slice]]]:
+        """Yield for each group its block, and where it lies in the block and in the plain tensor."""
+        inputs, outputs = self.lengths["C"], self.lengths["N"] // self.groups
+        for group in range(self.groups):
+            block, corner = divmod(group, self.together)
+            inside = {"C": _section(corner, inputs), "N": _section(corner, outputs)}
+            yield block, inside, {"N": _section(group, outputs)}
+
+
+def _fused(axes: str) -> int:
+    """Return how many of the first *axes* are stored as one."""
+    return axes.index("n") if "n" in axes else 1
+
+
+def _section(number: int, length: int) -> slice:
+    return slice(number * length, (number + 1) * length)
+
+
 def _fitting(
     array: NDArray[Any],
     source_format: str,
@@ -89,17 +150,17 @@ def _fitting(
     *,
     groups: int,
     c0: int | None,
-) -> Geometry:
+) -> _Geometry:
     """Return the only geometry in which *original_shape*, in one of *orders*, is stored as *array*."""
-    blocked = BLOCKED[source_format]
-    told, c0 = _find_c0(array, blocked.rank, c0)
-    found: dict[str, Geometry] = {}
+    axes = _BLOCKED[source_format]
+    told, c0 = _find_c0(array, len(axes) - _fused(axes) + 1, c0)
+    found: dict[str, _Geometry] = {}
     for order in orders:
         _check_rank(original_shape, order)
         lengths = dict(zip(order, original_shape, strict=True))
-        if lengths["N"] % groups and blocked.grouped:
+        if lengths["N"] % groups and axes.startswith("g"):
             continue
-        geometry = Geometry.of(blocked, lengths, groups, c0)
+        geometry = _Geometry.of(axes, lengths, groups, c0)
         same = array.shape == geometry.shape if told else array.size == prod(geometry.shape)
         if same and all(geometry.lengths != other.lengths for other in found.values()):
             found[order] = geometry
@@ -112,14 +173,15 @@ def _fitting(
     raise ValueError(f"{shapes} do not fit together with C0 = {c0} and {groups} groups")
 
 
-def _joined(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]:
+def _joined(array: NDArray[Any], geometry: _Geometry, order: str) -> NDArray[Any]:
     """Return the plain tensor, its axes in *order*."""
-    axes, lengths = geometry.format.axes, geometry.lengths
-    array = array.reshape([geometry.blocks[axis] for axis in axes])
-    if not geometry.format.grouped:
+    axes, lengths, blocks = geometry.axes, geometry.lengths, geometry.blocks
+    array = array.reshape([blocks[axis] for axis in axes])
+    if not axes.startswith("g"):
         axes, array = f"g{axes}", array[np.newaxis]
-    array = array.transpose([axes.index(axis) for axis in f"g{geometry.format.split(order)}"])
-    padded = array.reshape(array.shape[0], *(_padded(geometry, axis) for axis in order))
+    array = array.transpose([axes.index(axis) for axis in f"g{geometry.split(order)}"])
+    whole = [prod(blocks[part] for part in geometry.split(axis)) for axis in order]
+    padded = array.reshape(array.shape[0], *whole)
     if geometry.groups == 1:
         return np.ascontiguousarray(padded[0][tuple(slice(lengths[axis]) for axis in order)])
     plain = np.empty([lengths[axis] for axis in order], array.dtype)
@@ -131,7 +193,7 @@ def _joined(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]
 def _from_matrices(array: NDArray[Any], shape: tuple[int, ...], c0: int | None) -> NDArray[Any]:
     *batch, rows, columns = shape if len(shape) > 1 else (1, *shape)
     told, c0 = _find_c0(array, len(batch) + _MATRIX_AXES, c0)
-    blocked = (*batch, -(-columns // c0), -(-rows // CUBE), CUBE, c0)
+    blocked = (*batch, -(-columns // c0), -(-rows // _CUBE), _CUBE, c0)
     if array.shape != blocked if told else array.size != prod(blocked):
         raise ValueError(
             f"the original shape {list(shape)} and {_MATRICES} {list(array.shape)} do not fit together "
@@ -139,7 +201,7 @@ def _from_matrices(array: NDArray[Any], shape: tuple[int, ...], c0: int | None) 
         )
     wide, high, deep, low = range(len(batch), len(batch) + _MATRIX_AXES)
     array = array.reshape(blocked).transpose([*range(len(batch)), high, deep, wide, low])
-    padded = array.reshape(*batch, blocked[high] * CUBE, blocked[wide] * c0)
+    padded = array.reshape(*batch, blocked[high] * _CUBE, blocked[wide] * c0)
     return np.ascontiguousarray(padded[..., :rows, :columns]).reshape(shape)
 
 
@@ -155,10 +217,6 @@ def _permuted(array: NDArray[Any], source: str, target: str) -> NDArray[Any]:
 def _check_rank(shape: Sequence[int], order: str) -> None:
     if len(shape) != len(order):
         raise ValueError(f"{order} has {len(order)} axes, and the shape {list(shape)} has {len(shape)}")
-
-
-def _padded(geometry: Geometry, axis: str) -> int:
-    return prod(geometry.blocks[part] for part in geometry.format.split(axis))
 
 
 def _index(order: str, slices: dict[str, slice]) -> tuple[slice, ...]:
