@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from dumpstream._errors import DumpstreamError, OrderError, ProfilingError
 from dumpstream.acl.library import Acl
 from dumpstream.acl.lifecycle import Lifecycle, Owner
-from dumpstream.profiling.exclusion import end_turn, take_turn
+from dumpstream.profiling.exclusion import take_turn
 from dumpstream.profiling.settings import ProfileSettings, check_extra
+from dumpstream.system.lock import release_lock
 
 _ORDER: Final = (
     "aclInit, aclprofInit, aclprofSetConfig, load models, aclprofStart, run, aclprofStop, aclprofFinalize"
@@ -90,7 +91,7 @@ class Profiler:
             _warn("models were loaded before aclprofInit, so the profile lacks what loading them would tell")
         with ExitStack() as undo:
             turn = take_turn()
-            undo.callback(end_turn, turn)
+            undo.callback(release_lock, turn)
             self.acl.call(function, encoded, ctypes.c_size_t(len(encoded)))
             undo.pop_all()
         self._turn, self.lifecycle.profiling = turn, True
@@ -211,7 +212,7 @@ class Profiler:
 
     def _end_turn(self) -> None:
         if self._turn is not None:
-            end_turn(self._turn)
+            release_lock(self._turn)
             self._turn, self.lifecycle.profiling = None, False
 
 
