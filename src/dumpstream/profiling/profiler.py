@@ -3,9 +3,7 @@
 import ctypes
 import os
 import warnings
-from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -154,17 +152,17 @@ class Profiler:
 
     def close(self) -> None:
         """Stop everything and finalise; if the runtime refuses a call, make the others and raise then."""
-        steps: list[Callable[[], None]] = []
+        calls: list[tuple[str, *tuple[ctypes.c_void_p, ...]]] = []
         for started in reversed(self._started):
             config = ctypes.c_void_p(started.config)
-            steps += [partial(self.acl.call, "aclprofStop", config), partial(self._destroy, started)]
+            calls += [("aclprofStop", config), ("aclprofDestroyConfig", config)]
         if self.initialized:
-            steps.append(partial(self.acl.call, "aclprofFinalize"))
+            calls.append(("aclprofFinalize",))
         self._started = []
         failures = []
-        for step in steps:
+        for call in calls:
             try:
-                step()
+                self.acl.call(*call)
             except DumpstreamError as exc:
                 failures.append(exc)
         self._end_turn()
