@@ -46,10 +46,8 @@ class CompressedFile(ABC):
 
     def jobs(self, blocks: Sequence[Block], *, finish: bool) -> list[Job]:
         """Return the jobs that append *blocks* and then, if *finish*, publish the file."""
-        last = len(blocks) - 1
-        return [Job(self, block, finish=finish and at == last) for at, block in enumerate(blocks)] or [
-            Job(self, [], finish=finish)
-        ]
+        *first, last = blocks or [[]]
+        return [*(Job(self, block) for block in first), Job(self, last, finish=finish)]
 
     def cancel(self) -> None:
         """Make it fail, because some of the file may be missing."""
@@ -118,7 +116,7 @@ class Job:
 
     __slots__ = ("_file", "_finish", "_frame", "data", "work")
 
-    def __init__(self, file: CompressedFile, block: Block, *, finish: bool) -> None:
+    def __init__(self, file: CompressedFile, block: Block, *, finish: bool = False) -> None:
         self._file, self._finish = file, finish
         self.data = block[0] if len(block) == 1 else memoryview(b"".join(block))
         self._frame = NO_BYTES
