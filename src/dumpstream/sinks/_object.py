@@ -1,4 +1,4 @@
-"""The files and packs of an object store sink, until they are objects."""
+"""The files of an object store sink, until they are objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
-from dumpstream.custody import Custody
 from dumpstream.objectstore.store import PART_BYTES
 from dumpstream.remote.largeupload import LargeUpload
 from dumpstream.remote.uploader import Uploader
@@ -106,14 +105,3 @@ class ObjectFile:
         """Return the kept beginning."""
         kept, self._kept, self._kept_bytes = self._kept, 0, 0
         return [await self._sink.beginnings.take((self, number)) for number in range(kept)]
-
-
-class PackObject:
-    """A pack on its way to the store."""
-
-    def __init__(self, uploader: Uploader, key: str, base: str) -> None:
-        self._uploader, self._key = uploader, key
-        self.path = f"{base}{key}"
-
-    async def store(self, data: Buffer) -> Custody | None:
-        return (await self._uploader.upload(self._key, data)).custody

@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.archive.manifest import FILES, PACKS
+from dumpstream.custody import Custody
 from dumpstream.objectstore.patience import GRACE_S, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.destination import RemoteDestination
@@ -21,8 +22,8 @@ from dumpstream.remote.uploader import IN_FLIGHT, Uploader, retry_time
 from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks._compressed import CompressedFile, Frames, Job
 from dumpstream.sinks._frames import cut, view_bytes
-from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
-from dumpstream.sinks._packer import Packer
+from dumpstream.sinks._object import Beginnings, ObjectFile
+from dumpstream.sinks._packer import Packer, PackTarget
 from dumpstream.sinks._workers import Workers
 from dumpstream.sinks.resources import Resources
 from dumpstream.system.durable import Fsync
@@ -183,8 +184,13 @@ class ObjectStoreSink:
         for entry in store.entries(FILES):
             self.keys.add(entry.key)
 
-    async def _open_pack(self, name: str) -> PackObject:
-        return PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
+    async def _open_pack(self, name: str) -> PackTarget:
+        uploader, key = await self._ready(), f"{PACKS}/{name}.zip"
+
+        async def store(data: Buffer) -> Custody | None:
+            return (await uploader.upload(key, data)).custody
+
+        return PackTarget(f"{self._base}{key}", store)
 
     async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         jobs: list[Job] = []

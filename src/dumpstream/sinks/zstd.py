@@ -18,7 +18,7 @@ from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks._compressed import CompressedFile, Job
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import cut, view_bytes
-from dumpstream.sinks._packer import Packer
+from dumpstream.sinks._packer import Packer, PackTarget
 from dumpstream.sinks._workers import Workers
 from dumpstream.sinks.resources import Resources
 from dumpstream.system.durable import Fsync
@@ -99,9 +99,10 @@ class ZstdSink:
             for tree in trees:
                 tree.close()
 
-    async def _open_pack(self, name: str) -> _PackFile:
+    async def _open_pack(self, name: str) -> PackTarget:
         assert self._packs is not None
-        return await run_sync(_PackFile, self._packs, name, self._pack_turn)
+        file = await run_sync(_PackFile, self._packs, name, self._pack_turn)
+        return PackTarget(file.path, file.store)
 
 
 class _ZstdFile(CompressedFile):
