@@ -5,10 +5,10 @@ import atexit
 import errno
 import os
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import anyio
@@ -82,13 +82,9 @@ class RingStatistics(NamedTuple):
     losses: dict[str, tuple[int, int]]  #: (chunks, bytes) by cause
 
 
-class Source(Protocol):
+class Source(AbstractAsyncContextManager["Source"], Protocol):
     """What a capture reads batches from."""
 
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
     async def receive(self) -> Batch:
         """Return the next batch; raise `anyio.EndOfStream` once the source is stopped and drained."""
 
@@ -224,9 +220,7 @@ class RingSource(RingReader[_native.Ring]):
         asyncio.get_running_loop().add_reader(ring.fileno(), self._on_wakeup)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         ring = self._ring
         if ring is None:
             return

@@ -107,7 +107,7 @@ def record(
         scheme=Scheme.OVERFLOW, task=99, stream=98, timestamp=time, iteration=iteration, device=device
     )
     file = f"{directory}/Opdebug.Node_OpDebug.99.98.{time}"
-    return OverflowRecord(file=file, name=name, units={"AIC": {"task_id": task, "stream_id": 1}}, decoded={})
+    return OverflowRecord(file=file, name=name, units={"AIC": {}}, decoded={}, task=task, stream=1)
 
 
 def row(

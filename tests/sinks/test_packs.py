@@ -19,11 +19,11 @@ from tests.conftest import LIMIT_S
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, SinkError, StoredCapture, Verdict, _native, open_capture
-from dumpstream.custody import Custody, Stage
+from dumpstream.custody import Stage
 from dumpstream.reading.verification import verify
 from dumpstream.sinks import Stored, WholeFile
 from dumpstream.sinks._pack import Pack
-from dumpstream.sinks._packer import Packer
+from dumpstream.sinks._packer import Packer, PackTarget
 from dumpstream.sinks._workers import Workers
 
 if TYPE_CHECKING:
@@ -123,22 +123,16 @@ class TestContainer:
         assert done.stdout == b"".join(FILES.values())
 
 
-class Target:
-    """Where the packs of a test go."""
-
-    def __init__(self, name: str, shelf: dict[str, bytes], error: SinkError | None = None) -> None:
-        self.path, self._shelf, self._error = f"packs/{name}", shelf, error
-
-    async def store(self, data: Buffer) -> Custody | None:
-        if self._error is not None:
-            raise self._error
-        self._shelf[self.path] = bytes(data)
-        return None
-
-
 def make_packer(shelf: dict[str, bytes], error: SinkError | None = None, **limits: Any) -> Packer:
-    async def open_target(name: str) -> Target:
-        return Target(name, shelf, error)
+    """Return a packer whose packs go to *shelf*, unless each of them fails with *error*."""
+
+    async def open_target(name: str) -> PackTarget:
+        async def store(data: Buffer) -> None:
+            if error is not None:
+                raise error
+            shelf[f"packs/{name}"] = bytes(data)
+
+        return PackTarget(f"packs/{name}", store)
 
     return Packer(Workers(2, 1, None), open_target, **limits)
 

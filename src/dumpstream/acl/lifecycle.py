@@ -10,16 +10,13 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from dumpstream._errors import AclError, DumpstreamError, OrderError
 from dumpstream.acl.driver import Driver
 from dumpstream.codes import AclCode
 
-if TYPE_CHECKING:
-    from dumpstream.config import AclConfig, DumpSettings
-
-    StrPath = str | os.PathLike[str]
+StrPath: TypeAlias = str | os.PathLike[str]
 
 _DUMP_ORDER: Final = (
     "init, [register,] init_dump, set_dump, load and run models, finalize_dump, [unregister,] finalize"
@@ -164,7 +161,7 @@ class Lifecycle:
             self.driver.set_dump(path)
             if given:
                 self.config = given.in_force
-                self._detail = given.settings.dump_scene == _DETAIL
+                self._detail = given.detail
             return tuple(self._models)
 
     def finalize_dump(self, context: int | None = None) -> None:
@@ -245,36 +242,26 @@ def _is_first(begin: Callable[[], None]) -> bool:
 
 
 class _Given(NamedTuple):
-    """A configuration that CANN accepts; an empty file, which CANN ignores, is not one."""
+    """What a configuration that CANN accepts says; an empty file, which CANN ignores, is not one."""
 
-    path: Path
-    config: AclConfig
-    digest: bytes
-
-    @property
-    def settings(self) -> DumpSettings:
-        """What it says about dumping."""
-        return self.config.dump
-
-    @property
-    def in_force(self) -> Path | None:
-        """Its path, if it switches anything on."""
-        return self.path if self.settings.modes else None
-
-    @property
-    def delivers(self) -> bool:
-        """Whether its dumps come as chunks; exception dumps go to disk."""
-        return bool(self.settings.modes) and not self.settings.is_exception
-
-    @property
-    def profiles(self) -> bool:
-        """Whether ``aclInit`` begins profiling with it."""
-        profiler = (self.config.model_extra or {}).get("profiler")
-        return isinstance(profiler, dict) and profiler.get("switch") == "on"
+    digest: bytes  #: of its content
+    in_force: Path | None  #: its path, if it switches anything on
+    delivers: bool  #: whether its dumps come as chunks; exception dumps go to disk
+    profiles: bool  #: whether ``aclInit`` begins profiling with it
+    detail: bool  #: whether it switches detail mode on
 
 
 def _read(path: Path) -> _Given | None:
     from dumpstream.config import load_config  # noqa: PLC0415 - pydantic takes long to load
 
     config, content = load_config(path)
-    return _Given(path, config, hashlib.sha256(content).digest()) if content else None
+    if not content:
+        return None
+    dump, profiler = config.dump, (config.model_extra or {}).get("profiler")
+    return _Given(
+        digest=hashlib.sha256(content).digest(),
+        in_force=path if dump.modes else None,
+        delivers=bool(dump.modes) and not dump.is_exception,
+        profiles=isinstance(profiler, dict) and profiler.get("switch") == "on",
+        detail=dump.dump_scene == _DETAIL,
+    )

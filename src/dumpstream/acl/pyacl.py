@@ -6,7 +6,6 @@ from collections.abc import Callable
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
@@ -178,19 +177,17 @@ class PyAclSource(RingSource):
         try:
             self._driver.register()
         except BaseException:
-            await super().__aexit__(None, None, None)
+            await super().__aexit__()
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
             try:
                 if not self._discarding:
                     await run_sync(self._driver.unregister)
             finally:
-                await super().__aexit__(kind, error, trace)
+                await super().__aexit__()
 
     def discard(self) -> None:
         """Refuse everything from now on, at once, and count it; the callback stays registered for that."""

@@ -189,8 +189,4 @@ class _Tally:
 
     def _index(self, flat: int) -> tuple[int, ...]:
         """Return the index of an element by dimension."""
-        index: list[int] = []
-        for length in reversed(self._shape[1:]):
-            flat, position = divmod(flat, length)
-            index.append(position)
-        return (flat, *reversed(index))
+        return tuple(map(int, np.unravel_index(flat, self._shape)))

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dumpstream._errors import DumpFormatError, PartError
@@ -21,6 +22,8 @@ from dumpstream.statistics.table import TensorRow
 _EMPTY = (0, "0x0")
 _IO_ORDER = {str(io): order for order, io in enumerate(IO)}
 _ABOUT_ENTRY = ("valid", "accelerator", "reserved")
+#: What a record and its files have in common, the surest first.
+_COMMON = (("task", "stream", "directory"), ("task", "stream", "device", "iteration"), ("task", "stream"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,21 +34,10 @@ class OverflowRecord:
     name: OpName  #: of the file
     units: dict[str, dict[str, Any]]  #: which units detected it, and what each wrote down
     decoded: dict[str, Any]  #: all that the file says
+    task: int | None = None  #: the operator's
+    stream: int | None = None  #: the operator's
     process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
     rank: int | None = None  #: of that process
-
-    @property
-    def task(self) -> int | None:
-        """The operator's task."""
-        return self._number("task_id")
-
-    @property
-    def stream(self) -> int | None:
-        """The operator's stream."""
-        return self._number("stream_id")
-
-    def _number(self, name: str) -> int | None:
-        return next((numbers.get(name) for numbers in self.units.values()), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +85,7 @@ def _read_record(item: Input, name: OpName) -> list[OverflowRecord | BadRecord]:
             return [BadRecord(item.label, "has no bytes of a record; dump it again")]
         decoded = decode_overflow(dump.bytes(stored[0]))
         dump.read_to_end()
-    tasks: dict[Hashable, dict[str, dict[str, Any]]] = defaultdict(dict)
+    tasks: dict[tuple[int | None, int | None], dict[str, dict[str, Any]]] = defaultdict(dict)
     for unit, numbers in _units(decoded).items():
         tasks[numbers.get("task_id"), numbers.get("stream_id")][unit] = numbers
     return [
@@ -102,10 +94,12 @@ def _read_record(item: Input, name: OpName) -> list[OverflowRecord | BadRecord]:
             name=name,
             units=units,
             decoded=decoded,
+            task=task,
+            stream=stream,
             process=item.prefix,
             rank=item.rank,
         )
-        for units in tasks.values() or [{}]
+        for (task, stream), units in tasks.items() or [((None, None), {})]
     ]
 
 
@@ -144,10 +138,13 @@ def match_overflows(
 
 
 def _matched(records: Iterable[OverflowRecord], rows: Iterable[TensorRow]) -> Iterator[Overflow]:
-    matching = _Matching(records, _operator_files(rows))
-    for key in (_by_directory, _by_iteration, _by_task):
-        matching.match(key)
-    return matching.result()
+    drafts = [_Draft(_Place.of_record(record), record) for record in records]
+    drafts.sort(key=lambda draft: draft.place.timestamp)
+    left = _operator_files(rows)
+    for names in _COMMON:
+        left = _match(drafts, left, attrgetter(*names))
+    for draft in [*drafts, *_without_record(left)]:
+        yield Overflow(record=draft.record, rows=tuple(sorted(draft.rows, key=_tensor_order)))
 
 
 class _Place(NamedTuple):
@@ -174,18 +171,6 @@ class _Place(NamedTuple):
         """Whether nothing that both know speaks against it."""
         known = ((self.device, other.device), (self.iteration, other.iteration))
         return all(mine is None or theirs is None or mine == theirs for mine, theirs in known)
-
-
-def _by_directory(place: _Place) -> Hashable:
-    return place.task, place.stream, place.directory
-
-
-def _by_iteration(place: _Place) -> Hashable:
-    return place.task, place.stream, place.device, place.iteration
-
-
-def _by_task(place: _Place) -> Hashable:
-    return place.task, place.stream
 
 
 class _OperatorFile(NamedTuple):
@@ -227,43 +212,37 @@ class _Draft:
         return True
 
 
-class _Matching:
-    """Records and files, and which belong together."""
+def _match(
+    drafts: Iterable[_Draft], files: Sequence[_OperatorFile], key: Callable[[_Place], Hashable]
+) -> list[_OperatorFile]:
+    """Give *files* to the drafts with the same *key*, the nearest in time first; return those left over."""
+    groups: dict[Hashable, list[_Draft]] = defaultdict(list)
+    for draft in drafts:
+        if draft.place.task is not None:
+            groups[key(draft.place)].append(draft)
+    pairs = [
+        (abs(draft.place.timestamp - file.place.timestamp), number, draft)
+        for number, file in enumerate(files)
+        for draft in _nearest(groups.get(key(file.place), []), file.place)
+    ]
+    matched: set[int] = set()
+    for _, number, draft in sorted(pairs, key=lambda pair: pair[:2]):
+        if number not in matched and draft.take(files[number]):
+            matched.add(number)
+    return [file for number, file in enumerate(files) if number not in matched]
 
-    def __init__(self, records: Iterable[OverflowRecord], files: Iterable[_OperatorFile]) -> None:
-        drafts = [_Draft(_Place.of_record(record), record) for record in records]
-        self._drafts = sorted(drafts, key=lambda draft: draft.place.timestamp)
-        self._left = list(files)
 
-    def match(self, key: Callable[[_Place], Hashable]) -> None:
-        """Give files to the records with the same *key*, the nearest in time first."""
-        groups: dict[Hashable, list[_Draft]] = defaultdict(list)
-        for draft in self._drafts:
-            if draft.place.task is not None:
-                groups[key(draft.place)].append(draft)
-        pairs = [
-            (abs(draft.place.timestamp - file.place.timestamp), number, draft)
-            for number, file in enumerate(self._left)
-            for draft in _nearest(groups.get(key(file.place), []), file.place)
-        ]
-        matched: set[int] = set()
-        for _, number, draft in sorted(pairs, key=lambda pair: pair[:2]):
-            if number not in matched and draft.take(self._left[number]):
-                matched.add(number)
-        self._left = [file for number, file in enumerate(self._left) if number not in matched]
-
-    def result(self) -> Iterator[Overflow]:
-        """Yield everything, matched or not."""
-        alone: dict[Hashable, _Draft] = {}
-        for file in sorted(self._left, key=lambda file: file.place.timestamp):
-            key = (file.op, file.place._replace(timestamp=0))
-            if key not in alone or not alone[key].take(file):
-                alone[key] = draft = _Draft(file.place)
-                draft.take(file)
-                self._drafts.append(draft)
-        self._left = []
-        for draft in self._drafts:
-            yield Overflow(record=draft.record, rows=tuple(sorted(draft.rows, key=_tensor_order)))
+def _without_record(files: Iterable[_OperatorFile]) -> list[_Draft]:
+    """Put the *files* of each operator together."""
+    drafts: list[_Draft] = []
+    latest: dict[Hashable, _Draft] = {}
+    for file in sorted(files, key=lambda file: file.place.timestamp):
+        key = (file.op, file.place._replace(timestamp=0))
+        if key not in latest or not latest[key].take(file):
+            latest[key] = draft = _Draft(file.place)
+            draft.take(file)
+            drafts.append(draft)
+    return drafts
 
 
 def _tensor_order(row: TensorRow) -> tuple[int, int, str]:

@@ -104,30 +104,24 @@ def _file_name(name: str) -> str:
     return _REPLACED.sub("_", name)
 
 
-class _Names:
-    """The names of dumps of operators of one type."""
+def _read_names(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return what each of *names*, of dumps of operators of one type, says.
 
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-        self._endings: set[str] = set()
-        self._last_endings: Counter[str] = Counter()
+    That is the watched operator, and the one after which it was dumped, which may be itself.
+    """
+    splits = {name: _splits(name) for name in names}
+    endings = {watched for ways in splits.values() for watched, _ in ways}
+    last_endings = Counter(ways[0][0] for ways in splits.values() if ways)
 
-    def add(self, name: str) -> None:
-        """Add *name*, which may have been added before."""
-        if name not in self._names:
-            self._names.add(name)
-            endings = [watched for watched, _ in _splits(name)]
-            self._endings.update(endings)
-            self._last_endings.update(endings[:1])
-
-    def split(self, name: str) -> tuple[str, str]:
-        """Return the watched operator, and the one after which it was dumped, which may be itself."""
-        splits = _splits(name)
-        for watched, after in splits:
-            if watched in self._names:
+    def read(name: str) -> tuple[str, str]:
+        ways = splits[name]
+        for watched, after in ways:
+            if watched in splits:
                 return watched, after
-        own_is_missing = splits and name not in self._endings and self._last_endings[splits[0][0]] > 1
-        return splits[0] if own_is_missing else (name, name)
+        own_is_missing = ways and name not in endings and last_endings[ways[0][0]] > 1
+        return ways[0] if own_is_missing else (name, name)
+
+    return {name: read(name) for name in splits}
 
 
 def _splits(name: str) -> list[tuple[str, str]]:
@@ -144,16 +138,17 @@ def find_watched(inputs: Iterable[Input]) -> list[Watched]:
     or another such name with the same operator.
     """
     dumps: list[WatchDump] = []
-    names: dict[str | None, _Names] = defaultdict(_Names)
+    names: dict[str | None, set[str]] = defaultdict(set)
     for item in inputs:
         name = parse_name(item.full_name)
         if name.scheme in _SCHEMES and name.op_name is not None:
             dumps.append(WatchDump(input=item, name=name, after=name.op_name))
             names[name.op_type].add(name.op_name)
+    read = {op_type: _read_names(of_type) for op_type, of_type in names.items()}
     groups: dict[tuple[object, ...], list[WatchDump]] = defaultdict(list)
     for dump in sorted(dumps, key=lambda dump: dump.timestamp):
         name, directory = dump.name, dump.input.full_name.rpartition("/")[0]
-        watched, after = names[name.op_type].split(dump.after)
+        watched, after = read[name.op_type][dump.after]
         key = (watched, name.op_type, directory, name.context, name.thread)
         groups[key].append(replace(dump, after=after))
     layers = {id(dump.input.capture): _layer(dump.input.capture) for dump in dumps}

@@ -50,6 +50,11 @@ def add_run_argument(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=location, metavar="RUN", help=help_text)
 
 
+def add_out_argument(parser: ArgumentParser, help_text: str) -> None:
+    """Declare ``--out``, where captures go."""
+    parser.add_argument("--out", type=location, metavar="DESTINATION", required=True, help=help_text)
+
+
 def add_rank_argument(parser: ArgumentParser) -> None:
     """Declare ``--rank``, a list of numbers that is empty if the flag is not given."""
     help_text = "only the processes of this rank, in a capture of several; may be repeated"

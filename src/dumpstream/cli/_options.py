@@ -1,9 +1,11 @@
 """The flags of the commands that capture; their defaults live in the option classes."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from dataclasses import fields
+from enum import EnumType
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from dumpstream.cli._arguments import size
 from dumpstream.pipeline import PipelineOptions
@@ -13,12 +15,41 @@ from dumpstream.source import OnFull, RingOptions
 from dumpstream.stages.options import CaptureOptions
 from dumpstream.system.durable import Fsync
 
+#: The type, the metavar and the help of flags.
+_Flags: TypeAlias = dict[str, tuple[Callable[[str], Any], str | None, str | None]]
+_RING: _Flags = {
+    "--buffer-bytes": (size, "SIZE", "the size of the ring"),
+    "--buffer-file": (Path, "FILE", "keep the ring in this new file, which may exceed the memory"),
+    "--on-full": (
+        OnFull,
+        None,
+        "block: wait for space, lose nothing; drop: never stall the model, lose files by name",
+    ),
+    "--block-timeout": (float, "SECONDS", "with block, a chunk that waits longer is lost"),
+    "--max-file-bytes": (size, "SIZE", None),
+}
+_FILES: _Flags = {
+    "--level": (int, None, "zstd level"),
+    "--workers": (int, None, "threads that compress"),
+    "--fsync": (Fsync, None, "when bytes are forced to disk"),
+    "--max-descriptors": (int, "N", None),
+    "--idle-timeout": (float, "SECONDS", "close a file that has got nothing for so long"),
+    "--text-idle-timeout": (float, "SECONDS", "the same for statistics text, which has no last chunk"),
+    "--max-digests": (int, "N", "chunks of an open file that are recognised when they are sent again"),
+    "--max-header-bytes": (size, "SIZE", None),
+    "--held-bytes": (size, "SIZE", None),
+    "--gathered-bytes": (size, "SIZE", None),
+}
+
 
 def add_capture_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `capture_options` reads."""
     _add_destination(parser)
-    _add_ring(parser)
-    _add_files(parser)
+    for title, flags in (("ring", _RING), ("files", _FILES)):
+        add = parser.add_argument_group(title).add_argument
+        for flag, (kind, metavar, help_text) in flags.items():
+            choices: list[Any] | None = list(kind) if isinstance(kind, EnumType) else None
+            add(flag, type=kind, choices=choices, metavar=metavar, help=help_text)
     parser.set_defaults(**_defaults())
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
         if action.default is not None and action.metavar and "%(default)s" not in (action.help or ""):
@@ -42,51 +73,6 @@ def _add_destination(parser: ArgumentParser) -> None:
     earlier.add_argument("--force", action="store_true", help="delete the capture that is in --out first")
 
 
-def _add_ring(parser: ArgumentParser) -> None:
-    add = parser.add_argument_group("ring").add_argument
-    add("--buffer-bytes", type=size, metavar="SIZE", help="the size of the ring")
-    add(
-        "--buffer-file",
-        type=Path,
-        metavar="FILE",
-        help="keep the ring in this new file, which may exceed the memory",
-    )
-    add(
-        "--on-full",
-        type=OnFull,
-        choices=list(OnFull),
-        help="block: wait for space, lose nothing; drop: never stall the model, lose files by name",
-    )
-    add(
-        "--block-timeout", type=float, metavar="SECONDS", help="with block, a chunk that waits longer is lost"
-    )
-    add("--max-file-bytes", type=size, metavar="SIZE")
-
-
-def _add_files(parser: ArgumentParser) -> None:
-    add = parser.add_argument_group("files").add_argument
-    add("--level", type=int, help="zstd level")
-    add("--workers", type=int, help="threads that compress")
-    add("--fsync", type=Fsync, choices=list(Fsync), help="when bytes are forced to disk")
-    add("--max-descriptors", type=int, metavar="N")
-    add("--idle-timeout", type=float, metavar="SECONDS", help="close a file that has got nothing for so long")
-    add(
-        "--text-idle-timeout",
-        type=float,
-        metavar="SECONDS",
-        help="the same for statistics text, which has no last chunk",
-    )
-    add(
-        "--max-digests",
-        type=int,
-        metavar="N",
-        help="chunks of an open file that are recognised when they are sent again",
-    )
-    add("--max-header-bytes", type=size, metavar="SIZE")
-    add("--held-bytes", type=size, metavar="SIZE")
-    add("--gathered-bytes", type=size, metavar="SIZE")
-
-
 def _defaults() -> dict[str, Any]:
     """Return the defaults of the options of a capture."""
     # No ring is made: --help must work on a machine with less memory than a ring takes.
@@ -94,6 +80,12 @@ def _defaults() -> dict[str, Any]:
     for options in (ReassemblyOptions(), PipelineOptions(), SinkSettings(directory=Path())):
         found |= {field.name: getattr(options, field.name) for field in fields(options)}
     return {name: found[name] for name in CaptureOptions.__annotations__}
+
+
+def capture_arguments(args: Namespace) -> dict[str, Any]:
+    """Return what the flags ask `open_capture` or `open_collector` for, except for the destination."""
+    given = {"config": args.config, "sinks": args.sink, "append": args.append, "force": args.force}
+    return {**given, **capture_options(args)}
 
 
 def capture_options(args: Namespace) -> CaptureOptions:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
-from dumpstream.cli._options import capture_options
+from dumpstream.cli._options import capture_arguments
 from dumpstream.cli._report import print_report, process_text, show_progress
 from dumpstream.cli._signals import CaptureSignals
 from dumpstream.outside.collector import Collector, open_collector
@@ -35,15 +35,7 @@ async def collect_while(
         WrongUsageError: an option is out of range.
     """
     signals = CaptureSignals(FORWARDED)
-    opening = open_collector(
-        args.out,
-        socket_path=socket_path,
-        config=args.config,
-        sinks=args.sink,
-        append=args.append,
-        force=args.force,
-        **capture_options(args),
-    )
+    opening = open_collector(args.out, socket_path=socket_path, **capture_arguments(args))
     collector = None
     async with signals.obeyed() as tasks, AsyncExitStack() as stack:
         try:

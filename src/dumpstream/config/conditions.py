@@ -130,16 +130,6 @@ def repeated_models(subject: Subject) -> Iterator[Finding]:
             yield Finding((*place, "model_name"), {"name": name})
 
 
-def hidden_models(subject: Subject) -> Iterator[Finding]:
-    """Find the items of ``dump_list`` for one model that are hidden by an item for all models."""
-    found = list(_selections(subject))
-    if subject.dump.is_watch or all(item.model_name for _, item in found):
-        return
-    for place, item in found:
-        if item.model_name:
-            yield Finding((*place, "model_name"))
-
-
 def replaced_watches(subject: Subject) -> Iterator[Finding]:
     """Find the items of ``dump_list`` that another one replaces in watch mode."""
     if subject.dump.is_watch:

@@ -115,11 +115,7 @@ def _cost(settings: DumpSettings) -> Iterator[str]:
     if Mode.WATCH in settings.modes and settings.dump_list:
         item = settings.dump_list[-1]
         watched = len(set(item.watcher_nodes))
-        times = (
-            f"{len(set(item.layer) - set(item.watcher_nodes)) + watched} times"
-            if item.layer
-            else "after every operator"
-        )
+        times = f"{len({*item.layer, *item.watcher_nodes})} times" if item.layer else "after every operator"
         yield f"{watched} watched, each dumped {times} in a step."
     if {Mode.MODEL, Mode.OP} & set(settings.modes):
         files = (2 if settings.dump_level == "all" else 1) * (2 if settings.dump_mode == "all" else 1)

@@ -166,13 +166,11 @@ class Matcher:
             return Match(False, "a data operator is in no range itself")
         if operator.name in (ends.begin, ends.end):
             return Match(True, f"it is an end of the range {span}")
-        orders = [None if op is None else op.order for op in (begin, operator, end)]
-        first, place, last = orders
+        first, place, last = (None if op is None else op.order for op in (begin, operator, end))
         if first is None or place is None or last is None:
             return Match(None, f"the order of the graph decides whether it is in the range {span}")
-        return Match(
-            first <= place <= last, f"the range {span} {'has' if first <= place <= last else 'has not'} it"
-        )
+        inside = first <= place <= last
+        return Match(inside, f"the range {span} {'has' if inside else 'has not'} it")
 
     def _blacklisted(self, operator: Operator, found: Match) -> Match:
         """Return *found* without what the blacklists exclude."""

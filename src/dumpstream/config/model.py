@@ -74,6 +74,9 @@ class Blacklisted(_Part):
     )
 
 
+_Blacklist = Annotated[tuple[Blacklisted, ...], Field(json_schema_extra={"maxItems": MAX_BLACKLIST})]
+
+
 class NameRange(_Part):
     """The operators from one to another, both included, in the order of the graph."""
 
@@ -86,12 +89,8 @@ class Selection(_Part):
 
     model_name: str = Field(default="", description="Of this model; left out: of all models.")
     layer: tuple[str, ...] = Field(default=(), description="These operators; left out: all of them.")
-    optype_blacklist: tuple[Blacklisted, ...] = Field(
-        default=(), json_schema_extra={"maxItems": MAX_BLACKLIST}
-    )
-    opname_blacklist: tuple[Blacklisted, ...] = Field(
-        default=(), json_schema_extra={"maxItems": MAX_BLACKLIST}
-    )
+    optype_blacklist: _Blacklist = ()
+    opname_blacklist: _Blacklist = ()
     opname_range: tuple[NameRange, ...] = ()
     watcher_nodes: tuple[str, ...] = Field(default=(), description="Operators whose outputs are watched.")
 

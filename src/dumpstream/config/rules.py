@@ -104,8 +104,8 @@ RULES: Final[tuple[Rule, ...]] = (
          message="there is more than one item for {name}: the documents forbid that, the source accepts it "
                  "and takes layer and opname_range from the last one",
          remedy="put everything into one item"),
-    trap(id="list.hidden", path=f"{ITEM_PATH}.model_name", origin=_SOURCE,
-         find=when.hidden_models,
+    listed(trap, "list.hidden", "model_name", lambda dump, item: item.model_name and not dump.is_watch
+           and not all(it.model_name for it in dump.dump_list), origin=_SOURCE,
          message="an item without model_name decides for all models, so the layer of this one does not count",
          remedy="give every item a model_name"),
     value(id="blacklist.size", path=f"{ITEM_PATH}.*_blacklist",

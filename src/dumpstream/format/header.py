@@ -205,18 +205,10 @@ def _null_bytes(tensors: list[_Segment]) -> int:
 
 
 def _tensor(io: IO, index: int, segment: _Segment, start: int | None, stop: int | None) -> Tensor:
-    original_op = segment[12]
-    return Tensor(
-        io,
-        index,
-        dtype_of(segment[0]),
-        format_of(segment[1]),
-        *segment[2:12],  # shape to dim_range, in the same order
-        None if original_op is None else OriginalOp(*original_op),
-        start,
-        stop,
-        segment[-1],
-    )
+    dtype, format_ = dtype_of(segment[0]), format_of(segment[1])
+    original_op = None if segment[12] is None else OriginalOp(*segment[12])
+    # From shape to dim_range the order is the same.
+    return Tensor(io, index, dtype, format_, *segment[2:12], original_op, start, stop, segment[-1])
 
 
 def _header(

@@ -1,4 +1,4 @@
-"""Layouts: tensors rearranged from the order of the device to that of frameworks, and back. Does no I/O.
+"""Layouts: tensors rearranged from the order of the device to that of frameworks. Does no I/O.
 
 A plain format names its axes in order, as NCHW does. A blocked format splits some of them: C into C1 blocks
 of C0 channels, which are 32 bytes, and N, or the rows of a matrix, into blocks of 16. The last block is
@@ -6,15 +6,14 @@ padded with zeros. FRACTAL_NZ splits the last two axes of any shape. In FRACTAL_
 weights of a grouped convolution lie in blocks of several groups, each in its own corner of the block.
 """
 
-from collections.abc import Sequence
-from math import prod
-from typing import Any
+from collections.abc import Iterator, Sequence
+from math import lcm, prod
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dumpstream.format.blocks import BLOCKED, CUBE, Geometry
-
+_CUBE = 16  #: rows of a block
 _BLOCK_BYTES = 32  #: of the columns of a block
 
 _ANY = "ND"
@@ -23,10 +22,17 @@ _MATRIX_AXES = 4  #: of a blocked matrix
 
 #: Formats that name each axis once.
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
-
-
+#: The axes of blocked formats: ``c`` and ``k`` are C1 and C0, ``n`` and ``m`` the same for N, ``g`` blocks of
+#: groups. If N is split, the axes before it are stored as one.
+_BLOCKED = {
+    "NC1HWC0": "NcHWk",
+    "C1HWNC0": "cHWNk",
+    "NDC1HWC0": "NDcHWk",
+    "FRACTAL_Z": "gcHWnmk",
+    "FRACTAL_Z_3D": "gDcHWnmk",
+}
 #: Every format that can be rearranged.
-_FORMATS = (_MATRICES, *BLOCKED, *PLAIN)
+_FORMATS = (_MATRICES, *_BLOCKED, *PLAIN)
 
 
 def targets_of(source_format: str) -> tuple[str, ...]:
@@ -35,8 +41,7 @@ def targets_of(source_format: str) -> tuple[str, ...]:
         return (_ANY, "NCHW", "NHWC")
     if source_format not in _FORMATS:
         return ()
-    axes = BLOCKED[source_format].axes if source_format in BLOCKED else source_format
-    letters = set(axes.upper()) & set("NCDHW")
+    letters = set(_BLOCKED.get(source_format, source_format).upper()) & set("NCDHW")
     return tuple(plain for plain in PLAIN if plain != source_format and set(plain) == letters)
 
 
@@ -81,32 +86,60 @@ def to_layout(
     return _joined(array, geometry, target_format)
 
 
-def from_layout(
-    array: NDArray[Any],
-    source_format: str,
-    target_format: str,
-    *,
-    groups: int = 1,
-    c0: int | None = None,
-) -> NDArray[Any]:
-    """Return *array*, which is in the plain *source_format*, as the device has it in *target_format*.
+class _Geometry(NamedTuple):
+    """A tensor in plain and in blocked form."""
 
-    Raises:
-        ValueError: it cannot be rearranged so.
-    """
-    if source_format == target_format:
-        return array
-    if source_format not in targets_of(target_format):
-        ways = [name for name in _FORMATS if source_format in targets_of(name)]
-        raise ValueError(_no_way(source_format, target_format, ways))
-    if target_format == _MATRICES:
-        return _to_matrices(array, c0)
-    if target_format in PLAIN:
-        return _permuted(array, source_format, target_format)
-    _check_rank(array.shape, source_format)
-    lengths = dict(zip(source_format, array.shape, strict=True))
-    geometry = Geometry.of(BLOCKED[target_format], lengths, groups, c0 or _default_c0(array))
-    return _split(array, geometry, source_format)
+    axes: str  #: of the blocked form
+    lengths: dict[str, int]  #: of the plain axes
+    groups: int
+    together: int  #: groups that share a block
+    blocks: dict[str, int]  #: lengths of the blocked axes
+
+    @classmethod
+    def of(cls, axes: str, lengths: dict[str, int], groups: int, c0: int) -> Self:
+        """Return the geometry of a tensor with plain axes of *lengths*, in blocks of *c0* channels."""
+        if not (axes.startswith("g") and lengths["N"]):
+            groups = 1
+        inputs, outputs, together = lengths["C"], lengths["N"] // groups, 1
+        if groups > 1 and inputs and outputs:
+            together = min(groups, lcm(lcm(inputs, c0) // inputs, lcm(outputs, _CUBE) // outputs))
+        blocks = {
+            **lengths,
+            "g": -(-groups // together),
+            "c": -(-together * inputs // c0),
+            "k": c0,
+            "n": -(-together * outputs // _CUBE),
+            "m": _CUBE,
+        }
+        return cls(axes, lengths, groups, together, blocks)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape it is stored in."""
+        lengths, fused = [self.blocks[axis] for axis in self.axes], _fused(self.axes)
+        return (prod(lengths[:fused]), *lengths[fused:])
+
+    def split(self, order: str) -> str:
+        """Return the axes that those of *order* are split into."""
+        parts = {"C": "ck", "N": "nm" if "n" in self.axes else "N"}
+        return "".join(parts.get(axis, axis) for axis in order)
+
+    def corners(self) -> Iterator[tuple[int, dict[str, slice], dict[str, slice]]]:
+        """Yield for each group its block, and where it lies in the block and in the plain tensor."""
+        inputs, outputs = self.lengths["C"], self.lengths["N"] // self.groups
+        for group in range(self.groups):
+            block, corner = divmod(group, self.together)
+            inside = {"C": _section(corner, inputs), "N": _section(corner, outputs)}
+            yield block, inside, {"N": _section(group, outputs)}
+
+
+def _fused(axes: str) -> int:
+    """Return how many of the first *axes* are stored as one."""
+    return axes.index("n") if "n" in axes else 1
+
+
+def _section(number: int, length: int) -> slice:
+    return slice(number * length, (number + 1) * length)
 
 
 def _fitting(
@@ -117,17 +150,17 @@ def _fitting(
     *,
     groups: int,
     c0: int | None,
-) -> Geometry:
+) -> _Geometry:
     """Return the only geometry in which *original_shape*, in one of *orders*, is stored as *array*."""
-    blocked = BLOCKED[source_format]
-    told, c0 = _find_c0(array, blocked.rank, c0)
-    found: dict[str, Geometry] = {}
+    axes = _BLOCKED[source_format]
+    told, c0 = _find_c0(array, len(axes) - _fused(axes) + 1, c0)
+    found: dict[str, _Geometry] = {}
     for order in orders:
         _check_rank(original_shape, order)
         lengths = dict(zip(order, original_shape, strict=True))
-        if lengths["N"] % groups and blocked.grouped:
+        if lengths["N"] % groups and axes.startswith("g"):
             continue
-        geometry = Geometry.of(blocked, lengths, groups, c0)
+        geometry = _Geometry.of(axes, lengths, groups, c0)
         same = array.shape == geometry.shape if told else array.size == prod(geometry.shape)
         if same and all(geometry.lengths != other.lengths for other in found.values()):
             found[order] = geometry
@@ -140,14 +173,15 @@ def _fitting(
     raise ValueError(f"{shapes} do not fit together with C0 = {c0} and {groups} groups")
 
 
-def _joined(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]:
+def _joined(array: NDArray[Any], geometry: _Geometry, order: str) -> NDArray[Any]:
     """Return the plain tensor, its axes in *order*."""
-    axes, lengths = geometry.format.axes, geometry.lengths
-    array = array.reshape([geometry.blocks[axis] for axis in axes])
-    if not geometry.format.grouped:
+    axes, lengths, blocks = geometry.axes, geometry.lengths, geometry.blocks
+    array = array.reshape([blocks[axis] for axis in axes])
+    if not axes.startswith("g"):
         axes, array = f"g{axes}", array[np.newaxis]
-    array = array.transpose([axes.index(axis) for axis in f"g{geometry.format.split(order)}"])
-    padded = array.reshape(array.shape[0], *(_padded(geometry, axis) for axis in order))
+    array = array.transpose([axes.index(axis) for axis in f"g{geometry.split(order)}"])
+    whole = [prod(blocks[part] for part in geometry.split(axis)) for axis in order]
+    padded = array.reshape(array.shape[0], *whole)
     if geometry.groups == 1:
         return np.ascontiguousarray(padded[0][tuple(slice(lengths[axis]) for axis in order)])
     plain = np.empty([lengths[axis] for axis in order], array.dtype)
@@ -156,23 +190,10 @@ def _joined(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]
     return plain
 
 
-def _split(array: NDArray[Any], geometry: Geometry, order: str) -> NDArray[Any]:
-    """Return *array*, whose axes are in *order*, as a blocked tensor."""
-    axes = geometry.format.axes
-    shape = [_padded(geometry, axis) for axis in order]
-    padded = np.zeros([geometry.blocks["g"], *shape], array.dtype)
-    for block, inside, place in geometry.corners():
-        padded[block][_index(order, inside)] = array[_index(order, place)]
-    parts = f"g{geometry.format.split(order)}"
-    padded = padded.reshape([geometry.blocks[axis] for axis in parts])
-    wanted = axes if geometry.format.grouped else f"g{axes}"
-    return padded.transpose([parts.index(axis) for axis in wanted]).reshape(geometry.shape)
-
-
 def _from_matrices(array: NDArray[Any], shape: tuple[int, ...], c0: int | None) -> NDArray[Any]:
     *batch, rows, columns = shape if len(shape) > 1 else (1, *shape)
     told, c0 = _find_c0(array, len(batch) + _MATRIX_AXES, c0)
-    blocked = (*batch, -(-columns // c0), -(-rows // CUBE), CUBE, c0)
+    blocked = (*batch, -(-columns // c0), -(-rows // _CUBE), _CUBE, c0)
     if array.shape != blocked if told else array.size != prod(blocked):
         raise ValueError(
             f"the original shape {list(shape)} and {_MATRICES} {list(array.shape)} do not fit together "
@@ -180,21 +201,8 @@ def _from_matrices(array: NDArray[Any], shape: tuple[int, ...], c0: int | None) 
         )
     wide, high, deep, low = range(len(batch), len(batch) + _MATRIX_AXES)
     array = array.reshape(blocked).transpose([*range(len(batch)), high, deep, wide, low])
-    padded = array.reshape(*batch, blocked[high] * CUBE, blocked[wide] * c0)
+    padded = array.reshape(*batch, blocked[high] * _CUBE, blocked[wide] * c0)
     return np.ascontiguousarray(padded[..., :rows, :columns]).reshape(shape)
-
-
-def _to_matrices(array: NDArray[Any], c0: int | None) -> NDArray[Any]:
-    matrices = np.atleast_2d(array)
-    *batch, rows, columns = matrices.shape
-    c0 = c0 or _default_c0(array)
-    high, wide = -(-rows // CUBE), -(-columns // c0)
-    padded = np.zeros([*batch, high * CUBE, wide * c0], array.dtype)
-    padded[..., :rows, :columns] = matrices
-    parts = padded.reshape(*batch, high, CUBE, wide, c0)
-    first = len(batch)
-    order = [*range(first), first + 2, first, first + 1, first + 3]
-    return np.ascontiguousarray(parts.transpose(order))
 
 
 def _permuted(array: NDArray[Any], source: str, target: str) -> NDArray[Any]:
@@ -211,10 +219,6 @@ def _check_rank(shape: Sequence[int], order: str) -> None:
         raise ValueError(f"{order} has {len(order)} axes, and the shape {list(shape)} has {len(shape)}")
 
 
-def _padded(geometry: Geometry, axis: str) -> int:
-    return prod(geometry.blocks[part] for part in geometry.format.split(axis))
-
-
 def _index(order: str, slices: dict[str, slice]) -> tuple[slice, ...]:
     return tuple(slices.get(axis, slice(None)) for axis in order)
 
@@ -222,11 +226,7 @@ def _index(order: str, slices: dict[str, slice]) -> tuple[slice, ...]:
 def _find_c0(array: NDArray[Any], rank: int, c0: int | None) -> tuple[bool, int]:
     """Return whether the shape of *array* tells C0, because it has this *rank*; and C0."""
     told = array.ndim == rank and array.shape[-1] > 0
-    return told, array.shape[-1] if told else c0 or _default_c0(array)
-
-
-def _default_c0(array: NDArray[Any]) -> int:
-    return max(1, _BLOCK_BYTES // array.dtype.itemsize)
+    return told, array.shape[-1] if told else c0 or max(1, _BLOCK_BYTES // array.dtype.itemsize)
 
 
 def _no_way(source_format: str, target_format: str, ways: Sequence[str]) -> str:

@@ -92,21 +92,9 @@ def parse_name(name: str) -> OpName:
     match = _COMMON.fullmatch(last)
     if match is not None:
         op_type, op_name, task, stream, timestamp = match.groups()
-        device, model, model_id, iteration = _known_directory(directory)
-        scheme = _scheme(op_type, op_name)
+        scheme, place = _scheme(op_type, op_name), _known_directory(directory)
         # By position, which takes half as long as keywords: a capture has many names.
-        return OpName(
-            scheme,
-            op_type,
-            op_name,
-            int(task),
-            int(stream),
-            int(timestamp),
-            device,
-            model,
-            model_id,
-            iteration,
-        )
+        return OpName(scheme, op_type, op_name, int(task), int(stream), int(timestamp), *place)
     components = _components(name.removesuffix(_ZSTD_SUFFIX))
     if not components:
         return OpName()

@@ -5,7 +5,7 @@ newer begins with a magic number. Addresses become text, because JSON readers ro
 """
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from typing_extensions import Buffer
 
@@ -19,21 +19,12 @@ _ADDRESSES = {"pc_start", "para_base", "src_addr", "dst_addr", "kernel_code"}
 _TASK = ("model_id", "stream_id", "task_id", "task_type")
 _INFO = (*_TASK, "pc_start", "para_base")
 
-
-class _Unit(NamedTuple):
-    """A unit, with the positions of its fields in the older layout."""
-
-    name: str
-    info_at: int
-    status_at: int
-    status: tuple[str, ...]
-
-
-_UNITS = (
-    _Unit("dha_atomic_add", 0, 512, ("status",)),
-    _Unit("l2_atomic_add", 128, 768, ("status",)),
-    _Unit("ai_core", 256, 1024, ("kernel_code", "block_idx", "status")),
-)
+#: The units of the older layout: where the task and where the status of each begins, and the latter's fields.
+_UNITS = {
+    "dha_atomic_add": (0, 512, ("status",)),
+    "l2_atomic_add": (128, 768, ("status",)),
+    "ai_core": (256, 1024, ("kernel_code", "block_idx", "status")),
+}
 
 _HEAD = ("magic", "version")
 _ENTRY = ("valid", "acc_type", "reserved", "data_len")
@@ -87,11 +78,10 @@ def decode_overflow(record: Buffer) -> dict[str, Any]:
     view = memoryview(record).cast("B")
     if view[:4] == _MAGIC.to_bytes(4, "little"):
         return _newer(view)
-    return {unit.name: _older(view, unit) for unit in _UNITS}
-
-
-def _older(view: memoryview, unit: _Unit) -> dict[str, Any]:
-    return _fields(view, unit.info_at, _INFO, _U64) | _fields(view, unit.status_at, unit.status, _U64)
+    return {
+        unit: _fields(view, info_at, _INFO, _U64) | _fields(view, status_at, status, _U64)
+        for unit, (info_at, status_at, status) in _UNITS.items()
+    }
 
 
 def _newer(view: memoryview) -> dict[str, Any]:

@@ -232,8 +232,10 @@ class Store:
         except Exception as exc:
             if not is_unsupported(exc):
                 raise
-            if mode == "create" and self._is_there(key):
-                return False
+            if mode == "create":
+                with suppress(ObjectMissingError):
+                    self.head(key)
+                    return False
             self._obstore.put(self._client, self._path(key), data, use_multipart=False)
         return True
 
@@ -277,13 +279,6 @@ class Store:
         root = f"{self.prefix.key}/" if self.prefix.key else ""
         key = str(meta["path"]).removeprefix(root)
         return Entry(key, int(meta["size"]), meta["e_tag"], meta["last_modified"], meta["version"])
-
-    def _is_there(self, key: str) -> bool:
-        try:
-            self.head(key)
-        except ObjectMissingError:
-            return False
-        return True
 
     def _explained(self, what: str, key: str) -> AbstractContextManager[None]:
         return explained(what, self.prefix / key)

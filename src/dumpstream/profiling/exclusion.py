@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from dumpstream._errors import DestinationInUseError, ProfilingError, ProfilingInUseError
-from dumpstream.system.lock import release_lock, take_lock
+from dumpstream.system.lock import take_lock
 
 
 def take_turn() -> int:
-    """Become the process that profiles; return what `end_turn` needs.
+    """Become the process that profiles; return what `release_lock` needs to let another.
 
     Raises:
         ProfilingInUseError: another process profiles, or this one already does.
@@ -23,11 +23,6 @@ def take_turn() -> int:
         raise ProfilingError(f"no lock can be taken ({exc}); remove what is there or set TMPDIR") from exc
     except DestinationInUseError as exc:
         raise ProfilingInUseError(exc.pid) from None
-
-
-def end_turn(turn: int) -> None:
-    """Let another process profile."""
-    release_lock(turn)
 
 
 def _lock(path: Path) -> int:

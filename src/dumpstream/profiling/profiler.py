@@ -3,17 +3,16 @@
 import ctypes
 import os
 import warnings
-from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from dumpstream._errors import DumpstreamError, OrderError, ProfilingError
 from dumpstream.acl.library import Acl
 from dumpstream.acl.lifecycle import Lifecycle, Owner
-from dumpstream.profiling.exclusion import end_turn, take_turn
+from dumpstream.profiling.exclusion import take_turn
 from dumpstream.profiling.settings import ProfileSettings, check_extra
+from dumpstream.system.lock import release_lock
 
 _ORDER: Final = (
     "aclInit, aclprofInit, aclprofSetConfig, load models, aclprofStart, run, aclprofStop, aclprofFinalize"
@@ -90,7 +89,7 @@ class Profiler:
             _warn("models were loaded before aclprofInit, so the profile lacks what loading them would tell")
         with ExitStack() as undo:
             turn = take_turn()
-            undo.callback(end_turn, turn)
+            undo.callback(release_lock, turn)
             self.acl.call(function, encoded, ctypes.c_size_t(len(encoded)))
             undo.pop_all()
         self._turn, self.lifecycle.profiling = turn, True
@@ -153,17 +152,17 @@ class Profiler:
 
     def close(self) -> None:
         """Stop everything and finalise; if the runtime refuses a call, make the others and raise then."""
-        steps: list[Callable[[], None]] = []
+        calls: list[tuple[str, *tuple[ctypes.c_void_p, ...]]] = []
         for started in reversed(self._started):
             config = ctypes.c_void_p(started.config)
-            steps += [partial(self.acl.call, "aclprofStop", config), partial(self._destroy, started)]
+            calls += [("aclprofStop", config), ("aclprofDestroyConfig", config)]
         if self.initialized:
-            steps.append(partial(self.acl.call, "aclprofFinalize"))
+            calls.append(("aclprofFinalize",))
         self._started = []
         failures = []
-        for step in steps:
+        for call in calls:
             try:
-                step()
+                self.acl.call(*call)
             except DumpstreamError as exc:
                 failures.append(exc)
         self._end_turn()
@@ -211,7 +210,7 @@ class Profiler:
 
     def _end_turn(self) -> None:
         if self._turn is not None:
-            end_turn(self._turn)
+            release_lock(self._turn)
             self._turn, self.lifecycle.profiling = None, False
 
 

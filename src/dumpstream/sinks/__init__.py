@@ -45,14 +45,9 @@ class SinkSettings:
         least, most = _LEVELS
         if not least <= self.level <= most:
             raise ValueError(f"level must be from {least} to {most}, not {self.level}")
-        if self.workers < 1:
-            raise ValueError(f"workers must be at least 1, not {self.workers}")
-        if self.spill_bytes < 1:
-            raise ValueError(f"spill_bytes must be at least 1, not {self.spill_bytes}")
-        if self.max_descriptors < _MIN_DESCRIPTORS:
-            raise ValueError(
-                f"max_descriptors must be at least {_MIN_DESCRIPTORS}, not {self.max_descriptors}"
-            )
+        for name, least in (("workers", 1), ("spill_bytes", 1), ("max_descriptors", _MIN_DESCRIPTORS)):
+            if (value := getattr(self, name)) < least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
 
 
 class WholeFile(NamedTuple):

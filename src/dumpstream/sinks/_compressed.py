@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from xxhash import xxh3_64
 from zstandard import ZstdError
@@ -18,37 +18,84 @@ from dumpstream.sinks._frames import EMPTY_FRAME, NO_BYTES, Block
 _STORING_WORK = 32 << 10
 
 
-class FrameTarget(Protocol):
-    """Where the frames of one file go. Every method may raise `OSError` or `MemoryError`."""
+class CompressedFile(ABC):
+    """One file, whose compressed blocks go where the subclass stores them.
 
-    @property
-    def begun(self) -> bool:
-        """Whether some of the file is there and not published."""
+    Failures do not raise: they become the `outcome`, and everything after them does nothing. The abstract
+    methods may raise `OSError` or `MemoryError`.
+    """
 
-    def append(self, data: memoryview, frame: memoryview) -> None:
-        """Add *frame*, the compressed form of *data*, which is valid only until this call returns."""
+    __slots__ = ("_hash", "name", "outcome")
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._hash: xxh3_64 | None = None
+        self.outcome: Stored | SinkError | None = None
+
+    @abstractmethod
+    def add(self, frame: memoryview) -> None:
+        """Store *frame* behind the earlier ones."""
+
+    @abstractmethod
     def publish(self) -> Stored:
         """Make the file visible, and return where it is."""
 
+    @abstractmethod
     def discard(self) -> None:
-        """Remove what there is of the file, if anything."""
+        """Remove what there is of the file, if anything; after an `OSError` some of it may be left."""
+
+    def jobs(self, blocks: Sequence[Block], *, finish: bool) -> list[Job]:
+        """Return the jobs that append *blocks* and then, if *finish*, publish the file."""
+        *first, last = blocks or [[]]
+        return [*(Job(self, block) for block in first), Job(self, last, finish=finish)]
+
+    def cancel(self) -> None:
+        """Make it fail, because some of the file may be missing."""
+        self.outcome = self.outcome or SinkError(f"storing {self.name!r} was cancelled; abort it")
+
+    def fail(self, exc: OSError | MemoryError | ZstdError) -> None:
+        """Make *exc* the outcome, unless there is one."""
+        self.outcome = self.outcome or sink_error(f"store {self.name!r}", exc)
+
+    def append(self, data: memoryview, frame: memoryview) -> None:
+        """Add *data*, whose compressed form is *frame*."""
+        if self.outcome is not None:
+            return
+        try:
+            self.add(frame)
+        except (OSError, MemoryError) as exc:
+            self.fail(exc)
+        else:
+            if self._hash is None:
+                self._hash = xxh3_64()
+            self._hash.update(data)
+
+    def finish(self) -> None:
+        """Publish the file; if anything failed, remove it."""
+        if self._hash is None:
+            self.append(NO_BYTES, EMPTY_FRAME)
+        if self.outcome is None:
+            assert self._hash is not None
+            try:
+                self.outcome = self.publish()._replace(xxh3=self._hash.hexdigest())
+            except (OSError, MemoryError) as exc:
+                self.fail(exc)
+        if isinstance(self.outcome, SinkError):
+            with suppress(OSError):  # the first failure is the one to report
+                self.discard()
 
 
-class Frames:
-    """The frames of a file, kept in memory until they are taken."""
+class Frames(CompressedFile):
+    """A file whose frames are kept in memory until they are taken."""
 
     __slots__ = ("_frames", "_stored")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
         self._frames: list[memoryview] = []
         self._stored = 0
 
-    @property
-    def begun(self) -> bool:
-        return bool(self._frames)
-
-    def append(self, data: memoryview, frame: memoryview) -> None:  # noqa: ARG002 - the frame has it all
+    def add(self, frame: memoryview) -> None:
         self._frames.append(frame)
         self._stored += len(frame)
 
@@ -64,76 +111,12 @@ class Frames:
         return frames
 
 
-class CompressedFile:
-    """One file on its way to *target*.
-
-    Failures do not raise: they become the `outcome`, and everything after them does nothing.
-    """
-
-    __slots__ = ("_hash", "_name", "_target", "outcome")
-
-    def __init__(self, name: str, target: FrameTarget) -> None:
-        self._name, self._target = name, target
-        self._hash: xxh3_64 | None = None
-        self.outcome: Stored | SinkError | None = None
-
-    def jobs(self, blocks: Sequence[Block], *, finish: bool) -> list[Job]:
-        """Return the jobs that append *blocks* and then, if *finish*, publish the file."""
-        last = len(blocks) - 1
-        return [Job(self, block, finish=finish and at == last) for at, block in enumerate(blocks)] or [
-            Job(self, [], finish=finish)
-        ]
-
-    @property
-    def begun(self) -> bool:
-        return self._target.begun
-
-    def cancel(self) -> None:
-        """Make it fail, because some of the file may be missing."""
-        self.outcome = self.outcome or SinkError(f"storing {self._name!r} was cancelled; abort it")
-
-    def fail(self, exc: OSError | MemoryError | ZstdError) -> None:
-        """Make *exc* the outcome, unless there is one."""
-        self.outcome = self.outcome or sink_error(f"store {self._name!r}", exc)
-
-    def append(self, data: memoryview, frame: memoryview) -> None:
-        """Add *data*, whose compressed form is *frame*."""
-        if self.outcome is not None:
-            return
-        try:
-            self._target.append(data, frame)
-        except (OSError, MemoryError) as exc:
-            self.fail(exc)
-        else:
-            if self._hash is None:
-                self._hash = xxh3_64()
-            self._hash.update(data)
-
-    def finish(self) -> None:
-        """Publish the file; if anything failed, remove it."""
-        if self._hash is None:
-            self.append(NO_BYTES, EMPTY_FRAME)
-        if self.outcome is None:
-            assert self._hash is not None
-            try:
-                self.outcome = self._target.publish()._replace(xxh3=self._hash.hexdigest())
-            except (OSError, MemoryError) as exc:
-                self.fail(exc)
-        if isinstance(self.outcome, SinkError):
-            with suppress(OSError):  # the first failure is the one to report
-                self.discard()
-
-    def discard(self) -> None:
-        """Remove what there is of the file; after an `OSError` some of it may be left."""
-        self._target.discard()
-
-
 class Job:
     """A block of a file, to be compressed by any thread and then stored after the blocks before it."""
 
     __slots__ = ("_file", "_finish", "_frame", "data", "work")
 
-    def __init__(self, file: CompressedFile, block: Block, *, finish: bool) -> None:
+    def __init__(self, file: CompressedFile, block: Block, *, finish: bool = False) -> None:
         self._file, self._finish = file, finish
         self.data = block[0] if len(block) == 1 else memoryview(b"".join(block))
         self._frame = NO_BYTES

@@ -1,4 +1,4 @@
-"""The files and packs of an object store sink, until they are objects."""
+"""The files of an object store sink, until they are objects."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
-from dumpstream.custody import Custody
 from dumpstream.objectstore.store import PART_BYTES
 from dumpstream.remote.largeupload import LargeUpload
 from dumpstream.remote.uploader import Uploader
 from dumpstream.sinks import Stored
-from dumpstream.sinks._compressed import CompressedFile, Frames
+from dumpstream.sinks._compressed import Frames
 from dumpstream.sinks._failure import sink_error
 from dumpstream.system.heldbytes import HeldBytes
 
@@ -54,16 +53,15 @@ class ObjectFile:
     """A file of an `ObjectStoreSink`; its upload begins when there is enough for a part."""
 
     def __init__(self, sink: ObjectStoreSink, uploader: Uploader, name: str, *, first: int) -> None:
-        self._sink, self._uploader, self._name, self._first = sink, uploader, name, first
-        self._frames = Frames()
-        self._compressed = CompressedFile(name, self._frames)
+        self._sink, self._uploader, self._first = sink, uploader, first
+        self._frames = Frames(name)
         self._kept = 0  # how many pieces of its beginning are kept
         self._kept_bytes = 0
         self._key: str | None = None
         self._upload: LargeUpload | None = None
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
-        await self._sink.compress(self._compressed, pieces)
+        await self._sink.compress(self._frames, pieces)
         frames = self._frames.take()
         size = sum(map(len, frames))
         if self._upload is not None or self._kept_bytes + size >= PART_BYTES:
@@ -74,22 +72,22 @@ class ObjectFile:
             self._kept_bytes += size
 
     async def commit(self) -> Stored:
-        await self._sink.compress(self._compressed, [], finish=True)
+        await self._sink.compress(self._frames, [], finish=True)
         frames = self._frames.take()
-        outcome = self._compressed.outcome
+        outcome = self._frames.outcome
         assert isinstance(outcome, Stored)
         if self._upload is not None:
             await self._send(frames)
             uploaded = await self._upload.finish()
         else:
-            self._key = self._sink.take_key(self._name, self._first)
+            self._key = self._sink.keys.take(self._frames.name, first=self._first)
             uploaded = await self._uploader.upload(self._key, b"".join([*await self._recall(), *frames]))
         assert self._key is not None
         self._upload = None
         return self._sink.stored(self._key, outcome.bytes, outcome.xxh3, uploaded)
 
     async def abort(self) -> None:
-        self._compressed.cancel()
+        self._frames.cancel()
         await self._recall()
         upload, self._upload = self._upload, None
         if upload is not None:
@@ -97,7 +95,7 @@ class ObjectFile:
 
     async def _send(self, frames: list[memoryview]) -> None:
         if self._upload is None:
-            self._key = self._sink.take_key(self._name, self._first)
+            self._key = self._sink.keys.take(self._frames.name, first=self._first)
             self._upload = self._uploader.begin_large(self._key)
             frames = await self._recall() + frames
         if frames:
@@ -107,14 +105,3 @@ class ObjectFile:
         """Return the kept beginning."""
         kept, self._kept, self._kept_bytes = self._kept, 0, 0
         return [await self._sink.beginnings.take((self, number)) for number in range(kept)]
-
-
-class PackObject:
-    """A pack on its way to the store."""
-
-    def __init__(self, uploader: Uploader, key: str, base: str) -> None:
-        self._uploader, self._key = uploader, key
-        self.path = f"{base}{key}"
-
-    async def store(self, data: Buffer) -> Custody | None:
-        return (await self._uploader.upload(self._key, data)).custody

@@ -7,7 +7,7 @@ MOST_ENTRIES = 0xFFFE
 
 _ZSTD = 93
 _VERSION = 63  # of the ZIP format: the first one with zstd
-_UNIX = 3
+_MADE_BY = 3 << 8 | _VERSION  # on Unix
 _UTF8 = 0x0800
 _EPOCH = (0, 0x21)  # time and date: 1980-01-01, the earliest
 _MODE = 0o100600 << 16
@@ -16,9 +16,10 @@ _MOST_16, _MOST_32 = 0xFFFF, 0xFFFFFFFF
 # Common to the header in front of a file and its entry in the directory, each of which begins differently.
 _DESCRIBED = struct.Struct("<5H3L2H")
 _LOCAL_BEGIN = b"PK\3\4"
-_CENTRAL_BEGIN = struct.pack("<4sH", b"PK\1\2", _UNIX << 8 | _VERSION)
+_CENTRAL_BEGIN = struct.pack("<4sH", b"PK\1\2", _MADE_BY)
 _CENTRAL_END = struct.Struct("<3H2L")
 _END64 = struct.Struct("<4sQ2H2L4Q")
+_END64_REST = _END64.size - 12  # bytes behind the field that tells how many they are
 _LOCATOR64 = struct.Struct("<4sLQL")
 _END = struct.Struct("<4s4H2LH")
 
@@ -53,33 +54,12 @@ class Pack:
         """Return the whole container, and forget it; slow, but other threads can run."""
         directory = b"".join(self._directory)
         count, begin, length = self.entries, self.size, len(directory)
-        end64 = begin + length
-        tail = (
-            _END64.pack(
-                b"PK\6\6",
-                _END64.size - 12,
-                _UNIX << 8 | _VERSION,
-                _VERSION,
-                0,
-                0,
-                count,
-                count,
-                length,
-                begin,
-            )
-            + _LOCATOR64.pack(b"PK\6\7", 0, end64, 1)
-            + _END.pack(
-                b"PK\5\6",
-                0,
-                0,
-                min(count, _MOST_16),
-                min(count, _MOST_16),
-                min(length, _MOST_32),
-                min(begin, _MOST_32),
-                0,
-            )
-        )
-        pieces, self._pieces, self._directory = [*self._pieces, directory, tail], [], []
+        end64 = _END64.pack(b"PK\6\6", _END64_REST, _MADE_BY, _VERSION, 0, 0, count, count, length, begin)
+        locator64 = _LOCATOR64.pack(b"PK\6\7", 0, begin + length, 1)
+        most = min(count, _MOST_16)
+        end = _END.pack(b"PK\5\6", 0, 0, most, most, min(length, _MOST_32), min(begin, _MOST_32), 0)
+        pieces = [*self._pieces, directory, end64, locator64, end]
+        self._pieces, self._directory = [], []
         # If all are bytes, Python releases its lock while it joins them.
         return b"".join(pieces)
 

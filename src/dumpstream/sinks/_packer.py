@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from zlib import crc32
 
 import anyio
@@ -32,15 +32,12 @@ _KEEPING_WORK = 4 << 10
 _EMPTY_FRAME, _EMPTY_XXH3 = bytes(EMPTY_FRAME), xxh3_64_hexdigest(b"")
 
 
-class PackTarget(Protocol):
+class PackTarget(NamedTuple):
     """Where one pack goes."""
 
-    @property
-    def path(self) -> str:
-        """Its path in the journal."""
-
-    async def store(self, data: Buffer) -> Custody | None:
-        """Store it whole, or raise `SinkError`; return its custody if it still has to be uploaded."""
+    path: str  #: in the journal
+    #: Stores it whole, or raises `SinkError`; returns its custody if it still has to be uploaded.
+    store: Callable[[Buffer], Awaitable[Custody | None]]
 
 
 class _File:

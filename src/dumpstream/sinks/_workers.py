@@ -23,26 +23,6 @@ _Work = TypeVar("_Work", bound=Compressible)
 _LEAST_WORK, _MOST_WORK = 1 << 20, 4 << 20
 
 
-class _Turns:
-    """Lets threads through in the order of their tickets, which begin at 0."""
-
-    def __init__(self) -> None:
-        self._condition = Condition()
-        self._done = 0
-
-    @contextmanager
-    def turn(self, ticket: int) -> Iterator[None]:
-        """Wait until all lower tickets are done; the block is the turn of this one."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._done == ticket)
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._done += 1
-                self._condition.notify_all()
-
-
 class Workers:
     """The threads of a sink, with a compressor each."""
 
@@ -58,12 +38,19 @@ class Workers:
         spend more on taking the interpreter's lock from each other than on the files. Once a job has begun,
         all are run, even if the caller is cancelled.
         """
-        turns = _Turns()
+        condition, done = Condition(), 0
 
-        def store(ticket: int, batch: Sequence[Job]) -> None:
-            with turns.turn(ticket):
+        def store(number: int, batch: Sequence[Job]) -> None:
+            nonlocal done
+            with condition:
+                condition.wait_for(lambda: done == number)
+            try:
                 for job in batch:
                     job.store()
+            finally:
+                with condition:
+                    done += 1
+                    condition.notify_all()
 
         await self._compress(jobs, store)
 

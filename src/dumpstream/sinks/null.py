@@ -24,8 +24,8 @@ class NullSink:
         self.files = 0
         self.bytes = 0
 
-    async def open(self, name: str, *, offset: int = 0) -> _NullFile:  # noqa: ARG002 - nothing is kept
-        return _NullFile(self)
+    async def open(self, name: str, *, offset: int = 0) -> NullFile:  # noqa: ARG002 - nothing is kept
+        return NullFile(self)
 
     async def put(self, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:
         self.add(len(files), sum(memoryview(file.data).nbytes for file in files))
@@ -40,7 +40,9 @@ class NullSink:
         self.bytes += size
 
 
-class _NullFile:
+class NullFile:
+    """A file of which only the size is kept, for its sink."""
+
     def __init__(self, sink: NullSink) -> None:
         self._sink = sink
         self._bytes = 0

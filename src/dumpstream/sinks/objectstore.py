@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.archive.manifest import FILES, PACKS
+from dumpstream.custody import Custody
 from dumpstream.objectstore.patience import GRACE_S, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.destination import RemoteDestination
@@ -21,8 +22,8 @@ from dumpstream.remote.uploader import IN_FLIGHT, Uploader, retry_time
 from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks._compressed import CompressedFile, Frames, Job
 from dumpstream.sinks._frames import cut, view_bytes
-from dumpstream.sinks._object import Beginnings, ObjectFile, PackObject
-from dumpstream.sinks._packer import Packer
+from dumpstream.sinks._object import Beginnings, ObjectFile
+from dumpstream.sinks._packer import Packer, PackTarget
 from dumpstream.sinks._workers import Workers
 from dumpstream.sinks.resources import Resources
 from dumpstream.system.durable import Fsync
@@ -34,8 +35,6 @@ _PROBE_S = 10.0
 _BEGINNINGS_BYTES = 32 << 20
 #: The requests at the same time that a capture may have, however many share them.
 _LEAST_IN_FLIGHT = 4
-#: The outcome of a file that is compressed only while it is uploaded.
-_NOT_YET = Stored()
 #: Large files that one call uploads at the same time.
 _LARGE_AT_ONCE = 4
 
@@ -73,7 +72,7 @@ class ObjectStoreSink:
         self._inside = inside
         self._base = f"{prefix}/" if inside is None else ""
         self._workers = Workers(settings.workers, settings.level, resources.threads)
-        self._keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=resources.captures)
+        self.keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=resources.captures)
         self._packer = Packer(self._workers, self._open_pack) if settings.pack else None
         self.beginnings = Beginnings(
             resources.outbox.path if resources.outbox else settings.directory,
@@ -123,10 +122,6 @@ class ObjectStoreSink:
                     given_up = self._uploader.store.requests.given_up
                     self._own_lock.left_behind = given_up or self._uploader.backlog.waiting > 0
                 await self._held.aclose()
-
-    def take_key(self, name: str, first: int) -> str:
-        """Return a free key for the file *name*."""
-        return self._keys.take(name, first=first)
 
     def stored(self, key: str, size: int, xxh3: str | None, uploaded: Uploaded) -> Stored:
         """Return where an object is."""
@@ -187,39 +182,37 @@ class ObjectStoreSink:
 
     def _learn_keys(self, store: Store) -> None:
         for entry in store.entries(FILES):
-            self._keys.add(entry.key)
+            self.keys.add(entry.key)
 
-    async def _open_pack(self, name: str) -> PackObject:
-        return PackObject(await self._ready(), f"{PACKS}/{name}.zip", self._base)
+    async def _open_pack(self, name: str) -> PackTarget:
+        uploader, key = await self._ready(), f"{PACKS}/{name}.zip"
+
+        async def store(data: Buffer) -> Custody | None:
+            return (await uploader.upload(key, data)).custody
+
+        return PackTarget(f"{self._base}{key}", store)
 
     async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         jobs: list[Job] = []
-        begun: list[tuple[str, memoryview, CompressedFile, Frames]] = []
+        begun: list[tuple[memoryview, Frames]] = []
         for name, data in files:
-            view, output = view_bytes(data), Frames()
-            compressed = CompressedFile(name, output)
-            begun.append((name, view, compressed, output))
+            view, output = view_bytes(data), Frames(name)
+            begun.append((view, output))
             if len(view) <= PART_BYTES:
-                jobs += compressed.jobs(cut([view]), finish=True)
+                jobs += output.jobs(cut([view]), finish=True)
         with anyio.CancelScope(shield=True):
             await self._workers.run(jobs)
-        return await _finish(
-            [
-                self._put_one(name, view, compressed.outcome or _NOT_YET, output)
-                for name, view, compressed, output in begun
-            ]
-        )
+        return await _finish([self._put_one(view, output) for view, output in begun])
 
-    async def _put_one(
-        self, name: str, view: memoryview, outcome: Stored | SinkError, output: Frames
-    ) -> Stored | SinkError:
+    async def _put_one(self, view: memoryview, output: Frames) -> Stored | SinkError:
+        outcome = output.outcome
         if isinstance(outcome, SinkError):
             return outcome
         uploader = await self._ready()
         try:
-            if outcome is _NOT_YET:
-                return await self._put_large(uploader, name, view)
-            key = self.take_key(name, 1)
+            if outcome is None:  # a large file is compressed while it is uploaded
+                return await self._put_large(uploader, output.name, view)
+            key = self.keys.take(output.name)
             return self.stored(key, outcome.bytes, outcome.xxh3, await uploader.upload(key, _joined(output)))
         except SinkError as exc:
             return exc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl
@@ -17,6 +18,7 @@ from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import view_bytes
 from dumpstream.sinks._parts import CsvFiles, Output, ParquetParts
+from dumpstream.sinks.null import NullFile, NullSink
 from dumpstream.sinks.resources import Resources
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv
 from dumpstream.statistics.engine import measure_whole
@@ -87,19 +89,22 @@ class StatsSink:
         self._limiter = (resources and resources.threads) or anyio.CapacityLimiter(self._threads)
         self._closed = False
 
-    async def open(self, name: str, *, offset: int = 0) -> _StatsFile | _PartBehindGap:
+    async def open(self, name: str, *, offset: int = 0) -> _StatsFile | NullFile:
         self._check_open()
-        return _PartBehindGap() if offset else _StatsFile(self, name)
+        # It is not known which tensors the bytes behind a gap belong to.
+        if offset:
+            return NullFile(NullSink())
+        return _StatsFile(self, name, begin_file(origin_of(name), histogram=self._histogram))
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
         results: list[Stored | SinkError] = [_NOTHING] * len(files)
         shares = _shares(files)
-        queue = iter(shares)
+        work = partial(self._work_through, files, iter(shares), results)  # several threads share the iterator
         with anyio.CancelScope(shield=True):  # what is kept must be reported
             async with anyio.create_task_group() as group:
                 for _ in range(min(self._threads, len(shares))):
-                    group.start_soon(self._in_thread, files, queue, results)
+                    group.start_soon(partial(run_sync, work, limiter=self._limiter))
         return results
 
     async def aclose(self) -> None:
@@ -120,18 +125,9 @@ class StatsSink:
         self._check_open()
         await run_sync(_add, statistics, pieces, limiter=self._limiter)
 
-    def begin(self, name: str) -> FileStatistics:
-        """Return what computes the rows of the file *name*."""
-        return begin_file(origin_of(name), histogram=self._histogram)
-
     def _check_open(self) -> None:
         if self._closed:
             raise anyio.ClosedResourceError
-
-    async def _in_thread(
-        self, files: Sequence[WholeFile], shares: Iterator[slice], results: list[Stored | SinkError]
-    ) -> None:
-        await run_sync(self._work_through, files, shares, results, limiter=self._limiter)
 
     def _work_through(
         self, files: Sequence[WholeFile], shares: Iterator[slice], results: list[Stored | SinkError]
@@ -179,9 +175,9 @@ class _StatsFile:
 
     __slots__ = ("_name", "_sink", "_statistics")
 
-    def __init__(self, sink: StatsSink, name: str) -> None:
+    def __init__(self, sink: StatsSink, name: str, statistics: FileStatistics) -> None:
         self._sink, self._name = sink, name
-        self._statistics: FileStatistics | None = sink.begin(name)
+        self._statistics: FileStatistics | None = statistics
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
         statistics = self._take()
@@ -200,19 +196,6 @@ class _StatsFile:
         if statistics is None:
             raise anyio.ClosedResourceError
         return statistics
-
-
-class _PartBehindGap:
-    """What came behind a gap: it is not known which tensors its bytes belong to."""
-
-    async def write(self, pieces: Sequence[Buffer]) -> None:
-        """Let the bytes go by."""
-
-    async def commit(self) -> Stored:
-        return Stored()
-
-    async def abort(self) -> None:
-        """Do nothing; there is nothing to undo."""
 
 
 def _make_output(tree: Tree, options: StatsOptions) -> Output:

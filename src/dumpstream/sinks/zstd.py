@@ -18,7 +18,7 @@ from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks._compressed import CompressedFile, Job
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import cut, view_bytes
-from dumpstream.sinks._packer import Packer
+from dumpstream.sinks._packer import Packer, PackTarget
 from dumpstream.sinks._workers import Workers
 from dumpstream.sinks.resources import Resources
 from dumpstream.system.durable import Fsync
@@ -54,8 +54,7 @@ class ZstdSink:
 
     async def open(self, name: str, *, offset: int = 0) -> _ZstdFile:
         self._check_open()
-        file = CompressedFile(name, _TreeFile(self._tree, name, number=2 if offset else 1))
-        return _ZstdFile(name, file, self._workers)
+        return _ZstdFile(name, self._tree, self._workers, number=2 if offset else 1)
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
@@ -77,13 +76,12 @@ class ZstdSink:
                 await self._workers.finish(self._close)
 
     async def _put_each(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
-        compressed: list[CompressedFile] = []
+        begun = [_ZstdFile(file.name, self._tree, self._workers) for file in files]
         jobs: list[Job] = []
-        for file in files:
-            compressed.append(CompressedFile(file.name, _TreeFile(self._tree, file.name)))
-            jobs += compressed[-1].jobs(cut([view_bytes(file.data)]), finish=True)
+        for file, (_, data) in zip(begun, files, strict=True):
+            jobs += file.jobs(cut([view_bytes(data)]), finish=True)
         await self._workers.run(jobs)
-        return [it.outcome for it in compressed if it.outcome is not None]
+        return [file.outcome for file in begun if file.outcome is not None]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -101,28 +99,45 @@ class ZstdSink:
             for tree in trees:
                 tree.close()
 
-    async def _open_pack(self, name: str) -> _PackFile:
+    async def _open_pack(self, name: str) -> PackTarget:
         assert self._packs is not None
-        return await run_sync(_PackFile, self._packs, name, self._pack_turn)
+        file = await run_sync(_PackFile, self._packs, name, self._pack_turn)
+        return PackTarget(file.path, file.store)
 
 
-class _TreeFile:
-    """A file in the tree; holds no descriptor between calls."""
+class _ZstdFile(CompressedFile):
+    """A file of a `ZstdSink`; holds no descriptor between calls.
 
-    __slots__ = ("_bytes", "_draft", "_name", "_number", "_tree")
+    Each write ends with a whole frame, so that nothing is held between writes.
+    """
 
-    def __init__(self, tree: Tree, name: str, *, number: int = 1) -> None:
-        self._tree, self._name, self._number = tree, name, number
+    __slots__ = ("_bytes", "_draft", "_number", "_tree", "_workers")
+
+    def __init__(self, name: str, tree: Tree, workers: Workers, *, number: int = 1) -> None:
+        super().__init__(name)
+        self._tree, self._workers, self._number = tree, workers, number
         self._draft: Draft | None = None
         self._bytes = 0
 
-    @property
-    def begun(self) -> bool:
-        return self._draft is not None
+    async def write(self, pieces: Sequence[Buffer]) -> None:
+        await self._workers.append(self, pieces)
 
-    def append(self, data: memoryview, frame: memoryview) -> None:  # noqa: ARG002 - the frame has it all
+    async def commit(self) -> Stored:
+        with anyio.CancelScope(shield=True):  # what is visible must be reported
+            await self._workers.append(self, [], finish=True)
+        assert isinstance(self.outcome, Stored)
+        return self.outcome
+
+    async def abort(self) -> None:
+        if self._draft is not None:
+            try:
+                await self._workers.finish(self.discard)
+            except OSError as exc:
+                raise sink_error(f"remove what there is of {self.name!r}", exc) from exc
+
+    def add(self, frame: memoryview) -> None:
         if self._draft is None:
-            self._draft, fd = self._tree.create(self._name)
+            self._draft, fd = self._tree.create(self.name)
             try:
                 write_all(fd, frame)
             finally:
@@ -167,31 +182,3 @@ class _PackFile:
             with suppress(OSError):
                 self._tree.discard(self._draft)
             raise sink_error(f"store {self.path}", exc) from None
-
-
-class _ZstdFile:
-    """A file of a `ZstdSink`; each write ends with a whole frame, so that nothing is held between writes."""
-
-    __slots__ = ("_compressed", "_name", "_workers")
-
-    def __init__(self, name: str, file: CompressedFile, workers: Workers) -> None:
-        self._name, self._compressed, self._workers = name, file, workers
-
-    async def write(self, pieces: Sequence[Buffer]) -> None:
-        await self._workers.append(self._compressed, pieces)
-
-    async def commit(self) -> Stored:
-        with anyio.CancelScope(shield=True):  # what is visible must be reported
-            await self._workers.append(self._compressed, [], finish=True)
-        assert isinstance(self._compressed.outcome, Stored)
-        return self._compressed.outcome
-
-    async def abort(self) -> None:
-        if self._compressed.begun:
-            await self._workers.finish(self._discard)
-
-    def _discard(self) -> None:
-        try:
-            self._compressed.discard()
-        except OSError as exc:
-            raise sink_error(f"remove what there is of {self._name!r}", exc) from exc

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from dumpstream.format.layouts import from_layout
+from tests.format.blocked import block
 
 from .conftest import FLOATS, NAME, Rig, dump, output, stored
 
@@ -13,7 +12,7 @@ from .conftest import FLOATS, NAME, Rig, dump, output, stored
 @pytest.mark.parametrize("original", ["NCHW", "NHWC"])
 def test_blocked_tensor_is_rearranged_by_its_original_shape(rig: Rig, original: str) -> None:
     nchw = np.arange(2 * 19 * 3 * 4, dtype="<f2").reshape(2, 19, 3, 4)
-    blocked = from_layout(nchw, "NCHW", "NC1HWC0")
+    blocked = block(nchw, "NCHW", "NC1HWC0")
     shape = {"NCHW": nchw.shape, "NHWC": (2, 3, 4, 19)}[original]
 
     loaded = rig.array(stored(blocked, "float16", form="NC1HWC0", original_shape=shape), layout="NCHW")
@@ -23,7 +22,7 @@ def test_blocked_tensor_is_rearranged_by_its_original_shape(rig: Rig, original: 
 
 def test_groups_come_from_the_sub_format(rig: Rig) -> None:
     weights = np.arange(12 * 5 * 2 * 3, dtype="<f2").reshape(12, 5, 2, 3)
-    blocked = from_layout(weights, "NCHW", "FRACTAL_Z", groups=4)
+    blocked = block(weights, "NCHW", "FRACTAL_Z", groups=4)
 
     loaded = rig.array(
         stored(blocked, "float16", form="FRACTAL_Z", original_shape=weights.shape, sub_format=4),
@@ -37,7 +36,7 @@ def test_shape_that_is_given_replaces_the_original_one(rig: Rig) -> None:
     matrix = np.arange(20 * 35, dtype="<f2").reshape(20, 35)
 
     loaded = rig.array(
-        stored(from_layout(matrix, "ND", "FRACTAL_NZ"), "float16", form="FRACTAL_NZ"),
+        stored(block(matrix, "ND", "FRACTAL_NZ"), "float16", form="FRACTAL_NZ"),
         layout="ND",
         shape=(20, 35),
     )
@@ -47,7 +46,7 @@ def test_shape_that_is_given_replaces_the_original_one(rig: Rig) -> None:
 
 def test_narrow_elements_are_rearranged_by_their_own_width(rig: Rig) -> None:
     nchw = (np.arange(70 * 2 * 2) % 7).astype(np.int8).reshape(1, 70, 2, 2)
-    codes = from_layout(nchw, "NCHW", "NC1HWC0", c0=64).reshape(-1)
+    codes = block(nchw, "NCHW", "NC1HWC0", c0=64).reshape(-1)
     data = (codes[::2] | codes[1::2] << 4).astype(np.uint8).tobytes()
     message = output("int4", [codes.size], len(data), form="NC1HWC0", original_shape=nchw.shape)
 

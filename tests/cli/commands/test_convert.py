@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.format.blocked import block
 
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.cli import main
 from dumpstream.cli.commands import convert as arguments
-from dumpstream.format.layouts import PLAIN, from_layout
+from dumpstream.format.layouts import PLAIN
 from dumpstream.format.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def test_format_is_the_suffix(file: Path, out: Path, form: str) -> None:
 def test_layout_and_shape_undo_a_blocked_format(tmp_path: Path, out: Path, dump: DumpBuilder) -> None:
     path = tmp_path / NAME
     matrix = np.arange(20 * 9, dtype=np.float32).reshape(20, 9)
-    path.write_bytes(dump.output(from_layout(matrix, "ND", "FRACTAL_NZ"), form=29).build())
+    path.write_bytes(dump.output(block(matrix, "ND", "FRACTAL_NZ"), form=29).build())
 
     code = convert(path, "--layout", "nd", "--shape", "20,9", out=out)
 

@@ -26,12 +26,12 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from dumpstream.capture import Capture, open_capture
-from dumpstream.cli._arguments import location
+from dumpstream.cli._arguments import add_out_argument
 from dumpstream.cli._command import capture_command
 from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import FAILED, NOT_WHOLE, WrongUsageError
 from dumpstream.cli._loop import run_async
-from dumpstream.cli._options import add_capture_arguments, capture_options
+from dumpstream.cli._options import add_capture_arguments, capture_arguments, capture_options
 from dumpstream.cli._profile import add_profile_arguments, profile_settings
 from dumpstream.cli._report import print_report, show_progress
 from dumpstream.cli._signals import ENDING, CaptureSignals
@@ -43,13 +43,7 @@ from dumpstream.stages.report import Report
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--out",
-        type=location,
-        metavar="DESTINATION",
-        required=True,
-        help="the directory or URL for this capture",
-    )
+    add_out_argument(parser, "the directory or URL for this capture")
     add(
         "--simulate",
         nargs="?",
@@ -111,14 +105,7 @@ async def _capture(
     async with (
         signals.obeyed() as tasks,
         open_capture(
-            args.out,
-            config=args.config,
-            acl_library=args.acl_lib,
-            sinks=args.sink,
-            profile=profile,
-            append=args.append,
-            force=args.force,
-            **capture_options(args),
+            args.out, acl_library=args.acl_lib, profile=profile, **capture_arguments(args)
         ) as capture,
     ):
         signals.begin(capture, runtime.stop)

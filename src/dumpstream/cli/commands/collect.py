@@ -14,7 +14,7 @@ exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not e
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from dumpstream.cli._arguments import location
+from dumpstream.cli._arguments import add_out_argument
 from dumpstream.cli._display import say
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._options import add_capture_arguments
@@ -33,13 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         required=True,
         help="where processes join; made, and removed at the end",
     )
-    add(
-        "--out",
-        type=location,
-        metavar="DESTINATION",
-        required=True,
-        help="the directory or URL for the captures",
-    )
+    add_out_argument(parser, "the directory or URL for the captures")
     add("--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) of every process")
     add_capture_arguments(parser)
     add("--json", action="store_true", help="print the report as one JSON object")

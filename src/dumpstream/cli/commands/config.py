@@ -14,7 +14,6 @@ exit codes: 0 the configuration is accepted, warnings or not; 1 it is refused; 2
 """
 
 import json
-import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
@@ -127,10 +126,8 @@ def _new(args: Namespace) -> int:
         return FAILED
     if args.mode not in result.config.dump.modes:
         raise WrongUsageError(f"--scene {args.scene} is not for --mode {args.mode}")
-    flags = os.O_TRUNC if args.force else os.O_EXCL
     try:
-        descriptor = os.open(args.out, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o666)
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor, not a path
+        with args.out.open("w" if args.force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise DumpstreamError(f"{args.out} is there already; --force replaces it") from None
