@@ -81,44 +81,64 @@ if TYPE_CHECKING:
 #: The public names, by the module that has them. Each module is loaded when one of its names is first used.
 _NAMES = {
     "_errors": (
-        "AclError CaptureInUseError CollectorError ConfigError DestinationError DestinationInUseError "
-        "DumpFormatError DumpstreamError FileRefusedError LibraryNotFoundError NotACaptureError "
-        "ObjectMissingError OrderError PartError ProfilingError ProfilingInUseError RingError SinkError "
-        "StoreError"
+        "AclError",
+        "CaptureInUseError",
+        "CollectorError",
+        "ConfigError",
+        "DestinationError",
+        "DestinationInUseError",
+        "DumpFormatError",
+        "DumpstreamError",
+        "FileRefusedError",
+        "LibraryNotFoundError",
+        "NotACaptureError",
+        "ObjectMissingError",
+        "OrderError",
+        "PartError",
+        "ProfilingError",
+        "ProfilingInUseError",
+        "RingError",
+        "SinkError",
+        "StoreError",
     ),
-    "acl.driver": "Driver",
-    "acl.library": "load_acl",
-    "acl.lifecycle": "Lifecycle Owner",
-    "acl.pyacl": "PyAclSource load_pyacl",
-    "capture": "Capture open_capture",
-    "chunk": "Batch Chunk Loss",
-    "codes": "AclCode",
-    "format.header": "Tensor",
-    "format.layouts": "to_layout",
-    "format.opname": "OpName parse_name",
-    "format.verdict": "Verdict",
-    "outside.agent": "Attachment agent_library attach target_environment",
-    "outside.collector": "Collector open_collector",
-    "outside.process": "CapturedProcess",
-    "outside.recovery": "recover",
+    "acl.driver": ("Driver",),
+    "acl.library": ("load_acl",),
+    "acl.lifecycle": ("Lifecycle", "Owner"),
+    "acl.pyacl": ("PyAclSource", "load_pyacl"),
+    "capture": ("Capture", "open_capture"),
+    "chunk": ("Batch", "Chunk", "Loss"),
+    "codes": ("AclCode",),
+    "format.header": ("Tensor",),
+    "format.layouts": ("to_layout",),
+    "format.opname": ("OpName", "parse_name"),
+    "format.verdict": ("Verdict",),
+    "outside.agent": ("Attachment", "agent_library", "attach", "target_environment"),
+    "outside.collector": ("Collector", "open_collector"),
+    "outside.process": ("CapturedProcess",),
+    "outside.recovery": ("recover",),
     "profiling": (
-        "AicoreMetric Collect Profile Profiler ProfileSettings ProfilingWarning Subscriber open_profile"
+        "AicoreMetric",
+        "Collect",
+        "Profile",
+        "Profiler",
+        "ProfileSettings",
+        "ProfilingWarning",
+        "Subscriber",
+        "open_profile",
     ),
-    "reading.dumpfile": "DumpFile",
-    "reading.stored": "StoredCapture",
-    "sinks": "Sink SinkFile SinkSettings Stored WholeFile load_sink",
-    "source": "OnFull RingOptions RingSource Source",
-    "stages.options": "CaptureOptions",
-    "stages.report": "LossCount Report",
-    "statistics.running": "tensor_statistics",
-    "statistics.table": "TensorStatistics",
-    "system.durable": "Fsync",
-    "system.location": "Prefix",
+    "reading.dumpfile": ("DumpFile",),
+    "reading.stored": ("StoredCapture",),
+    "sinks": ("Sink", "SinkFile", "SinkSettings", "Stored", "WholeFile", "load_sink"),
+    "source": ("OnFull", "RingOptions", "RingSource", "Source"),
+    "stages.options": ("CaptureOptions",),
+    "stages.report": ("LossCount", "Report"),
+    "statistics.running": ("tensor_statistics",),
+    "statistics.table": ("TensorStatistics",),
+    "system.durable": ("Fsync",),
+    "system.location": ("Prefix",),
 }
 
-_MODULES = dict(
-    sorted((name, f"dumpstream.{module}") for module, names in _NAMES.items() for name in names.split())
-)
+_MODULES = dict(sorted((name, f"dumpstream.{module}") for module, names in _NAMES.items() for name in names))
 
 __all__ = list(_MODULES)
 
