@@ -11,9 +11,9 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import StoreError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.archive.rows import FileRow, read_rows
+from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.keys import Keys
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.spilled import upload_from
 from dumpstream.remote.storelock import StoreLock
