@@ -92,7 +92,7 @@ def _merge_manifests(there: Manifest | None, kept: Manifest, lines: Sequence[byt
     if there is not None:
         runs = {run.run: run for run in [*kept.runs, *there.runs]}
         processes = {
-            (process.directory, process.pid, process.started): process
+            (process.directory, process.pid, str(process.started)): process
             for process in [*there.processes, *kept.processes]
         }
         kept = replace(there, runs=[runs[run] for run in sorted(runs)], processes=[*processes.values()])
