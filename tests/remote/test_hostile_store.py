@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
+from dumpstream import NotACaptureError, StoredCapture
 from dumpstream._errors import StoreError
 from dumpstream.archive.manifest import Manifest, Run, manifest_text
+from dumpstream.archive.place import WritingProcess
 from dumpstream.archive.rows import BeginRow, MergedRow
 from dumpstream.cli import main
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.segments import read_journal
+from dumpstream.remote.storelock import find_lock
 from dumpstream.system.location import Prefix
 
 from .servers.hostile import Answer, HostileServer
@@ -110,11 +114,32 @@ def test_segment_with_an_endless_number_is_not_one(server: HostileServer, store:
 
 
 def test_listing_that_begins_again_is_an_error(server: HostileServer, store: Store) -> None:
+    server.objects |= {f"run/files/{number}.zst": b"" for number in range(600)}
     server.more = "again"
 
     with pytest.raises(StoreError, match="lists the same objects again"):
-        for _ in zip(store.entries(), range(100), strict=False):
+        for _ in zip(store.entries(), range(5000), strict=False):
             pass
+
+
+@pytest.mark.parametrize("text", [b'{"pid": Infinity}', b"[" * 4096, b'{"pid": []}', b"\xff", b"7"])
+def test_lock_with_any_text_is_one_of_an_unknown_process(
+    server: HostileServer, store: Store, text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dumpstream.remote.storelock.STALE_S", float("inf"))
+    server.objects["run/lock.json"] = text
+
+    assert find_lock(store) == WritingProcess(0)
+
+
+@pytest.mark.parametrize("field", ["format", "runs", "processes"])
+def test_manifest_with_an_infinite_number_is_not_one(server: HostileServer, field: str) -> None:
+    wrong = {"format": float("inf"), "runs": [{"run": float("inf")}], "processes": [{"pid": float("inf")}]}
+    manifest = json.loads(server.objects["run/manifest.json"]) | {field: wrong[field]}
+    server.objects["run/manifest.json"] = json.dumps(manifest).encode()
+
+    with pytest.raises(NotACaptureError):
+        StoredCapture.open(_PREFIX)
 
 
 @pytest.mark.anyio

@@ -250,7 +250,7 @@ def _writer(data: bytes) -> WritingProcess:
         fields = json.loads(data)
         host = fields.get("host")
         return WritingProcess(int(fields["pid"]), None if host is None else str(host))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return WritingProcess(0)
 
 
