@@ -28,6 +28,7 @@ from dumpstream.archive.rows import JOURNAL
 from dumpstream.remote.description import Description
 from dumpstream.remote.outboxes import (
     DESCRIPTION,
+    LARGEST_DESCRIPTION,
     OBJECTS,
     clear_outbox,
     new_name,
@@ -48,7 +49,6 @@ from dumpstream.system.publishing import replace_file, write_all
 #: Why a file is lost for which there was no room while its store was away.
 SPILL_FULL = "spill_full"
 
-_LARGEST_DESCRIPTION = 1 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _MORE = os.O_WRONLY | os.O_APPEND
 
@@ -291,7 +291,7 @@ class Outbox:
     def _read_description(self) -> Description:
         try:
             with os.fdopen(self._open(DESCRIPTION), "rb") as file:
-                return Description.parse(file.read(_LARGEST_DESCRIPTION))
+                return Description.parse(file.read(LARGEST_DESCRIPTION))
         except (OSError, ValueError):
             raise not_an_outbox(self.path, DESCRIPTION) from None
 

@@ -12,13 +12,16 @@ from time import gmtime, strftime
 from dumpstream._errors import DestinationError
 from dumpstream.archive.manifest import MANIFEST
 from dumpstream.archive.rows import JOURNAL
+from dumpstream.remote.description import Description
+from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK
-from dumpstream.system.nofollow import opened_directory
+from dumpstream.system.nofollow import open_regular, opened_directory
 from dumpstream.system.publishing import replacement_of
 
 #: What is in every outbox: its description, and a directory of objects.
 DESCRIPTION = "outbox.json"
 OBJECTS = "objects"
+LARGEST_DESCRIPTION = 1 << 20
 
 #: The description is the last of the three that is removed: what is interrupted can be repeated.
 _FILES = (JOURNAL, MANIFEST, DESCRIPTION)
@@ -69,6 +72,16 @@ def find_outboxes(directory: Path) -> list[Path]:
             directory, f"cannot be read ({exc.strerror}); name a --spill directory"
         ) from exc
     return [directory / name for name in names if is_outbox(directory / name)]
+
+
+def find_outbox_of(location: Path | Prefix, directory: Path) -> Path | None:
+    """Return an outbox in *directory* in which something of the capture at *location* may wait."""
+    with suppress(DestinationError):
+        for path in find_outboxes(directory):
+            with suppress(OSError, ValueError):
+                if _is_same(_read_description(path).destination, location):
+                    return path
+    return None
 
 
 def open_outbox(path: Path) -> int:
@@ -138,6 +151,17 @@ def waiting_text(files: int, spill: Path | None) -> str:
     """Return how many *files* a capture with *spill* leaves behind, and the remedy."""
     what = {0: "the end of the journal waits", 1: "1 file waits"}.get(files, f"{files} files wait")
     return f"{what} for the store; upload what is missing with: {upload_command(spill)}"
+
+
+def _read_description(path: Path) -> Description:
+    with os.fdopen(open_regular(path / DESCRIPTION, os.O_RDONLY), "rb") as file:
+        return Description.parse(file.read(LARGEST_DESCRIPTION))
+
+
+def _is_same(destination: str, location: Path | Prefix) -> bool:
+    if isinstance(location, Path):
+        return os.path.realpath(destination) == os.path.realpath(location)
+    return destination.partition("?")[0] == str(location)  # options may be in the environment instead
 
 
 def _names(dir_fd: int) -> list[str]:

@@ -20,7 +20,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationInUseError, DumpstreamError
-from dumpstream.cli._display import ProgressLine, count_text, printable, say, size_text
+from dumpstream.cli._display import ProgressLine, count_text, say, size_text
 from dumpstream.cli._exit import BY_SIGNAL, FAILED
 from dumpstream.cli._signals import ENDING, obeying
 from dumpstream.remote.outbox import Outbox
@@ -91,7 +91,7 @@ async def _upload(path: Path) -> Reconciliation:
     finally:
         await finish_in_thread(outbox.close)
         if outbox.left:
-            names = ", ".join(map(printable, outbox.left))
+            names = ", ".join(outbox.left)
             say(f"left in {path}, because dumpstream did not make them: {names}")
 
 
