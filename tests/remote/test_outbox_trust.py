@@ -141,7 +141,7 @@ class TestOwner:
         path = leave_outbox(tmp_path)
         (path / name).chmod(0o700 | mode)
 
-        with pytest.raises(DestinationError, match=r"can be written by other users; .* chmod go-w"):
+        with pytest.raises(DestinationError, match=r"can be written by other users; .* chmod -R go-w"):
             Outbox.open(path)
 
     @pytest.mark.parametrize("name", ["journal.jsonl", "manifest.json"])

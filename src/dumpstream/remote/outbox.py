@@ -299,7 +299,7 @@ class Outbox:
         """Return a descriptor of the file *name*, which no other user can have written."""
         fd = open_regular(name, os.O_RDONLY, dir_fd=self._dir_fd)
         try:
-            refuse_foreign(self.path / name, fd)
+            refuse_foreign(self.path, fd, name)
         except BaseException:
             os.close(fd)
             raise

@@ -97,7 +97,7 @@ def open_outbox(path: Path) -> int:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         refuse_foreign(path, fd)
         with opened_directory(fd, [OBJECTS]) as objects_fd:
-            refuse_foreign(path / OBJECTS, objects_fd)
+            refuse_foreign(path, objects_fd, OBJECTS)
     except (OSError, DestinationError) as exc:
         if fd >= 0:
             os.close(fd)
@@ -105,19 +105,18 @@ def open_outbox(path: Path) -> int:
     return fd
 
 
-def refuse_foreign(path: Path, fd: int) -> None:
-    """Raise `DestinationError` if another user may have written *path*, open as *fd*.
+def refuse_foreign(outbox: Path, fd: int, name: str = "") -> None:
+    """Raise `DestinationError` if another user may have written *name* in *outbox*, open as *fd*.
 
     An outbox says where objects go, and with them the caller's credentials. Only the caller may say that.
     """
     found = os.fstat(fd)
     if found.st_uid != os.geteuid():
-        raise DestinationError(path, f"belongs to user {found.st_uid}; upload it as that user")
+        raise DestinationError(outbox / name, f"belongs to user {found.st_uid}; upload it as that user")
     if found.st_mode & _WRITABLE_BY_OTHERS:
-        shown = shlex.quote(str(path))
-        raise DestinationError(
-            path, f"can be written by other users; if its content is yours: chmod go-w {shown}"
-        )
+        command = f"chmod -R go-w {shlex.quote(str(outbox))}"
+        problem = f"can be written by other users; if the content is yours: {command}"
+        raise DestinationError(outbox / name, problem)
 
 
 def not_an_outbox(path: Path, name: str) -> DestinationError:
