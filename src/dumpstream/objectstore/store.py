@@ -10,6 +10,7 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import RETRY_S, make_client
+from dumpstream.objectstore.cycle import Cycle
 from dumpstream.objectstore.failure import explain_failure, explained, is_beyond_the_end, is_unsupported
 from dumpstream.objectstore.patience import GRACE_S, Patience
 from dumpstream.objectstore.requests import Requests
@@ -49,23 +50,6 @@ class WriteLock(Protocol):
 
     def check_lost(self) -> None:
         """Raise `StoreError` if another capture has taken the lock."""
-
-
-class _Cycle:
-    """Finds out that a listing repeats itself, with a memory of one key: every key comes once."""
-
-    def __init__(self) -> None:
-        self._seen: str | None = None
-        self._count, self._next = 0, 1
-
-    def is_closed_by(self, path: str) -> bool:
-        """Whether *path*, the next one, is a repetition; a cycle is found when it is gone through again."""
-        if path == self._seen:
-            return True
-        self._count += 1
-        if self._count == self._next:  # ever rarer, so that a cycle of any length has its turn
-            self._seen, self._next = path, 2 * self._next
-        return False
 
 
 class Store:
@@ -134,7 +118,7 @@ class Store:
         """Yield every object whose key begins with the components *below*, in any order."""
         with self._explained("list", below):
             last: str | None = None
-            cycle = _Cycle()
+            cycle = Cycle()
             while True:
                 count, after = 0, last
                 for meta in self._listed(below, after):
