@@ -9,7 +9,7 @@ class Cycle:
         self._count, self._next = 0, 1
 
     def is_closed_by(self, key: str) -> bool:
-        """Whether *key*, the next one, is a repetition; a cycle is found after it was gone through a few times."""
+        """Whether *key*, the next one, is a repetition; a cycle is found within a few rounds."""
         if key == self._seen:
             return True
         self._count += 1
