@@ -74,6 +74,7 @@ def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
         outbox.complete(f"{bucket.url}/{path}")
         part = StoredPart("zstd", path, 0, len(data), len(stored), xxh3_64_hexdigest(data))
         lines.append(FileRow(name, len(data), 1, Verdict.UNPARSED, [part]).to_line())
+    outbox.journal_path.touch(mode=0o600)
     outbox.journal_path.write_text("".join(f"{line}\n" for line in lines))
     outbox.needed = True
     outbox.close()

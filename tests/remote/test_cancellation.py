@@ -90,7 +90,7 @@ async def test_upload_may_be_cancelled_wherever_it_waits_and_loses_and_doubles_n
     while not whole:
         cancel_at += 1
         bucket.client = await run_sync(copy_of, before)
-        path = await run_sync(shutil.copytree, left, tmp_path / str(cancel_at))
+        path = await run_sync(shutil.copytree, left, tmp_path / str(cancel_at) / left.name)
         whole = await upload(path, cancel_at=cancel_at)
         locked = "lock.json" in bucket.keys()  # noqa: SIM118 - a method of the test's own
         again = whole or await upload(path)

@@ -140,7 +140,7 @@ async def test_run_added_to_a_directory_that_was_copied_to_a_store_keeps_its_fil
         await run_sync(push, "b", b"second")
 
     stored = await run_sync(StoredCapture.open, place)
-    assert [file.name for file in stored.files] == ["a", "b"]
+    assert [file.name for file in await run_sync(list, stored.files)] == ["a", "b"]
     assert (stored.torn, stored.unreadable_lines) == (bool(cut_off), [])
 
 
@@ -168,7 +168,7 @@ async def test_segments_that_a_merge_left_are_deleted_by_the_next() -> None:
         await run_sync(push, "b", b"second")
 
     stored = await run_sync(StoredCapture.open, store)
-    assert [file.name for file in stored.files] == ["a", "b"]
+    assert [file.name for file in await run_sync(list, stored.files)] == ["a", "b"]
     assert not [meta["path"] for page in store.list("journal") for meta in page]
 
 

@@ -135,7 +135,7 @@ async def test_objects_of_one_place_that_are_uploaded_at_once_have_one_store(
 
     monkeypatch.setattr("dumpstream.objectstore.store.make_client", make_client)
     prefix = Prefix.parse("s3://bucket/place")
-    urls = [f"{prefix}/packs/{number}.zip" for number in range(8)]
+    urls = [f"{prefix}/files/{number}.zst" for number in range(8)]
 
     def fill() -> None:
         outbox.add_store(prefix)

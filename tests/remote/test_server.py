@@ -168,7 +168,8 @@ async def test_sink_beside_a_directory_names_its_objects_by_url(bucket: Bucket, 
 
     stored = await run_sync(StoredCapture.open, tmp_path / "run")
     assert (await run_sync(verify, stored)).whole
-    assert {part.path for file in stored.files for part in file.rows[0].stored if part.sink == "s3"} == {
+    rows = [file.rows[0] for file in await run_sync(list, stored.files)]
+    assert {part.path for row in rows for part in row.stored if part.sink == "s3"} == {
         f"{bucket.url}/files/{name}.zst" for name in files
     }
     assert set(bucket.keys()) == {f"files/{name}.zst" for name in files}

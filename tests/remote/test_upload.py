@@ -184,6 +184,27 @@ async def test_nothing_is_uploaded_while_a_later_run_writes_to_the_directory(
     assert (run / "journal.jsonl").read_bytes().count(b'"first"') == 1
 
 
+async def test_objects_without_a_line_are_removed_after_the_upload_and_not_before(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    spill = tmp_path / "spill"
+    await run_sync(kill_when_packed, bucket.url, "zstd:", spill, ["first"])
+    await run_sync(bucket.put, "files/extra.zst", zstandard.compress(b"without a line"))
+    await run_sync(bucket.put, "files/notes.txt", b"")
+
+    early = await run_dumpstream("verify", "--repair", bucket.url)
+    uploaded = await run_dumpstream("upload", spill)
+    repaired = await run_dumpstream("verify", "--repair", bucket.url)
+
+    assert (early.returncode, uploaded.returncode, repaired.returncode) == (1, 0, 3)
+    assert b"repair it when that has ended, or in two minutes" in early.stderr
+    assert repaired.stdout.splitlines()[0] == b"removed     files/extra.zst: no line of the journal names it"
+    assert bucket.files() == {"first": b"0"}
+    keys = bucket.keys().keys()
+    assert "files/notes.txt" in keys
+    assert not {"files/extra.zst", "lock.json"} & keys
+
+
 def kill_when_packed(place: str, sink: str, spill: Path, names: list[str]) -> None:
     """Let a process capture files called *names* into a pack, and kill it when they are in its journal."""
     script = (

@@ -395,7 +395,10 @@ def test_outbox_that_is_needed_stays(tmp_path: Path) -> None:
     "text", ["", "[]", "{}", '{"format": 2, "destination": "x"}', '{"format": 1}', "[" * 99999]
 )
 def test_description_that_cannot_be_understood_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "outbox.json").write_text(text)
+    outbox = Outbox.make(tmp_path, "s3://bucket/run", quota=None, on_full=OnFull.BLOCK)
+    outbox.needed = True
+    outbox.close()
+    (outbox.path / "outbox.json").write_text(text)
 
-    with pytest.raises(DestinationError, match="is not an outbox"):
-        Outbox.open(tmp_path)
+    with pytest.raises(DestinationError, match=r"is not an outbox: its outbox\.json"):
+        Outbox.open(outbox.path)

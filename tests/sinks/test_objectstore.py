@@ -10,6 +10,7 @@ from obstore.store import LocalStore, MemoryStore
 
 from dumpstream.names import clean_name, hashed_name
 from dumpstream.objectstore.patience import Patience
+from dumpstream.remote.description import Description
 from dumpstream.remote.destination import RemoteDestination
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.storelock import StoreLock
@@ -53,7 +54,7 @@ async def test_memory_store_keeps_every_promise_of_a_sink(tmp_path: Path) -> Non
 async def test_large_file_is_sent_in_parts(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     prefix = Prefix.of(store, "run")
-    lock, outbox = StoreLock(prefix), Outbox(tmp_path, {})
+    lock, outbox = StoreLock(prefix), Outbox(tmp_path, Description(prefix.url))
     await anyio.to_thread.run_sync(lock.take)
     destination = await anyio.to_thread.run_sync(
         lambda: RemoteDestination(prefix, outbox, lock, patience=Patience())

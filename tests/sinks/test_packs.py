@@ -240,7 +240,7 @@ async def test_packed_capture_in_a_directory_is_whole(tmp_path: Path) -> None:
     stored = await run_sync(StoredCapture.open, tmp_path / "run")
     read = {
         file.name: await run_sync(lambda: b"".join(map(bytes, stored.read_part(file.parts[0]))))  # noqa: B023 - at once
-        for file in stored.files
+        for file in await run_sync(list, stored.files)
     }
     assert report.whole
     assert read == files
@@ -280,7 +280,7 @@ async def test_files_of_a_pack_that_fails_at_the_end_are_journalled_as_lost(
         await capture_packed(tmp_path / "run", {"a": b"one", "b": b"two"})
 
     stored = await run_sync(StoredCapture.open, tmp_path / "run")
-    assert {file.name: (file.verdict, file.cause) for file in stored.files} == {
+    assert {file.name: (file.verdict, file.cause) for file in await run_sync(list, stored.files)} == {
         "a": (Verdict.LOST, "sink_failed"),
         "b": (Verdict.LOST, "sink_failed"),
     }

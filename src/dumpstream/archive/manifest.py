@@ -120,7 +120,7 @@ def parse_manifest(location: Path | Prefix, data: bytes) -> Manifest:
             runs=[_run(run) for run in fields["runs"]],
             processes=[_process(process) for process in fields.get("processes", ())],
         )
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise NotACaptureError(location, _FOREIGN) from None
 
 

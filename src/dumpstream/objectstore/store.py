@@ -10,6 +10,7 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import RETRY_S, make_client
+from dumpstream.objectstore.cycle import Cycle
 from dumpstream.objectstore.failure import explain_failure, explained, is_beyond_the_end, is_unsupported
 from dumpstream.objectstore.patience import GRACE_S, Patience
 from dumpstream.objectstore.requests import Requests
@@ -23,6 +24,9 @@ PARTS_IN_FLIGHT = 4
 PROBE = ".dumpstream-probe"
 
 _LISTED_AT_ONCE = 1000
+#: The most bytes of an object that is read as a whole; a store that sends more would take all memory.
+_LARGEST_GOT = 64 << 20
+_LARGEST_FETCHED = 64 << 10
 
 
 class Entry(NamedTuple):
@@ -79,10 +83,10 @@ class Store:
         self._obstore: Any = import_module("obstore")
         self._abandoned = False
 
-    def get(self, key: str) -> bytes:
-        """Return the whole object *key*."""
+    def get(self, key: str, most: int = _LARGEST_GOT) -> bytes:
+        """Return the whole object *key*, which has no more than *most* bytes."""
         with self._explained("read", key):
-            return bytes(self._obstore.get(self._client, self._path(key)).bytes())
+            return self._collect(key, self._obstore.get(self._client, self._path(key)), most)
 
     def read(self, key: str) -> Iterator[bytes]:
         """Yield the object *key*, a few MiB at a time."""
@@ -99,7 +103,7 @@ class Store:
             path = self._path(key)
             try:
                 found = self._obstore.get(self._client, path, options={"range": (start, start + length)})
-                return self._entry(found.meta), bytes(found.bytes())
+                return self._entry(found.meta), self._collect(key, found, length)
             except Exception as exc:
                 if not is_beyond_the_end(exc):
                     raise
@@ -114,6 +118,7 @@ class Store:
         """Yield every object whose key begins with the components *below*, in any order."""
         with self._explained("list", below):
             last: str | None = None
+            cycle = Cycle()
             while True:
                 count, after = 0, last
                 for meta in self._listed(below, after):
@@ -122,6 +127,11 @@ class Store:
                         raise StoreError(
                             f"cannot list {self.prefix / below}: the store lists only some objects; "
                             "capture with --pack, which makes fewer, or into another store"
+                        )
+                    if cycle.is_closed_by(path):
+                        raise StoreError(
+                            f"cannot list {self.prefix / below}: the store lists the same objects again; "
+                            "check the endpoint"
                         )
                     count, last = count + 1, max(last or "", path)
                     yield self._entry(meta)
@@ -171,11 +181,15 @@ class Store:
             self.delete(PROBE)
 
     async def fetch(self, key: str) -> bytes:
-        """Return the whole object *key*."""
+        """Return the whole object *key*, a short one."""
 
         async def get() -> bytes:
             found = await self._obstore.get_async(self._client, self._path(key))
-            return bytes(await found.bytes_async())
+            data = bytearray()
+            async for piece in found.stream(min_chunk_size=_LARGEST_FETCHED):
+                data += piece
+                self._check_size(key, len(data), _LARGEST_FETCHED)
+            return bytes(data)
 
         return await self.requests.run("read", key, get)
 
@@ -247,6 +261,22 @@ class Store:
             if not explain_failure(exc, "write", path).away:
                 raise
             self._obstore.put(self._client, path, data, mode=mode)
+
+    def _collect(self, key: str, found: Any, most: int) -> bytes:
+        """Return the bytes that the store sends; whatever it says beforehand, it may send others."""
+        pieces, size = [], 0
+        for piece in found.stream(min_chunk_size=most or 1):
+            pieces.append(piece)
+            size += len(piece)
+            self._check_size(key, size, most)
+        return b"".join(pieces)
+
+    def _check_size(self, key: str, size: int, most: int) -> None:
+        if size > most:
+            raise StoreError(
+                f"cannot read {self.prefix / key}: the store sends more than the {most} bytes expected; "
+                "check the endpoint, or restore the object from a copy"
+            )
 
     def _listed(self, below: str, after: str | None) -> Iterator[Any]:
         path = self._path(below) or None

@@ -162,7 +162,10 @@ class _Verifier:
 
     def _find_unknown(self, listed: Iterable[Listed], prefix: str) -> None:
         """Add the files that no row names."""
-        detail = "is not in the journal; it was finished just before an interruption, or put there by hand"
+        detail = (
+            "is not in the journal; it was finished just before an interruption (--repair removes it), "
+            "or put there by hand"
+        )
         for it in listed:
             if it.leftover:
                 self._result.leftovers.append(prefix + it.path)

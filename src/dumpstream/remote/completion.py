@@ -1,5 +1,6 @@
 """Completion: the journal and manifest of a capture get what only its outbox has."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from dumpstream.objectstore.patience import ask
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.segments import last_segment, merge_segments, read_journal, segment_key
 from dumpstream.system.durable import Fsync
+from dumpstream.system.nofollow import open_regular
 
 _SEGMENT_LINES = 10_000
 
@@ -68,7 +70,7 @@ def stored_manifest(store: Store) -> Manifest | None:
 
 def journal_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of the journal at *path*, without their newlines; blocks."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    with suppress(FileNotFoundError), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         for line in file:
             yield line.removesuffix(b"\n")
 
@@ -90,7 +92,7 @@ def _merge_manifests(there: Manifest | None, kept: Manifest, lines: Sequence[byt
     if there is not None:
         runs = {run.run: run for run in [*kept.runs, *there.runs]}
         processes = {
-            (process.directory, process.pid, process.started): process
+            (process.directory, process.pid, str(process.started)): process
             for process in [*there.processes, *kept.processes]
         }
         kept = replace(there, runs=[runs[run] for run in sorted(runs)], processes=[*processes.values()])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from time import gmtime, strftime
 from typing import Any
 
 import anyio
@@ -18,25 +15,40 @@ from anyio.to_thread import run_sync
 from typing_extensions import Buffer
 
 from dumpstream._errors import DestinationError, FileRefusedError
-from dumpstream.archive.destination import explained, make_directory
-from dumpstream.archive.manifest import MANIFEST, Manifest, manifest_text, read_manifest, write_manifest
+from dumpstream.archive.destination import absolute, explained, make_directory
+from dumpstream.archive.manifest import (
+    LARGEST_BYTES,
+    MANIFEST,
+    Manifest,
+    manifest_text,
+    parse_manifest,
+    write_manifest,
+)
 from dumpstream.archive.rows import JOURNAL
+from dumpstream.remote.description import Description
+from dumpstream.remote.outboxes import (
+    DESCRIPTION,
+    LARGEST_DESCRIPTION,
+    OBJECTS,
+    clear_outbox,
+    new_name,
+    not_an_outbox,
+    open_outbox,
+    outer_outbox,
+    refuse_foreign,
+)
 from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.source import OnFull
-from dumpstream.system.durable import force_directory
+from dumpstream.system.durable import force_names
 from dumpstream.system.location import Prefix
 from dumpstream.system.lock import release_lock, take_lock
-from dumpstream.system.nofollow import open_regular
+from dumpstream.system.nofollow import open_directory, open_regular, opened_directory
 from dumpstream.system.publishing import replace_file, write_all
 
 #: Why a file is lost for which there was no room while its store was away.
 SPILL_FULL = "spill_full"
 
-DESCRIPTION = "outbox.json"
-OBJECTS = "objects"
-_FORMAT = 1
-_LARGEST_DESCRIPTION = 1 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _MORE = os.O_WRONLY | os.O_APPEND
 
@@ -48,18 +60,19 @@ class Outbox:
 
     Args:
         path: the directory.
-        description: what `describe` wrote.
+        description: where the objects belong.
         quota: for the objects; without it no object may wait here.
         on_full: whether a file for which there is no room waits or is refused.
 
     Attributes:
         needed: whether it has something that is not yet where it belongs.
+        left: after `close`, what it had that dumpstream did not make, and that is still there.
     """
 
     def __init__(
         self,
         path: Path,
-        description: dict[str, Any],
+        description: Description,
         *,
         quota: Quota | None = None,
         on_full: OnFull = OnFull.BLOCK,
@@ -67,6 +80,7 @@ class Outbox:
         self.path = path
         self.description = description
         self.needed = False
+        self.left: Sequence[str] = ()
         self.on_full = on_full
         self.quota = Quota(0) if quota is None else quota
         self._dir_fd = -1
@@ -79,33 +93,42 @@ class Outbox:
         Raises:
             DestinationError: it cannot be made.
         """
-        name = f"{strftime('%Y%m%dT%H%M%S', gmtime())}-{secrets.token_hex(4)}"
-        description = {"format": _FORMAT, "destination": destination}
-        outbox = cls(root / name, description, quota=quota, on_full=on_full)
+        if (outer := outer_outbox(root)) is not None:
+            raise _not_here(root, f"is inside the outbox {outer} of another capture")
+        outbox = cls(root / new_name(), Description(destination), quota=quota, on_full=on_full)
         try:
-            outbox._take()
-            (outbox.path / OBJECTS).mkdir(mode=0o700, exist_ok=True)
+            outbox._take(make_directory(outbox.path))
+            os.close(open_directory(outbox._dir_fd, [OBJECTS], create=True))
             outbox._write_description()
+            refuse_foreign(outbox.path, outbox._dir_fd)  # some file systems give it to another user
         except OSError as exc:
             outbox.close()
-            raise DestinationError(
-                root,
-                f"cannot hold what waits for a store ({exc.strerror}); name another with --spill (spill=)",
-            ) from exc
+            raise _not_here(root, f"cannot hold what waits for a store ({exc.strerror})") from exc
+        except BaseException:
+            outbox.close()
+            raise
         return outbox
 
     @classmethod
     def open(cls, path: Path) -> Outbox:
-        """Take the outbox that a capture left at *path*.
+        """Take the outbox that a capture of this user left at *path*.
 
         Raises:
             DestinationInUseError: the capture is still running.
-            DestinationError: there is no outbox.
+            DestinationError: there is no outbox, or another user may have written it.
         """
-        outbox = cls(path, _read_description(path))
+        path = absolute(path)
+        if (outer := outer_outbox(path.parent)) is not None:
+            raise DestinationError(path, f"is inside the outbox {outer}, which has no others; name that one")
+        outbox = cls(path, Description(""))
         outbox.needed = True
         with explained(path):
-            outbox._take()
+            outbox._take(open_outbox(path))
+        try:
+            outbox.description = outbox._read_description()
+        except BaseException:
+            outbox.close()
+            raise
         return outbox
 
     @property
@@ -113,27 +136,30 @@ class Outbox:
         """Where the write-ahead journal is."""
         return self.path / JOURNAL
 
-    def describe(self, **more: Any) -> None:
-        """Record *more* of what `dumpstream upload` has to know."""
-        self.description |= more
-        with explained(self.path):
-            self._write_description()
+    def read_journal(self) -> Iterator[bytes]:
+        """Yield the lines of the write-ahead journal, each with its newline; the last may lack it.
+
+        Raises:
+            OSError: it cannot be read, or is not a regular file.
+            DestinationError: another user may have written it.
+        """
+        with suppress(FileNotFoundError), os.fdopen(self._open(JOURNAL), "rb") as file:
+            yield from file
 
     def add_store(self, prefix: Prefix) -> None:
         """Record that objects for *prefix* may wait here."""
-        self.describe(stores=sorted({*self.description.get("stores", ()), prefix.url}))
+        self._describe(stores=sorted({*self.description.stores, prefix.url}))
 
     def add_packs(self, url: str) -> None:
         """Record *url*, with which the URLs of all packs of a sink begin."""
-        self.describe(packs=[*self.description.get("packs", ()), url])
+        self._describe(packs=[*self.description.packs, url])
 
     def add_lock(self, lock: StoreLock, *, shared: bool = False) -> None:
         """Record that *lock* must be held when something is uploaded from here.
 
         Unless other captures use it, too (*shared*), a later upload may take it from a capture that has died.
         """
-        locks = self.description.get("locks", {})
-        self.describe(locks={**locks, lock.prefix.url: None if shared else lock.text})
+        self._describe(locks={**self.description.locks, lock.prefix.url: None if shared else lock.text})
 
     def keep_manifest(self, manifest: Manifest) -> bytes:
         """Record the *manifest* that the destination is to have; return its text."""
@@ -143,7 +169,11 @@ class Outbox:
 
     def manifest(self) -> Manifest | None:
         """Return the manifest that was kept; None if the capture had not begun."""
-        return read_manifest(self.path) if (self.path / MANIFEST).exists() else None
+        try:
+            with os.fdopen(self._open(MANIFEST), "rb") as file:
+                return parse_manifest(self.path, file.read(LARGEST_BYTES))
+        except FileNotFoundError:
+            return None
 
     def take_room(self, size: int, name: str) -> bool:
         """Take room for *size* bytes of the object *name*; return whether there was enough.
@@ -163,7 +193,7 @@ class Outbox:
 
     def append(self, url: str, pieces: Iterable[Buffer], *, new: bool) -> None:
         """Add *pieces* to what there is of the object *url*, or begin it if it is *new*."""
-        fd = open_regular(self._object_path(url, whole=False), _NEW if new else _MORE)
+        fd = open_regular(_object_name(url, whole=False), _NEW if new else _MORE, dir_fd=self._dir_fd)
         try:
             for piece in pieces:
                 write_all(fd, memoryview(piece))
@@ -172,32 +202,34 @@ class Outbox:
 
     def complete(self, url: str, *, durable: bool = False) -> None:
         """Mark the object *url* as whole; with *durable* it is on the disk then."""
-        path, whole = self._object_path(url, whole=False), self._object_path(url, whole=True)
+        part, whole = _object_name(url, whole=False), _object_name(url, whole=True)
         if durable:
-            fd = open_regular(path, os.O_RDONLY)
+            fd = open_regular(part, os.O_RDONLY, dir_fd=self._dir_fd)
             try:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-        path.rename(whole)
+        os.rename(part, whole, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
         if durable:
-            force_directory(whole.parent)
+            with opened_directory(self._dir_fd, [OBJECTS]) as objects_fd:
+                force_names(objects_fd)
 
     def size(self, url: str) -> int | None:
         """Return the size of the object *url*, or None if it is not here as a whole."""
         try:
-            return self._object_path(url, whole=True).stat(follow_symlinks=False).st_size
+            found = os.stat(_object_name(url, whole=True), dir_fd=self._dir_fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
+        return found.st_size
 
     def open_object(self, url: str, *, whole: bool = True) -> int:
         """Return a descriptor of the object *url*, or of what there is of it, which the caller closes."""
-        return open_regular(self._object_path(url, whole=whole), os.O_RDONLY)
+        return self._open(_object_name(url, whole=whole))
 
-    def read_object(self, url: str) -> bytes:
-        """Return the whole object *url*."""
+    def read_object(self, url: str, size: int) -> bytes:
+        """Return the first *size* bytes of the whole object *url*."""
         with os.fdopen(self.open_object(url), "rb") as file:
-            return file.read()
+            return file.read(size)
 
     def move(self, urls: Mapping[str, str], lines: Iterable[bytes]) -> None:
         """Give objects other URLs, and the journal the *lines* that name them, both or neither.
@@ -206,7 +238,8 @@ class Outbox:
         """
         for old, new in urls.items():
             self.discard(new)
-            self._object_path(new, whole=True).hardlink_to(self._object_path(old, whole=True))
+            names = _object_name(old, whole=True), _object_name(new, whole=True)
+            os.link(*names, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd, follow_symlinks=False)
         replace_file(JOURNAL, (line + b"\n" for line in lines), self._dir_fd)
         for old in urls:
             self.discard(old)
@@ -215,14 +248,19 @@ class Outbox:
         """Remove what there is of the object *url*."""
         for whole in (True, False):
             with suppress(FileNotFoundError):
-                self._object_path(url, whole=whole).unlink()
+                os.unlink(_object_name(url, whole=whole), dir_fd=self._dir_fd)
 
     def close(self) -> None:
-        """Release the directory, and delete it unless it is needed; a second call does nothing."""
+        """Release the directory, and remove it unless it is needed; a second call does nothing.
+
+        Only files that dumpstream makes are removed, and the directory only if it is empty then.
+        """
         if self._dir_fd >= 0:
             if not self.needed:
                 with suppress(OSError):
-                    shutil.rmtree(self.path)
+                    self.left = clear_outbox(self._dir_fd)
+                with suppress(OSError):
+                    self.path.rmdir()
             release_lock(self._lock_fd)
             os.close(self._dir_fd)
             self._dir_fd = -1
@@ -233,32 +271,46 @@ class Outbox:
             await run_sync(self.close)
         self.quota.leave(cleared=not self.needed)
 
+    def _describe(self, **more: Any) -> None:
+        self.description = replace(self.description, **more)
+        with explained(self.path):
+            self._write_description()
+
     def _write_description(self) -> None:
-        replace_file(DESCRIPTION, [json.dumps(self.description).encode("ascii")], self._dir_fd)
+        replace_file(DESCRIPTION, [self.description.to_json()], self._dir_fd)
 
-    def _take(self) -> None:
-        self._dir_fd = make_directory(self.path)
+    def _take(self, dir_fd: int) -> None:
+        """Lock the directory *dir_fd*, which is closed with it."""
         try:
-            self._lock_fd = take_lock(self.path, self._dir_fd)
+            self._lock_fd = take_lock(self.path, dir_fd)
         except BaseException:
-            os.close(self._dir_fd)
-            self._dir_fd = -1
+            os.close(dir_fd)
             raise
+        self._dir_fd = dir_fd
 
-    def _object_path(self, url: str, *, whole: bool) -> Path:
-        # Hashed: keys may be longer than file names, and one key may be the directory of another.
-        digest = blake2b(url.encode(), digest_size=16).hexdigest()
-        return self.path / OBJECTS / (digest if whole else f"{digest}.part")
+    def _read_description(self) -> Description:
+        try:
+            with os.fdopen(self._open(DESCRIPTION), "rb") as file:
+                return Description.parse(file.read(LARGEST_DESCRIPTION))
+        except (OSError, ValueError):
+            raise not_an_outbox(self.path, DESCRIPTION) from None
+
+    def _open(self, name: str) -> int:
+        """Return a descriptor of the file *name*, which no other user can have written."""
+        fd = open_regular(name, os.O_RDONLY, dir_fd=self._dir_fd)
+        try:
+            refuse_foreign(self.path, fd, name)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
 
-def _read_description(path: Path) -> dict[str, Any]:
-    problem = f"is not an outbox: its {DESCRIPTION} cannot be read; name a --spill directory"
-    try:
-        with os.fdopen(open_regular(path / DESCRIPTION, os.O_RDONLY), "rb") as file:
-            description = json.loads(file.read(_LARGEST_DESCRIPTION))
-        readable = description["format"] == _FORMAT and isinstance(description["destination"], str)
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        raise DestinationError(path, problem) from None
-    if not readable:
-        raise DestinationError(path, problem)
-    return dict(description)
+def _object_name(url: str, *, whole: bool) -> str:
+    # Hashed: keys may be longer than file names, and one key may be the directory of another.
+    digest = blake2b(url.encode(), digest_size=16).hexdigest()
+    return f"{OBJECTS}/{digest if whole else f'{digest}.part'}"
+
+
+def _not_here(root: Path, problem: str) -> DestinationError:
+    return DestinationError(root, f"{problem}; name another with --spill (spill=)")

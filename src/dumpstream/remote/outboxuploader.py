@@ -8,17 +8,16 @@ from pathlib import Path
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import StoreError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.archive.rows import FileRow, read_rows
+from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
-from dumpstream.remote.keys import Keys
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.spilled import upload_from
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import SHORT_RETRY_S
-from dumpstream.system.location import GIVEN, Prefix
+from dumpstream.system.location import Prefix
 
 
 class OutboxUploader:
@@ -31,7 +30,7 @@ class OutboxUploader:
         self, outbox: Outbox, location: Path | Prefix, locks: Sequence[StoreLock], patience: Patience
     ) -> None:
         self._outbox, self._locks = outbox, locks
-        self._prefixes = [Prefix.parse(url) for url in _urls(outbox)]
+        self._description = outbox.description
         self._base = f"{location}/" if isinstance(location, Prefix) else ""
         own = [location] if isinstance(location, Prefix) else []
         self._stores = {
@@ -41,7 +40,7 @@ class OutboxUploader:
                 lock=next((lock for lock in locks if lock.covers(prefix)), None),
                 patience=patience,
             )
-            for prefix in {*own, *self._prefixes}
+            for prefix in {*own, *self._description.prefixes}
         }
 
     def url(self, path: str) -> str:
@@ -53,7 +52,7 @@ class OutboxUploader:
         size = await run_sync(self._outbox.size, self.url(path))
         if size is None:
             return None
-        prefix, key = self._locate(path)
+        prefix, key = self._description.locate(self.url(path))
         await upload_from(self._outbox, self.store_at(prefix), key, size)
         return size
 
@@ -62,15 +61,8 @@ class OutboxUploader:
 
         A later run that was added to the capture could not know that these keys were to be taken.
         """
-        waiting: dict[Prefix, dict[str, tuple[str, str]]] = {}
-        for row in rows:
-            for part in row.stored:
-                # Packs have names of their own.
-                if part.path is not None and part.start is None and self._waits(part.path):
-                    prefix, key = self._locate(part.path)
-                    waiting.setdefault(prefix, {})[key] = row.name, part.path
         found: dict[str, str] = {}
-        for prefix, of_key in waiting.items():
+        for prefix, of_key in self._find_waiting(rows).items():
             store = self.store_at(prefix)
             keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
             taken = set()
@@ -91,12 +83,11 @@ class OutboxUploader:
 
         The capture was killed after it had stored them, and before it had recorded that.
         """
-        found: dict[str, tuple[Store, str]] = {}
-        for begin in map(str, self._outbox.description.get("packs", ())):
-            prefix, key = self._locate(begin)
+        found = {}
+        for prefix in self._description.prefixes if self._description.packs else ():
             store = self.store_at(prefix)
             for entry in store.entries(PACKS):
-                if entry.key.startswith(f"{key}-"):
+                if self._description.is_pack(prefix, entry.key):
                     found[f"{prefix}/{entry.key}"] = store, entry.key
         for path in _paths(lines):
             found.pop(self.url(path), None)
@@ -133,15 +124,19 @@ class OutboxUploader:
                 if store.requests.given_up and lock.covers(prefix):
                     lock.left_behind = True
 
+    def _find_waiting(self, rows: Sequence[FileRow]) -> dict[Prefix, dict[str, tuple[str, str]]]:
+        """Return names and paths of the files of *rows* that wait, by prefix and key."""
+        waiting: dict[Prefix, dict[str, tuple[str, str]]] = {}
+        for row in rows:
+            for part in row.stored:
+                if part.path is not None and self._waits(part.path):
+                    prefix, key = self._description.locate(self.url(part.path))
+                    if not self._description.is_pack(prefix, key):  # packs have names of their own
+                        waiting.setdefault(prefix, {})[key] = row.name, part.path
+        return waiting
+
     def _waits(self, path: str) -> bool:
         return self._outbox.size(self.url(path)) is not None
-
-    def _locate(self, path: str) -> tuple[Prefix, str]:
-        url = self.url(path)
-        for prefix in self._prefixes:
-            if url.startswith(f"{prefix}/"):
-                return prefix, url.removeprefix(f"{prefix}/")
-        raise StoreError(f"{url} is for a store that the outbox does not name; upload it by hand")
 
     def _is_same(self, store: Store, key: str, url: str) -> bool:
         """Whether an earlier upload, which could not record that, has stored the object *url* as *key*."""
@@ -155,13 +150,3 @@ def _paths(lines: Iterable[bytes]) -> Iterator[str]:
     for row in read_rows(lines):
         if isinstance(row, FileRow):
             yield from (part.path for part in row.stored if part.path is not None)
-
-
-def _urls(outbox: Outbox) -> Iterator[str]:
-    for url in map(str, outbox.description.get("stores", ())):
-        if url.startswith(f"{GIVEN}:"):
-            raise StoreError(
-                f"{outbox.path} is for a store that was given as an object; "
-                "give its URL to the capture instead"
-            )
-        yield url

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DestinationError, DestinationInUseError
+from dumpstream._errors import DestinationError, DestinationInUseError, StoreError
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import Manifest
 from dumpstream.archive.place import WritingProcess
@@ -22,7 +22,7 @@ from dumpstream.remote.outboxuploader import OutboxUploader
 from dumpstream.remote.segments import read_journal
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.system.cancellation import finish_in_thread
-from dumpstream.system.location import Prefix, as_location
+from dumpstream.system.location import Prefix
 
 _UPLOADED_AT_ONCE = 16
 
@@ -51,8 +51,29 @@ async def reconcile(
         StoreError: a store refuses or is away; what was not uploaded stays in the outbox.
         DestinationError: a later run is writing to the capture, or another capture is there by now.
     """
-    location = as_location(outbox.description["destination"])
+    description = outbox.description
+    if description.needs_object:
+        raise StoreError(
+            f"{outbox.path} is for a store that was given as an object; give its URL to the capture instead"
+        )
+    location = description.location
     result = Reconciliation(str(location))
+    try:
+        await _upload_outbox(outbox, location, result, progress)
+    except OSError as exc:
+        name = f"{exc.filename}: " if exc.filename else ""
+        problem = f"cannot be uploaded ({name}{exc.strerror or exc}); correct that, and upload again"
+        raise DestinationError(outbox.path, problem) from exc
+    outbox.needed = False
+    return result
+
+
+async def _upload_outbox(
+    outbox: Outbox,
+    location: Path | Prefix,
+    result: Reconciliation,
+    progress: Callable[[Reconciliation], None] | None,
+) -> None:
     async with AsyncExitStack() as stack:
         if not isinstance(location, Prefix):
             directory = await run_sync(_open_directory, location, outbox)
@@ -73,8 +94,6 @@ async def reconcile(
             result.deleted_packs = await ask(
                 lambda: uploader.delete_packs(lines, lambda: read_journal(store, list))
             )
-    outbox.needed = False
-    return result
 
 
 def _begun(outbox: Outbox) -> Manifest | None:
@@ -82,7 +101,7 @@ def _begun(outbox: Outbox) -> Manifest | None:
     manifest = outbox.manifest()
     if manifest is None or manifest.processes:
         return manifest
-    return manifest if any(True for _ in _journalled(outbox.journal_path)) else None
+    return manifest if any(True for _ in _journalled(outbox)) else None
 
 
 async def _open_uploader(outbox: Outbox, location: Path | Prefix, stack: AsyncExitStack) -> OutboxUploader:
@@ -92,8 +111,8 @@ async def _open_uploader(outbox: Outbox, location: Path | Prefix, stack: AsyncEx
         DestinationError: another process holds one of them.
     """
     locks, patience = [], Patience()
-    for url, left in _find_locks(outbox, location).items():
-        lock = await run_sync(partial(StoreLock, Prefix.parse(url), text=left, patience=patience))
+    for prefix, left in outbox.description.find_locks().items():
+        lock = await run_sync(partial(StoreLock, prefix, text=left, patience=patience))
         if left is None:
             with suppress(DestinationError):  # the disk is full: after a kill the next upload has to wait
                 await run_sync(outbox.add_lock, lock)
@@ -106,15 +125,6 @@ async def _open_uploader(outbox: Outbox, location: Path | Prefix, stack: AsyncEx
     uploader = await run_sync(OutboxUploader, outbox, location, locks, patience)
     stack.push_async_callback(uploader.aclose)
     return uploader
-
-
-def _find_locks(outbox: Outbox, location: Path | Prefix) -> dict[str, str | None]:
-    """Return the prefixes to lock, each with the text of the lock that the dead capture left there."""
-    locks: dict[str, str | None] = {location.url: None} if isinstance(location, Prefix) else {}
-    described = outbox.description.get("locks")
-    if isinstance(described, dict):
-        locks |= {str(url): left if isinstance(left, str) else None for url, left in described.items()}
-    return {url: locks[url] for url in sorted(locks)}
 
 
 async def _upload_objects(
@@ -146,7 +156,7 @@ async def _upload_objects(
 
 async def _settle_paths(outbox: Outbox, uploader: OutboxUploader) -> Sequence[bytes]:
     """Give new keys to objects whose keys are taken by now, and return the lines of the run."""
-    journalled = await run_sync(lambda: list(_journalled(outbox.journal_path)))
+    journalled = await run_sync(lambda: list(_journalled(outbox)))
     rows = [row for _, row in journalled if isinstance(row, FileRow)]
     new_paths = await ask(partial(uploader.find_new_paths, rows))
     if not new_paths:
@@ -168,14 +178,13 @@ def _moved(row: FileRow, new_paths: Mapping[str, str]) -> str:
     return row._replace(stored=stored).to_line()
 
 
-def _journalled(path: Path) -> Iterator[tuple[bytes, Row]]:
-    """Yield the complete lines of a journal, without their newlines, and their rows."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                row = next(read_rows([line]))
-                if not isinstance(row, UnreadableRow):
-                    yield line.removesuffix(b"\n"), row
+def _journalled(outbox: Outbox) -> Iterator[tuple[bytes, Row]]:
+    """Yield the complete lines of the journal in *outbox*, without their newlines, and their rows."""
+    for line in outbox.read_journal():
+        if line.endswith(b"\n"):
+            row = next(read_rows([line]))
+            if not isinstance(row, UnreadableRow):
+                yield line.removesuffix(b"\n"), row
 
 
 def _open_directory(path: Path, outbox: Outbox) -> Destination:

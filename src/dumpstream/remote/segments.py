@@ -22,8 +22,14 @@ from dumpstream.system.batches import run_batches
 
 SEGMENTS = "journal"
 
-_SEGMENT = re.compile(rf"{SEGMENTS}/(\d{{6,}})\.jsonl")
+_SEGMENT = re.compile(rf"{SEGMENTS}/([0-9]{{6,19}})\.jsonl")
 _LONGEST_MERGED_ROW = 256
+#: A longer line is read as several that cannot be understood.
+_LONGEST_LINE = 16 << 20
+#: The lines of a run for which the store was away come in one segment.
+_LARGEST_SEGMENT = 1 << 30
+#: A run that ends replaces the journal once; so many runs do not end while one reads.
+_ATTEMPTS = 5
 _SEGMENT_S = 3.0
 _SEGMENT_LINES = 2000
 _BLOCK_BYTES = 1 << 20
@@ -55,17 +61,24 @@ def read_journal(store: Store, read: Callable[[Iterator[bytes]], _T]) -> _T:
 
     They are a consistent prefix, also while a capture writes. If a run ends meanwhile, the lines stop with an
     exception, and *read* is called again.
+
+    Raises:
+        StoreError: the store refuses or is away, or shows another journal every time.
     """
-    while True:
+    for _ in range(_ATTEMPTS):
         with suppress(_JournalReplaced):
             return read(_lines(store))
+    raise StoreError(
+        f"cannot read {store.prefix / JOURNAL}: the journal is another one whenever it is read; "
+        "read it again when no run ends, or restore it from a copy"
+    )
 
 
 def journal_version(store: Store) -> str | None:
     """Return what changes whenever the journal does; None if the store does not tell."""
     objects = [*store.entries(SEGMENTS)]
     with suppress(ObjectMissingError):
-        objects.append(store.head(JOURNAL))
+        objects.append(store.get_range(JOURNAL, 0, 1)[0])
     if any(it.etag is None for it in objects):
         return None
     return "\n".join(sorted(f"{it.key} {it.bytes} {it.etag}" for it in objects))
@@ -79,7 +92,7 @@ def _lines(store: Store) -> Iterator[bytes]:
     through = 0
     with suppress(ObjectMissingError), BufferedReader(ObjectReader(store, JOURNAL)) as file:
         try:
-            for number, line in enumerate(file):
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b"")):
                 through = _through(line) if number == 0 else through
                 yield line
         except PartError:
@@ -89,7 +102,7 @@ def _lines(store: Store) -> Iterator[bytes]:
     get = partial(_get_segments, store)
     for segment in run_batches(get, numbers, bytes_of=lambda _: 0, is_remote=lambda _: True):
         if segment is None:
-            break
+            raise _JournalReplaced
         yield from segment.splitlines(keepends=True)
     if merged_through(store) != through:
         raise _JournalReplaced
@@ -100,7 +113,7 @@ def _get_segments(store: Store, numbers: Iterable[int]) -> list[bytes | None]:
     found: list[bytes | None] = []
     for number in numbers:
         try:
-            found.append(store.get(segment_key(number)))
+            found.append(store.get(segment_key(number), _LARGEST_SEGMENT))
         except ObjectMissingError:
             found.append(None)
     return found
@@ -143,7 +156,7 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
         yield MergedRow(through).to_line().encode() + b"\n"
         yield from _merged_before(store)
         for number in range(merged + 1, first):
-            yield store.get(segment_key(number))
+            yield store.get(segment_key(number), _LARGEST_SEGMENT)
         yield from run
 
     def delete() -> None:

@@ -19,7 +19,7 @@ async def upload_from(outbox: Outbox, store: Store, key: str, size: int) -> None
     """
     url = str(store.prefix / key)
     if size <= PART_BYTES:
-        await store.put(key, await run_sync(outbox.read_object, url))
+        await store.put(key, await run_sync(outbox.read_object, url, size))
     else:
         await _upload_parts(outbox, store, key, size)
     await run_sync(outbox.discard, url)

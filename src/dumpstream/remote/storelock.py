@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from threading import Lock as Mutex
@@ -115,8 +114,7 @@ class StoreLock:
 
     def covers(self, prefix: Prefix) -> bool:
         """Whether it locks *prefix*."""
-        same_bucket = replace(prefix, key="") == replace(self.prefix, key="")
-        return same_bucket and f"{prefix}/".startswith(f"{self.prefix}/")
+        return self.prefix.covers(prefix)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -252,7 +250,7 @@ def _writer(data: bytes) -> WritingProcess:
         fields = json.loads(data)
         host = fields.get("host")
         return WritingProcess(int(fields["pid"]), None if host is None else str(host))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return WritingProcess(0)
 
 

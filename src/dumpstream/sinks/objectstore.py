@@ -12,10 +12,10 @@ from typing_extensions import Buffer
 from dumpstream._errors import SinkError, StoreError
 from dumpstream.archive.manifest import FILES, PACKS
 from dumpstream.custody import Custody
+from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.patience import GRACE_S, ask
 from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.destination import RemoteDestination
-from dumpstream.remote.keys import Keys
 from dumpstream.remote.largeupload import Uploaded
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import IN_FLIGHT, Uploader, retry_time

@@ -80,6 +80,11 @@ class Prefix:
         query = urlencode(self.options, safe="/:")
         return f"{self}?{query}" if query else str(self)
 
+    def covers(self, other: Prefix) -> bool:
+        """Whether *other* is this prefix or one below it."""
+        same_bucket = replace(other, key="") == replace(self, key="")
+        return same_bucket and f"{other}/".startswith(f"{self}/")
+
     @property
     def parent(self) -> Prefix:
         """The prefix that this one is directly below."""

@@ -64,7 +64,7 @@ async def _upload_all(directory: Path | None) -> int:
         say(f"there is no directory {directory}; name a --spill directory")
         return FAILED
     directory = directory or state_directory()
-    paths = await run_sync(lambda: list(find_outboxes(directory)))
+    paths = await run_sync(find_outboxes, directory)
     failed = False
     for path in paths:
         try:
@@ -90,11 +90,14 @@ async def _upload(path: Path) -> Reconciliation:
             return await reconcile(outbox, show)
     finally:
         await finish_in_thread(outbox.close)
+        if outbox.left:
+            names = ", ".join(outbox.left)
+            say(f"left in {path}, because dumpstream did not make them: {names}")
 
 
 def _left_text(directory: Path | None) -> str:
     """Return what is left to upload, and the command that goes on."""
-    paths = list(find_outboxes(directory or state_directory()))
+    paths = find_outboxes(directory or state_directory())
     if not paths:
         return "nothing is left"
     objects = count_text(sum(map(count_objects, paths)), "object")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.remote.keys import Keys
+from dumpstream.objectstore.keys import Keys
 from dumpstream.testing import HOSTILE_NAMES
 
 
