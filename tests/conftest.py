@@ -286,7 +286,7 @@ def overflow_dump() -> DumpBuilder:
 
 @pytest.fixture
 def make_deep() -> Iterator[Callable[[Path, str], None]]:
-    """Return what makes 3,000 directories in each other, more than a path can lead to, and a file in the last."""
+    """Return what makes 3,000 directories in each other, too deep for any path, and a file in the last."""
     made: list[Path] = []
 
     def make(directory: Path, file: str) -> None:

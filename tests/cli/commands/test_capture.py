@@ -386,3 +386,19 @@ def read_terminal(terminal: int) -> str:
                 shown += file.read(4096)
             except OSError:  # the other end is closed
                 return shown.decode()
+
+
+def test_force_says_which_files_of_others_it_leaves(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    run_capture(out, "--config", config)
+    (out / "files/other.zst").write_bytes(b"not of the capture")
+
+    code = run_capture(out, "--config", config, "--force")
+
+    assert code == 0
+    assert (
+        f"dumpstream: {out}: 1 file is left that the deleted capture had not made" in capsys.readouterr().err
+    )
+    assert (out / "files/other.zst").exists()
