@@ -21,6 +21,7 @@ from dumpstream.system.lock import (
     unclaim_directory,
 )
 from dumpstream.system.nofollow import open_directory
+from dumpstream.system.removal import remove_file
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that an interrupted start can leave
 
@@ -219,4 +220,4 @@ def _remove_unused(made: Iterable[Path | str], dir_fd: int) -> None:
             if isinstance(one, Path):
                 one.rmdir()
             else:
-                os.unlink(one, dir_fd=dir_fd)
+                remove_file(one, dir_fd)
