@@ -390,6 +390,16 @@ class TestProcesses:
         with pytest.raises(NotACaptureError, match="not dumpstream's"):
             Destination.open(path, force=True, of_processes=True)
 
+    @pytest.mark.parametrize("ring", [7, ["a"], {"a": 1}, "a\0b"])
+    def test_ring_of_a_process_is_a_path(self, path: Path, ring: object) -> None:
+        make_processes(path)
+        manifest = json.loads((path / "manifest.json").read_text())
+        manifest["processes"][0]["ring"] = ring
+        (path / "manifest.json").write_text(json.dumps(manifest))
+
+        with pytest.raises(NotACaptureError, match="not dumpstream's"):
+            read_manifest(path)
+
 
 class TestLock:
     def test_second_capture_is_refused_with_the_first_ones_process(self, path: Path) -> None:
