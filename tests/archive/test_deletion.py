@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -136,6 +137,17 @@ def test_a_place_with_another_capture_inside_is_refused(builder: CaptureBuilder,
         Destination.open(path, force=True)
 
     assert files(path) == before
+
+
+def test_a_lock_inside_matters_while_it_is_held(builder: CaptureBuilder) -> None:
+    path = builder.finish()
+    put(path, "files/sub/.lock")
+    with (path / "files/sub/.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(DestinationError, match="another capture inside, in files/sub/"):
+            Destination.open(path, force=True)
+
+    assert replace(path).first == ["files/sub/.lock"]
 
 
 def test_a_capture_that_begins_inside_meanwhile_is_left_alone(builder: CaptureBuilder) -> None:

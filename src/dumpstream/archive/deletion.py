@@ -130,11 +130,10 @@ def _refuse_other(path: Path, top: str, dir_fd: int) -> None:
 
 def _is_capture(dir_fd: int) -> bool:
     """Whether the directory holds a capture, or one is about to begin in it."""
-    for name in (MANIFEST, LOCK):
-        with suppress(FileNotFoundError):
-            os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-            return True
-    return False
+    with suppress(FileNotFoundError):
+        os.stat(MANIFEST, dir_fd=dir_fd, follow_symlinks=False)
+        return True
+    return lock_holder("", dir_fd=dir_fd) is not None
 
 
 def _delete_member(path: Path, directory: str, dir_fd: int, remains: Remains) -> None:

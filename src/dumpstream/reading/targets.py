@@ -44,17 +44,23 @@ class Targets:
 
         *source* is where the name comes from; names that are equal should differ in it.
         """
-        path = self._path(name)
+        return self.target(name, self.take(name), source)
+
+    def take(self, name: str) -> int | None:
+        """Return what `target` needs to know of *name*; call it once for each name, in their order."""
         if not (self._shared or self._folders):
-            return path
-        key = _key(path)
+            return None
+        key = _key(self._path(name))
         if key not in self._shared and key not in self._folders:
-            return path
+            return None
         number = self._taken[key]
         self._taken[key] += 1
-        if number == 0 and key not in self._folders:
-            return path
-        return (*path[:-1], hashed_repetition(name, source, number))
+        return None if number == 0 and key not in self._folders else number
+
+    def target(self, name: str, taken: int | None, source: str = "") -> Target:
+        """Return what `choose` does, given what `take` has returned for *name*; may be called at any time."""
+        path = self._path(name)
+        return path if taken is None else (*path[:-1], hashed_repetition(name, source, taken))
 
     def _path(self, name: str) -> Target:
         path = clean_name(name)

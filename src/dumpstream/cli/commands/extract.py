@@ -55,7 +55,14 @@ class _Found(NamedTuple):
     name: str  #: as `ls` shows it
     file: StoredFile
     capture: StoredCapture
-    target: Target
+    below: Target  #: the directory of its capture, if it is one of several
+    targets: Targets
+    taken: int | None
+
+    @property
+    def target(self) -> Target:
+        """Where it goes; made anew each time, because the paths of all files would take much memory."""
+        return (*self.below, *self.targets.target(self.file.name, self.taken))
 
 
 def run(args: Namespace) -> int:
@@ -88,7 +95,8 @@ def _find(member: Member) -> Iterator[_Found]:
     targets = Targets(lambda: (file.name for file in files))
     below = (member.prefix.rstrip("/"),) if member.prefix else ()
     for file in files:
-        yield _Found(member.prefix + file.name, file, member.capture, (*below, *targets.choose(file.name)))
+        taken = targets.take(file.name)
+        yield _Found(member.prefix + file.name, file, member.capture, below, targets, taken)
 
 
 def _extract(found: Sequence[_Found], outputs: Outputs, *, sparse: bool) -> Iterator[int | _FileError]:
