@@ -286,6 +286,18 @@ def test_a_tree_deeper_than_any_path_is_swept(
     assert remains.count == 0
 
 
+def test_a_file_deeper_than_any_path_stays_and_is_told_in_short(
+    builder: CaptureBuilder, make_deep: Callable[[Path, str], None]
+) -> None:
+    builder.add("a", b"data")
+    make_deep(builder.path / "files", "mine")
+
+    remains = replace(builder.finish())
+
+    assert remains.count == 1
+    assert str(remains).count("d/") == 97
+
+
 def test_a_long_journal_takes_no_memory(builder: CaptureBuilder) -> None:
     lines = [
         FileRow(

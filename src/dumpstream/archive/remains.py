@@ -1,6 +1,7 @@
 """Remains: what the deletion of a capture left in the capture's directories."""
 
 _NAMED = 3
+_LONGEST = 200  # characters of a path
 
 
 class Remains:
@@ -14,7 +15,7 @@ class Remains:
         """Count the file *path*."""
         self.count += 1
         if len(self.first) < _NAMED:
-            self.first.append(path)
+            self.first.append(path if len(path) <= _LONGEST else f"{path[:_LONGEST]}...")
 
     def __str__(self) -> str:
         files = "1 file is" if self.count == 1 else f"{self.count} files are"
