@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from dumpstream.archive.destination import absolute
 from dumpstream.archive.manifest import PACKS, Configured, Process, read_manifest
 from dumpstream.archive.manifestwriter import ManifestWriter
 from dumpstream.archive.place import DirectoryPlace
-from dumpstream.archive.rows import BeginRow, EndRow, FileRow, Row
+from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, Row, read_journal
 from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND, Batch, Chunk, Loss
 from dumpstream.outside.collectorrequest import sink_below
@@ -145,6 +145,16 @@ def _open_ring(file: Path) -> SharedRing:
         ) from exc
 
 
+def _read_rows(place: DirectoryPlace) -> Iterator[Row]:
+    """Yield the rows of the journal in *place*, if there is one; raises `NotACaptureError`."""
+    try:
+        yield from read_journal(place.path / JOURNAL)
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise NotACaptureError(place.path, f"cannot be read: {JOURNAL}: {exc.strerror}") from exc
+
+
 def _delete_ring(file: Path) -> None:
     with suppress(FileNotFoundError), opened_root(file.parent) as directory:
         remove_file(file.name, directory)
@@ -153,7 +163,7 @@ def _delete_ring(file: Path) -> None:
 def _stored_files(place: DirectoryPlace) -> _Stored:
     """Return the finished files of the latest run of the capture in *place*."""
     stored: _Stored = {}
-    for row in place.read_rows():
+    for row in _read_rows(place):
         if isinstance(row, BeginRow):
             stored.clear()
         elif isinstance(row, FileRow):
@@ -190,7 +200,7 @@ def _unnamed_packs(place: DirectoryPlace) -> list[str]:
     if not runs or any(run.options.get("spill") is not None for run in runs):
         return []
     series: set[str] = set()
-    for row in place.read_rows():
+    for row in _read_rows(place):
         if isinstance(row, BeginRow):
             series.clear()
         for path in parts_of_rows([row], series):
@@ -202,7 +212,7 @@ def _unnamed_packs(place: DirectoryPlace) -> list[str]:
 def _was_cut_off(place: DirectoryPlace) -> bool:
     """Whether the latest run of the capture in *place* was cut off, perhaps before its first line."""
     last: Row | None = None
-    for row in place.read_rows():
+    for row in _read_rows(place):
         if isinstance(row, BeginRow | EndRow):
             last = row
     return not isinstance(last, EndRow)
