@@ -50,7 +50,8 @@ def _write_dumps(directory: Path, tensor_bytes: int, files: int, distinct: int) 
 
 def _convert(source: Path, out: Path) -> None:
     with Outputs(out, replace=False) as outputs:
-        problems = [it for it in convert(find_inputs([source]), outputs, ConversionOptions()) if it.problem]
+        inputs = list(find_inputs([source]))
+        problems = [it for it in convert(inputs, outputs, ConversionOptions()) if it.problem]
     if problems:
         raise RuntimeError(f"{len(problems)} files were not converted: {problems[0].problem}")
 

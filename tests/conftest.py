@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -284,3 +286,24 @@ def dump_of() -> Callable[[str], DumpBuilder]:
 @pytest.fixture
 def overflow_dump() -> DumpBuilder:
     return DumpBuilder("Node_OpDebug")
+
+
+@pytest.fixture
+def make_deep() -> Iterator[Callable[[Path, str], None]]:
+    """Return what makes 3,000 directories in each other, too deep for any path, and a file in the last."""
+    made: list[Path] = []
+
+    def make(directory: Path, file: str) -> None:
+        made.append(directory / "d")
+        fd = os.open(directory, os.O_RDONLY)
+        for _ in range(3000):
+            os.mkdir("d", dir_fd=fd)
+            below = os.open("d", os.O_RDONLY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+        os.close(fd)
+
+    yield make
+    for directory in made:
+        subprocess.run(["rm", "-rf", directory], check=True)

@@ -12,7 +12,9 @@ from dumpstream.names import (
     MAX_PATH_BYTES,
     clean_name,
     free_number,
+    hashed_component,
     hashed_name,
+    hashed_repetition,
 )
 from dumpstream.testing import HOSTILE_NAMES
 
@@ -47,11 +49,12 @@ def test_a_cleaned_name_stays_below_its_destination_and_fits(name: str) -> None:
 
 @settings(deadline=None, max_examples=500)
 @given(names)
-def test_cleaning_gives_the_same_every_time_and_leaves_clean_names_alone(name: str) -> None:
+def test_cleaning_gives_the_same_every_time_and_a_name_of_its_own_to_what_it_has_changed(name: str) -> None:
     components = clean_name(name)
+    unchanged = list(components) == as_cann_means_it(name)
 
     assert clean_name(name) == components
-    assert clean_name("/".join(components)) == components
+    assert (clean_name("/".join(components)) == components) == unchanged
 
 
 @settings(deadline=None, max_examples=500)
@@ -62,6 +65,10 @@ def test_cleaning_gives_the_same_every_time_and_leaves_clean_names_alone(name: s
 @example("/", "//")
 @example("x" * 300, "x" * 301)
 @example("x/" * 2000 + "a", "x/" * 2000 + "b")
+@example("..", "/".join(clean_name("..")))
+@example("/", hashed_name("/"))
+@example("..", hashed_name(".."))
+@example("a\n", hashed_component("a\n"))
 def test_different_names_get_different_paths(one: str, other: str) -> None:
     same = clean_name(one) == clean_name(other)
 
@@ -99,10 +106,20 @@ def test_a_climb_is_a_directory_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_a_hashed_name_is_one_usable_component(name: str) -> None:
+def test_a_hashed_name_is_one_component_that_no_other_name_is_cleaned_to(name: str) -> None:
     hashed = hashed_name(name)
+    (again,) = clean_name(hashed)
 
-    assert clean_name(hashed) == (hashed,)
+    assert hashed.isprintable()
+    assert "/" not in hashed
+    assert len(hashed.encode()) <= MAX_COMPONENT_BYTES
+    assert again != hashed
+    assert len({hashed, hashed_component(name), hashed_repetition(name, "", 0), again}) == 4
+
+
+@pytest.mark.parametrize("name", ["~", "a~b", "a~0123456789abcdef", "~/x", "a~" + "0" * 31, "a~" + "g" * 32])
+def test_a_tilde_alone_changes_nothing(name: str) -> None:
+    assert "/".join(clean_name(name)) == name
 
 
 def test_hashed_names_differ_by_directory_too() -> None:

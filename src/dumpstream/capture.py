@@ -14,6 +14,7 @@ from dumpstream._errors import DumpstreamError
 from dumpstream.acl.driver import Driver
 from dumpstream.archive.destination import absolute
 from dumpstream.archive.manifest import Configured
+from dumpstream.archive.remains import Remains
 from dumpstream.beginning import begun
 from dumpstream.objectstore.patience import Patience
 from dumpstream.preparation import prepared
@@ -54,6 +55,11 @@ class Capture:
     def error(self) -> DumpstreamError | None:
         """Why the capture ended early; it is raised when the block is left."""
         return self._session.pipeline.error
+
+    @property
+    def remains(self) -> Remains:
+        """What *force* left of what it found, because the deleted capture had not made it."""
+        return self._session.destination.remains
 
     async def configure(self, configured: Sequence[Configured]) -> None:
         """Record what a process that is captured from outside says of its dump configurations."""

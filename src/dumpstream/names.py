@@ -1,5 +1,6 @@
 """Names from the runtime, made safe to use as paths. Does no I/O."""
 
+import re
 from collections.abc import Callable
 from hashlib import blake2b
 
@@ -11,6 +12,9 @@ MAX_PATH_BYTES = 3072
 MAX_DEPTH = 128
 
 _PREFIX_BYTES = 64
+_DIGEST_BYTES = 16
+#: How a component ends that has a hash. Names from the runtime that end so get one, too.
+_HASHED = re.compile(rf".*~[0-9a-f]{{{2 * _DIGEST_BYTES}}}", re.DOTALL)
 
 
 def clean_name(name: str) -> tuple[str, ...]:
@@ -18,21 +22,43 @@ def clean_name(name: str) -> tuple[str, ...]:
 
     There is at least one. None is empty, ``.`` or ``..``, or longer than `MAX_COMPONENT_BYTES`, and none has
     a ``/`` or a character that cannot be shown or encoded. Empty components and ``.``, of which CANN's names
-    are full, are dropped. Every other change is marked with a hash of the original, so that different names
-    get different paths.
+    are full, are dropped. Every other change is marked with a hash of the original, and a component that
+    looks as if it were marked is changed. So names get different paths unless they differ only in what is
+    dropped.
     """
     components = tuple([part for part in name.split("/") if part and part != "."])
     # If the whole name can be a component, so can every part of it.
-    if not (_usable(name) and ".." not in components):
-        components = tuple([part if _usable(part) else _hashed(part, part) for part in components])
+    if "~" in name or ".." in components or not _usable(name):
+        components = tuple([part if _usable(part) else hashed_component(part) for part in components])
     if 0 < len(components) <= MAX_DEPTH and len("/".join(components).encode()) <= MAX_PATH_BYTES:
         return components
     return (hashed_name(name),)
 
 
 def hashed_name(name: str) -> str:
-    """Return the one component that stands for *name* where the path from `clean_name` cannot be used."""
-    return _hashed(name.rstrip("/").rpartition("/")[2], name)
+    """Return the one component that stands for *name* where the path from `clean_name` cannot be used.
+
+    It is unlike every component in a path from `clean_name`, except that of this name.
+    """
+    return _hashed(_last(name), name, b"name")
+
+
+def hashed_component(component: str) -> str:
+    """Return what stands for *component*, in any name, if it cannot be used."""
+    return _hashed(component, component, b"component")
+
+
+def hashed_repetition(name: str, source: str, number: int) -> str:
+    """Return the component that stands for *name* where another name has its path.
+
+    *source* is where the name comes from, and *number* how many came before with that path. It is unlike
+    every other component.
+    """
+    return _hashed(_last(name), f"{number}:{len(source)}:{source}{name}", b"repetition")
+
+
+def _last(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2]
 
 
 def free_number(is_taken: Callable[[int], bool], taken: int) -> int:
@@ -53,13 +79,21 @@ def free_number(is_taken: Callable[[int], bool], taken: int) -> int:
 
 
 def _usable(component: str) -> bool:
-    return component != ".." and component.isprintable() and len(component.encode()) <= MAX_COMPONENT_BYTES
+    return (
+        component != ".."
+        and component.isprintable()
+        and len(component.encode()) <= MAX_COMPONENT_BYTES
+        and not ("~" in component and _HASHED.fullmatch(component))
+    )
 
 
-def _hashed(readable: str, original: str) -> str:
-    """Return a short component: what can be shown of *readable*, and a hash of *original*."""
+def _hashed(readable: str, original: str, kind: bytes) -> str:
+    """Return a short component: what can be shown of *readable*, and a hash of *original*.
+
+    Hashes of different kinds differ, also of the same *original*.
+    """
     shown = "".join(char if char.isprintable() else "_" for char in readable[:_PREFIX_BYTES])
     prefix = shown.encode()[:_PREFIX_BYTES].decode(errors="ignore").replace("..", "__") or "_"
     # surrogatepass: undecodable bytes are lone surrogates in a str, and different ones must hash differently.
-    digest = blake2b(original.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-    return f"{prefix}~{digest}"
+    data = original.encode(errors="surrogatepass")
+    return f"{prefix}~{blake2b(data, digest_size=_DIGEST_BYTES, person=kind).hexdigest()}"

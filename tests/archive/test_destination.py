@@ -13,6 +13,7 @@ from tests.conftest import make_process
 from dumpstream._errors import DestinationError, DestinationInUseError, NotACaptureError
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import read_manifest
+from dumpstream.archive.remains import Remains
 from dumpstream.archive.rows import FileRow, Outcome, StoredPart
 from dumpstream.format.verdict import Verdict
 from dumpstream.system.lock import lock_holder, release_lock, take_lock
@@ -28,7 +29,7 @@ def make_capture(path: Path) -> None:
     destination.begin_run({"level": 3})
     (path / "files").mkdir()
     (path / "files/a.zst").write_bytes(b"data")
-    (path / "journal.jsonl").write_text("line\n")
+    name_parts(path, "files/a.zst")
     destination.end_run(Outcome.FINISHED)
     destination.close()
 
@@ -45,10 +46,11 @@ def make_processes(path: Path) -> None:
     destination.close()
 
 
-def replace_capture(path: Path) -> None:
+def replace_capture(path: Path) -> Remains:
     destination = Destination.open(path, force=True)
     destination.begin_run({})
     destination.close()
+    return destination.remains
 
 
 def name_parts(path: Path, *parts: str) -> None:
@@ -152,6 +154,7 @@ class TestUsedDestinations:
 
     def test_append_keeps_everything_and_counts_on(self, path: Path) -> None:
         make_capture(path)
+        journal = (path / "journal.jsonl").read_text()
 
         destination = Destination.open(path, append=True)
         run = destination.begin_run({})
@@ -159,7 +162,7 @@ class TestUsedDestinations:
 
         assert run == 2
         assert (path / "files/a.zst").exists()
-        assert (path / "journal.jsonl").read_text() == "line\n"
+        assert (path / "journal.jsonl").read_text() == journal
         assert len(json.loads((path / "manifest.json").read_text())["runs"]) == 2
 
     def test_force_deletes_the_capture_and_nothing_else(self, path: Path) -> None:
@@ -386,6 +389,16 @@ class TestProcesses:
 
         with pytest.raises(NotACaptureError, match="not dumpstream's"):
             Destination.open(path, force=True, of_processes=True)
+
+    @pytest.mark.parametrize("ring", [7, ["a"], {"a": 1}, "a\0b"])
+    def test_ring_of_a_process_is_a_path(self, path: Path, ring: object) -> None:
+        make_processes(path)
+        manifest = json.loads((path / "manifest.json").read_text())
+        manifest["processes"][0]["ring"] = ring
+        (path / "manifest.json").write_text(json.dumps(manifest))
+
+        with pytest.raises(NotACaptureError, match="not dumpstream's"):
+            read_manifest(path)
 
 
 class TestLock:

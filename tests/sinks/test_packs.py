@@ -54,6 +54,16 @@ def packed(files: dict[str, bytes]) -> bytes:
 
 
 class TestContainer:
+    def test_every_member_has_a_name_of_its_own(self) -> None:
+        pack = Pack()
+        for name in ("a", "a", "a.2", "b.2", "b", "b", "a", "a.2"):
+            pack.add(name, compressed(b""), 0, 0)
+
+        with zipfile.ZipFile(io.BytesIO(pack.finish())) as container:
+            names = container.namelist()
+
+        assert names == ["a", "a.2", "a.2.2", "b.2", "b", "b.3", "a.3", "a.2.3"]
+
     def test_position_of_a_member_is_that_of_its_frame(self) -> None:
         pack = Pack()
 

@@ -15,6 +15,8 @@ from anyio.to_thread import run_sync
 
 from dumpstream import SinkError, StoredCapture, open_capture
 from dumpstream.archive.destination import Destination
+from dumpstream.archive.rows import FileRow, StoredPart
+from dumpstream.format.verdict import Verdict
 from dumpstream.reading.verification import verify
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
 from dumpstream.sinks import SinkSettings, Stored, WholeFile, load_sink
@@ -382,6 +384,8 @@ async def test_a_capture_of_statistics_only_stores_no_tensor_bytes(tmp_path: Pat
 
 
 def test_force_deletes_the_statistics_of_the_capture_before(builder: CaptureBuilder) -> None:
+    table = StoredPart("stats", "stats/part.parquet", 0, 4, 0, None)
+    builder.write(FileRow("a", 4, 1, Verdict.UNPARSED, [table]).to_line())
     path = builder.finish()
     (path / "stats").mkdir()
     (path / "stats" / "part.parquet").write_bytes(b"")

@@ -4,14 +4,17 @@ import os
 import stat
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 from blockbuster import BlockingError
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from dumpstream._native import rename_noreplace
-from dumpstream.names import hashed_name
+from dumpstream.names import hashed_component, hashed_name
 from dumpstream.system import publishing
 from dumpstream.system import tree as tree_module
 from dumpstream.system.publishing import is_temporary
@@ -273,3 +276,21 @@ def test_the_path_to_a_durable_file_is_on_the_disk(tmp_path: Path, monkeypatch: 
 async def test_a_tree_used_on_the_loop_is_noticed(tmp_path: Path) -> None:
     with tree_below(tmp_path / "root") as tree, pytest.raises(BlockingError):
         tree.create("name")
+
+
+_PARTS = st.sampled_from(
+    ["", "..", "p", "p.2", "p.zst", "p.2.zst", "\n", hashed_name("p"), hashed_component("..")]
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(_PARTS, min_size=1, max_size=3).map("/".join), max_size=10))
+@example(["p", "p", "p.2", "p.2", "p", "p.zst/p", "p/p.2.zst/p", "p/p", "p/p"])
+@example(["p.zst/p", "p", "..", "../p", "__"])
+def test_whatever_is_stored_gets_a_path_of_its_own(tmp_path: Path, stored: list[str]) -> None:
+    with TemporaryDirectory(dir=tmp_path) as root, tree_below(Path(root)) as tree:
+        paths = [store(tree, name, str(number).encode()) for number, name in enumerate(stored)]
+
+        contents = [(Path(root) / path).read_bytes() for path in paths]
+
+    assert contents == [str(number).encode() for number in range(len(stored))]

@@ -1,6 +1,7 @@
 """Conversion: the tensors of dump files, each written to a file of its own."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,11 +16,16 @@ from dumpstream.format.layouts import PLAIN, to_layout
 from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.reading.dumpfile import DumpFile
-from dumpstream.reading.inputs import Input
-from dumpstream.reading.outputs import Drafts, Outputs, Target
+from dumpstream.reading.inputs import MAPPING, Input
+from dumpstream.reading.outputs import Drafts, OutputNameError, Outputs
 from dumpstream.system.batches import run_batches
+from dumpstream.system.targets import Target, Targets
 
 _BLOCK_BITS = 256  #: of the channels of a block
+#: What no directory is called, because the file of a tensor may be.
+_FILES = re.compile(
+    rf"{re.escape(MAPPING)}|.*\.(?:{'|'.join(IO)})\.\d+\.(?:{'|'.join(FileFormat)})", re.DOTALL | re.ASCII
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +48,7 @@ class Converted(NamedTuple):
     problem: str | None = None  #: why not all of it was written, or cannot be trusted
 
 
-def convert(inputs: Iterable[Input], outputs: Outputs, options: ConversionOptions) -> Iterator[Converted]:
+def convert(inputs: Sequence[Input], outputs: Outputs, options: ConversionOptions) -> Iterator[Converted]:
     """Write the tensors of *inputs* to *outputs*, several files at once; yield a result for each, in order.
 
     The files of an input appear after all of it was read. A tensor that is damaged or cannot be rearranged is
@@ -52,9 +58,10 @@ def convert(inputs: Iterable[Input], outputs: Outputs, options: ConversionOption
         DestinationError: a file cannot be written, or exists and may not be replaced.
         StoreError: an object store refuses, or does not answer.
     """
+    targets = Targets(lambda: (item.name for item in inputs), reserved=_FILES)
     return run_batches(
         lambda batch: [_convert(item, target, outputs, options) for item, target in batch],
-        ((item, outputs.choose(item.name, item.label)) for item in inputs),
+        ((item, targets.choose(item.name, _source(item))) for item in inputs),
         bytes_of=lambda chosen: chosen[0].bytes,
         workers=options.workers,
         is_remote=lambda chosen: chosen[0].remote,
@@ -71,11 +78,15 @@ def _convert(item: Input, target: Target, outputs: Outputs, options: ConversionO
         if not item.named and item.whole and parse_name(item.name).scheme is None:
             return Converted(item, skipped=True)
         problem = exc.detail
-    except PartError as exc:
+    except (PartError, OutputNameError) as exc:
         problem = str(exc)
     except OSError as exc:
         problem = f"cannot be read: {exc.strerror}"
     return Converted(item, problem=_with_verdict(item, problem))
+
+
+def _source(item: Input) -> str:
+    return item.label if item.capture is None else str(item.capture.path)
 
 
 def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptions) -> Converted:

@@ -1,30 +1,65 @@
-"""Deletion: a capture is removed, and nothing that is not part of it."""
+"""Deletion: what a capture made is removed, as its journal and manifest say, and nothing else."""
 
+import errno
 import os
-import shutil
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from dumpstream._errors import DestinationError, DestinationInUseError
 from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, PROFILE, STATS, TEMPORARY, Manifest
-from dumpstream.archive.rows import JOURNAL, FileRow, read_journal
-from dumpstream.system.lock import LOCK
+from dumpstream.archive.remains import Remains
+from dumpstream.archive.rows import JOURNAL, FileRow, Row, read_journal
+from dumpstream.system.lock import LOCK, lock_holder, release_lock, take_lock
 from dumpstream.system.nofollow import opened_directory
+from dumpstream.system.publishing import is_temporary
+from dumpstream.system.removal import Remover, remove_empty, remove_file, remove_tree
+from dumpstream.system.walk import Folder, walk
 
-_OURS = {LOCK, TEMPORARY, MANIFEST, JOURNAL}
+#: The directories of sinks without a location of their own.
+SINK_FOLDERS = (FILES, PACKS, STATS)
+
+_OURS = {LOCK, TEMPORARY, MANIFEST, JOURNAL}  # also of captures further inside
+_NOT_A_FILE = {errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.EISDIR}
+#: Packs, and tables of statistics: the names of a run's begin alike, and unlike those of every other run.
+_SERIES = re.compile(rf"((?:{PACKS}|{STATS})/[\w-]+)-\d{{5,}}(?:\.\d+)?\.(?:zip|parquet)", re.ASCII)
+_MOST_SERIES = 10_000
+_RECENT = 64
+_PROFILE_PREFIX = "PROF_"
 
 
-def delete_capture(path: Path, dir_fd: int, manifest: Manifest) -> None:
-    """Delete the captures of the processes, the data and then the journal of the directory *path*.
+def refuse_others(path: Path, dir_fd: int, manifest: Manifest) -> None:
+    """Raise `DestinationError` if another capture is inside what `delete_capture` would look through.
 
-    The manifest stays, and the journal as long as it is needed, so that an interrupted deletion can be
-    repeated. Links are never followed.
+    Raises:
+        DestinationInUseError: one of the processes' captures is being written.
     """
-    for directory in filter(None, (process.directory for process in manifest.processes)):
+    for directory in ["", *members_of(manifest)]:
+        below = [directory] if directory else []
+        with suppress(FileNotFoundError, NotADirectoryError), opened_directory(dir_fd, below) as own_fd:
+            if directory and (pid := lock_holder("", dir_fd=own_fd)) is not None:
+                raise DestinationInUseError(path / directory, pid)
+            for top in SINK_FOLDERS:
+                _refuse_other(path / directory, top, own_fd)
+
+
+def delete_capture(path: Path, dir_fd: int, manifest: Manifest) -> Remains:
+    """Delete the captures of the processes, and the data of the directory *path*; return what is left.
+
+    Every file goes before the journal that names it, and the manifest stays, so that an interrupted deletion
+    can be repeated. Links are never followed.
+
+    Raises:
+        DestinationInUseError: the capture of a process is being written.
+    """
+    remains = Remains()
+    for directory in members_of(manifest):
         with suppress(FileNotFoundError, NotADirectoryError):
-            _delete_process(path, directory, dir_fd)
-    _delete_data(path, dir_fd)
+            _delete_member(path, directory, dir_fd, remains)
+    _delete_data(dir_fd, "", remains)
+    return remains
 
 
 def names_in(name: str, dir_fd: int) -> set[str]:
@@ -34,59 +69,134 @@ def names_in(name: str, dir_fd: int) -> set[str]:
     return set()
 
 
-def delete_profiles(names: Iterable[str], dir_fd: int) -> None:
-    """Delete *names* in the directory of profiles, and the directory if nothing else is in it."""
+def delete_profiles(names: Iterable[str], dir_fd: int) -> list[str]:
+    """Delete CANN's profiles among *names*, and the directory of profiles if it is empty; return the rest."""
+    kept = sorted(name for name in names if not name.startswith(_PROFILE_PREFIX))
     with suppress(OSError), opened_directory(dir_fd, [PROFILE]) as parent:
         for name in names:
-            _delete(name, parent)
-    with suppress(OSError):
-        os.rmdir(PROFILE, dir_fd=dir_fd)
+            if name.startswith(_PROFILE_PREFIX):
+                remove_tree(name, parent)
+    remove_empty([PROFILE], dir_fd)
+    return [f"{PROFILE}/{name}" for name in kept]
 
 
-def _delete_process(path: Path, directory: str, dir_fd: int) -> None:
-    with opened_directory(dir_fd, [directory]) as own_fd:
-        _delete_data(path / directory, own_fd)
-        for name in (TEMPORARY, MANIFEST, LOCK):
-            _delete(name, own_fd)
-    with suppress(OSError):  # unless something else is in it
-        os.rmdir(directory, dir_fd=dir_fd)
+def series_of(path: str) -> str | None:
+    """Return what the names of all packs, or all statistics, of the run that made *path* begin with."""
+    match = _SERIES.fullmatch(path)
+    return None if match is None else match[1]
 
 
-def _delete_data(path: Path, dir_fd: int) -> None:
-    for name in (FILES, PACKS, STATS):
-        _delete(name, dir_fd)
-    _delete_parts(path, dir_fd)
-    _delete(JOURNAL, dir_fd)
+def parts_of_rows(rows: Iterable[Row], series: set[str]) -> Iterator[str]:
+    """Yield the paths of stored parts, in the order of the *rows*, and add the series that they belong to.
+
+    A path that many rows have, because it is a pack, comes only now and then.
+    """
+    recent: dict[str, None] = {}
+    for row in rows:
+        for part in row.stored if isinstance(row, FileRow) else ():
+            if part.path is None or part.path in recent:
+                continue
+            recent[part.path] = None
+            if len(recent) > _RECENT:
+                del recent[next(iter(recent))]
+            if (run := series_of(part.path)) is not None and len(series) < _MOST_SERIES:
+                series.add(run)
+            yield part.path
 
 
-def _delete(name: str, dir_fd: int) -> None:
+def inside(path: str) -> tuple[str, ...] | None:
+    """Return the components of a stored *path*; None if it leads outside, or to what describes a capture."""
+    components = tuple([part for part in path.split("/") if part not in {"", "."}])
+    if path.startswith("/") or "://" in path or ".." in components or not components:
+        return None
+    return None if components[-1] in _OURS else components
+
+
+def members_of(manifest: Manifest) -> list[str]:
+    """Return the directories of the processes' captures."""
+    return list(dict.fromkeys(process.directory for process in manifest.processes if process.directory))
+
+
+def _refuse_other(path: Path, top: str, dir_fd: int) -> None:
+    with suppress(FileNotFoundError, NotADirectoryError), opened_directory(dir_fd, [top]) as fd:
+        for folder in walk(fd, with_files=False):
+            if not folder.ended and _is_capture(folder.fd):
+                raise DestinationError(
+                    path,
+                    f"has another capture inside, in {top}/{folder.path}; move it elsewhere, "
+                    "or choose another destination",
+                )
+
+
+def _is_capture(dir_fd: int) -> bool:
+    """Whether the directory holds a capture, or one is about to begin in it."""
     with suppress(FileNotFoundError):
-        if stat.S_ISDIR(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
-            shutil.rmtree(name, dir_fd=dir_fd)
+        os.stat(MANIFEST, dir_fd=dir_fd, follow_symlinks=False)
+        return True
+    return lock_holder("", dir_fd=dir_fd) is not None
+
+
+def _delete_member(path: Path, directory: str, dir_fd: int, remains: Remains) -> None:
+    with opened_directory(dir_fd, [directory]) as own_fd:
+        lock = take_lock(path / directory, own_fd)
+        try:
+            _delete_data(own_fd, f"{directory}/", remains)
+            for name in (TEMPORARY, MANIFEST, LOCK):
+                remove_file(name, own_fd)
+        finally:
+            release_lock(lock)
+    remove_empty([directory], dir_fd)
+
+
+def _delete_data(dir_fd: int, prefix: str, remains: Remains) -> None:
+    """Delete the parts that the journal names, what unfinished writes left, and the journal."""
+    series: set[str] = set()
+    with Remover(dir_fd, is_foreign=_is_capture) as remover:
+        for path in parts_of_rows(_read_rows(dir_fd), series):
+            if (components := inside(path)) is not None and not remover.remove(components):
+                remains.add(f"{prefix}{path}")
+    for top in SINK_FOLDERS:
+        _sweep(top, dir_fd, prefix, series, remains)
+    with suppress(IsADirectoryError):
+        remove_file(JOURNAL, dir_fd)
+
+
+def _read_rows(dir_fd: int) -> Iterator[Row]:
+    """Yield the rows of the journal; one that is not a file names nothing."""
+    try:
+        yield from read_journal(JOURNAL, dir_fd=dir_fd)
+    except OSError as exc:
+        if exc.errno not in _NOT_A_FILE:
+            raise
+
+
+def _sweep(top: str, dir_fd: int, prefix: str, series: set[str], remains: Remains) -> None:
+    """Delete drafts in the directory *top*, files of *series* that no row names, and empty directories."""
+    with suppress(FileNotFoundError):
+        mode = os.stat(top, dir_fd=dir_fd, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):  # a sink would not follow it, and could not store anything
+            remove_file(top, dir_fd)
+        elif not stat.S_ISDIR(mode):
+            remains.add(f"{prefix}{top}")
         else:
-            os.unlink(name, dir_fd=dir_fd)
+            with opened_directory(dir_fd, [top]) as fd:
+                for folder in walk(fd):
+                    _sweep_folder(folder, top, prefix, series, remains)
+            remove_empty([top], dir_fd)
 
 
-def _delete_parts(path: Path, dir_fd: int) -> None:
-    """Delete what sinks with a location of their own stored inside the capture, never what is outside."""
-    directories: set[tuple[str, ...]] = set()
-    with suppress(OSError):  # a journal that cannot be read names nothing
-        for row in read_journal(path / JOURNAL):
-            if isinstance(row, FileRow):
-                for part in row.stored:
-                    directories.add(_delete_part(PurePosixPath(part.path or "/"), dir_fd))
-    above = {parts[:depth] for parts in directories for depth in range(1, len(parts) + 1)}
-    for parts in sorted(above, key=len, reverse=True):
-        with suppress(OSError), opened_directory(dir_fd, parts[:-1]) as parent:
-            os.rmdir(parts[-1], dir_fd=parent)  # unless something else is in it
-
-
-def _delete_part(part: PurePosixPath, dir_fd: int) -> tuple[str, ...]:
-    """Delete *part* if it is inside the capture, and return the directory it was in."""
-    *directory, name = part.parts or ("/",)
-    inside = not part.is_absolute() and ".." not in part.parts
-    if not inside or directory[:1] in ([FILES], [PACKS], [STATS]) or (not directory and name in _OURS):
-        return ()
-    with suppress(OSError), opened_directory(dir_fd, directory) as parent:
-        os.unlink(name, dir_fd=parent)
-    return tuple(directory)
+def _sweep_folder(folder: Folder, top: str, prefix: str, series: set[str], remains: Remains) -> None:
+    if folder.ended:
+        for name in folder.folders:
+            remove_empty([name], folder.fd)
+        return
+    above = f"{top}/{folder.path}"
+    if _is_capture(folder.fd):
+        folder.folders = []
+        remains.add(f"{prefix}{above}")
+        return
+    for name in folder.files:
+        if is_temporary(name) or series_of(f"{above}{name}") in series:
+            remove_file(name, folder.fd)
+        else:
+            remains.add(f"{prefix}{above}{name}")

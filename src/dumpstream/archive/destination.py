@@ -7,13 +7,21 @@ from pathlib import Path
 from typing import Self
 
 from dumpstream._errors import DestinationError
-from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in
+from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in, refuse_others
 from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, read_manifest, write_manifest
 from dumpstream.archive.manifestwriter import ManifestWriter, refuse_both
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.location import Prefix
-from dumpstream.system.lock import LOCK, holds_lock, release_lock, take_lock
+from dumpstream.system.lock import (
+    LOCK,
+    claim_directory,
+    holds_lock,
+    release_lock,
+    take_lock,
+    unclaim_directory,
+)
 from dumpstream.system.nofollow import open_directory
+from dumpstream.system.removal import remove_file
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that an interrupted start can leave
 
@@ -99,6 +107,9 @@ class Destination(ManifestWriter):
         if earlier.profiled:
             self._profiles = names_in(PROFILE, self._dir_fd)
         self._accept(earlier, append=append, force=force, of_processes=of_processes)
+        if force:
+            claim_directory(self.path, self._dir_fd)
+            refuse_others(self.path, self._dir_fd, earlier)
 
     @property
     def journal_path(self) -> Path:
@@ -124,8 +135,10 @@ class Destination(ManifestWriter):
     def _begin(self) -> None:
         with explained(self.path):
             if (replaced := self._take_replaced()) is not None:
-                delete_capture(self.path, self._dir_fd, replaced)
-                delete_profiles(self._profiles, self._dir_fd)
+                self.remains = delete_capture(self.path, self._dir_fd, replaced)
+                for profile in delete_profiles(self._profiles, self._dir_fd):
+                    self.remains.add(profile)
+                unclaim_directory(self._dir_fd)
             write_manifest(self.manifest, self._dir_fd)
         self._made, self._kept_profiles = (), None
 
@@ -143,6 +156,7 @@ class Destination(ManifestWriter):
                 if self._kept_profiles is not None:
                     delete_profiles(names_in(PROFILE, self._dir_fd) - self._kept_profiles, self._dir_fd)
                 _remove_unused(self._made, self._dir_fd)
+                unclaim_directory(self._dir_fd)
             release_lock(self._lock_fd)
             os.close(self._dir_fd)
             self._dir_fd = -1
@@ -206,4 +220,4 @@ def _remove_unused(made: Iterable[Path | str], dir_fd: int) -> None:
             if isinstance(one, Path):
                 one.rmdir()
             else:
-                os.unlink(one, dir_fd=dir_fd)
+                remove_file(one, dir_fd)

@@ -144,13 +144,18 @@ def _absence(path: Path) -> str:
 
 def _run(fields: dict[str, Any]) -> Run:
     configured = [Configured(**_known(Configured, it)) for it in fields.get("configured", ())]
-    return Run(**{**_known(Run, fields), "run": int(fields["run"]), "configured": configured})
+    options = dict(fields.get("options", {}))
+    return Run(
+        **{**_known(Run, fields), "run": int(fields["run"]), "options": options, "configured": configured}
+    )
 
 
 def _process(fields: dict[str, Any]) -> Process:
     known = _known(Process, fields)
     if not _DIRECTORY.fullmatch(fields["directory"]):
         raise ValueError("a process has its capture in a directory that is not one of ours")
+    if (ring := known.get("ring")) is not None and (type(ring) is not str or "\0" in ring):
+        raise ValueError("a process has its ring in a file that cannot be")
     numbers = {name: int(fields[name]) for name in ("pid", "parent")}
     numbers |= {name: int(known[name]) for name in ("rank", "device") if known.get(name) is not None}
     return Process(**{**known, **numbers, "command": [str(word) for word in fields["command"]]})

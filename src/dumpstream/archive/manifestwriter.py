@@ -10,6 +10,7 @@ from typing import Any
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.manifest import ENVIRONMENT, PROFILE, Configured, Manifest, Process, Run
+from dumpstream.archive.remains import Remains
 from dumpstream.archive.rows import Outcome, timestamp
 from dumpstream.system.location import Prefix
 
@@ -25,6 +26,7 @@ class ManifestWriter(ABC):
 
     def __init__(self) -> None:
         self.manifest = Manifest(dumpstream=version("dumpstream"), created=timestamp())
+        self.remains = Remains()  #: of the capture that was replaced
         self._replaced: Manifest | None = None
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Container, Iterator
+from contextlib import closing
 from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Protocol
@@ -17,8 +18,9 @@ from dumpstream.archive.manifest import MANIFEST, TEMPORARY, Manifest, read_mani
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK, lock_holder
-from dumpstream.system.nofollow import open_directory, open_regular
+from dumpstream.system.nofollow import open_regular, opened_directory, opened_root
 from dumpstream.system.publishing import is_temporary
+from dumpstream.system.walk import Folder, walk
 
 #: The remedy for a part that is not what was stored.
 RESTORE = "restore it from a copy or capture again"
@@ -109,17 +111,10 @@ class DirectoryPlace:
         return _open(path, lambda: self._open_below(PurePosixPath(path)), start, length)
 
     def list(self, without: Container[str] = ()) -> Iterator[Listed]:
-        pending = [""]
-        while pending:
-            above = pending.pop()
-            with os.scandir(self.path / above) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    path = f"{above}{entry.name}"
-                    if not entry.is_dir(follow_symlinks=False):
-                        if path not in _OURS:
-                            yield Listed(path, leftover=path == TEMPORARY or is_temporary(entry.name))
-                    elif path not in without:
-                        pending.append(f"{path}/")
+        with opened_root(self.path) as root, closing(walk(root)) as folders:
+            for folder in folders:
+                if not folder.ended:
+                    yield from _listed(folder, without)
 
     def member(self, directory: str) -> DirectoryPlace:
         path = self.path / directory
@@ -128,15 +123,16 @@ class DirectoryPlace:
         return DirectoryPlace(path)
 
     def _open_below(self, path: PurePosixPath) -> int:
-        root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            directory = open_directory(root, path.parts[:-1])
-        finally:
-            os.close(root)
-        try:
+        with opened_root(self.path) as root, opened_directory(root, path.parts[:-1]) as directory:
             return open_regular(path.name, os.O_RDONLY, dir_fd=directory)
-        finally:
-            os.close(directory)
+
+
+def _listed(folder: Folder, without: Container[str]) -> Iterator[Listed]:
+    above = folder.path
+    folder.folders = [name for name in folder.folders if f"{above}{name}" not in without]
+    for name in folder.files:
+        if (path := f"{above}{name}") not in _OURS:
+            yield Listed(path, leftover=path == TEMPORARY or is_temporary(name))
 
 
 def open_file(path: Path, start: int = 0, length: int | None = None) -> Opened:

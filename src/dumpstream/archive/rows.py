@@ -158,15 +158,15 @@ def _part_text(part: StoredPart) -> str:
     return text + "}"
 
 
-def read_journal(path: Path) -> Iterator[Row]:
-    """Yield the rows of the journal at *path*, also while it is being written.
+def read_journal(path: str | Path, *, dir_fd: int | None = None) -> Iterator[Row]:
+    """Yield the rows of the journal at *path*, from *dir_fd* on, also while it is being written.
 
     A line that cannot be read becomes an `UnreadableRow` and the next lines are read as usual.
 
     Raises:
         OSError: *path* cannot be opened, or is a symbolic link.
     """
-    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+    with os.fdopen(open_regular(path, os.O_RDONLY, dir_fd=dir_fd), "rb") as file:
         yield from read_rows(file)
 
 

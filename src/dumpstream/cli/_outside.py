@@ -11,7 +11,7 @@ from pathlib import Path
 from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._options import capture_arguments
-from dumpstream.cli._report import print_report, process_text, show_progress
+from dumpstream.cli._report import print_report, process_text, show_progress, tell_remains
 from dumpstream.cli._signals import CaptureSignals
 from dumpstream.outside.collector import Collector, open_collector
 from dumpstream.outside.command import FORWARDED
@@ -43,6 +43,7 @@ async def collect_while(
         except ValueError as exc:
             raise WrongUsageError(str(exc)) from exc
         signals.begin(collector, collector.stop)
+        tell_remains(collector)
         tasks.start_soon(show_progress, collector)
         await work(collector, signals)
     return None if signals.tell_abort(args.spill) else collector

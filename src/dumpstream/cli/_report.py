@@ -6,7 +6,7 @@ from typing import TextIO
 import anyio
 
 from dumpstream.capture import Capture
-from dumpstream.cli._display import ProgressLine, count_text, printable, size_text
+from dumpstream.cli._display import ProgressLine, count_text, printable, say, size_text
 from dumpstream.outside.collector import Collector
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.remote.outboxes import waiting_text
@@ -14,6 +14,12 @@ from dumpstream.stages.report import Report
 from dumpstream.system.location import Prefix
 
 _PROGRESS_S = 0.25
+
+
+def tell_remains(capture: Capture | Collector) -> None:
+    """Say which files --force did not delete, if there are any."""
+    if capture.remains.count:
+        say(f"{capture.path}: {capture.remains}")
 
 
 async def show_progress(capture: Capture | Collector) -> None:

@@ -16,6 +16,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.archive.destination import absolute
+from dumpstream.archive.remains import Remains
 from dumpstream.outside.collectorpreparation import CollectorPreparation, prepared_collector
 from dumpstream.outside.collectorrequest import CollectorRequest
 from dumpstream.outside.process import CapturedProcess
@@ -167,6 +168,11 @@ class Collector:
     def error(self) -> DumpstreamError | None:
         """Why the manifest could not be written; it is raised when the block is left."""
         return self._roster.error
+
+    @property
+    def remains(self) -> Remains:
+        """What *force* left of what it found; see `Capture.remains`."""
+        return self._destination.remains
 
     @property
     def running(self) -> int:

@@ -1,9 +1,9 @@
 """Recovery: stores what a collector that died left in the files of its rings."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from anyio.to_thread import run_sync
@@ -11,9 +11,11 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream._errors import DestinationError, DumpstreamError, NotACaptureError, RingError
 from dumpstream._native import SharedRing, read_header
+from dumpstream.archive.deletion import names_in, parts_of_rows, series_of
 from dumpstream.archive.destination import absolute
 from dumpstream.archive.manifest import PACKS, Configured, Process, read_manifest
 from dumpstream.archive.manifestwriter import ManifestWriter
+from dumpstream.archive.place import DirectoryPlace
 from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, Row, read_journal
 from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND, Batch, Chunk, Loss
@@ -27,11 +29,14 @@ from dumpstream.source import RingStatistics
 from dumpstream.stages.options import StageOptions
 from dumpstream.system.cancellation import finish_in_thread, isolated
 from dumpstream.system.location import Prefix, as_location
+from dumpstream.system.nofollow import opened_directory, opened_root
+from dumpstream.system.removal import remove_file
 
 #: The cause of a loss: the dead collector may have read the beginning of a file.
 _CAUSE = "collector_died"
 _ENDING = "not known: its collector died first"
 _NO_HEADER = 2
+_RING = re.compile(r"\d+-[0-9a-f]{8}\.ring", re.ASCII)
 
 #: By file in the journal: lengths and checksums.
 _Stored = dict[str, set[tuple[int, str | None]]]
@@ -64,7 +69,7 @@ async def recover(
     request = Request(destination=path, stages=stages, append=True, of_processes=True)
     async with isolated(held_destination(request, Resources())) as (destination, _):
         return [
-            await _recover(destination, record, path / record.directory, sinks or DEFAULT_SINKS)
+            await _recover(destination, record, path, sinks or DEFAULT_SINKS)
             for record in destination.manifest.processes
             if record.ring is not None or record.ended is None
         ]
@@ -74,28 +79,37 @@ async def _recover(
     destination: ManifestWriter, record: Process, path: Path, sinks: Sequence[str]
 ) -> CapturedProcess:
     process = CapturedProcess(record)
-    if record.ring is None:
-        if record.directory != "" and await run_sync(_was_cut_off, path):
-            process.fail("its ring was in memory, and died with its collector")
-            await _delete_packs(process, path)
-    else:
-        file = Path(record.ring)
+    if record.directory:
         try:
-            await _store(process, path, file, sinks)
-            await _delete_packs(process, path)
-            await run_sync(partial(file.unlink, missing_ok=True))
+            place = await run_sync(DirectoryPlace(path).member, record.directory)
+            await _recover_into(process, place, sinks)
         except DumpstreamError as exc:
             process.fail(str(exc))
-        if not await run_sync(file.exists):
-            record.ring = None
+    if record.ring is not None and not await run_sync(os.path.lexists, record.ring):
+        record.ring = None
     await run_sync(destination.end_process, record, record.ending or _ENDING)
     return process
 
 
-async def _store(process: CapturedProcess, path: Path, file: Path, sinks: Sequence[str]) -> None:
+async def _recover_into(process: CapturedProcess, place: DirectoryPlace, sinks: Sequence[str]) -> None:
+    ring = process.record.ring
+    if ring is None and not await run_sync(_was_cut_off, place):
+        return
+    packs = await run_sync(_unnamed_packs, place)
+    if ring is None:
+        process.fail("its ring was in memory, and died with its collector")
+    else:
+        await _store(process, place, Path(ring), sinks)
+    await _delete_packs(process, place, packs)
+    if ring is not None:
+        await run_sync(_delete_ring, Path(ring))
+
+
+async def _store(process: CapturedProcess, place: DirectoryPlace, file: Path, sinks: Sequence[str]) -> None:
+    path = place.path
     ring = await run_sync(_open_ring, file)
     try:
-        source = RecoveredSource(ring, await run_sync(_stored_files, path))
+        source = RecoveredSource(ring, await run_sync(_stored_files, place))
         request = Request(
             destination=path,
             stages=StageOptions.divide({}, directory=path, with_ring=False),
@@ -118,6 +132,9 @@ def _configured_before(path: Path) -> list[Configured]:
 
 
 def _open_ring(file: Path) -> SharedRing:
+    """Open the ring in *file*, which a manifest names and which is deleted when it is empty."""
+    if not _RING.fullmatch(file.name):
+        raise RingError(f"{file} is not called as a collector calls its rings, and is left alone")
     try:
         return SharedRing.recover(str(file))
     except FileNotFoundError as exc:
@@ -128,15 +145,25 @@ def _open_ring(file: Path) -> SharedRing:
         ) from exc
 
 
-def _read_rows(path: Path) -> Iterator[Row]:
-    with suppress(FileNotFoundError):
-        yield from read_journal(path / JOURNAL)
+def _read_rows(place: DirectoryPlace) -> Iterator[Row]:
+    """Yield the rows of the journal in *place*, if there is one; raises `NotACaptureError`."""
+    try:
+        yield from read_journal(place.path / JOURNAL)
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise NotACaptureError(place.path, f"cannot be read: {JOURNAL}: {exc.strerror}") from exc
 
 
-def _stored_files(path: Path) -> _Stored:
-    """Return the finished files of the latest run of the capture *path*."""
+def _delete_ring(file: Path) -> None:
+    with suppress(FileNotFoundError), opened_root(file.parent) as directory:
+        remove_file(file.name, directory)
+
+
+def _stored_files(place: DirectoryPlace) -> _Stored:
+    """Return the finished files of the latest run of the capture in *place*."""
     stored: _Stored = {}
-    for row in _read_rows(path):
+    for row in _read_rows(place):
         if isinstance(row, BeginRow):
             stored.clear()
         elif isinstance(row, FileRow):
@@ -145,33 +172,50 @@ def _stored_files(path: Path) -> _Stored:
     return stored
 
 
-async def _delete_packs(process: CapturedProcess, path: Path) -> None:
-    """Delete packs that the collector had stored, but not recorded, before it died."""
-    unnamed = await run_sync(_unnamed_packs, path)
-    for pack in unnamed:
-        await run_sync(pack.unlink)
-    if unnamed:
-        names = ", ".join(pack.name for pack in unnamed)
-        note = f"deleted packs that its collector had not recorded: {names}"
+async def _delete_packs(process: CapturedProcess, place: DirectoryPlace, packs: Sequence[str]) -> None:
+    """Delete *packs*, which the collector had stored, but not recorded, before it died."""
+    if packs:
+        await run_sync(_delete_in_packs, place, packs)
+        note = f"deleted packs that its collector had not recorded: {', '.join(packs)}"
         process.record.problem = "; ".join(filter(None, (process.record.problem, note)))
 
 
-def _unnamed_packs(path: Path) -> list[Path]:
-    """Return the packs in the capture *path* that no line of its journal names.
+def _delete_in_packs(place: DirectoryPlace, names: Sequence[str]) -> None:
+    with opened_root(place.path) as root, opened_directory(root, [PACKS]) as packs:
+        for name in names:
+            remove_file(name, packs)
 
-    If it has a spill, return none: lines that wait there may name them.
+
+def _unnamed_packs(place: DirectoryPlace) -> list[str]:
+    """Return the packs that the latest run of the capture in *place* stored and no line of its journal names.
+
+    They are called like others of that run; if the journal names none, the run died before the first. If the
+    capture has a spill, return none: lines that wait there may name them.
     """
-    packs = sorted((path / PACKS).glob("*.zip"))
-    if not packs or any(run.options.get("spill") is not None for run in read_manifest(path).runs):
+    names: set[str] = set()
+    with suppress(FileNotFoundError), opened_root(place.path) as root:
+        names = names_in(PACKS, root)
+    unnamed = {name: made for name in names if (made := series_of(f"{PACKS}/{name}")) is not None}
+    runs = place.read_manifest().runs if unnamed else []
+    if not runs or any(run.options.get("spill") is not None for run in runs):
         return []
-    named = {part.path for row in _read_rows(path) if isinstance(row, FileRow) for part in row.stored}
-    return [pack for pack in packs if f"{PACKS}/{pack.name}" not in named]
+    series: set[str] = set()
+    for row in _read_rows(place):
+        if isinstance(row, BeginRow):
+            series.clear()
+        for path in parts_of_rows([row], series):
+            unnamed.pop(path.removeprefix(f"{PACKS}/"), None)
+    in_vain = bool(runs[-1].options.get("pack")) and not series
+    return sorted(name for name, made in unnamed.items() if made in series or in_vain)
 
 
-def _was_cut_off(path: Path) -> bool:
-    """Whether the latest run of the capture *path* was cut off, perhaps before its first line."""
-    rows = [row for row in _read_rows(path) if isinstance(row, BeginRow | EndRow)]
-    return not rows or isinstance(rows[-1], BeginRow)
+def _was_cut_off(place: DirectoryPlace) -> bool:
+    """Whether the latest run of the capture in *place* was cut off, perhaps before its first line."""
+    last: Row | None = None
+    for row in _read_rows(place):
+        if isinstance(row, BeginRow | EndRow):
+            last = row
+    return not isinstance(last, EndRow)
 
 
 class RecoveredSource(SharedSource):

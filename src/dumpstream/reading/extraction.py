@@ -2,36 +2,17 @@
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from dumpstream._errors import PartError
 from dumpstream.archive.rows import FileRow
-from dumpstream.names import clean_name, hashed_name
-from dumpstream.reading.outputs import Outputs, Target
+from dumpstream.reading.outputs import Outputs
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, parts_of
 from dumpstream.system.publishing import write_all
-
-
-def choose_targets(files: Iterable[StoredFile]) -> dict[str, Target]:
-    """Return where each of *files* goes, by name: different names never share a path.
-
-    A name that is the directory of another, or is cleaned to the path of an earlier one, gets a hashed path.
-    """
-    targets: dict[str, Target] = {}
-    taken: set[Target] = set()
-    directories: set[Target] = set()
-    for file in files:
-        target = clean_name(file.name)
-        above = {target[:depth] for depth in range(1, len(target))}
-        if target in taken or target in directories or not above.isdisjoint(taken):
-            target, above = (hashed_name(file.name),), set()
-        targets[file.name] = target
-        taken.add(target)
-        directories |= above
-    return targets
+from dumpstream.system.targets import Target
 
 
 def extract(
@@ -43,6 +24,7 @@ def extract(
 
     Raises:
         PartError: something of it is missing, damaged, or in a sink that cannot be read back.
+        OutputNameError: it cannot be written under its name.
         DestinationError: it cannot be written.
     """
     if not file.parts:

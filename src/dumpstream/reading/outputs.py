@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 from collections import deque
@@ -14,17 +15,25 @@ from typing import IO, Self
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.destination import explained, make_directory
-from dumpstream.names import clean_name, hashed_name
+from dumpstream.names import hashed_name
 from dumpstream.reading.inputs import MAPPING
 from dumpstream.system.nofollow import open_regular, opened_directory
 from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
+from dumpstream.system.targets import Target
 
 _EXISTS = "already exists; replace it with --force, or choose another --out"
 _MORE = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _LONGEST_NAME = 255  #: bytes
+# Something that was in the directory before is in the way of this file, or the file system does not take the
+# name; other files can be written.
+_OF_ONE_NAME = {
+    *(errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY),
+    *(errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL),
+}
 
-#: The path below the directory that the files made from an input begin with.
-Target = tuple[str, ...]
+
+class OutputNameError(DestinationError):
+    """One file cannot be written under its name; others can."""
 
 
 @contextmanager
@@ -65,7 +74,6 @@ class Outputs:
 
     def __init__(self, out: Path, *, replace: bool) -> None:
         self.path, self.replace = out, replace
-        self._taken: set[Target] = set()
         self._noted: dict[Target, set[bytes]] = {}
         self._lock = Lock()
         with explained(out):
@@ -83,27 +91,16 @@ class Outputs:
             for target in targets:
                 _refuse_existing(self.path.joinpath(*target))
 
-    def choose(self, name: str, label: str) -> Target:
-        """Return where the files made from the input *name* go; call it from one thread.
-
-        If another input goes there already, a hash of *label* is added.
-        """
-        target = clean_name(name)
-        if target in self._taken:
-            target = (*target[:-1], hashed_name(f"{label}/{target[-1]}"))
-        self._taken.add(target)
-        return target
-
     @contextmanager
     def drafts(self, target: Target, base: str | None = None) -> Iterator[Drafts]:
         """Have what writes the files made from one input while the block runs.
 
         Their original names begin with *base*, by default the last component of *target*. An `OSError` of the
-        block is raised as a `DestinationError`.
+        block is raised as a `DestinationError`, or as an `OutputNameError`.
         """
         *directory, stem = target
         with (
-            explained(self.path.joinpath(*target)),
+            _explained(self.path.joinpath(*target)),
             opened_directory(self._root, directory, create=True) as fd,
         ):
             drafts = Drafts(self, fd, target, stem if base is None else base)
@@ -170,6 +167,18 @@ class Drafts:
                 path = self._outputs.path.joinpath(*directory, name)
                 raise DestinationError(path, _EXISTS) from None
             self._files.popleft()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    with explained(path):
+        try:
+            yield
+        except OSError as exc:
+            if exc.errno not in _OF_ONE_NAME:
+                raise
+            problem = f"cannot be written under this name ({exc.strerror}); choose another --out"
+            raise OutputNameError(path, problem) from exc
 
 
 def _refuse_existing(path: Path) -> None:

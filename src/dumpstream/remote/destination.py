@@ -1,29 +1,29 @@
 """RemoteDestination: the prefix in a store that a capture writes to, prepared and described."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DestinationError, ObjectMissingError, StoreError
-from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, STATS, Manifest, parse_manifest
+from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError, StoreError
+from dumpstream.archive.deletion import SINK_FOLDERS, inside, members_of, parts_of_rows, series_of
+from dumpstream.archive.manifest import MANIFEST, Manifest, parse_manifest
 from dumpstream.archive.manifestwriter import ManifestWriter, refuse_both
-from dumpstream.archive.rows import JOURNAL, Outcome
+from dumpstream.archive.rows import JOURNAL, Outcome, read_rows
 from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.mirror import Mirror
 from dumpstream.remote.outbox import Outbox
-from dumpstream.remote.segments import SEGMENTS, SegmentJournal, last_segment
-from dumpstream.remote.storelock import STORE_LOCK, StoreLock
+from dumpstream.remote.segments import SEGMENTS, SegmentJournal, is_segment, last_segment, read_journal
+from dumpstream.remote.storelock import STORE_LOCK, StoreLock, find_lock
 from dumpstream.remote.uploader import retry_time
 from dumpstream.remote.writeahead import WriteAheadJournal, open_remote_journal
 from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix
 
 _OURS = (MANIFEST, STORE_LOCK, JOURNAL)
-_BELOW = (FILES, PACKS, STATS, SEGMENTS)
 _PROBE_S = 10.0
 
 
@@ -147,17 +147,53 @@ class RemoteDestination(ManifestWriter):
         return self._folders
 
     def _delete_capture(self, manifest: Manifest) -> None:
-        for process in manifest.processes:
-            if process.directory:
-                self._delete(f"{process.directory}/", (JOURNAL, MANIFEST, STORE_LOCK))
-        self._delete("", (JOURNAL,))
+        """Delete what the journals name; every object goes before the journal that names it."""
+        members = [f"{directory}/" for directory in members_of(manifest)]
+        for root in members:
+            self._refuse_writer(root)
+        for root in ("", *members):
+            self._refuse_others(root)
+        for root in members:
+            self._delete_data(root)
+            for key in (MANIFEST, STORE_LOCK):
+                self._store.delete(f"{root}{key}")
+        self._delete_data("")
 
-    def _delete(self, root: str, keys: Iterable[str]) -> None:
-        for below in _BELOW:
-            for entry in self._store.entries(f"{root}{below}"):
-                self._store.delete(entry.key)
-        for key in keys:
-            self._store.delete(f"{root}{key}")
+    def _refuse_others(self, root: str) -> None:
+        """Raise `DestinationError` if another capture is among the objects of the capture below *root*."""
+        for folder in SINK_FOLDERS:
+            for entry in self._store.entries(f"{root}{folder}"):
+                above, _, name = entry.key.rpartition("/")
+                if name == MANIFEST:
+                    raise DestinationError(
+                        self.path,
+                        f"has another capture inside, in {above}/; move it elsewhere, or choose another",
+                    )
+                if name == STORE_LOCK:
+                    self._refuse_writer(above)
+
+    def _refuse_writer(self, below: str) -> None:
+        prefix = self.path / below
+        if (writer := find_lock(Store(prefix, retry_s=_PROBE_S))) is not None:
+            raise DestinationInUseError(prefix, writer.pid, writer.host)
+
+    def _delete_data(self, root: str) -> None:
+        series: set[str] = set()
+
+        def delete_parts(lines: Iterator[bytes]) -> None:
+            for path in parts_of_rows(read_rows(lines), series):
+                if (components := inside(path)) is not None and components[-1] != STORE_LOCK:
+                    self._store.delete(f"{root}{'/'.join(components)}")
+
+        read_journal(Store(self.path / root, retry_s=_PROBE_S), delete_parts)
+        for folder in (*SINK_FOLDERS, SEGMENTS):
+            for entry in self._store.entries(f"{root}{folder}"):
+                key = entry.key.removeprefix(root)
+                if is_segment(key) or series_of(key) in series:
+                    self._store.delete(entry.key)
+                else:
+                    self.remains.add(entry.key)
+        self._store.delete(f"{root}{JOURNAL}")
 
 
 @asynccontextmanager

@@ -42,6 +42,11 @@ def segment_key(number: int) -> str:
     return f"{SEGMENTS}/{number:06}.jsonl"
 
 
+def is_segment(key: str) -> bool:
+    """Whether *key* is that of a segment."""
+    return _SEGMENT.fullmatch(key) is not None
+
+
 def merged_through(store: Store) -> int:
     """Return the number of the last segment in the merged journal; 0 if there is no merged journal."""
     try:

@@ -64,5 +64,11 @@ class Pack:
         return b"".join(pieces)
 
     def _unique(self, name: str) -> str:
-        number = self._names[name] = self._names.get(name, 0) + 1
-        return name if number == 1 else f"{name}.{number}"
+        """Return *name*, or if it is taken, the first of ``<name>.2``, ``<name>.3``, ... that is free."""
+        unique, number = name, self._names.get(name, 0) + 1
+        while unique in self._names:
+            unique = f"{name}.{number}"
+            number += 1
+        self._names[unique] = 1
+        self._names[name] = max(number - 1, 1)
+        return unique

@@ -1,18 +1,24 @@
 """The lock of a capture's directory: which process is writing there."""
 
+import errno
 import fcntl
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from dumpstream._errors import DestinationInUseError
+from dumpstream._errors import DestinationError, DestinationInUseError
 from dumpstream.system.nofollow import open_regular
 
 LOCK = ".lock"
 
+_MARKS = (LOCK, "manifest.json")  # the directory of a capture has both
+
 _TRIES = 10
 _PAUSE_S = 0.01
+
+# Answers of file systems that cannot lock a directory.
+_NO_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.EACCES}
 
 _held: set[int] = set()
 
@@ -49,10 +55,10 @@ def holds_lock(fd: int) -> bool:
     return fd in _held
 
 
-def lock_holder(path: Path) -> int | None:
+def lock_holder(path: str | Path, *, dir_fd: int | None = None) -> int | None:
     """Return the process that captures into *path* now (0 if it has not written its id yet), or None."""
     try:
-        fd = open_regular(path / LOCK, os.O_RDONLY)
+        fd = open_regular(Path(path, LOCK), os.O_RDONLY, dir_fd=dir_fd)
     except OSError:
         return None
     try:
@@ -63,6 +69,74 @@ def lock_holder(path: Path) -> int | None:
         return None
     finally:
         os.close(fd)
+
+
+def claim_directory(path: Path, dir_fd: int) -> None:
+    """Keep sinks of other captures out of the directory *path*, open as *dir_fd*, until `unclaim_directory`.
+
+    Where the file system cannot lock directories, they are not kept out.
+
+    Raises:
+        DestinationError: such a sink is writing there, or below.
+    """
+    try:
+        fcntl.flock(dir_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DestinationError(
+            path,
+            "is being written by another capture's sink; wait for its end, or choose another destination",
+        ) from None
+    except OSError as exc:
+        if exc.errno not in _NO_LOCKS:
+            raise
+
+
+def unclaim_directory(dir_fd: int) -> None:
+    """Let sinks of other captures write to the directory again."""
+    with suppress(OSError):
+        fcntl.flock(dir_fd, fcntl.LOCK_UN)
+
+
+def share_directories(path: Path, *, besides: Path) -> list[int]:
+    """Let the captures in *path*, and above it, not be deleted until `release_shares`; return what it takes.
+
+    The capture in *besides*, the caller's own, is left out.
+
+    Raises:
+        OSError: one of them is being deleted.
+    """
+    shares: list[int] = []
+    try:
+        for directory in (path, *path.parents):
+            if directory != besides and all(os.path.lexists(directory / mark) for mark in _MARKS):
+                with suppress(PermissionError):  # as where the file system cannot lock directories
+                    shares.append(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+                    _held.add(shares[-1])
+                    _share(directory, shares[-1])
+    except BaseException:
+        release_shares(shares)
+        raise
+    return shares
+
+
+def release_shares(shares: list[int]) -> None:
+    """Release what `share_directories` took; does nothing in a forked child."""
+    for fd in shares:
+        if fd in _held:
+            _held.discard(fd)
+            unclaim_directory(fd)
+            os.close(fd)
+    shares.clear()
+
+
+def _share(directory: Path, fd: int) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, f"{directory} is being deleted by another capture's --force") from None
+    except OSError as exc:
+        if exc.errno not in _NO_LOCKS:
+            raise
 
 
 def _wait_for(path: Path, fd: int) -> None:

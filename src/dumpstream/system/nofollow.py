@@ -61,3 +61,13 @@ def opened_directory(root: int, components: Iterable[str], *, create: bool = Fal
         yield fd
     finally:
         os.close(fd)
+
+
+@contextmanager
+def opened_root(path: str | Path) -> Iterator[int]:
+    """Have the directory *path*, which the user has named and which may be a link, while the block runs."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dumpstream._native import sync_filesystem
 from dumpstream.names import clean_name, free_number, hashed_name
 from dumpstream.system.durable import force_names, force_path
+from dumpstream.system.lock import release_shares, share_directories
 from dumpstream.system.nofollow import open_directory
 from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_all
 
@@ -51,7 +52,8 @@ class Tree:
     """Files below *root*, named for the runtime's names; never outside it, or through a symbolic link.
 
     Every method blocks and raises `OSError`. Several threads may call them, but not for one draft at once.
-    The root is made and opened by the first call that needs it.
+    The root is made and opened by the first call that needs it. Until `close`, no capture that the root is
+    inside of can be deleted, except that in *base*.
 
     Args:
         root: where the tree begins; may itself be a symbolic link.
@@ -76,6 +78,7 @@ class Tree:
         self._capacity, self._durable = directories, durable
         self._lock = Lock()
         self._root_fd: int | None = None
+        self._shares: list[int] = []
         self._from_base = ""
         self._cache: OrderedDict[tuple[str, ...], _Directory] = OrderedDict()
 
@@ -136,6 +139,7 @@ class Tree:
         if self._root_fd is not None:
             os.close(self._root_fd)
             self._root_fd = None
+        release_shares(self._shares)
 
     def _create(self, directory: tuple[str, ...], stem: str) -> tuple[Draft, int]:
         with self._lease(directory) as dir_fd:
@@ -175,6 +179,7 @@ class Tree:
                 root, base = self._root.resolve(), self._base.resolve()
                 inside = root.is_relative_to(base)
                 self._from_base = "" if root == base else f"{root.relative_to(base) if inside else root}/"
+                self._shares = share_directories(root, besides=base)
                 if self._durable:
                     force_path(root)
                 self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -69,7 +69,7 @@ class Rig:
 
     def convert(self, *paths: Path, replace: bool = False, **options: Any) -> list[Converted]:
         with Outputs(self.out, replace=replace) as outputs:
-            found = find_inputs(paths or [self.source])
+            found = list(find_inputs(paths or [self.source]))
             return list(convert(found, outputs, ConversionOptions(**options)))
 
     def files(self) -> dict[str, bytes]:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tests.conftest import CaptureBuilder
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.rows import FileRow
 from dumpstream.format.verdict import Verdict
+from dumpstream.names import hashed_component, hashed_name
 from dumpstream.reading.outputs import Outputs
+from dumpstream.testing import HOSTILE_NAMES
 
 from .conftest import FLOATS, NAME, PLAIN, Rig, dump, output, stored
 
 if TYPE_CHECKING:
-    from tests.conftest import CaptureBuilder
-
     from dumpstream.archive.rows import StoredPart
 
 
@@ -64,9 +68,9 @@ def test_link_planted_in_the_directory_is_not_followed(rig: Rig, tmp_path: Path)
     rig.out.mkdir()
     (rig.out / "0").symlink_to(tmp_path / "outside")
 
-    with pytest.raises(DestinationError):
-        rig.convert()
+    (converted,) = rig.convert()
 
+    assert "cannot be written under this name" in (converted.problem or "")
     assert list((tmp_path / "outside").iterdir()) == []
 
 
@@ -123,6 +127,56 @@ def test_inputs_of_one_name_do_not_collide(rig: Rig) -> None:
     assert sorted(arrays) == [0, 1]
     mapped = list(csv.reader((rig.out / "mapping.csv").read_text().splitlines()))
     assert [original for _, original in mapped] == [f"{NAME}.output.0.npy"]
+
+
+def test_inputs_of_one_name_in_several_captures_do_not_collide(rig: Rig, tmp_path: Path) -> None:
+    captures = []
+    for number in range(4):
+        builder = CaptureBuilder(tmp_path / f"run{number}")
+        builder.add(NAME, stored(FLOATS + number, "float32"), Verdict.COMPLETE)
+        captures.append(builder.finish())
+
+    rig.convert(*captures, replace=True)
+
+    assert sorted(np.load(path)[0, 0] for path in rig.out.glob("*.npy")) == [0, 1, 2, 3]
+
+
+_PARTS = st.sampled_from(
+    [
+        "",
+        ".",
+        "..",
+        "p",
+        "p.output.0.npy",
+        "mapping.csv",
+        "\n",
+        "x" * 250,
+        hashed_component(".."),
+        hashed_name("p"),
+    ]
+)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    names=st.sets(st.lists(_PARTS, min_size=1, max_size=3).map("/".join), max_size=8), replace=st.booleans()
+)
+@example(names={"p", "p.output.0.npy/p", "p/p"}, replace=False)
+@example(names={"mapping.csv/p", "x" * 250}, replace=False)
+@example(names={*HOSTILE_NAMES}, replace=True)
+def test_every_name_gives_a_file_of_its_own(tmp_path: Path, names: set[str], *, replace: bool) -> None:
+    with TemporaryDirectory(dir=tmp_path) as root:
+        builder, rig = CaptureBuilder(Path(root) / "capture"), Rig(Path(root))
+        for number, name in enumerate(names):
+            add_row(builder, name, builder.store(f"files/{number}.zst", stored(FLOATS + number, "float32")))
+
+        converted = rig.convert(builder.finish(), replace=replace)
+
+        assert [it.problem for it in converted] == [None] * len(names)
+        arrays = [np.load(path)[0, 0] for path in rig.out.rglob("*.npy") if path.is_file()]
+        text = {number for number, name in enumerate(names) if name.endswith(".csv")}
+        assert sorted(arrays) == sorted(set(range(len(names))) - text)
+        assert {path.name for path in Path(root).iterdir()} <= {"capture", "out", "source"}
 
 
 def test_place_that_is_a_file_is_refused(rig: Rig) -> None:

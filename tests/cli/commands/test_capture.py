@@ -17,7 +17,7 @@ from dumpstream.archive.manifest import read_manifest
 from dumpstream.cli import _parser, main
 from dumpstream.cli._options import capture_options
 from dumpstream.cli.commands import capture
-from dumpstream.reading.extraction import choose_targets
+from dumpstream.names import clean_name
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.simulation import Workload
 from dumpstream.stages.options import CaptureOptions, StageOptions
@@ -65,8 +65,8 @@ def test_a_run_is_captured_verified_and_extracted(
     ]
 
     assert codes == [0, 0, 0]
-    targets = choose_targets(StoredCapture.open(out).files)
-    assert {name: dumps.joinpath(*target).read_bytes() for name, target in targets.items()} == expected
+    extracted = {name: dumps.joinpath(*clean_name(name)).read_bytes() for name in expected}
+    assert extracted == expected
     summary, *_ = capsys.readouterr().out.splitlines()
     assert re.fullmatch(
         r"16 files \(16 complete\) from 16 chunks, 1\.5 MB stored in .*, .* s, .*/s, in .*/run", summary
@@ -386,3 +386,19 @@ def read_terminal(terminal: int) -> str:
                 shown += file.read(4096)
             except OSError:  # the other end is closed
                 return shown.decode()
+
+
+def test_force_says_which_files_of_others_it_leaves(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    run_capture(out, "--config", config)
+    (out / "files/other.zst").write_bytes(b"not of the capture")
+
+    code = run_capture(out, "--config", config, "--force")
+
+    assert code == 0
+    assert (
+        f"dumpstream: {out}: 1 file is left that the deleted capture had not made" in capsys.readouterr().err
+    )
+    assert (out / "files/other.zst").exists()

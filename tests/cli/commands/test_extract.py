@@ -1,18 +1,25 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tests.conftest import CaptureBuilder
 
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
+from dumpstream.names import hashed_component, hashed_name
+from dumpstream.testing import HOSTILE_NAMES
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import CaptureBuilder
+#: Few different parts, so that names are often in each other's way.
+_PARTS = st.sampled_from(
+    ["", ".", "..", "p", "q", "p.2", "\n", "\udcff", "x" * 300, hashed_component(".."), hashed_name("p")]
+)
 
 
 @pytest.fixture
@@ -176,8 +183,48 @@ def test_directory_planted_as_a_link_is_not_followed(
 
     code = extract(builder.finish(), out=out)
 
-    assert code == 1
+    assert code == 3
     assert contents(tmp_path / "outside") == {}
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_what_is_in_the_way_of_one_file_does_not_stop_the_others(
+    builder: CaptureBuilder, out: Path, force: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "file/below", "z"):
+        builder.add(name, b"data")
+    out.mkdir()
+    (out / "file").write_bytes(b"old")
+
+    code = extract(builder.finish(), *force, out=out)
+
+    assert code == 3
+    assert contents(out) == {"a": b"data", "file": b"old", "z": b"data"}
+    error = capsys.readouterr().err
+    assert (
+        f"file/below: {out}/file/below cannot be written under this name (Not a directory); choose" in error
+    )
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    names=st.sets(st.lists(_PARTS, min_size=1, max_size=4).map("/".join), max_size=10), force=st.booleans()
+)
+@example(names={"p/q", "p~0d72d5bd89f3691f", "p"}, force=True)
+@example(names={"../x", ".."}, force=False)
+@example(names=set(HOSTILE_NAMES), force=False)
+def test_every_name_gives_a_file_of_its_own(tmp_path: Path, names: set[str], *, force: bool) -> None:
+    with TemporaryDirectory(dir=tmp_path) as root:
+        builder, out = CaptureBuilder(Path(root) / "capture"), Path(root) / "out"
+        for number, name in enumerate(names):
+            part = builder.store(f"files/{number}.zst", str(number).encode())
+            builder.write(FileRow(name, part.bytes, 1, Verdict.UNPARSED, [part]).to_line())
+
+        code = extract(builder.finish(), *(["--force"] if force else []), out=out)
+
+        assert code == 0
+        assert sorted(contents(out).values()) == sorted(str(number).encode() for number in range(len(names)))
+        assert sorted(path.name for path in Path(root).iterdir()) == ["capture", "out"]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +251,7 @@ def test_names_that_are_cleaned_alike_do_not_collide(builder: CaptureBuilder, ou
 
     assert code == 0
     assert sorted(contents(out).values()) == [b"0", b"1", b"2", b"3", b"4"]
-    assert contents(out)["x/a"] == b"0"
+    assert contents(out)["x/a/b"] == b"3"
 
 
 def test_path_does_not_depend_on_what_else_is_extracted(builder: CaptureBuilder, out: Path) -> None:

@@ -11,6 +11,7 @@ from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import CaptureBuilder
@@ -195,3 +196,15 @@ def test_text_names_each_problem_and_sums_up(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("verdict     a\\n: gap: ranges of it never came")
     assert lines[1] == "1 file, verified 1 part, 4 B: 1 problem, not everything is whole"
+
+
+def test_directories_deeper_than_any_path_are_looked_through(
+    builder: CaptureBuilder, verify: Any, make_deep: Callable[[Path, str], None]
+) -> None:
+    builder.add("a", PLAIN)
+    make_deep(builder.path / "files", "file")
+
+    code, report = verify(builder.finish())
+
+    assert code == 3
+    assert [problem["subject"] for problem in report["problems"]] == [f"files/{'d/' * 3000}file"]

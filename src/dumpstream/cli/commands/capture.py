@@ -33,7 +33,7 @@ from dumpstream.cli._exit import FAILED, NOT_WHOLE, WrongUsageError
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._options import add_capture_arguments, capture_arguments, capture_options
 from dumpstream.cli._profile import add_profile_arguments, profile_settings
-from dumpstream.cli._report import print_report, show_progress
+from dumpstream.cli._report import print_report, show_progress, tell_remains
 from dumpstream.cli._signals import ENDING, CaptureSignals
 from dumpstream.profiling.settings import ProfileSettings
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
@@ -109,6 +109,7 @@ async def _capture(
         ) as capture,
     ):
         signals.begin(capture, runtime.stop)
+        tell_remains(capture)
         tasks.start_soon(show_progress, capture)
         tasks.start_soon(_stop_when_ended, capture, runtime)
         await run_sync(runtime.run)

@@ -2,7 +2,8 @@
 
 Joins the parts of each file and checks every part against its checksum. Leaves damaged files out and writes
 the others. A file with a gap is written up to the gap. Names are cleaned, so that nothing is ever written
-outside the directory. Exits with 3 if a file is damaged or is not whole.
+outside the directory and every name has a file of its own. Exits with 3 if a file is damaged, is not whole or
+cannot be written under its name.
 
 Examples:
   dumpstream extract run1 --out dumps                      every file
@@ -23,11 +24,14 @@ from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import ProgressLine, count_text, say, size_text
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.reading.collection import Collection, Member
-from dumpstream.reading.extraction import choose_targets, extract
-from dumpstream.reading.outputs import Outputs, Target
+from dumpstream.reading.extraction import extract
+from dumpstream.reading.outputs import OutputNameError, Outputs
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
 from dumpstream.system.batches import run_batches
+from dumpstream.system.targets import Target, Targets
+
+_FileError = PartError | OutputNameError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -51,7 +55,14 @@ class _Found(NamedTuple):
     name: str  #: as `ls` shows it
     file: StoredFile
     capture: StoredCapture
-    target: Target
+    below: Target  #: the directory of its capture, if it is one of several
+    targets: Targets
+    taken: int | None
+
+    @property
+    def target(self) -> Target:
+        """Where it goes; made anew each time, because the paths of all files would take much memory."""
+        return (*self.below, *self.targets.target(self.file.name, self.taken))
 
 
 def run(args: Namespace) -> int:
@@ -62,7 +73,7 @@ def run(args: Namespace) -> int:
     with Outputs(args.out, replace=args.force) as outputs, ProgressLine() as line:
         outputs.refuse_existing(it.target for it in found)
         for it, extracted in zip(found, _extract(found, outputs, sparse=args.sparse), strict=True):
-            if isinstance(extracted, PartError):
+            if isinstance(extracted, _FileError):
                 line.clear()
                 say(f"{it.name}: {extracted}")
             else:
@@ -80,21 +91,23 @@ def _find(member: Member) -> Iterator[_Found]:
     if member.capture is None:
         return
     # Of all files, so that the path of a file does not depend on which are asked for.
-    targets = choose_targets(member.capture.files)
+    files = member.capture.files
+    targets = Targets(lambda: (file.name for file in files))
     below = (member.prefix.rstrip("/"),) if member.prefix else ()
-    for file in member.capture.files:
-        yield _Found(member.prefix + file.name, file, member.capture, (*below, *targets[file.name]))
+    for file in files:
+        taken = targets.take(file.name)
+        yield _Found(member.prefix + file.name, file, member.capture, below, targets, taken)
 
 
-def _extract(found: Sequence[_Found], outputs: Outputs, *, sparse: bool) -> Iterator[int | PartError]:
+def _extract(found: Sequence[_Found], outputs: Outputs, *, sparse: bool) -> Iterator[int | _FileError]:
     """Yield how many bytes of each file were written, or why it was not."""
 
-    def extract_batch(batch: Sequence[_Found]) -> list[int | PartError]:
-        results: list[int | PartError] = []
+    def extract_batch(batch: Sequence[_Found]) -> list[int | _FileError]:
+        results: list[int | _FileError] = []
         for it in batch:
             try:
                 results.append(extract(it.capture, it.file, outputs, it.target, sparse=sparse))
-            except PartError as exc:
+            except (PartError, OutputNameError) as exc:
                 results.append(exc)
         return results
 

@@ -1,0 +1,90 @@
+"""Targets: for every name a path of its own below a directory."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from dumpstream.names import clean_name, hashed_component, hashed_repetition
+
+#: The path below the directory that the files made from an input begin with.
+Target = tuple[str, ...]
+
+_MOST_SEEN = 1 << 16
+
+
+class Targets:
+    """Where the files of *names* go: no two at one path, and none where another needs a directory.
+
+    A name goes where `clean_name` says. If names differ only in what that drops, the first goes there, and
+    the others beside it, under their hashes; so does a name that is the directory of another. Eight bytes are
+    kept of each name while the paths are compared, and afterwards only of names that are in each other's way.
+    Names that merely seem to be, because their checksums are equal, get a hash, too.
+
+    Args:
+        names: returns all names, each time it is called.
+        reserved: components that files made from a name may have, so that no directory is called so.
+    """
+
+    def __init__(
+        self, names: Callable[[], Iterable[str]], *, reserved: re.Pattern[str] | None = None
+    ) -> None:
+        self._reserved = reserved
+        keys = np.fromiter(map(_key, map(self._path, names())), np.uint64)
+        keys.sort()
+        self._shared: set[int] = set(keys[1:][keys[1:] == keys[:-1]].tolist())
+        self._folders = set(_found(map(self._path, names()), keys))
+        self._taken: Counter[int] = Counter()
+
+    def choose(self, name: str, source: str = "") -> Target:
+        """Return where the files made from *name* go; call it once for each name, in their order.
+
+        *source* is where the name comes from; names that are equal should differ in it.
+        """
+        return self.target(name, self.take(name), source)
+
+    def take(self, name: str) -> int | None:
+        """Return what `target` needs to know of *name*; call it once for each name, in their order."""
+        if not (self._shared or self._folders):
+            return None
+        key = _key(self._path(name))
+        if key not in self._shared and key not in self._folders:
+            return None
+        number = self._taken[key]
+        self._taken[key] += 1
+        return None if number == 0 and key not in self._folders else number
+
+    def target(self, name: str, taken: int | None, source: str = "") -> Target:
+        """Return what `choose` does, given what `take` has returned for *name*; may be called at any time."""
+        path = self._path(name)
+        return path if taken is None else (*path[:-1], hashed_repetition(name, source, taken))
+
+    def _path(self, name: str) -> Target:
+        path = clean_name(name)
+        if self._reserved is None or not any(map(self._reserved.fullmatch, path[:-1])):
+            return path
+        above = (hashed_component(it) if self._reserved.fullmatch(it) else it for it in path[:-1])
+        return (*above, path[-1])
+
+
+def _key(path: Target) -> int:
+    return xxh3_64_intdigest("/".join(path).encode())
+
+
+def _found(paths: Iterable[Target], keys: NDArray[np.uint64]) -> Iterator[int]:
+    """Yield the keys of directories that *paths* lead through and that are among *keys*, which are sorted."""
+    seen: set[int] = set()
+    for path in paths:
+        for depth in range(len(path) - 1, 0, -1):
+            key = _key(path[:depth])
+            if key in seen:
+                break  # and so are those above
+            if len(seen) >= _MOST_SEEN:
+                seen.clear()
+            seen.add(key)
+            at = int(np.searchsorted(keys, np.uint64(key)))
+            if at < len(keys) and int(keys[at]) == key:
+                yield key

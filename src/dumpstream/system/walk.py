@@ -1,0 +1,96 @@
+"""Walk: what is below a directory, however deep, with two descriptors and without following a link."""
+
+import errno
+import os
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from dumpstream.system.nofollow import open_directory
+
+_UP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class Folder:
+    """A directory of a walk.
+
+    Attributes:
+        fd: a descriptor of it, until the walk goes on.
+        files: the names in it that are not directories, in order.
+        folders: its directories, in order. The walk enters those that the caller leaves in the list.
+        ended: whether everything below it has been walked.
+    """
+
+    __slots__ = ("_above", "ended", "fd", "files", "folders")
+
+    def __init__(self, fd: int, above: list[str], *, with_files: bool) -> None:
+        self.fd, self._above, self.ended = fd, above, False
+        self.files: list[str] = []
+        self.folders: list[str] = []
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    self.folders.append(entry.name)
+                elif with_files:
+                    self.files.append(entry.name)
+        self.files.sort()
+        self.folders.sort()
+
+    @property
+    def path(self) -> str:
+        """Its path from where the walk began, with a slash at the end; empty for that directory itself."""
+        return "".join(f"{name}/" for name in self._above)
+
+
+class _Level(NamedTuple):
+    folder: Folder
+    rest: Iterator[str]  #: the directories in it that were not entered yet
+    identity: tuple[int, int]
+
+
+def walk(dir_fd: int, *, with_files: bool = True) -> Generator[Folder]:
+    """Yield the directory *dir_fd* and all below it, each twice: before and, `ended`, after what is in it.
+
+    Without files, memory is only taken for the directories.
+
+    Raises:
+        OSError: a directory cannot be read, or was moved meanwhile.
+    """
+    above: list[str] = []
+    levels: list[_Level] = []
+    fd = os.dup(dir_fd)
+    try:
+        while True:
+            folder = Folder(fd, above, with_files=with_files)
+            yield folder
+            levels.append(_Level(folder, iter(folder.folders), _identity(fd)))
+            while (below := _enter(levels[-1].rest, fd)) is None:
+                ended = levels.pop().folder
+                ended.fd, ended.ended = fd, True
+                yield ended
+                if not levels:
+                    return
+                below_fd, fd = fd, os.open("..", _UP, dir_fd=fd)
+                os.close(below_fd)
+                if _identity(fd) != levels[-1].identity:
+                    raise OSError(errno.ESTALE, "was moved while it was read", folder.path)
+                above.pop()
+            name, below_fd = below
+            os.close(fd)
+            fd = below_fd
+            above.append(name)
+    finally:
+        os.close(fd)
+
+
+def _enter(names: Iterator[str], fd: int) -> tuple[str, int] | None:
+    """Open the next of the directories *names* in the one that is *fd*; None if there are no more."""
+    for name in names:
+        with suppress(FileNotFoundError, NotADirectoryError):  # removed meanwhile, or replaced by a link
+            return name, open_directory(fd, [name])
+    return None
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
