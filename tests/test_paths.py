@@ -47,9 +47,9 @@ _ALLOWED: dict[str, tuple[set[str], str]] = {
 }
 
 _CHANGES = {
-    *("unlink", "rename", "renames", "rename_noreplace", "rmdir", "removedirs", "rmtree", "truncate"),
+    *("unlink", "rename", "renames", "rename_noreplace", "rmdir", "removedirs", "rmtree"),
     *("symlink", "symlink_to", "link", "hardlink_to", "mkdir", "makedirs", "mkfifo", "mknod", "chmod"),
-    *("write_text", "write_bytes", "touch", "copyfile", "copytree", "copy2", "copyfileobj"),
+    *("write_text", "write_bytes", "touch", "copyfile", "copytree", "copy2"),
     *("NamedTemporaryFile", "TemporaryDirectory", "TemporaryFile", "mkstemp", "mkdtemp"),
 }
 _WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC"}
@@ -67,7 +67,7 @@ def _change(node: ast.AST) -> str | None:
         return None
     name = _name(node.func)
     owner = _name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-    if owner == "os" and name in {"remove", "replace"}:
+    if owner == "os" and name in {"remove", "replace", "truncate"}:
         return name
     if name == "replace" and owner and len(node.args) == 1 and not node.keywords:
         return name  # of a path: that of a text takes two, and that of a data class keywords
