@@ -2,35 +2,130 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import compress, groupby, islice
+from typing import NamedTuple
+
+from typing_extensions import Buffer
 
 from dumpstream._errors import PartError
 from dumpstream.archive.rows import FileRow
-from dumpstream.reading.outputs import Outputs
+from dumpstream.reading.collection import Member
+from dumpstream.reading.outputs import OutputNameError, Outputs
+from dumpstream.reading.selection import Selection
+from dumpstream.reading.smallfiles import read_small
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, parts_of
+from dumpstream.system.batches import run_batches
 from dumpstream.system.publishing import write_all
-from dumpstream.system.targets import Target
+from dumpstream.system.targets import Target, Targets
+
+_BATCH_FILES = 256
+_FEW = 16
 
 
-def extract(
-    capture: StoredCapture, file: StoredFile, outputs: Outputs, target: Target, *, sparse: bool = False
-) -> int:
-    """Write *file* of *capture*, whole or not at all; return how many bytes it has where it was written.
+#: Why one file could not be extracted; others can.
+ExtractionError = PartError | OutputNameError
+
+
+class Extracted(NamedTuple):
+    """A file of a capture, and where it goes."""
+
+    name: str  #: as `ls` shows it
+    file: StoredFile
+    capture: StoredCapture
+    target: Target
+
+
+def find_extracted(member: Member, selection: Selection) -> Iterator[Extracted]:
+    """Yield the files of *member* that are selected; where one goes does not depend on which others are."""
+    if member.capture is None:
+        return
+    some = [] if selection.everything else [*islice(selection.files(member), _FEW + 1)]
+    files = member.capture.files
+    if selection.everything or len(some) > _FEW:
+        yield from _placed(member, files, files.names, selection)
+        return
+    # Names with the same path, or with a path below it, have its last component in common.
+    components = {next(filter(_is_kept, reversed(file.name.split("/"))), "") for file in some}
+    known = {file.name: file for file in some}
+    names = partial(files.names_with, components)
+    yield from _placed(
+        member, (known.get(name) or StoredFile(name, ()) for name in names()), names, selection
+    )
+
+
+def _is_kept(component: str) -> bool:
+    return component not in {"", "."}
+
+
+def _placed(
+    member: Member, files: Iterable[StoredFile], names: Callable[[], Iterator[str]], selection: Selection
+) -> Iterator[Extracted]:
+    """Yield those of *files*, which have *names*, that are selected."""
+    assert member.capture is not None
+    targets = Targets(names)
+    below = (member.prefix.rstrip("/"),) if member.prefix else ()
+    for file in files:
+        target = targets.choose(file.name)
+        name = member.prefix + file.name
+        if selection.selects(name):
+            yield Extracted(name, file, member.capture, (*below, *target))
+
+
+def extract_files(
+    files: Iterable[Extracted], outputs: Outputs, *, sparse: bool = False
+) -> Iterator[tuple[Extracted, int | ExtractionError]]:
+    """Write *files*, each whole or not at all; yield how many bytes each has there, or why it was left out.
 
     With *sparse*, what is behind a gap is written at its offset; otherwise only what is before the gap is.
 
     Raises:
-        PartError: something of it is missing, damaged, or in a sink that cannot be read back.
-        OutputNameError: it cannot be written under its name.
-        DestinationError: it cannot be written.
+        DestinationError: nothing more can be written.
     """
-    if not file.parts:
-        raise PartError(file.name, "has nothing stored")
-    with outputs.drafts(target) as drafts:
-        size = drafts.write("", partial(_write, capture, file, sparse=sparse))
+    return run_batches(
+        partial(_extract_batch, outputs=outputs, sparse=sparse),
+        files,
+        bytes_of=lambda it: it.file.bytes,
+        most_items=_BATCH_FILES,
+        is_remote=lambda it: it.capture.remote,
+    )
+
+
+def _extract_batch(
+    batch: Sequence[Extracted], *, outputs: Outputs, sparse: bool
+) -> list[tuple[Extracted, int | ExtractionError]]:
+    results: list[tuple[Extracted, int | ExtractionError]] = []
+    with outputs.folder() as folder:
+        for it, content in zip(batch, _contents(batch), strict=True):
+            try:
+                if content is None:
+                    results.append((it, _extract(it, outputs, sparse=sparse)))
+                else:
+                    outputs.write(it.target, content, folder)
+                    results.append((it, memoryview(content).nbytes))
+            except (PartError, OutputNameError) as exc:
+                results.append((it, exc))
+    return results
+
+
+def _contents(batch: Sequence[Extracted]) -> Iterator[Buffer | None]:
+    """Yield the bytes of small files in one part, and None for the others."""
+    for _, group in groupby(batch, key=lambda it: id(it.capture)):
+        of_capture = [*group]
+        is_simple = [len(it.file.rows) == 1 and it.file.rows[0].verdict.whole for it in of_capture]
+        rows = [it.file.rows[0] for it in compress(of_capture, is_simple)]
+        contents = iter(read_small(of_capture[0].capture, rows))
+        yield from (next(contents) if simple else None for simple in is_simple)
+
+
+def _extract(it: Extracted, outputs: Outputs, *, sparse: bool) -> int:
+    if not it.file.parts:
+        raise PartError(it.file.name, "has nothing stored")
+    with outputs.drafts(it.target) as drafts:
+        size = drafts.write("", partial(_write, it.capture, it.file, sparse=sparse))
         drafts.publish()
     return size
 

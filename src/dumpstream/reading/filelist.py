@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple, overload
@@ -104,6 +105,19 @@ class FileList(Sequence[StoredFile]):
                 if isinstance(row, FileRow):
                     yield FileSummary.of(StoredFile(row.name, (row,)))
 
+    def names(self) -> Iterator[str]:
+        """Yield the names, each once, in order."""
+        return (name for block in self.summaries() for name, *_ in block)
+
+    def names_with(self, texts: Iterable[str]) -> Iterator[str]:
+        """Yield the names that may contain one of *texts*, each once, in order; reads only their lines."""
+        found = heapq.merge(*(self._lines_with(_as_written(text)) for text in texts))
+        previous = -1
+        for offset, row in found:
+            if offset != previous and self._index.first_of(offset) == offset:
+                yield row.name
+            previous = offset
+
     def find(self, name: str) -> StoredFile | None:
         """Return the file that is called *name*, if there is one."""
         rows = [row for row in map(self._journal.row_at, self._index.find(name)) if row.name == name]
@@ -114,14 +128,16 @@ class FileList(Sequence[StoredFile]):
 
         Reads only the lines that have the longest text without a wildcard, which is far less than all.
         """
-        needle = _needle(pattern, prefix)
+        for offset, row in self._lines_with(_needle(pattern, prefix)):
+            if fnmatchcase(prefix + row.name, pattern) and self._index.first_of(offset) == offset:
+                yield self._file_at(offset)
+
+    def _lines_with(self, needle: bytes) -> Iterator[tuple[int, FileRow]]:
         for offset, block in self._journal.blocks():
             for line in self._journal.lines(block, self._index.key, needle):
                 row = parse_line(block[line.start : line.start + line.length])
-                if isinstance(row, FileRow) and fnmatchcase(prefix + row.name, pattern):
-                    at = offset + line.start
-                    if self._index.first_of(at) == at:
-                        yield self._file_at(at)
+                if isinstance(row, FileRow):
+                    yield offset + line.start, row
 
     def _rows(self) -> Iterator[tuple[int, FileRow]]:
         for offset, block in self._journal.blocks():
@@ -141,4 +157,9 @@ def _needle(pattern: str, prefix: str) -> bytes:
     certain = [
         text for text in _WILDCARDS.split(literal) if not prefix or ("/" not in text and text not in prefix)
     ]
-    return encode_basestring_ascii(max(certain, key=len, default=""))[1:-1].encode()
+    return _as_written(max(certain, key=len, default=""))
+
+
+def _as_written(text: str) -> bytes:
+    """Return *text* as a journal has it."""
+    return encode_basestring_ascii(text)[1:-1].encode()

@@ -13,12 +13,14 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Self
 
+from typing_extensions import Buffer
+
 from dumpstream._errors import DestinationError
 from dumpstream.archive.destination import explained, make_directory
 from dumpstream.names import hashed_name
 from dumpstream.reading.inputs import MAPPING
-from dumpstream.system.nofollow import open_regular, opened_directory
-from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
+from dumpstream.system.nofollow import open_directory, open_regular, opened_directory
+from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_all
 from dumpstream.system.targets import Target
 
 _EXISTS = "already exists; replace it with --force, or choose another --out"
@@ -86,8 +88,11 @@ class Outputs:
         os.close(self._root)
 
     def refuse_existing(self, targets: Iterable[Target]) -> None:
-        """Raise `DestinationError` if one of *targets* is there already and may not be replaced."""
-        if not self.replace:
+        """Raise `DestinationError` if one of *targets* is there already and may not be replaced.
+
+        In an empty directory there is none, and *targets* are not looked at.
+        """
+        if not self.replace and any(self.path.iterdir()):
             for target in targets:
                 _refuse_existing(self.path.joinpath(*target))
 
@@ -99,15 +104,52 @@ class Outputs:
         block is raised as a `DestinationError`, or as an `OutputNameError`.
         """
         *directory, stem = target
-        with (
-            _explained(self.path.joinpath(*target)),
-            opened_directory(self._root, directory, create=True) as fd,
-        ):
+        with self._explained(target), opened_directory(self._root, directory, create=True) as fd:
             drafts = Drafts(self, fd, target, stem if base is None else base)
             try:
                 yield drafts
             finally:
                 drafts.discard()
+
+    @contextmanager
+    def folder(self) -> Iterator[Folder]:
+        """Have what writes many small files while the block runs, in one thread."""
+        folder = Folder(self._root)
+        try:
+            yield folder
+        finally:
+            folder.close()
+
+    def write(self, target: Target, content: Buffer, folder: Folder) -> None:
+        """Write a small file, whole or not at all; raises as `drafts` does."""
+        *directory, name = target
+        with self._explained(target):
+            fd = folder.enter(tuple(directory))
+            temporary, file = create_draft(fd)
+            try:
+                try:
+                    write_all(file, content)
+                finally:
+                    os.close(file)
+                publish_draft(temporary, name, fd, replace=self.replace)
+            except FileExistsError:
+                discard_draft(temporary, fd)
+                raise DestinationError(self.path.joinpath(*target), _EXISTS) from None
+            except BaseException:
+                discard_draft(temporary, fd)
+                raise
+
+    @contextmanager
+    def _explained(self, target: Target) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            path = self.path.joinpath(*target)
+            if exc.errno in _OF_ONE_NAME:
+                problem = f"cannot be written under this name ({exc.strerror}); choose another --out"
+                raise OutputNameError(path, problem) from exc
+            with explained(path):
+                raise
 
     def note(self, dir_fd: int, directory: Target, name: str, original: str) -> None:
         """Record that the file *name* of a directory should be called *original*."""
@@ -121,6 +163,29 @@ class Outputs:
             if line not in self._noted[directory]:
                 file.write(line)
                 self._noted[directory].add(line)
+
+
+class Folder:
+    """The directory below *root* that was entered last: files that follow each other often share theirs."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._entered: Target | None = None
+        self._fd = -1
+
+    def enter(self, directory: Target) -> int:
+        """Return a descriptor of *directory*, which is made if missing; valid until the next call."""
+        if directory != self._entered:
+            self.close()
+            self._fd = open_directory(self._root, directory, create=True)
+            self._entered = directory
+        return self._fd
+
+    def close(self) -> None:
+        """Leave the directory."""
+        if self._entered is not None:
+            self._entered = None
+            os.close(self._fd)
 
 
 class Drafts:
@@ -167,18 +232,6 @@ class Drafts:
                 path = self._outputs.path.joinpath(*directory, name)
                 raise DestinationError(path, _EXISTS) from None
             self._files.popleft()
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    with explained(path):
-        try:
-            yield
-        except OSError as exc:
-            if exc.errno not in _OF_ONE_NAME:
-                raise
-            problem = f"cannot be written under this name ({exc.strerror}); choose another --out"
-            raise OutputNameError(path, problem) from exc
 
 
 def _refuse_existing(path: Path) -> None:
