@@ -105,11 +105,12 @@ static int foresee(const struct dump_file *file, const struct dssim_workload *wo
 int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
                         uint64_t step, uint64_t number, uint32_t place, struct dssim_file *about,
                         uint8_t *out) {
+    const struct op op = graph_op(workload, number);
     struct planned planned;
     struct dump_file file;
-    if (!plan_file(config, workload, step, number, place, &planned))
+    if (!plan_file(config, &op, step, place, &planned))
         return -ENOENT;
-    int error = dump_file_plan(&file, workload, config->dump_path, &planned);
+    int error = dump_file_plan(&file, config->dump_path, &planned);
     return error != 0 ? error : foresee(&file, workload, about, out);
 }
 

@@ -107,5 +107,5 @@ void config_release(struct dump_config *config) {
 bool config_dumps(const struct dump_config *config) {
     if (config == NULL || scene_is_exception(config->scene))
         return false;
-    return config->list != NULL || config->calls || config->overflow;
+    return config->items != NULL || config->calls || config->overflow;
 }

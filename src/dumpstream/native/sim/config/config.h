@@ -26,7 +26,7 @@ struct step_range {
 struct dump_config {
     atomic_uint holders;
     struct json *root;
-    const struct json *list; /* dump_list, in `root`; NULL if it is missing or empty */
+    const struct json *items; /* of dump_list, in `root`, or NULL */
     char dump_path[MAX_DUMP_PATH + 1];
     enum scene scene;
     uint32_t io;

@@ -263,8 +263,18 @@ void json_free(struct json *json) {
 
 const struct json *json_member(const struct json *object, const char *key) {
     const struct json *found = NULL;
-    for (const struct json *member = object->first; member != NULL; member = member->next)
+    for (const struct json *member = object ? object->first : NULL; member != NULL; member = member->next)
         if (member->key != NULL && strcmp(member->key, key) == 0)
             found = member;
     return found;
+}
+
+const char *json_text(const struct json *object, const char *key) {
+    const struct json *member = json_member(object, key);
+    return member != NULL && member->text != NULL ? member->text : "";
+}
+
+const struct json *json_first(const struct json *object, const char *key) {
+    const struct json *member = json_member(object, key);
+    return member != NULL ? member->first : NULL;
 }

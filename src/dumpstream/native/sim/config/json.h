@@ -18,5 +18,12 @@ struct json {
 struct json *json_parse(const char *text, size_t length);
 void json_free(struct json *json);
 
-/* Returns the member, the last one of several with the same key, or NULL. */
+/* Returns the member, the last one of several with the same key. NULL if there is none, also in
+ * what is not an object. */
 const struct json *json_member(const struct json *object, const char *key);
+
+/* The text of a member that is a string, or "". */
+const char *json_text(const struct json *object, const char *key);
+
+/* The first item of a member that is an array, or NULL. */
+const struct json *json_first(const struct json *object, const char *key);

@@ -138,56 +138,46 @@ static bool has_types(const struct json *object, const struct member_type *type)
     return true;
 }
 
-static bool is_empty_text(const struct json *member) {
-    return member == NULL || !*member->text;
-}
-
-static bool has_items(const struct json *array) {
-    return array != NULL && array->first != NULL;
-}
-
-static bool is_blacklist_allowed(const struct json *list, const struct dump_config *config) {
+static bool is_blacklist_allowed(const struct json *entry, const struct dump_config *config) {
     size_t count = 0;
-    for (const struct json *entry = list ? list->first : NULL; entry != NULL; entry = entry->next)
+    for (; entry != NULL; entry = entry->next)
         count++;
     return count == 0 || (count <= MAX_BLACKLIST && config->levels == LEVEL_OP);
 }
 
 static bool are_ranges_allowed(const struct json *item, const struct dump_config *config) {
-    const struct json *ranges = json_member(item, "opname_range");
-    if (!has_items(ranges))
-        return true;
-    if (config->levels != LEVEL_OP || is_empty_text(json_member(item, "model_name")))
+    const struct json *range = json_first(item, "opname_range");
+    if (range != NULL && (config->levels != LEVEL_OP || !*json_text(item, "model_name")))
         return false;
-    for (const struct json *range = ranges->first; range != NULL; range = range->next)
-        if (is_empty_text(json_member(range, "begin")) || is_empty_text(json_member(range, "end")))
+    for (; range != NULL; range = range->next)
+        if (!*json_text(range, "begin") || !*json_text(range, "end"))
             return false;
     return true;
 }
 
 static bool is_item_allowed(const struct json *item, const struct dump_config *config) {
-    const struct json *model = json_member(item, "model_name"), *layer = json_member(item, "layer");
     const bool watches = config->scene == SCENE_WATCHER;
-    if (!config->calls && ((model && is_empty_text(model)) || (layer && !has_items(layer))))
+    const bool has_model = *json_text(item, "model_name"), has_layer = json_first(item, "layer") != NULL;
+    if (!config->calls &&
+        ((json_member(item, "model_name") && !has_model) || (json_member(item, "layer") && !has_layer)))
         return false;
-    if (has_items(json_member(item, "watcher_nodes")) != watches || (watches && !is_empty_text(model)))
+    if ((json_first(item, "watcher_nodes") != NULL) != watches || (watches && has_model))
         return false;
-    return is_blacklist_allowed(json_member(item, "optype_blacklist"), config) &&
-           is_blacklist_allowed(json_member(item, "opname_blacklist"), config) &&
+    return is_blacklist_allowed(json_first(item, "optype_blacklist"), config) &&
+           is_blacklist_allowed(json_first(item, "opname_blacklist"), config) &&
            are_ranges_allowed(item, config);
 }
 
 /* Whether the choices of operators, steps and statistics go together. */
 static bool is_selection_allowed(const struct json *dump, struct dump_config *config, bool statistics) {
-    const struct json *steps = json_member(dump, "dump_step"), *chosen = json_member(dump, "dump_stats");
     if (config->scene == SCENE_WATCHER && config->io != IO_OUTPUTS)
         return false;
-    if (chosen != NULL && (!has_items(chosen) || !statistics))
+    if (json_member(dump, "dump_stats") && (!json_first(dump, "dump_stats") || !statistics))
         return false;
-    for (const struct json *item = config->list ? config->list->first : NULL; item != NULL; item = item->next)
+    for (const struct json *item = config->items; item != NULL; item = item->next)
         if (!is_item_allowed(item, config))
             return false;
-    return steps == NULL || read_steps(steps->text, config);
+    return read_steps(json_text(dump, "dump_step"), config);
 }
 
 static bool is_directory(const char *path) {
@@ -220,7 +210,6 @@ static bool read_path(const struct json *dump, struct dump_config *config, bool 
 }
 
 bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk) {
-    const struct json *list = json_member(dump, "dump_list");
     uint32_t calls = 0, debug = 0, scene = SCENE_NONE, content = 0, bits = STATISTICS_DEFAULT;
     config->io = IO_OUTPUTS;
     config->levels = LEVEL_OP | LEVEL_KERNEL;
@@ -238,12 +227,12 @@ bool settings_read(const struct json *dump, struct dump_config *config, bool on_
     config->calls = calls;
     config->overflow = debug && scene == SCENE_NONE;
     config->statistics = content ? bits : 0;
-    config->list = has_items(list) ? list : NULL;
+    config->items = json_first(dump, "dump_list");
     if (!read_path(dump, config, on_disk) || (calls && (debug || scene != SCENE_NONE)))
         return false;
     if (scene_is_exception(config->scene))
         return !debug;
     if (config->overflow)
-        return config->list == NULL;
+        return config->items == NULL;
     return !debug && is_selection_allowed(dump, config, content != 0);
 }

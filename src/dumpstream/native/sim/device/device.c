@@ -117,7 +117,7 @@ static bool send_stats(struct run *run, const struct dump_file *file) {
 
 static bool send_file(struct run *run, const char *dump_path, const struct planned *planned) {
     struct dump_file file;
-    if (dump_file_plan(&file, &run->workload, dump_path, planned) != 0)
+    if (dump_file_plan(&file, dump_path, planned) != 0)
         return false;
     if (!(file.text.selection ? send_stats(run, &file) : send_tensors(run, &file)))
         return false;
@@ -128,10 +128,9 @@ static bool send_file(struct run *run, const char *dump_path, const struct plann
 
 /* Writes an exception dump if the operator fails. As with CANN, it is lost if the disk is full. */
 static void write_exception(const struct run *run, const struct op *op, uint64_t step) {
-    uint32_t faults = workload_faults(&run->workload, op_step_key(&run->workload, op, step), op->place, step);
-    if (run->exception.scene == SCENE_NONE || !(faults & 1u << FAULT_FAILS))
+    if (run->exception.scene == SCENE_NONE || !(op_faults(op, step) & 1u << FAULT_FAILS))
         return;
-    if (exception_write(&run->exception, &run->workload, op, step) == 0)
+    if (exception_write(&run->exception, op, step) == 0)
         atomic_fetch_add(&counters.exceptions, 1);
     else
         atomic_fetch_add(&counters.lost, 1);
@@ -140,14 +139,14 @@ static void write_exception(const struct run *run, const struct op *op, uint64_t
 /* Sends what comes after the operator with this number, counted from the first step of the run on. */
 static bool run_op(struct run *run, uint64_t count) {
     uint64_t per_step = graph_ops(&run->workload);
-    uint64_t step = run->first_step + count / per_step, number = count % per_step;
-    const struct op op = graph_op(&run->workload, number);
+    uint64_t step = run->first_step + count / per_step;
+    const struct op op = graph_op(&run->workload, count % per_step);
     const struct dump_config *config = op.is_call ? run->calls : run->models;
     struct planned planned;
     write_exception(run, &op, step);
     if (config == NULL || run->record == NULL)
         return true;
-    for (uint32_t place = 0; plan_file(config, &run->workload, step, number, place, &planned); place++)
+    for (uint32_t place = 0; plan_file(config, &op, step, place, &planned); place++)
         if (!send_file(run, config->dump_path, &planned))
             return false;
     return true;

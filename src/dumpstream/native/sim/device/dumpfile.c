@@ -36,10 +36,19 @@ static void set_shape(struct tensor *tensor, const struct dssim_workload *worklo
     tensor->bytes = tensor->elements * width;
 }
 
+/* Whether the first output was overwritten before it was dumped. */
+static bool is_overwritten(const struct planned *planned) {
+    const struct overwrite *overwrite = &planned->op.workload->overwrite;
+    if (!overwrite->happens || planned->op.is_call || planned->op.place != overwrite->victim)
+        return false;
+    return planned->after.place >= overwrite->by && (!overwrite->once || overwrite->step == planned->step);
+}
+
 /* Data types and shapes depend on the operator; values also depend on the step. */
-static void plan_tensor(struct dump_file *file, const struct dssim_workload *workload, uint64_t shape_key,
-                        uint32_t place) {
+static void plan_tensor(struct dump_file *file, const struct planned *planned, uint32_t place) {
+    const struct dssim_workload *workload = planned->op.workload;
     struct tensor *tensor = &file->data.tensor[file->data.tensors];
+    const uint64_t shape_key = op_key(&planned->op);
     const uint64_t draws = (uint64_t)place << 16;
     const bool is_output = place >= workload->inputs;
     *tensor = (struct tensor){
@@ -50,6 +59,7 @@ static void plan_tensor(struct dump_file *file, const struct dssim_workload *wor
         .key = mix(file->key, draws),
     };
     if (place == workload->inputs) {
+        tensor->overwritten = is_overwritten(planned);
         tensor->has_nan = dump_file_has(file, FAULT_NAN);
         tensor->has_infinity = dump_file_has(file, FAULT_OVERFLOW);
         if ((tensor->has_nan || tensor->has_infinity) && !dtype_facts[tensor->dtype].floating)
@@ -64,11 +74,11 @@ static void plan_tensor(struct dump_file *file, const struct dssim_workload *wor
 
 /* Writes the last part of the name: the operator, the task and the stream that the file comes
  * after, and the time. The record of an overflow has a task and a stream of its own. */
-static void name_op(const struct dump_file *file, const struct dssim_workload *workload,
-                    const struct planned *planned, char *out, size_t room) {
-    const struct op *op = &planned->op, after = graph_op(workload, planned->after);
-    uint64_t task = planned->is_opdebug ? workload->ops + 2 : op_task(&after);
-    uint64_t stream = op_stream(&after) + (planned->is_opdebug ? workload->models : 0);
+static void name_op(const struct dump_file *file, const struct planned *planned, char *out, size_t room) {
+    const struct op *op = &planned->op, *after = &planned->after;
+    const struct dssim_workload *workload = op->workload;
+    uint64_t task = planned->is_opdebug ? workload->ops + 2 : op_task(after);
+    uint64_t stream = op_stream(after) + (planned->is_opdebug ? workload->models : 0);
     char type[MAX_OP_NAME];
     if (op->is_call)
         snprintf(type, sizeof type, "%.30s_%llu_%s", op->type,
@@ -80,19 +90,19 @@ static void name_op(const struct dump_file *file, const struct dssim_workload *w
              (unsigned long long)stream, (unsigned long long)file->data.time_us);
 }
 
-static int set_name(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                    const struct planned *planned) {
-    time_t began = (time_t)dump_file_began_s(workload);
+static int set_name(struct dump_file *file, const char *dump_path, const struct planned *planned) {
+    const struct op *op = &planned->op;
+    time_t began = (time_t)dump_file_began_s(op->workload);
     char began_text[24], directory[96] = "", model[MAX_MODEL_NAME], last[256];
     struct tm calendar;
     strftime(began_text, sizeof began_text, "%Y%m%d%H%M%S", gmtime_r(&began, &calendar));
-    graph_model_name(planned->op.model, model);
-    if (!planned->op.is_call)
-        snprintf(directory, sizeof directory, "/%s/%llu/%llu/", model,
-                 (unsigned long long)(planned->op.model + 1), (unsigned long long)planned->step);
-    name_op(file, workload, planned, last, sizeof last);
+    op_model_name(op, model);
+    if (!op->is_call)
+        snprintf(directory, sizeof directory, "/%s/%llu/%llu/", model, (unsigned long long)(op->model + 1),
+                 (unsigned long long)planned->step);
+    name_op(file, planned, last, sizeof last);
     int length = snprintf(file->name, sizeof file->name, "%s/%s/%llu/%s%s%s", dump_path, began_text,
-                          (unsigned long long)workload->device_id, directory, last,
+                          (unsigned long long)op->workload->device_id, directory, last,
                           file->text.selection ? ".csv" : "");
     return length < 0 || (size_t)length >= sizeof file->name ? -ENAMETOOLONG : 0;
 }
@@ -110,47 +120,42 @@ void dump_file_close(struct dump_file *file) {
 }
 
 /* Text that the configuration asks for has no faults except those in the values. */
-static void set_text(struct dump_file *file, const struct dssim_workload *workload, uint32_t selection) {
+static void set_text(struct dump_file *file, bool by_aicpu, uint32_t selection) {
     const uint32_t in_values = 1u << FAULT_NAN | 1u << FAULT_OVERFLOW;
     file->text = (struct stats_text){.rows = 1};
     if (selection) {
         file->faults &= in_values;
-        file->text.selection = workload->aicpu_stats ? STATISTICS_DEFAULT : selection;
-        file->text.rows = workload->aicpu_stats ? MAX_TENSORS : STATS_MESSAGE_ROWS;
-        file->text.by_aicpu = workload->aicpu_stats;
+        file->text.selection = by_aicpu ? STATISTICS_DEFAULT : selection;
+        file->text.rows = by_aicpu ? MAX_TENSORS : STATS_MESSAGE_ROWS;
+        file->text.by_aicpu = by_aicpu;
     } else if (dump_file_has(file, FAULT_STATS_TEXT)) {
         file->text.selection = STATISTICS_DEFAULT;
     }
 }
 
-static void set_time(struct dump_file *file, const struct dssim_workload *workload,
-                     const struct planned *planned) {
-    struct op after = graph_op(workload, planned->after);
-    uint64_t key = op_step_key(workload, &after, planned->step);
-    file->data.time_us = (dump_file_began_s(workload) + 1 + planned->step) * 1000000 + planned->after * 37 +
-                         below(mix(key, DRAW_CLOCK), 37) + planned->place;
+static void set_time(struct dump_file *file, const struct planned *planned) {
+    const struct op *after = &planned->after;
+    uint64_t drawn = mix(op_step_key(after, planned->step), DRAW_CLOCK);
+    file->data.time_us = (dump_file_began_s(after->workload) + 1 + planned->step) * 1000000 +
+                         after->number * 37 + below(drawn, 37) + planned->place;
 }
 
 /* The name for a watched operator that is dumped after another one contains both. */
-static void set_op_name(struct dump_file *file, const struct dssim_workload *workload,
-                        const struct planned *planned) {
-    const char *name = planned->op.name, *suffix = "";
-    if (planned->is_kernel) {
-        name = planned->op.is_call ? call_kernel(&planned->op) : name;
-        suffix = planned->op.is_call ? "" : "_kernel";
-    }
+static void set_op_name(struct dump_file *file, const struct planned *planned) {
+    const struct op *op = &planned->op;
+    const char *name = planned->is_kernel && op->is_call ? call_kernel(op) : op->name;
+    const char *suffix = planned->is_kernel && !op->is_call ? "_kernel" : "";
     snprintf(file->data.original_op, sizeof file->data.original_op, "%.52s%s", name, suffix);
-    if (planned->after == planned->op.number)
+    if (planned->after.number == op->number)
         strcpy(file->data.op_name, file->data.original_op);
     else
-        snprintf(file->data.op_name, sizeof file->data.op_name, "%s_To_%s",
-                 graph_op(workload, planned->after).name, file->data.original_op);
+        snprintf(file->data.op_name, sizeof file->data.op_name, "%s_To_%s", planned->after.name,
+                 file->data.original_op);
 }
 
 /* The record is the one output of an operator of its own. */
-static void plan_record(struct dump_file *file, const struct dssim_workload *workload,
-                        const struct planned *planned) {
-    overflow_record(file->record, &planned->op, file->key, workload->newer_opdebug);
+static void plan_record(struct dump_file *file, const struct planned *planned) {
+    overflow_record(file->record, &planned->op, file->key);
     file->faults = 0;
     strcpy(file->data.op_name, "Node_OpDebug");
     strcpy(file->data.original_op, "Node_OpDebug");
@@ -167,41 +172,26 @@ static void plan_record(struct dump_file *file, const struct dssim_workload *wor
     file->data.tensors = 1;
 }
 
-/* Whether the first output was overwritten before it was dumped. */
-static bool is_overwritten(const struct dssim_workload *workload, const struct planned *planned) {
-    const struct overwrite *overwrite = &workload->overwrite;
-    if (!overwrite->happens || planned->op.is_call || planned->op.place != overwrite->victim)
-        return false;
-    return graph_op(workload, planned->after).place >= overwrite->by &&
-           (!overwrite->once || overwrite->step == planned->step);
-}
-
-static void plan_tensors(struct dump_file *file, const struct dssim_workload *workload,
-                         const struct planned *planned) {
-    uint64_t shape_key = op_key(workload, &planned->op);
-    bool overwritten = is_overwritten(workload, planned);
-    set_op_name(file, workload, planned);
+static void plan_tensors(struct dump_file *file, const struct planned *planned) {
+    set_op_name(file, planned);
     file->data.tensors = 0;
-    for (uint32_t place = 0; place < workload->inputs + workload->outputs; place++) {
-        if (!(planned->tensors & 1u << place))
-            continue;
-        plan_tensor(file, workload, shape_key, place);
-        file->data.tensor[file->data.tensors - 1].overwritten = overwritten && place == workload->inputs;
-    }
+    for (uint32_t place = 0; place < 2 * MAX_PART; place++)
+        if (planned->tensors & 1u << place)
+            plan_tensor(file, planned, place);
 }
 
-int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                   const struct planned *planned) {
-    file->key = op_step_key(workload, &planned->op, planned->step);
-    file->faults = workload_faults(workload, file->key, planned->op.place, planned->step);
-    set_text(file, workload, planned->statistics);
-    set_time(file, workload, planned);
+int dump_file_plan(struct dump_file *file, const char *dump_path, const struct planned *planned) {
+    const struct op *op = &planned->op;
+    file->key = op_step_key(op, planned->step);
+    file->faults = op_faults(op, planned->step);
+    set_text(file, op->workload->aicpu_stats, planned->statistics);
+    set_time(file, planned);
     file->data.dfx_message[0] = file->data.user_tag[0] = '\0';
     if (planned->is_opdebug)
-        plan_record(file, workload, planned);
+        plan_record(file, planned);
     else
-        plan_tensors(file, workload, planned);
-    if (set_name(file, workload, dump_path, planned) != 0)
+        plan_tensors(file, planned);
+    if (set_name(file, dump_path, planned) != 0)
         return -ENAMETOOLONG;
     dump_file_close(file);
     return 0;

@@ -34,8 +34,7 @@ static inline bool dump_file_has(const struct dump_file *file, enum fault fault)
 }
 
 /* Returns 0, or -ENAMETOOLONG if the name does not fit after `dump_path`. */
-int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                   const struct planned *planned);
+int dump_file_plan(struct dump_file *file, const char *dump_path, const struct planned *planned);
 
 /* Makes the header again after a change of the data. */
 void dump_file_close(struct dump_file *file);

@@ -116,11 +116,10 @@ static void describe(struct dump_file *file, enum scene scene) {
 }
 
 /* Writes the last part of the name. Times are in milliseconds. */
-static void name_file(const struct dump_file *file, const struct dssim_workload *workload,
-                      const struct planned *planned, enum scene scene, char *out, size_t room) {
-    const struct op *op = &planned->op;
+static void name_file(const struct dump_file *file, const struct op *op, uint64_t step, enum scene scene,
+                      char *out, size_t room) {
     const unsigned long long task = op_task(op), stream = op_stream(op);
-    time_t second = (time_t)(dump_file_began_s(workload) + 1 + planned->step + op->number / 1000);
+    time_t second = (time_t)(dump_file_began_s(op->workload) + 1 + step + op->number / 1000);
     char when[32];
     struct tm calendar;
     strftime(when, sizeof when, "%Y%m%d%H%M%S", gmtime_r(&second, &calendar));
@@ -151,24 +150,23 @@ int exception_store(struct dump_file *file) {
     return error;
 }
 
-int exception_write(const struct exception_dump *dump, const struct dssim_workload *workload,
-                    const struct op *op, uint64_t step) {
+int exception_write(const struct exception_dump *dump, const struct op *op, uint64_t step) {
     struct planned planned = {
         .op = *op,
         .step = step,
-        .after = op->number,
-        .tensors = workload_tensors(workload, IO_INPUTS | IO_OUTPUTS),
+        .after = *op,
+        .tensors = op_tensors(op, IO_INPUTS | IO_OUTPUTS),
     };
     struct dump_file file;
     char directory[PATH_MAX], last[256];
-    int error = dump_file_plan(&file, workload, "", &planned);
+    int error = dump_file_plan(&file, "", &planned);
     if (error == 0)
-        error = exception_directory(dump->root, workload->device_id, directory, sizeof directory);
+        error = exception_directory(dump->root, op->workload->device_id, directory, sizeof directory);
     if (error != 0)
         return error;
     file.faults = 0;
     describe(&file, dump->scene);
-    name_file(&file, workload, &planned, dump->scene, last, sizeof last);
+    name_file(&file, op, step, dump->scene, last, sizeof last);
     int length = snprintf(file.name, sizeof file.name, "%s/%s", directory, last);
     return length < 0 || (size_t)length >= sizeof file.name ? -ENAMETOOLONG : exception_store(&file);
 }

@@ -24,8 +24,7 @@ void exception_find_root(const char *dump_path, char root[PATH_MAX]);
 int exception_directory(const char *root, uint64_t device, char *out, size_t room);
 
 /* Writes the dump of an operator that failed. Returns 0 or -errno. */
-int exception_write(const struct exception_dump *dump, const struct dssim_workload *workload,
-                    const struct op *op, uint64_t step);
+int exception_write(const struct exception_dump *dump, const struct op *op, uint64_t step);
 
 /* Makes the header of a file with a name and data, and writes the file to disk. Replaces a
  * file of the same name. Returns 0 or -errno. */

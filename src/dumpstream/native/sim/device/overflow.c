@@ -26,7 +26,7 @@ static void put64s(uint8_t *out, const uint64_t *values, uint32_t count) {
         out[i] = (uint8_t)(values[i / 8] >> (8 * (i % 8)));
 }
 
-void overflow_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, uint64_t key, bool newer) {
+void overflow_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, uint64_t key) {
     const uint64_t pc_start = UINT64_C(0x124000000000) + 128 * below(mix(key, DRAW_ADDRESS), 1 << 20);
     const uint64_t para_base = pc_start + (1 << 30);
     const uint64_t block = below(mix(key, DRAW_CLOCK), 32);
@@ -35,7 +35,7 @@ void overflow_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, ui
     const uint64_t entry[] = {op->model + 1, op_stream(op), op_task(op),    0, 0, 0, pc_start, para_base,
                               block,         block,         STATUS_OVERFLOW};
     memset(out, 0, OVERFLOW_RECORD_BYTES);
-    if (newer) {
+    if (op->workload->newer_opdebug) {
         const uint32_t head[] = {MAGIC, VERSION, true, AI_CORE, 0, sizeof entry};
         for (uint32_t i = 0; i < sizeof head / sizeof head[0]; i++)
             put32(out + 4 * i, head[i]);

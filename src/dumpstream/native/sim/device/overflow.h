@@ -9,4 +9,4 @@
 enum { OVERFLOW_RECORD_BYTES = 2048 };
 
 /* The record has the task and the stream of the operator. `key` determines the addresses. */
-void overflow_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, uint64_t key, bool newer);
+void overflow_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, uint64_t key);

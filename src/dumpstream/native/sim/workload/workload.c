@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config.h"
-#include "workload/random.h"
-
 #define NAME(constant, name) [constant] = name,
 const char *const fault_names[FAULT_COUNT] = {FAULTS(NAME)};
 
@@ -292,39 +289,4 @@ bool workload_apply(struct dssim_workload *workload, const char *text, char *err
         return false;
     }
     return true;
-}
-
-uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io) {
-    uint32_t inputs = (1u << workload->inputs) - 1;
-    uint32_t outputs = ((1u << workload->outputs) - 1) << workload->inputs;
-    return (io & IO_INPUTS ? inputs : 0) | (io & IO_OUTPUTS ? outputs : 0);
-}
-
-static bool selects(const struct selector *selector, uint64_t random, uint64_t op, uint64_t step) {
-    switch (selector->kind) {
-    case SELECT_SHARE:
-        return unit(random) < selector->share;
-    case SELECT_OP:
-        return selector->op == op;
-    case SELECT_OP_AND_STEP:
-        return selector->op == op && selector->step == step;
-    case SELECT_NONE:
-        break;
-    }
-    return false;
-}
-
-uint32_t workload_faults(const struct dssim_workload *workload, uint64_t file_key, uint64_t op,
-                         uint64_t step) {
-    uint32_t faults = 0;
-    for (uint32_t fault = 0; fault < FAULT_OFFSETS && faults == 0; fault++)
-        if (selects(&workload->faults[fault], mix(file_key, fault), op, step))
-            faults = 1u << fault;
-    if (faults & 1u << FAULT_STATS_TEXT)
-        return faults;
-    if (selects(&workload->faults[FAULT_SHUFFLE], mix(file_key, FAULT_SHUFFLE), op, step))
-        faults |= 1u << FAULT_SHUFFLE;
-    else if (selects(&workload->faults[FAULT_OFFSETS], mix(file_key, FAULT_OFFSETS), op, step))
-        faults |= 1u << FAULT_OFFSETS;
-    return faults;
 }

@@ -87,11 +87,3 @@ void workload_set_defaults(struct dssim_workload *workload);
 
 /* Applies key=value lines. Returns false with one line in `error`. */
 bool workload_apply(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes);
-
-/* The inputs and outputs of an operator that `io`, bits of config.h, names. As bits, the
- * inputs first. */
-uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io);
-
-/* The faults of one file, as bits 1 << fault. `file_key` decides for selectors with a share. */
-uint32_t workload_faults(const struct dssim_workload *workload, uint64_t file_key, uint64_t op,
-                         uint64_t step);
