@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/runtime.h"
@@ -15,23 +14,6 @@
 #include "workload/graph.h"
 #include "workload/plan.h"
 #include "workload/workload.h"
-
-struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes) {
-    struct dssim_workload *workload = malloc(sizeof *workload);
-    if (workload == NULL) {
-        snprintf(error, error_bytes, "out of memory");
-        return NULL;
-    }
-    workload_set_defaults(workload);
-    if (workload_apply(workload, text, error, error_bytes))
-        return workload;
-    free(workload);
-    return NULL;
-}
-
-void dssim_workload_close(struct dssim_workload *workload) {
-    free(workload);
-}
 
 uint64_t dssim_ops_per_step(const struct dssim_workload *workload) {
     return graph_ops(workload);
@@ -116,7 +98,7 @@ int dssim_file_describe(const struct dssim_workload *workload, const struct dump
 
 void dssim_load(const struct dssim_workload *workload) {
     device_load(workload);
-    runtime_set_joining(workload->finalize_joins);
+    runtime_set_joining(workload->cann != CANN_8_5);
     prof_load(workload);
 }
 

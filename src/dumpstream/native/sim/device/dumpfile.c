@@ -16,15 +16,15 @@ uint64_t dump_file_began_s(const struct dssim_workload *workload) {
 static void set_shape(struct tensor *tensor, const struct dssim_workload *workload, uint64_t shape_key,
                       uint64_t bytes_drawn) {
     const uint32_t width = dtype_facts[tensor->dtype].bytes;
-    if (workload->dims > 0) {
-        tensor->dims = workload->dims;
-        memcpy(tensor->dim, workload->dim, sizeof workload->dim);
+    if (workload->shape.dims > 0) {
+        tensor->dims = workload->shape.dims;
+        memcpy(tensor->dim, workload->shape.dim, sizeof workload->shape.dim);
         tensor->elements = 1;
         for (uint32_t i = 0; i < tensor->dims; i++)
             tensor->elements *= tensor->dim[i];
     } else {
-        uint64_t span = workload->most_tensor_bytes - workload->least_tensor_bytes + 1;
-        uint64_t bytes = workload->least_tensor_bytes + below(mix(shape_key, bytes_drawn), span);
+        uint64_t span = workload->tensor_bytes.most - workload->tensor_bytes.least + 1;
+        uint64_t bytes = workload->tensor_bytes.least + below(mix(shape_key, bytes_drawn), span);
         uint64_t columns = 1024;
         tensor->elements = bytes < width ? 1 : bytes / width;
         while (tensor->elements % columns != 0)
@@ -52,7 +52,7 @@ static void plan_tensor(struct dump_file *file, const struct planned *planned, u
     const uint64_t draws = (uint64_t)place << 16;
     const bool is_output = place >= workload->inputs;
     *tensor = (struct tensor){
-        .dtype = workload->dtype[below(mix(shape_key, draws + DRAW_DTYPE), workload->dtypes)],
+        .dtype = workload->dtypes.dtype[below(mix(shape_key, draws + DRAW_DTYPE), workload->dtypes.count)],
         .part = is_output ? PART_OUTPUT : PART_INPUT,
         .index = is_output ? place - (uint32_t)workload->inputs : place,
         .rectified = is_output || place == 0, /* the other inputs are weights */
@@ -184,7 +184,7 @@ int dump_file_plan(struct dump_file *file, const char *dump_path, const struct p
     const struct op *op = &planned->op;
     file->key = op_step_key(op, planned->step);
     file->faults = op_faults(op, planned->step);
-    set_text(file, op->workload->aicpu_stats, planned->statistics);
+    set_text(file, op->workload->stats_by, planned->statistics);
     set_time(file, planned);
     file->data.dfx_message[0] = file->data.user_tag[0] = '\0';
     if (planned->is_opdebug)

@@ -35,7 +35,7 @@ void overflow_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, ui
     const uint64_t entry[] = {op->model + 1, op_stream(op), op_task(op),    0, 0, 0, pc_start, para_base,
                               block,         block,         STATUS_OVERFLOW};
     memset(out, 0, OVERFLOW_RECORD_BYTES);
-    if (op->workload->newer_opdebug) {
+    if (op->workload->opdebug) {
         const uint32_t head[] = {MAGIC, VERSION, true, AI_CORE, 0, sizeof entry};
         for (uint32_t i = 0; i < sizeof head / sizeof head[0]; i++)
             put32(out + 4 * i, head[i]);

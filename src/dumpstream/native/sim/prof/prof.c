@@ -261,7 +261,7 @@ aclError aclprofGetOpNum(const void *data, size_t length, uint32_t *count) {
 
 void prof_load(const struct dssim_workload *workload) {
     HOLD(&lock);
-    state.lenient = workload->lenient_profiling;
+    state.lenient = workload->cann == CANN_MASTER;
     state.models = workload->models;
     state.device = (uint32_t)workload->device_id % MAX_PROF_DEVICES;
 }

@@ -32,7 +32,7 @@ struct op graph_op(const struct dssim_workload *workload, uint64_t number) {
     }
     op.model = number / workload->ops;
     op.place = number % workload->ops;
-    op.type = workload->op_type[op.place % workload->op_types];
+    op.type = workload->op_types.type[op.place % workload->op_types.count];
     snprintf(op.name, sizeof op.name, "layer_%llu_%s", (unsigned long long)op.place, op.type);
     return op;
 }

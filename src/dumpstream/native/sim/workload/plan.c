@@ -109,7 +109,7 @@ static uint32_t selected(const struct dump_config *config, const struct op *op) 
 static bool split(uint32_t tensors, uint32_t levels, uint32_t place, struct planned *file) {
     const struct op *op = &file->op;
     uint32_t inputs = tensors & op_tensors(op, IO_INPUTS);
-    bool separate = op->workload->separate_io || op->is_call || op_is_collective(op);
+    bool separate = op->workload->io_files || op->is_call || op_is_collective(op);
     uint32_t parts[2] = {separate ? inputs : tensors, separate ? tensors & ~inputs : 0};
     for (uint32_t level = LEVEL_OP; level <= LEVEL_KERNEL; level <<= 1) {
         for (uint32_t i = 0; i < 2; i++) {

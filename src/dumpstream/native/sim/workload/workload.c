@@ -1,6 +1,5 @@
 #include "workload/workload.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,55 +11,6 @@ const char *const fault_names[FAULT_COUNT] = {FAULTS(NAME)};
 enum { MAX_LINE = 1024 };
 
 #define MAX_TENSOR_BYTES (UINT64_C(1) << 40)
-
-struct number_key {
-    const char *name;
-    size_t place;
-    uint64_t least;
-    uint64_t most;
-};
-
-#define NUMBER(field, least, most) {#field, offsetof(struct dssim_workload, field), least, most}
-
-static const struct number_key number_keys[] = {
-    NUMBER(seed, 0, UINT64_MAX),
-    NUMBER(models, 1, 100000),
-    NUMBER(ops, 1, 1000000),
-    NUMBER(inputs, 0, MAX_PART),
-    NUMBER(outputs, 1, MAX_PART),
-    NUMBER(single_ops, 0, 1000000),
-    NUMBER(device_threads, 1, MAX_DEVICE_THREADS),
-    NUMBER(device_id, 0, MAX_DEVICES - 1),
-    NUMBER(rate, 0, UINT64_C(1) << 50),
-    NUMBER(slice_bytes, 1, 1 << 30),
-    NUMBER(queue_bytes, 0, UINT64_C(1) << 50),
-};
-
-static const size_t number_key_count = sizeof number_keys / sizeof number_keys[0];
-
-static const char *const op_types[] = {
-    "MatMulV2", "Relu", "LayerNorm", "Add", "SoftmaxV2", "GatherV2", "Mul", "Cast",
-};
-
-void workload_set_defaults(struct dssim_workload *workload) {
-    *workload = (struct dssim_workload){
-        .models = 2,
-        .ops = 8,
-        .inputs = 2,
-        .outputs = 1,
-        .device_threads = 2,
-        .slice_bytes = 128 << 20,
-        .least_tensor_bytes = 1 << 10,
-        .most_tensor_bytes = 64 << 10,
-        .dtypes = DTYPE_DRAWN,
-        .op_types = sizeof op_types / sizeof op_types[0],
-        .finalize_joins = true,
-    };
-    for (uint32_t i = 0; i < workload->op_types; i++)
-        strcpy(workload->op_type[i], op_types[i]);
-    for (uint32_t i = 0; i < DTYPE_DRAWN; i++)
-        workload->dtype[i] = (enum dtype)i;
-}
 
 /* Reads digits up to `end`, which may be NUL, and moves past them. */
 static bool take_number(const char **text, char end, uint64_t *value) {
@@ -75,73 +25,73 @@ static bool take_number(const char **text, char end, uint64_t *value) {
     return true;
 }
 
-static bool read_range(const char *text, uint64_t *least, uint64_t *most) {
-    const char *rest = text;
-    if (take_number(&rest, '\0', least))
-        *most = *least;
-    else if (!take_number(&rest, '-', least) || !take_number(&rest, '\0', most))
+/* Copies the letters, digits and _ up to '+' or the end, and moves past them. */
+static bool take_name(const char **text, char name[MAX_OP_TYPE]) {
+    size_t length = strspn(*text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+    if (length == 0 || length >= MAX_OP_TYPE || ((*text)[length] && (*text)[length] != '+'))
         return false;
-    return *least >= 1 && *least <= *most && *most <= MAX_TENSOR_BYTES;
+    memcpy(name, *text, length);
+    name[length] = '\0';
+    *text += length;
+    return true;
 }
 
-static bool read_shape(const char *text, struct dssim_workload *workload) {
+static bool read_range(const char *text, void *field) {
+    struct byte_range *range = field;
+    const char *rest = text;
+    if (take_number(&rest, '\0', &range->least))
+        range->most = range->least;
+    else if (!take_number(&rest, '-', &range->least) || !take_number(&rest, '\0', &range->most))
+        return false;
+    return range->least >= 1 && range->least <= range->most && range->most <= MAX_TENSOR_BYTES;
+}
+
+static bool read_shape(const char *text, void *field) {
+    struct shape *shape = field;
     uint64_t elements = 1;
-    workload->dims = 0;
+    shape->dims = 0;
     while (*text) {
         char end = strchr(text, 'x') ? 'x' : '\0';
         uint64_t dim;
-        if (workload->dims == MAX_SHAPE || !take_number(&text, end, &dim))
+        if (shape->dims == MAX_SHAPE || !take_number(&text, end, &dim))
             return false;
         if (dim < 1 || dim > MAX_TENSOR_BYTES / elements || (end && !*text))
             return false;
         elements *= dim;
-        workload->dim[workload->dims++] = dim;
+        shape->dim[shape->dims++] = dim;
     }
     return true;
 }
 
-static bool read_dtypes(const char *text, struct dssim_workload *workload) {
-    workload->dtypes = 0;
-    for (;;) {
-        size_t length = strcspn(text, "+");
-        uint32_t i = 0;
-        while (i < DTYPE_DRAWN &&
-               (strlen(dtype_facts[i].name) != length || strncmp(dtype_facts[i].name, text, length) != 0))
-            i++;
-        if (i == DTYPE_DRAWN || workload->dtypes == MAX_DTYPES)
+static bool read_dtypes(const char *text, void *field) {
+    struct dtypes *dtypes = field;
+    char name[MAX_OP_TYPE];
+    dtypes->count = 0;
+    do {
+        enum dtype found = 0;
+        if (dtypes->count == MAX_DTYPES || !take_name(&text, name))
             return false;
-        workload->dtype[workload->dtypes++] = (enum dtype)i;
-        if (!text[length])
-            return true;
-        text += length + 1;
-    }
-}
-
-static bool read_op_types(const char *text, struct dssim_workload *workload) {
-    workload->op_types = 0;
-    for (;;) {
-        size_t length = strcspn(text, "+");
-        char *type = workload->op_type[workload->op_types];
-        if (workload->op_types++ == MAX_OP_TYPES || length == 0 || length >= MAX_OP_TYPE)
+        while (found < DTYPE_DRAWN && strcmp(dtype_facts[found].name, name) != 0)
+            found++;
+        if (found == DTYPE_DRAWN)
             return false;
-        memcpy(type, text, length);
-        type[length] = '\0';
-        for (; *type; type++)
-            if (!isalnum((unsigned char)*type) && *type != '_')
-                return false;
-        if (!text[length])
-            return true;
-        text += length + 1;
-    }
+        dtypes->dtype[dtypes->count++] = found;
+    } while (*text++ == '+');
+    return true;
 }
 
-/* Reads one of two words. */
-static bool read_either(const char *text, const char *no, const char *yes, bool *value) {
-    *value = strcmp(text, yes) == 0;
-    return *value || strcmp(text, no) == 0;
+static bool read_op_types(const char *text, void *field) {
+    struct op_types *types = field;
+    types->count = 0;
+    do {
+        if (types->count == MAX_OP_TYPES || !take_name(&text, types->type[types->count++]))
+            return false;
+    } while (*text++ == '+');
+    return true;
 }
 
-static bool read_selector(const char *text, struct selector *selector) {
+static bool read_selector(const char *text, void *field) {
+    struct selector *selector = field;
     const char *rest = text;
     char *end;
     *selector = (struct selector){.kind = SELECT_NONE};
@@ -159,7 +109,8 @@ static bool read_selector(const char *text, struct selector *selector) {
     return take_number(&rest, '@', &selector->op) && take_number(&rest, '\0', &selector->step);
 }
 
-static bool read_overwrite(const char *text, struct overwrite *overwrite) {
+static bool read_overwrite(const char *text, void *field) {
+    struct overwrite *overwrite = field;
     *overwrite = (struct overwrite){.happens = *text};
     if (!*text)
         return true;
@@ -171,97 +122,103 @@ static bool read_overwrite(const char *text, struct overwrite *overwrite) {
     return !overwrite->once || take_number(&text, '\0', &overwrite->step);
 }
 
-static bool explain(char *error, size_t error_bytes, const char *key, const char *value, const char *rule) {
-    snprintf(error, error_bytes, "%s=%s: must be %s", key, value, rule);
-    return false;
-}
-
-static bool apply_number(const struct number_key *key, const char *value, struct dssim_workload *workload,
-                         char *error, size_t error_bytes) {
-    const char *rest = value;
-    char rule[96];
-    uint64_t number;
-    if (take_number(&rest, '\0', &number) && number >= key->least && number <= key->most) {
-        memcpy((char *)workload + key->place, &number, sizeof number);
-        return true;
-    }
-    snprintf(rule, sizeof rule, "a whole number from %llu to %llu", (unsigned long long)key->least,
-             (unsigned long long)key->most);
-    return explain(error, error_bytes, key->name, value, rule);
-}
-
-/* The keys that are neither numbers nor faults. */
-static const struct word_key {
+struct key {
     const char *name;
-    const char *rule;
-} word_keys[] = {
-    {"tensor_bytes", "N or LOW-HIGH, from 1 to 2^40"},
-    {"shape", "up to 8 dimensions such as 8x128"},
-    {"dtypes", "float32, float16, bfloat16, int32, int64 or int8, joined by +"},
-    {"op_types", "up to 32 names of letters, digits and _, joined by +"},
-    {"io_files", "joint or separate"},
-    {"overwrite", "A:C or A:C@STEP, where operator C comes before A"},
-    {"opdebug", "older or newer"},
-    {"stats_by", "kernel or aicpu"},
-    {"cann", "8.5, 9.1 or master"},
+    size_t place;                                /* of its field in the workload */
+    const char *standard;                        /* the value without the key */
+    bool (*read)(const char *text, void *field); /* NULL: one of `words`, if there are any, or a number */
+    const char *words[4];
+    const char *rule; /* says what a value must be; a number is from `least` to `most` */
+    uint64_t least, most;
 };
 
-enum { WORD_KEYS = sizeof word_keys / sizeof word_keys[0] };
+#define KEY(field, value) .name = #field, .place = offsetof(struct dssim_workload, field), .standard = value
+#define TEXT(field, value, reader, text) {KEY(field, value), .read = reader, .rule = text}
+#define CHOICE(field, value, text, ...) {KEY(field, value), .words = {__VA_ARGS__}, .rule = text}
+#define NUMBER(field, value, low, high) {KEY(field, value), .least = low, .most = high}
+#define SELECTOR(constant, text)                                                                             \
+    {.name = text,                                                                                           \
+     .place = offsetof(struct dssim_workload, faults[constant]),                                             \
+     .standard = "",                                                                                         \
+     .read = read_selector,                                                                                  \
+     .rule = "a share such as 0.25, an operator 3, or 3@STEP"},
 
-static bool read_cann(const char *value, struct dssim_workload *workload) {
-    workload->lenient_profiling = strcmp(value, "master") == 0;
-    workload->finalize_joins = strcmp(value, "8.5") != 0;
-    return workload->lenient_profiling || !workload->finalize_joins || strcmp(value, "9.1") == 0;
-}
+static const struct key keys[] = {
+    TEXT(tensor_bytes, "1024-65536", read_range, "N or LOW-HIGH, from 1 to 2^40"),
+    TEXT(shape, "", read_shape, "up to 8 dimensions such as 8x128"),
+    TEXT(dtypes, "float32+float16+bfloat16+int32+int64+int8", read_dtypes,
+         "float32, float16, bfloat16, int32, int64 or int8, joined by +"),
+    TEXT(op_types, "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast", read_op_types,
+         "up to 32 names of letters, digits and _, joined by +"),
+    CHOICE(io_files, "joint", "joint or separate", "joint", "separate"),
+    TEXT(overwrite, "", read_overwrite, "A:C or A:C@STEP, where operator C comes before A"),
+    CHOICE(opdebug, "older", "older or newer", "older", "newer"),
+    CHOICE(stats_by, "kernel", "kernel or aicpu", "kernel", "aicpu"),
+    CHOICE(cann, "9.1", "8.5, 9.1 or master", "8.5", "9.1", "master"),
+    NUMBER(seed, "0", 0, UINT64_MAX),
+    NUMBER(models, "2", 1, 100000),
+    NUMBER(ops, "8", 1, 1000000),
+    NUMBER(inputs, "2", 0, MAX_PART),
+    NUMBER(outputs, "1", 1, MAX_PART),
+    NUMBER(single_ops, "0", 0, 1000000),
+    NUMBER(device_threads, "2", 1, MAX_DEVICE_THREADS),
+    NUMBER(device_id, "0", 0, MAX_DEVICES - 1),
+    NUMBER(rate, "0", 0, UINT64_C(1) << 50),
+    NUMBER(slice_bytes, "134217728", 1, 1 << 30),
+    NUMBER(queue_bytes, "0", 0, UINT64_C(1) << 50),
+    FAULTS(SELECTOR)};
 
-static bool read_word(struct dssim_workload *workload, const char *key, const char *value) {
-    if (strcmp(key, "tensor_bytes") == 0)
-        return read_range(value, &workload->least_tensor_bytes, &workload->most_tensor_bytes);
-    if (strcmp(key, "shape") == 0)
-        return read_shape(value, workload);
-    if (strcmp(key, "dtypes") == 0)
-        return read_dtypes(value, workload);
-    if (strcmp(key, "op_types") == 0)
-        return read_op_types(value, workload);
-    if (strcmp(key, "io_files") == 0)
-        return read_either(value, "joint", "separate", &workload->separate_io);
-    if (strcmp(key, "overwrite") == 0)
-        return read_overwrite(value, &workload->overwrite);
-    if (strcmp(key, "opdebug") == 0)
-        return read_either(value, "older", "newer", &workload->newer_opdebug);
-    if (strcmp(key, "stats_by") == 0)
-        return read_either(value, "kernel", "aicpu", &workload->aicpu_stats);
-    return read_cann(value, workload);
-}
+enum { KEYS = sizeof keys / sizeof keys[0] };
 
-static bool explain_unknown(char *error, size_t error_bytes, const char *key) {
-    char known[1024] = "";
-    for (size_t i = 0; i < WORD_KEYS; i++)
-        sprintf(known + strlen(known), "%s%s", i ? ", " : "", word_keys[i].name);
-    for (size_t i = 0; i < number_key_count + FAULT_COUNT; i++)
-        sprintf(known + strlen(known), ", %s",
-                i < number_key_count ? number_keys[i].name : fault_names[i - number_key_count]);
-    snprintf(error, error_bytes, "unknown key '%s'; known keys: %s", key, known);
+static bool read_value(const struct key *key, const char *text, struct dssim_workload *workload) {
+    void *field = (char *)workload + key->place;
+    uint64_t *number = field;
+    if (key->read != NULL)
+        return key->read(text, field);
+    if (key->words[0] == NULL)
+        return take_number(&text, '\0', number) && *number >= key->least && *number <= key->most;
+    for (*number = 0; key->words[*number] != NULL; ++*number)
+        if (strcmp(text, key->words[*number]) == 0)
+            return true;
     return false;
 }
 
-static bool apply(struct dssim_workload *workload, const char *key, const char *value, char *error,
-                  size_t error_bytes) {
-    for (size_t i = 0; i < number_key_count; i++)
-        if (strcmp(key, number_keys[i].name) == 0)
-            return apply_number(&number_keys[i], value, workload, error, error_bytes);
-    for (size_t i = 0; i < FAULT_COUNT; i++)
-        if (strcmp(key, fault_names[i]) == 0)
-            return read_selector(value, &workload->faults[i]) ||
-                   explain(error, error_bytes, key, value, "a share such as 0.25, an operator 3, or 3@STEP");
-    for (size_t i = 0; i < WORD_KEYS; i++)
-        if (strcmp(key, word_keys[i].name) == 0)
-            return read_word(workload, key, value) ||
-                   explain(error, error_bytes, key, value, word_keys[i].rule);
-    return explain_unknown(error, error_bytes, key);
+void workload_set_defaults(struct dssim_workload *workload) {
+    for (size_t i = 0; i < KEYS; i++)
+        read_value(&keys[i], keys[i].standard, workload);
 }
 
-bool workload_apply(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes) {
+static void explain(const struct key *key, const char *value, char *error, size_t error_bytes) {
+    if (key->rule != NULL)
+        snprintf(error, error_bytes, "%s=%s: must be %s", key->name, value, key->rule);
+    else
+        snprintf(error, error_bytes, "%s=%s: must be a whole number from %llu to %llu", key->name, value,
+                 (unsigned long long)key->least, (unsigned long long)key->most);
+}
+
+static void explain_unknown(const char *name, char *error, size_t error_bytes) {
+    char known[1024] = "";
+    for (size_t i = 0; i < KEYS; i++)
+        sprintf(known + strlen(known), "%s%s", i ? ", " : "", keys[i].name);
+    snprintf(error, error_bytes, "unknown key '%s'; known keys: %s", name, known);
+}
+
+static bool apply(struct dssim_workload *workload, const char *name, const char *value, char *error,
+                  size_t error_bytes) {
+    for (const struct key *key = keys; key < keys + KEYS; key++) {
+        if (strcmp(name, key->name) != 0)
+            continue;
+        bool read = read_value(key, value, workload);
+        if (!read)
+            explain(key, value, error, error_bytes);
+        return read;
+    }
+    explain_unknown(name, error, error_bytes);
+    return false;
+}
+
+/* Applies key=value lines. Returns false with one line in `error`. */
+static bool apply_lines(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes) {
     while (*text) {
         size_t length = strcspn(text, "\n");
         char line[MAX_LINE];
@@ -289,4 +246,21 @@ bool workload_apply(struct dssim_workload *workload, const char *text, char *err
         return false;
     }
     return true;
+}
+
+struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes) {
+    struct dssim_workload *workload = malloc(sizeof *workload);
+    if (workload == NULL) {
+        snprintf(error, error_bytes, "out of memory");
+        return NULL;
+    }
+    workload_set_defaults(workload);
+    if (apply_lines(workload, text, error, error_bytes))
+        return workload;
+    free(workload);
+    return NULL;
+}
+
+void dssim_workload_close(struct dssim_workload *workload) {
+    free(workload);
 }

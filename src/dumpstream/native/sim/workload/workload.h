@@ -54,6 +54,9 @@ enum {
     MAX_SHAPE = 8,
 };
 
+enum { CANN_8_5, CANN_9_1, CANN_MASTER };
+
+/* The fields have the names of the keys. */
 struct dssim_workload {
     uint64_t seed;
     uint64_t models;
@@ -66,24 +69,27 @@ struct dssim_workload {
     uint64_t rate;
     uint64_t slice_bytes;
     uint64_t queue_bytes;
-    uint64_t least_tensor_bytes;
-    uint64_t most_tensor_bytes;
-    uint32_t dims; /* 0: tensor sizes come from the two above */
-    uint64_t dim[MAX_SHAPE];
-    uint32_t dtypes;
-    enum dtype dtype[MAX_DTYPES];
-    uint32_t op_types;
-    char op_type[MAX_OP_TYPES][MAX_OP_TYPE];
-    bool separate_io;   /* inputs and outputs of an operator are in files of their own */
-    bool newer_opdebug; /* overflow records have the newer layout */
-    bool aicpu_stats;   /* the AICPU makes statistics, not a kernel */
-    bool finalize_joins;
-    bool lenient_profiling;
+    uint64_t io_files; /* 1: inputs and outputs of an operator are in files of their own */
+    uint64_t opdebug;  /* 1: overflow records have the newer layout */
+    uint64_t stats_by; /* 1: the AICPU makes statistics, not a kernel */
+    uint64_t cann;
+    struct byte_range {
+        uint64_t least, most;
+    } tensor_bytes;
+    struct shape {
+        uint32_t dims; /* 0: tensor sizes come from tensor_bytes */
+        uint64_t dim[MAX_SHAPE];
+    } shape;
+    struct dtypes {
+        uint32_t count;
+        enum dtype dtype[MAX_DTYPES];
+    } dtypes;
+    struct op_types {
+        uint32_t count;
+        char type[MAX_OP_TYPES][MAX_OP_TYPE];
+    } op_types;
     struct overwrite overwrite;
     struct selector faults[FAULT_COUNT];
 };
 
 void workload_set_defaults(struct dssim_workload *workload);
-
-/* Applies key=value lines. Returns false with one line in `error`. */
-bool workload_apply(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes);
