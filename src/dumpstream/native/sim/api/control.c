@@ -20,7 +20,8 @@ uint64_t dssim_ops_per_step(const struct dssim_workload *workload) {
 }
 
 struct dump_config *dssim_config_open(const char *text) {
-    return config_parse(text, strlen(text), false);
+    char *copy = strdup(text);
+    return copy != NULL ? config_parse(copy, strlen(copy), false) : NULL;
 }
 
 void dssim_config_close(struct dump_config *config) {

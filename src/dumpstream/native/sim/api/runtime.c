@@ -57,23 +57,23 @@ static void end_dump(void) {
 }
 
 static aclError init_with(const char *config_path) {
-    struct config_file file;
-    aclError code = config_read(config_path, &file);
-    if (code != ACL_SUCCESS || file.dump == NULL)
+    struct dump_config *config;
+    aclError code = config_read(config_path, &config);
+    if (code != ACL_SUCCESS || config == NULL)
         return code;
-    if (state.configured && state.content_hash != file.content_hash)
+    if (state.configured && state.content_hash != config->content_hash)
         code = ACL_ERROR_INVALID_PARAM;
     else if (record_start() != 0)
         code = ACL_ERROR_INTERNAL_ERROR;
     if (code != ACL_SUCCESS) {
-        config_release(file.dump);
+        config_release(config);
         return code;
     }
     state.init_started = true;
     state.configured = true;
-    state.content_hash = file.content_hash;
-    set_config(file.dump);
-    prof_set_command(file.profiles);
+    state.content_hash = config->content_hash;
+    prof_set_command(config->profiles);
+    set_config(config);
     return ACL_SUCCESS;
 }
 
@@ -143,13 +143,13 @@ static aclError check_started(void) {
 }
 
 aclError aclmdlSetDump(const char *config_path) {
-    struct config_file file;
+    struct dump_config *config = NULL;
     HOLD(&lock);
     aclError code = check_started();
     if (code == ACL_SUCCESS)
-        code = config_path != NULL ? config_read(config_path, &file) : ACL_ERROR_INVALID_PARAM;
-    if (code == ACL_SUCCESS && file.dump != NULL)
-        set_config(file.dump);
+        code = config_path != NULL ? config_read(config_path, &config) : ACL_ERROR_INVALID_PARAM;
+    if (config != NULL)
+        set_config(config);
     return code;
 }
 

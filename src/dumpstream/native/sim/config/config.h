@@ -25,6 +25,9 @@ struct step_range {
 /* Never changes after it is read. Its holders share it. */
 struct dump_config {
     atomic_uint holders;
+    char *text; /* that `root` points into */
+    uint64_t content_hash;
+    bool profiles; /* it switches profiling on */
     struct json *root;
     const struct json *items; /* of dump_list, in `root`, or NULL */
     char dump_path[MAX_DUMP_PATH + 1];
@@ -38,18 +41,17 @@ struct dump_config {
     struct step_range range[MAX_STEP_RANGES];
 };
 
-struct config_file {
-    bool profiles; /* switches profiling on */
-    uint64_t content_hash;
-    struct dump_config *dump; /* NULL if the file is empty; the caller must release it */
-};
+/* Sets `config`, which the caller must release; NULL if the file is empty. Returns ACL_SUCCESS, or the
+ * code with which CANN refuses such a file. */
+aclError config_read(const char *path, struct dump_config **config);
 
-/* Returns ACL_SUCCESS, or the code with which CANN refuses such a file. */
-aclError config_read(const char *path, struct config_file *file);
+/* Takes the text, which comes from malloc and ends with a NUL. Returns the configuration, which the
+ * caller must release, or NULL if CANN would refuse it. Only with `on_disk` must dump_path exist. */
+struct dump_config *config_parse(char *text, size_t length, bool on_disk);
 
-/* A NUL must follow the text. Returns the configuration, which the caller must release, or NULL if CANN
- * would refuse it. Only with `on_disk` must dump_path exist. */
-struct dump_config *config_parse(const char *text, size_t length, bool on_disk);
+/* Fills in `config`, which then points into `dump`, from the dump section. Returns false if CANN would
+ * refuse it. */
+bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk);
 
 /* Both accept NULL. */
 struct dump_config *config_hold(struct dump_config *config);

@@ -9,7 +9,7 @@
 enum { MAX_DEPTH = 256 };
 
 struct reader {
-    const char *at;
+    char *at;
     const char *end;
     int depth;
 };
@@ -142,34 +142,25 @@ static char *read_escape(struct reader *reader, char *out) {
     return out;
 }
 
-/* The decoded text is never longer than its source. */
+/* Decodes in place: the decoded text is never longer than its source. */
 static char *read_string(struct reader *reader) {
-    const char *close = reader->at;
-    char *text, *out;
-    while (close < reader->end && *close != '"')
-        close += *close == '\\' ? 2 : 1;
-    if (close >= reader->end)
-        return NULL;
-    text = out = malloc((size_t)(close - reader->at) + 1);
-    while (out != NULL && reader->at < close) {
-        size_t length = utf8_length((const unsigned char *)reader->at, (size_t)(close - reader->at));
-        if (*reader->at == '\\') {
-            reader->at++;
+    char *text = reader->at, *out = text;
+    while (peek(reader) != '"') {
+        size_t length = utf8_length((unsigned char *)reader->at, (size_t)(reader->end - reader->at));
+        if (skip_one(reader, "\\")) {
             out = read_escape(reader, out);
+            if (out == NULL)
+                return NULL;
         } else if (length == 0 || (unsigned char)*reader->at < 0x20) {
-            out = NULL;
+            return NULL;
         } else {
-            memcpy(out, reader->at, length);
+            memmove(out, reader->at, length);
             out += length;
             reader->at += length;
         }
     }
-    if (out == NULL) {
-        free(text);
-        return NULL;
-    }
     *out = '\0';
-    reader->at = close + 1;
+    reader->at++;
     return text;
 }
 
@@ -180,19 +171,12 @@ static bool read_children(struct reader *reader, struct json *parent, char close
         return true;
     do {
         char *key = NULL;
-        if (parent->kind == JSON_OBJECT) {
-            if (!accept(reader, '"') || (key = read_string(reader)) == NULL)
-                return false;
-            if (!accept(reader, ':')) {
-                free(key);
-                return false;
-            }
-        }
-        *place = read_value(reader);
-        if (*place == NULL) {
-            free(key);
+        if (parent->kind == JSON_OBJECT &&
+            (!accept(reader, '"') || (key = read_string(reader)) == NULL || !accept(reader, ':')))
             return false;
-        }
+        *place = read_value(reader);
+        if (*place == NULL)
+            return false;
         (*place)->key = key;
         place = &(*place)->next;
     } while (accept(reader, ','));
@@ -238,7 +222,7 @@ static struct json *read_value(struct reader *reader) {
     return NULL;
 }
 
-struct json *json_parse(const char *text, size_t length) {
+struct json *json_parse(char *text, size_t length) {
     struct reader reader = {.at = text, .end = text + length};
     accept_word(&reader, "\xef\xbb\xbf");
     struct json *json = read_value(&reader);
@@ -254,8 +238,6 @@ void json_free(struct json *json) {
     while (json != NULL) {
         struct json *next = json->next;
         json_free(json->first);
-        free(json->key);
-        free(json->text);
         free(json);
         json = next;
     }

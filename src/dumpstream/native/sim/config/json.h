@@ -7,15 +7,16 @@ enum json_kind { JSON_NULL, JSON_BOOLEAN, JSON_NUMBER, JSON_STRING, JSON_ARRAY, 
 
 struct json {
     enum json_kind kind;
-    char *key;          /* of an object's member */
-    char *text;         /* of a string, decoded; ends at an escaped NUL */
+    const char *key;    /* of an object's member */
+    const char *text;   /* of a string, decoded; ends at an escaped NUL */
     struct json *first; /* element or member */
     struct json *next;  /* sibling */
 };
 
-/* A NUL must follow the text. A byte order mark before it is skipped. Returns NULL if the
- * text is not JSON or nests deeper than 256 levels, or without memory. */
-struct json *json_parse(const char *text, size_t length);
+/* Changes the text, and the result points into it. A NUL must follow the text. A byte order mark
+ * before it is skipped. Returns NULL if the text is not JSON or nests deeper than 256 levels, or
+ * without memory. */
+struct json *json_parse(char *text, size_t length);
 void json_free(struct json *json);
 
 /* Returns the member, the last one of several with the same key. NULL if there is none, also in

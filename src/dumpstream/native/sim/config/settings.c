@@ -1,10 +1,9 @@
-#include "config/settings.h"
-
 #include <ctype.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "device/disk.h"
 #include "device/stats.h"
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "api/codes.h"
-#include "config/json.h"
 #include "device/thread.h"
 #include "prof/config.h"
 #include "prof/output.h"
@@ -264,18 +263,6 @@ void prof_load(const struct dssim_workload *workload) {
     state.lenient = workload->cann == CANN_MASTER;
     state.models = workload->models;
     state.device = (uint32_t)workload->device_id % MAX_PROF_DEVICES;
-}
-
-bool prof_is_configured(const char *content, size_t length) {
-    struct json *root = json_parse(content, length);
-    const struct json *profiler = NULL, *on = NULL;
-    if (root != NULL && root->kind == JSON_OBJECT)
-        profiler = json_member(root, "profiler");
-    if (profiler != NULL && profiler->kind == JSON_OBJECT)
-        on = json_member(profiler, "switch");
-    bool configured = on != NULL && on->kind == JSON_STRING && strcmp(on->text, "on") == 0;
-    json_free(root);
-    return configured;
 }
 
 void prof_set_command(bool on) {
