@@ -15,6 +15,9 @@ enum { MAX_DUMP_PATH = 512, MAX_STEP_RANGES = 100 };
 enum { IO_INPUTS = 1, IO_OUTPUTS = 2 };
 enum { LEVEL_OP = 1, LEVEL_KERNEL = 2 };
 
+/* The names of SCENE_BRIEF, SCENE_NORM and SCENE_DETAIL. */
+#define EXCEPTION_SCENES "aic_err_brief_dump,aic_err_norm_dump,aic_err_detail_dump"
+
 enum scene { SCENE_NONE, SCENE_LITE, SCENE_BRIEF, SCENE_NORM, SCENE_DETAIL, SCENE_WATCHER };
 
 struct step_range {

@@ -4,35 +4,19 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "config/words.h"
 #include "device/disk.h"
 #include "device/stats.h"
 
 enum { MAX_BLACKLIST = 100 };
 
-static const char *const switches[] = {"off", "on", NULL};
-static const char *const directions[] = {"input", "output", "all", NULL};
-static const char *const levels[] = {"op", "kernel", "all", NULL};
-static const char *const contents[] = {"tensor", "stats", NULL};
-static const char *const kernel_outputs[] = {"all", "printf", "tensor", "assert", "timestamp", NULL};
-static const char *const scenes[] = {
-    "lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump", "watcher", NULL,
-};
-
-/* Returns the place of the word, or -1. */
-static int find_word(const char *text, size_t length, const char *const words[]) {
-    for (int i = 0; words[i] != NULL; i++)
-        if (strlen(words[i]) == length && memcmp(words[i], text, length) == 0)
-            return i;
-    return -1;
-}
-
 /* Sets `value` to `base` plus the place of the word. Without the key it keeps its default. */
-static bool read_word(const struct json *dump, const char *key, const char *const words[], uint32_t base,
+static bool read_word(const struct json *dump, const char *key, const char *words, uint32_t base,
                       uint32_t *value) {
     const struct json *member = json_member(dump, key);
     if (member == NULL)
         return true;
-    int found = member->kind == JSON_STRING ? find_word(member->text, strlen(member->text), words) : -1;
+    int found = word_place(member->text, words);
     *value = base + (uint32_t)found;
     return found >= 0;
 }
@@ -45,8 +29,7 @@ static bool read_statistics(const struct json *dump, uint32_t *bits) {
         return false;
     *bits = 0;
     for (const struct json *item = chosen->first; item != NULL; item = item->next) {
-        int found =
-            item->kind == JSON_STRING ? find_word(item->text, strlen(item->text), statistic_names) : -1;
+        int found = word_place(item->text, STATISTIC_NAMES);
         if (found < 0)
             return false;
         *bits |= 1u << found;
@@ -54,22 +37,11 @@ static bool read_statistics(const struct json *dump, uint32_t *bits) {
     return true;
 }
 
-/* Whether it is names with single commas between them. */
 static bool is_kernel_data(const struct json *dump) {
     const struct json *member = json_member(dump, "dump_kernel_data");
-    const char *text;
     if (member == NULL)
         return true;
-    if (member->kind != JSON_STRING)
-        return false;
-    for (text = member->text;; text++) {
-        size_t length = strcspn(text, ",");
-        if (find_word(text, length, kernel_outputs) < 0)
-            return false;
-        text += length;
-        if (!*text)
-            return true;
-    }
+    return member->kind == JSON_STRING && are_words(member->text, "all,printf,tensor,assert,timestamp");
 }
 
 /* Reads digits. A number that is too large becomes the largest that CANN knows. */
@@ -214,12 +186,12 @@ bool settings_read(const struct json *dump, struct dump_config *config, bool on_
     config->levels = LEVEL_OP | LEVEL_KERNEL;
     if (dump->first == NULL)
         return true;
-    if (!read_word(dump, "dump_mode", directions, 1, &config->io) ||
-        !read_word(dump, "dump_level", levels, 1, &config->levels) ||
-        !read_word(dump, "dump_op_switch", switches, 0, &calls) ||
-        !read_word(dump, "dump_debug", switches, 0, &debug) ||
-        !read_word(dump, "dump_scene", scenes, SCENE_LITE, &scene) ||
-        !read_word(dump, "dump_data", contents, 0, &content) || !read_statistics(dump, &bits) ||
+    if (!read_word(dump, "dump_mode", "input,output,all", 1, &config->io) ||
+        !read_word(dump, "dump_level", "op,kernel,all", 1, &config->levels) ||
+        !read_word(dump, "dump_op_switch", "off,on", 0, &calls) ||
+        !read_word(dump, "dump_debug", "off,on", 0, &debug) ||
+        !read_word(dump, "dump_scene", "lite_exception," EXCEPTION_SCENES ",watcher", SCENE_LITE, &scene) ||
+        !read_word(dump, "dump_data", "tensor,stats", 0, &content) || !read_statistics(dump, &bits) ||
         !is_kernel_data(dump) || !has_types(dump, dump_types))
         return false;
     config->scene = (enum scene)scene;

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/words.h"
 #include "device/disk.h"
 #include "device/dumpfile.h"
 #include "workload/plan.h"
@@ -26,18 +27,10 @@ enum {
 enum { TILING_BYTES = 64, WORKSPACE_BYTES = 4096, L1_BYTES = 8192, STACK_BYTES = 1024, CORES = 32 };
 
 enum scene exception_scene_of_environment(void) {
-    static const struct {
-        const char *name;
-        enum scene scene;
-    } scenes[] = {
-        {"aic_err_brief_dump", SCENE_BRIEF},
-        {"aic_err_norm_dump", SCENE_NORM},
-        {"aic_err_detail_dump", SCENE_DETAIL},
-    };
-    const char *wanted = getenv("ASCEND_DUMP_SCENE"), *collect = getenv("NPU_COLLECT_PATH");
-    for (size_t i = 0; wanted != NULL && i < sizeof scenes / sizeof scenes[0]; i++)
-        if (strcmp(wanted, scenes[i].name) == 0)
-            return scenes[i].scene;
+    const char *collect = getenv("NPU_COLLECT_PATH");
+    int found = word_place(getenv("ASCEND_DUMP_SCENE"), EXCEPTION_SCENES);
+    if (found >= 0)
+        return SCENE_BRIEF + (enum scene)found;
     return collect != NULL && *collect ? SCENE_NORM : SCENE_NONE;
 }
 

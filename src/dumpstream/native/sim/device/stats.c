@@ -5,10 +5,6 @@
 
 #include "workload/tensors.h"
 
-const char *const statistic_names[STATISTIC_COUNT + 1] = {
-    "Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm", NULL,
-};
-
 static const char *const titles[STATISTIC_COUNT] = {
     "Max Value", "Min Value", "Avg Value", "Nan Count", "Negative Inf Count", "Positive Inf Count", "l2norm",
 };

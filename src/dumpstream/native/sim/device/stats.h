@@ -14,8 +14,8 @@ enum {
     STATS_HEADER_BYTES = 256,
 };
 
-/* The names in dump_stats, and NULL. A selection has the bits 1 << place. */
-extern const char *const statistic_names[STATISTIC_COUNT + 1];
+/* The names in dump_stats. A selection has the bits 1 << place. */
+#define STATISTIC_NAMES "Max,Min,Avg,Nan,Negative Inf,Positive Inf,L2norm"
 
 /* Both return the length of the line, with the newline and without the NUL. */
 

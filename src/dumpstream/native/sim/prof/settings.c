@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/words.h"
+
 /* A number from `least` to `most`, then `suffix`; any text if `most` is 0. */
 struct rule {
     const char *name;
@@ -37,31 +39,15 @@ static bool is_number(const struct rule *rule, const char *value) {
            number <= rule->most;
 }
 
-/* Whether each item of the comma list `value` is a word of the comma list `words`. */
-static bool is_list_of(const char *value, const char *words) {
-    for (;;) {
-        size_t length = strcspn(value, ",");
-        const char *word = words;
-        while (strcspn(word, ",") != length || strncmp(word, value, length) != 0) {
-            word += strcspn(word, ",");
-            if (*word++ == '\0')
-                return false;
-        }
-        if (value[length] == '\0')
-            return true;
-        value += length + 1;
-    }
-}
-
 static bool is_valid(aclprofConfigType type, const char *value) {
     if (rules[type].name == NULL || *value == '\0')
         return false;
     if (rules[type].most != 0)
         return is_number(&rules[type], value);
     if (type == ACL_PROF_LLC_MODE)
-        return strchr(value, ',') == NULL && is_list_of(value, "read,write,capacity,bandwidth");
+        return word_place(value, "read,write,capacity,bandwidth") >= 0;
     if (type == ACL_PROF_HOST_SYS || type == ACL_PROF_HOST_SYS_USAGE)
-        return is_list_of(value, "cpu,mem");
+        return are_words(value, "cpu,mem");
     return true;
 }
 

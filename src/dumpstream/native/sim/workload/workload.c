@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/words.h"
+
 #define NAME(constant, name) [constant] = name,
 const char *const fault_names[FAULT_COUNT] = {FAULTS(NAME)};
 
@@ -126,15 +128,15 @@ struct key {
     const char *name;
     size_t place;                                /* of its field in the workload */
     const char *standard;                        /* the value without the key */
-    bool (*read)(const char *text, void *field); /* NULL: one of `words`, if there are any, or a number */
-    const char *words[4];
+    bool (*read)(const char *text, void *field); /* NULL: a number, or one of `words` */
+    const char *words;
     const char *rule; /* says what a value must be; a number is from `least` to `most` */
     uint64_t least, most;
 };
 
 #define KEY(field, value) .name = #field, .place = offsetof(struct dssim_workload, field), .standard = value
 #define TEXT(field, value, reader, text) {KEY(field, value), .read = reader, .rule = text}
-#define CHOICE(field, value, text, ...) {KEY(field, value), .words = {__VA_ARGS__}, .rule = text}
+#define CHOICE(field, value, list, text) {KEY(field, value), .words = list, .rule = text}
 #define NUMBER(field, value, low, high) {KEY(field, value), .least = low, .most = high}
 #define SELECTOR(constant, text)                                                                             \
     {.name = text,                                                                                           \
@@ -150,11 +152,11 @@ static const struct key keys[] = {
          "float32, float16, bfloat16, int32, int64 or int8, joined by +"),
     TEXT(op_types, "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast", read_op_types,
          "up to 32 names of letters, digits and _, joined by +"),
-    CHOICE(io_files, "joint", "joint or separate", "joint", "separate"),
+    CHOICE(io_files, "joint", "joint,separate", "joint or separate"),
     TEXT(overwrite, "", read_overwrite, "A:C or A:C@STEP, where operator C comes before A"),
-    CHOICE(opdebug, "older", "older or newer", "older", "newer"),
-    CHOICE(stats_by, "kernel", "kernel or aicpu", "kernel", "aicpu"),
-    CHOICE(cann, "9.1", "8.5, 9.1 or master", "8.5", "9.1", "master"),
+    CHOICE(opdebug, "older", "older,newer", "older or newer"),
+    CHOICE(stats_by, "kernel", "kernel,aicpu", "kernel or aicpu"),
+    CHOICE(cann, "9.1", "8.5,9.1,master", "8.5, 9.1 or master"),
     NUMBER(seed, "0", 0, UINT64_MAX),
     NUMBER(models, "2", 1, 100000),
     NUMBER(ops, "8", 1, 1000000),
@@ -175,12 +177,11 @@ static bool read_value(const struct key *key, const char *text, struct dssim_wor
     uint64_t *number = field;
     if (key->read != NULL)
         return key->read(text, field);
-    if (key->words[0] == NULL)
+    if (key->words == NULL)
         return take_number(&text, '\0', number) && *number >= key->least && *number <= key->most;
-    for (*number = 0; key->words[*number] != NULL; ++*number)
-        if (strcmp(text, key->words[*number]) == 0)
-            return true;
-    return false;
+    int place = word_place(text, key->words);
+    *number = (uint64_t)place;
+    return place >= 0;
 }
 
 void workload_set_defaults(struct dssim_workload *workload) {
