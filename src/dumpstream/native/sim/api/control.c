@@ -38,23 +38,10 @@ static void name_faults(const struct dump_file *file, char *out, size_t out_byte
                 (size_t)snprintf(out + used, out_bytes - used, "%s%s", used ? "+" : "", fault_names[fault]);
 }
 
-/* Writes the statistics text to `out` unless it is NULL; returns its length. */
-static uint64_t render_stats(const struct dump_file *file, uint8_t *out) {
-    char line[STATS_HEADER_BYTES + STATS_ROW_BYTES];
-    uint64_t bytes = stats_header(file->text.selection, line);
-    if (out != NULL)
-        memcpy(out, line, bytes);
-    for (uint32_t i = 0; i < file->data.tensors; i++) {
-        size_t length = stats_row(file, i, line);
-        if (out != NULL)
-            memcpy(out + bytes, line, length);
-        bytes += length;
-    }
-    return bytes;
-}
-
-/* Chunks without offsets are appended as they come, also a slice that comes twice. */
-static uint64_t render_chunks(const struct dump_file *file, const struct delivery *delivery, uint8_t *out) {
+/* Writes the bytes to `out`; returns their number. Chunks without offsets are appended as they come,
+ * also a slice that comes twice. */
+static uint64_t render(const struct delivery *delivery, uint8_t *out) {
+    const struct dump_file *file = delivery->file;
     uint64_t bytes = 0;
     for (uint64_t chunk = 0; chunk < delivery->chunks; chunk++) {
         struct slice slice = delivery_slice(delivery, chunk);
@@ -65,24 +52,26 @@ static uint64_t render_chunks(const struct dump_file *file, const struct deliver
     return delivery->placed ? delivery->sent_bytes : bytes;
 }
 
+/* Text is whole: if its chunks have no header, the host adds it. */
+static uint64_t render_text(const struct dump_file *file, uint8_t *out) {
+    if (out != NULL)
+        dump_file_read(file, 0, file->bytes, out);
+    return file->bytes;
+}
+
 /* Fills in `about` and, unless it is NULL, `out`. */
-static int foresee(const struct dump_file *file, const struct dssim_workload *workload,
-                   struct dssim_file *about, uint8_t *out) {
+static int foresee(const struct dump_file *file, uint64_t slice_bytes, struct dssim_file *about,
+                   uint8_t *out) {
     struct delivery delivery;
+    int error = delivery_plan(&delivery, file, slice_bytes);
+    if (error != 0)
+        return error;
     strcpy(about->name, file->name);
     name_faults(file, about->fault, sizeof about->fault);
-    if (file->text.selection) {
-        about->chunks = (file->data.tensors + file->text.rows - 1) / file->text.rows;
-        about->bytes = render_stats(file, out);
-        return 0;
-    }
-    int error = delivery_plan(&delivery, file, workload->slice_bytes);
-    if (error == 0) {
-        about->chunks = delivery.chunks;
-        about->bytes = render_chunks(file, &delivery, out);
-    }
+    about->chunks = delivery.chunks;
+    about->bytes = file->text.selection ? render_text(file, out) : render(&delivery, out);
     delivery_free(&delivery);
-    return error;
+    return 0;
 }
 
 int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
@@ -94,7 +83,7 @@ int dssim_file_describe(const struct dssim_workload *workload, const struct dump
     if (!plan_file(config, &op, step, place, &planned))
         return -ENOENT;
     int error = dump_file_plan(&file, config->dump_path, &planned);
-    return error != 0 ? error : foresee(&file, workload, about, out);
+    return error != 0 ? error : foresee(&file, workload->slice_bytes, about, out);
 }
 
 void dssim_load(const struct dssim_workload *workload) {

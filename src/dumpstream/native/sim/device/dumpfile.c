@@ -108,6 +108,10 @@ static int set_name(struct dump_file *file, const char *dump_path, const struct 
 }
 
 void dump_file_close(struct dump_file *file) {
+    if (file->text.selection) {
+        stats_write(file);
+        return;
+    }
     size_t message = dump_data_write(&file->data, file->header + 8);
     for (int i = 0; i < 8; i++)
         file->header[i] = (uint8_t)((uint64_t)message >> (8 * i));
