@@ -56,20 +56,33 @@ static void end_dump(void) {
         state.exception.scene = SCENE_NONE;
 }
 
+/* Starts the record thread for the function that `started` belongs to, unless the other one has. */
+static aclError start(bool *started) {
+    if (!state.init_started && !state.dump_started && record_start() != 0)
+        return ACL_ERROR_INTERNAL_ERROR;
+    *started = true;
+    return ACL_SUCCESS;
+}
+
+/* Ends the dump, and stops the record thread unless the other function needs it. */
+static void stop(bool *started) {
+    end_dump();
+    *started = false;
+    if (!state.init_started && !state.dump_started)
+        record_stop(atomic_load(&finalize_joins));
+}
+
 static aclError init_with(const char *config_path) {
     struct dump_config *config;
     aclError code = config_read(config_path, &config);
     if (code != ACL_SUCCESS || config == NULL)
         return code;
-    if (state.configured && state.content_hash != config->content_hash)
-        code = ACL_ERROR_INVALID_PARAM;
-    else if (record_start() != 0)
-        code = ACL_ERROR_INTERNAL_ERROR;
+    bool other = state.configured && state.content_hash != config->content_hash;
+    code = other ? ACL_ERROR_INVALID_PARAM : start(&state.init_started);
     if (code != ACL_SUCCESS) {
         config_release(config);
         return code;
     }
-    state.init_started = true;
     state.configured = true;
     state.content_hash = config->content_hash;
     prof_set_command(config->profiles);
@@ -89,13 +102,6 @@ aclError aclInit(const char *config_path) {
         state.references = 1;
     }
     return code;
-}
-
-/* Ends the dump, and stops the record thread for the function that set `started`. */
-static void stop(bool *started) {
-    end_dump();
-    record_stop(atomic_load(&finalize_joins));
-    *started = false;
 }
 
 static void finalize(void) {
@@ -127,12 +133,7 @@ aclError aclmdlInitDump(void) {
     HOLD(&lock);
     if (state.references == 0)
         return ACL_ERROR_UNINITIALIZE;
-    if (state.dump_started)
-        return ACL_ERROR_REPEAT_INITIALIZE;
-    if (record_start() != 0)
-        return ACL_ERROR_INTERNAL_ERROR;
-    state.dump_started = true;
-    return ACL_SUCCESS;
+    return state.dump_started ? ACL_ERROR_REPEAT_INITIALIZE : start(&state.dump_started);
 }
 
 /* Whether the dump may be configured or finalised. */
@@ -240,9 +241,7 @@ static void stop_everything(void) {
     device_wait();
     HOLD(&lock);
     end_dump();
-    if (state.init_started)
-        record_stop(true);
-    if (state.dump_started)
+    if (state.init_started || state.dump_started)
         record_stop(true);
     state.init_started = state.dump_started = false;
 }

@@ -20,8 +20,8 @@ struct record {
     pthread_cond_t filled;
     pthread_cond_t drained;
     struct message *first;
-    struct message *last;
-    uint64_t bytes; /* queued and being delivered */
+    struct message **end; /* where the next message goes */
+    uint64_t bytes;       /* queued and being delivered */
     bool refusing;
     bool ending;
 
@@ -38,7 +38,6 @@ static _Atomic uint64_t limit;
 
 static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct record *current;
-static unsigned users;
 
 struct message *message_new(const char *name, uint32_t bytes) {
     struct message *message = malloc(sizeof *message + bytes);
@@ -63,12 +62,9 @@ static bool deliver(const acldumpChunk *chunk) {
         atomic_fetch_add(taken ? &counters.delivered : &counters.refused, 1);
         return taken;
     }
-    if (disk_write(chunk) != 0) {
-        atomic_fetch_add(&counters.lost, 1);
-        return false;
-    }
-    atomic_fetch_add(&counters.disk, 1);
-    return true;
+    bool written = disk_write(chunk) == 0;
+    atomic_fetch_add(written ? &counters.disk : &counters.lost, 1);
+    return written;
 }
 
 static bool remembers(const struct record *record, const char *name) {
@@ -90,17 +86,14 @@ static void deliver_stats(struct record *record, const acldumpChunk *rows, uint3
     bool known = remembers(record, rows->fileName);
     char line[STATS_HEADER_BYTES];
     size_t header = known ? 0 : stats_header(statistics, line);
-    acldumpChunk *text = malloc(sizeof *text + header + rows->bufLen + 1);
-    if (text == NULL) {
-        atomic_fetch_add(&counters.lost, 1);
+    struct message *text = message_new(rows->fileName, (uint32_t)header + rows->bufLen + 1);
+    if (text == NULL)
         return;
-    }
-    memcpy(text, rows, offsetof(acldumpChunk, dataBuf));
-    text->bufLen = (uint32_t)(header + rows->bufLen + 1);
-    memcpy(text->dataBuf, line, header);
-    memcpy(text->dataBuf + header, rows->dataBuf, rows->bufLen);
-    memset(text->dataBuf + header + rows->bufLen, 0, 1 + sizeof *text - offsetof(acldumpChunk, dataBuf));
-    if (deliver(text) && !known)
+    text->chunk.isLastChunk = rows->isLastChunk;
+    memcpy(text->chunk.dataBuf, line, header);
+    memcpy(text->chunk.dataBuf + header, rows->dataBuf, rows->bufLen);
+    text->chunk.dataBuf[header + rows->bufLen] = '\0';
+    if (deliver(&text->chunk) && !known)
         remember(record, rows->fileName);
     free(text);
 }
@@ -114,7 +107,7 @@ static struct message *take(struct record *record) {
     if (message != NULL)
         record->first = message->next;
     if (record->first == NULL)
-        record->last = NULL;
+        record->end = &record->first;
     return message;
 }
 
@@ -164,13 +157,10 @@ static void set_current(struct record *record) {
 }
 
 int record_start(void) {
-    if (users > 0) {
-        users++;
-        return 0;
-    }
     struct record *record = calloc(1, sizeof *record);
     if (record == NULL)
         return -ENOMEM;
+    record->end = &record->first;
     pthread_mutex_init(&record->lock, NULL);
     pthread_cond_init(&record->filled, NULL);
     pthread_cond_init(&record->drained, NULL);
@@ -181,7 +171,6 @@ int record_start(void) {
         record_release(record);
         return error;
     }
-    users = 1;
     set_current(record);
     return 0;
 }
@@ -220,8 +209,6 @@ static void end(struct record *record) {
 
 void record_stop(bool join) {
     struct record *record = current;
-    if (users == 0 || --users > 0)
-        return;
     refuse(record);
     if (!join)
         wait_until_taken(record);
@@ -245,11 +232,8 @@ bool record_push(struct record *record, struct message *message) {
         return false;
     }
     message->next = NULL;
-    if (record->last != NULL)
-        record->last->next = message;
-    else
-        record->first = message;
-    record->last = message;
+    *record->end = message;
+    record->end = &message->next;
     record->bytes += message->bytes;
     pthread_cond_signal(&record->filled);
     return true;
@@ -294,7 +278,6 @@ static void after_fork_in_child(void) {
         free(message);
     }
     current = NULL;
-    users = 0;
     after_fork_in_parent();
 }
 

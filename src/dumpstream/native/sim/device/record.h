@@ -34,12 +34,12 @@ struct message *message_new(const char *name, uint32_t bytes);
 
 struct record;
 
-/* Starts the record thread, or counts one more user of it. Returns 0 or -errno.
- * Starting and stopping must not overlap. */
+/* Starts the record thread, which must not run. Returns 0 or -errno. Starting and stopping must not
+ * overlap. */
 int record_start(void);
 
-/* The last user's stop delivers what is queued. With `join` it returns after
- * the last callback, otherwise possibly during it. */
+/* Delivers what is queued and stops the record thread, which must run. With `join` it returns after the
+ * last callback, otherwise possibly during it. */
 void record_stop(bool join);
 
 /* Returns the running record thread for record_push, or NULL. The caller must release it with
