@@ -164,7 +164,8 @@ aclError aclmdlFinalizeDump(void) {
 
 /* CANN writes the arguments of single operators to disk. Here only the codes are simulated. */
 aclError aclopStartDumpArgs(uint32_t dump_type, const char *path) {
-    if (path == NULL || !*path || !(dump_type & ACL_OP_DUMP_OP_AICORE_ARGS) || disk_make_directory(path) != 0)
+    if (path == NULL || !*path || !(dump_type & ACL_OP_DUMP_OP_AICORE_ARGS) ||
+        disk_make_directory(path, 0700) != 0)
         return ACL_ERROR_FAILURE;
     return atomic_exchange(&args_started, true) ? ACL_ERROR_FAILURE : ACL_SUCCESS;
 }

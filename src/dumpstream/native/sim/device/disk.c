@@ -20,26 +20,26 @@ size_t remote_prefix(const char *path) {
     return *at ? (size_t)(at - path) : 0;
 }
 
-static int make_parents(const char *name) {
+static int make_parents(const char *name, mode_t mode) {
     char path[ACL_DUMP_MAX_FILE_PATH_LENGTH];
     if (strlen(name) >= sizeof path)
         return -ENAMETOOLONG;
     strcpy(path, name);
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        if (mkdir(path, mode) != 0 && errno != EEXIST)
             return -errno;
         *slash = '/';
     }
     return 0;
 }
 
-int disk_make_directory(const char *path) {
-    int result = make_parents(path);
+int disk_make_directory(const char *path, mode_t mode) {
+    int result = make_parents(path, mode);
     struct stat about;
     if (result != 0)
         return result;
-    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || stat(path, &about) != 0)
+    if ((mkdir(path, mode) != 0 && errno != EEXIST) || stat(path, &about) != 0)
         return -errno;
     if (!S_ISDIR(about.st_mode))
         return -ENOTDIR;
@@ -47,7 +47,7 @@ int disk_make_directory(const char *path) {
 }
 
 int disk_create(const char *path) {
-    int result = make_parents(path);
+    int result = make_parents(path, 0700);
     if (result != 0)
         return result;
     unlink(path);
@@ -76,7 +76,7 @@ int disk_append(int descriptor, const void *bytes, size_t length) {
 int disk_write(const acldumpChunk *chunk) {
     int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (chunk->offset < 0 ? O_APPEND : 0);
     const char *path = chunk->fileName + remote_prefix(chunk->fileName);
-    int result = make_parents(path);
+    int result = make_parents(path, 0700);
     if (result != 0)
         return result;
     int descriptor = open(path, flags, 0600);

@@ -1,7 +1,7 @@
 /* Writes chunks to the files that they name, as CANN does without a callback. */
 #pragma once
 
-#include <stddef.h>
+#include <sys/types.h>
 
 #include <dumpstream/acl_abi.h>
 
@@ -9,7 +9,7 @@
 size_t remote_prefix(const char *path);
 
 /* Makes the directory and those above it. Returns 0 if it can be read and written, or -errno. */
-int disk_make_directory(const char *path);
+int disk_make_directory(const char *path, mode_t mode);
 
 /* Creates a file that only its owner may read, and missing directories. Replaces a file of
  * the same name. Returns the descriptor or -errno. */

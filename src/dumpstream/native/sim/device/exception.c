@@ -38,7 +38,7 @@ void exception_find_root(const char *dump_path, char root[PATH_MAX]) {
     static const char *const variables[] = {"ASCEND_DUMP_PATH", "ASCEND_WORK_PATH"};
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         const char *path = getenv(variables[i]);
-        if (path != NULL && *path && strlen(path) < PATH_MAX && disk_make_directory(path) == 0) {
+        if (path != NULL && *path && strlen(path) < PATH_MAX && disk_make_directory(path, 0700) == 0) {
             strcpy(root, path);
             return;
         }

@@ -19,6 +19,3 @@ struct aclprofSubscribeConfig {
     aclprofAicoreMetrics metrics;
     const void *descriptor;
 };
-
-/* Returns ACL_SUCCESS, or the code with which CANN refuses such a configuration, which may be NULL. */
-aclError prof_config_check(const aclprofConfig *config);

@@ -13,19 +13,6 @@
 
 enum { SAMPLE_BYTES = 32768, TRACK_RECORDS = 64 };
 
-bool prof_output_prepare(const char *path) {
-    char part[MAX_PROF_PATH];
-    struct stat about;
-    strcpy(part, path);
-    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(part, 0750);
-        *slash = '/';
-    }
-    mkdir(part, 0750);
-    return stat(part, &about) == 0 && S_ISDIR(about.st_mode) && access(part, R_OK | W_OK | X_OK) == 0;
-}
-
 void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]) {
     struct timespec now;
     struct tm local;
@@ -42,12 +29,12 @@ void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]) {
 }
 
 /* Opens the PROF_... directory, and makes it if it is missing. Returns the descriptor or -1. */
-static int open_top(const struct prof_output *output) {
-    char path[MAX_PROF_PATH + MAX_PROF_NAME];
-    snprintf(path, sizeof path, "%s/%s", output->path, output->name);
-    if (mkdir(path, 0750) != 0 && errno != EEXIST)
+static int open_top(const char *path, const struct prof_output *output) {
+    char top[MAX_PROF_PATH + MAX_PROF_NAME];
+    snprintf(top, sizeof top, "%s/%s", path, output->name);
+    if (mkdir(top, 0750) != 0 && errno != EEXIST)
         return -1;
-    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 /* Makes a directory below `top`. The number of the device stands for "%u" in its name, as in those below. */
@@ -75,9 +62,9 @@ static bool write_time(int top, const char *format, uint32_t device) {
     return write_file(top, format, device, text, strlen(text));
 }
 
-bool prof_output_begin(const struct prof_output *output) {
+bool prof_output_begin(const char *path, const struct prof_output *output) {
     uint32_t device = output->device;
-    int top = open_top(output);
+    int top = open_top(path, output);
     if (top < 0)
         return false;
     bool made = make_directory(top, "host", device) && make_directory(top, "host/data", device) &&
@@ -97,24 +84,23 @@ static bool write_track(int top, uint32_t device) {
     return write_file(top, "device_%u/data/ts_track.data.%u.slice_0", device, track, sizeof track);
 }
 
-static bool write_sample(int top, const struct prof_output *output, uint64_t data_types, int metrics,
-                         const struct prof_settings *settings) {
+static bool write_sample(int top, const struct prof_output *output, const struct prof_settings *settings) {
     char text[SAMPLE_BYTES];
     size_t used =
         (size_t)sprintf(text, "{\"device\": %" PRIu32 ", \"data_types\": %" PRIu64 ", \"aicore_metrics\": %d",
-                        output->device, data_types, metrics);
+                        output->device, output->data_types, (int)output->metrics);
     used += prof_settings_render(settings, text + used, sizeof text - used - sizeof "}\n");
     strcpy(text + used, "}\n");
     return write_file(top, "device_%u/sample.json", output->device, text, strlen(text));
 }
 
-bool prof_output_end(const struct prof_output *output, uint64_t data_types, int metrics,
+bool prof_output_end(const char *path, const struct prof_output *output,
                      const struct prof_settings *settings) {
     uint32_t device = output->device;
-    int top = open_top(output);
+    int top = open_top(path, output);
     if (top < 0)
         return false;
-    bool written = write_sample(top, output, data_types, metrics, settings) && write_track(top, device) &&
+    bool written = write_sample(top, output, settings) && write_track(top, device) &&
                    write_time(top, "host/end_info", device) &&
                    write_time(top, "device_%u/end_info.%u", device);
     close(top);

@@ -2,14 +2,22 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/codes.h"
+#include "device/disk.h"
 #include "device/thread.h"
 #include "prof/config.h"
 #include "prof/output.h"
 #include "workload/workload.h"
 
 enum { MAX_SUBSCRIPTIONS = 1024, OPERATOR_BYTES = 128 };
+
+#define SUPPORTED_TYPES                                                                                      \
+    (ACL_PROF_ACL_API | ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS | ACL_PROF_AICPU | ACL_PROF_L2CACHE |   \
+     ACL_PROF_HCCL_TRACE | ACL_PROF_TRAINING_TRACE | ACL_PROF_MSPROFTX | ACL_PROF_RUNTIME_API |              \
+     ACL_PROF_GE_API_L0 | ACL_PROF_TASK_TIME_L0 | ACL_PROF_TASK_MEMORY | ACL_PROF_TASK_TIME_L2 |             \
+     ACL_PROF_OP_ATTR | ACL_PROF_TASK_TIME_L3 | ACL_PROF_GE_API_L1 | ACL_PROF_API_STATS)
 
 enum mode { MODE_OFF, MODE_COMMAND, MODE_API, MODE_SUBSCRIBE };
 
@@ -26,38 +34,23 @@ static struct {
     /* A start sets it, and only a stop clears it. While it is set, a lenient start only
      * compares the data types, for any devices. */
     bool in_force;
-    struct {
-        bool running;
-        uint64_t data_types;
-        aclprofAicoreMetrics metrics;
-        char name[MAX_PROF_NAME]; /* of its PROF_... directory */
-    } devices[MAX_PROF_DEVICES];
+    bool running[MAX_PROF_DEVICES];
+    struct prof_output output[MAX_PROF_DEVICES]; /* of the devices that run */
     uint32_t subscribed[MAX_SUBSCRIPTIONS];
     uint32_t subscriptions;
 } state;
 
-static aclError check_api_mode(void) {
-    switch (state.mode) {
-    case MODE_OFF:
-        return ACL_ERROR_PROF_NOT_RUN;
-    case MODE_COMMAND:
-        return ACL_ERROR_PROF_ALREADY_RUN;
-    case MODE_SUBSCRIBE:
-        return ACL_ERROR_PROF_API_CONFLICT;
-    case MODE_API:
-        break;
-    }
-    return ACL_SUCCESS;
-}
-
-static aclError check_subscribe_mode(void) {
-    if (state.mode == MODE_COMMAND)
-        return ACL_ERROR_PROF_ALREADY_RUN;
-    return state.mode == MODE_API ? ACL_ERROR_PROF_API_CONFLICT : ACL_SUCCESS;
+/* Whether the functions of `wanted` may be called. Those of MODE_SUBSCRIBE begin it themselves. */
+static aclError check_mode(enum mode wanted) {
+    if (state.mode == wanted)
+        return ACL_SUCCESS;
+    if (state.mode == MODE_OFF)
+        return wanted == MODE_API ? ACL_ERROR_PROF_NOT_RUN : ACL_SUCCESS;
+    return state.mode == MODE_COMMAND ? ACL_ERROR_PROF_ALREADY_RUN : ACL_ERROR_PROF_API_CONFLICT;
 }
 
 static aclError begin_at(const char *path) {
-    if (!prof_output_prepare(path))
+    if (disk_make_directory(path, 0750) != 0 || access(path, X_OK) != 0)
         return ACL_ERROR_INVALID_FILE;
     strcpy(state.path, path);
     state.mode = MODE_API;
@@ -73,17 +66,15 @@ aclError aclprofInit(const char *path, size_t length) {
         return ACL_ERROR_FEATURE_UNSUPPORTED;
     if (state.mode == MODE_API)
         return ACL_ERROR_REPEAT_INITIALIZE;
-    return state.mode == MODE_OFF ? begin_at(path) : check_api_mode();
+    return state.mode == MODE_OFF ? begin_at(path) : check_mode(MODE_API);
 }
 
 /* Returns whether all was written. */
 static bool finish(uint32_t device) {
-    struct prof_output output = {state.path, state.devices[device].name, device};
-    if (!state.devices[device].running)
+    if (!state.running[device])
         return true;
-    state.devices[device].running = false;
-    return prof_output_end(&output, state.devices[device].data_types, (int)state.devices[device].metrics,
-                           &state.settings);
+    state.running[device] = false;
+    return prof_output_end(state.path, &state.output[device], &state.settings);
 }
 
 static aclError finish_all(void) {
@@ -95,7 +86,7 @@ static aclError finish_all(void) {
 
 aclError aclprofFinalize(void) {
     HOLD(&lock);
-    aclError code = check_api_mode();
+    aclError code = check_mode(MODE_API);
     if (code != ACL_SUCCESS)
         return code == ACL_ERROR_PROF_NOT_RUN && state.lenient ? ACL_SUCCESS : code;
     code = finish_all();
@@ -119,33 +110,35 @@ aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t leng
 }
 
 static aclError check(const aclprofConfig *config) {
-    aclError code = prof_config_check(config);
-    return code == ACL_SUCCESS ? check_api_mode() : code;
+    if (config == NULL || config->data_types == 0)
+        return ACL_ERROR_INVALID_PARAM;
+    if (config->data_types & ~SUPPORTED_TYPES)
+        return ACL_ERROR_PROF_MODULES_UNSUPPORTED;
+    return check_mode(MODE_API);
 }
 
 /* Skips devices that do not run. */
 static aclError compare_types(const aclprofConfig *config) {
-    for (uint32_t i = 0; i < config->device_count; i++)
-        if (state.devices[config->devices[i]].running &&
-            state.devices[config->devices[i]].data_types != config->data_types)
+    for (uint32_t i = 0; i < config->device_count; i++) {
+        uint32_t device = config->devices[i];
+        if (state.running[device] && state.output[device].data_types != config->data_types)
             return ACL_ERROR_INVALID_PROFILING_CONFIG;
+    }
     return ACL_SUCCESS;
 }
 
 static aclError begin_devices(const aclprofConfig *config) {
-    char name[MAX_PROF_NAME];
+    struct prof_output output = {.data_types = config->data_types, .metrics = config->metrics};
     for (uint32_t i = 0; i < config->device_count; i++)
-        if (state.devices[config->devices[i]].running)
+        if (state.running[config->devices[i]])
             return ACL_ERROR_PROF_ALREADY_RUN;
-    prof_output_name(++state.starts, name);
+    prof_output_name(++state.starts, output.name);
     for (uint32_t i = 0; i < config->device_count; i++) {
-        uint32_t device = config->devices[i];
-        if (!prof_output_begin(&(struct prof_output){state.path, name, device}))
+        output.device = config->devices[i];
+        if (!prof_output_begin(state.path, &output))
             return ACL_ERROR_INVALID_FILE;
-        state.devices[device].running = true;
-        state.devices[device].data_types = config->data_types;
-        state.devices[device].metrics = config->metrics;
-        strcpy(state.devices[device].name, name);
+        state.running[output.device] = true;
+        state.output[output.device] = output;
     }
     state.in_force = true;
     return ACL_SUCCESS;
@@ -175,7 +168,7 @@ static aclError stop_strictly(const aclprofConfig *config) {
     if (code != ACL_SUCCESS)
         return code;
     for (uint32_t i = 0; i < config->device_count; i++)
-        if (!state.devices[config->devices[i]].running)
+        if (!state.running[config->devices[i]])
             return ACL_ERROR_PROF_NOT_RUN;
     code = compare_types(config);
     for (uint32_t i = 0; i < config->device_count && code == ACL_SUCCESS; i++)
@@ -187,7 +180,7 @@ static aclError stop_strictly(const aclprofConfig *config) {
 static aclError stop_leniently(const aclprofConfig *config) {
     if (state.mode == MODE_OFF)
         return ACL_SUCCESS;
-    aclError code = config == NULL ? check_api_mode() : check(config);
+    aclError code = config == NULL ? check_mode(MODE_API) : check(config);
     if (code == ACL_SUCCESS && config != NULL)
         code = compare_types(config);
     if (code != ACL_SUCCESS)
@@ -213,7 +206,7 @@ aclError aclprofModelSubscribe(uint32_t model, const aclprofSubscribeConfig *con
     if (config == NULL)
         return ACL_ERROR_INVALID_PARAM;
     HOLD(&lock);
-    aclError code = check_subscribe_mode();
+    aclError code = check_mode(MODE_SUBSCRIBE);
     if (model >= state.models)
         return ACL_ERROR_INVALID_MODEL_ID;
     if (code != ACL_SUCCESS)
@@ -231,7 +224,7 @@ aclError aclprofModelSubscribe(uint32_t model, const aclprofSubscribeConfig *con
 
 aclError aclprofModelUnSubscribe(uint32_t model) {
     HOLD(&lock);
-    aclError code = model < state.models ? check_subscribe_mode() : ACL_ERROR_INVALID_MODEL_ID;
+    aclError code = model < state.models ? check_mode(MODE_SUBSCRIBE) : ACL_ERROR_INVALID_MODEL_ID;
     uint32_t place = find_subscription(model);
     if (code != ACL_SUCCESS)
         return code;
