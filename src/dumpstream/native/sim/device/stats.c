@@ -27,20 +27,11 @@ size_t stats_header(uint32_t selection, char out[STATS_HEADER_BYTES]) {
 }
 
 static size_t put_values(const struct tensor *tensor, uint32_t selection, char *out, size_t room) {
-    struct tensor_statistics statistics;
+    double values[STATISTIC_COUNT];
     size_t used = 0;
-    tensor_measure(tensor, &statistics);
-    const double values[STATISTIC_COUNT] = {
-        statistics.max,
-        statistics.min,
-        statistics.average,
-        (double)statistics.nans,
-        (double)statistics.negative_infinities,
-        (double)statistics.positive_infinities,
-        statistics.norm,
-    };
+    tensor_measure(tensor, values);
     for (uint32_t i = 0; i < STATISTIC_COUNT; i++) {
-        bool counts = i >= 3 && i < 6;
+        bool counts = i >= NANS && i <= POSITIVE_INFINITIES;
         if (i == place_of_count(selection))
             used += (size_t)snprintf(out + used, room - used, ",%llu", (unsigned long long)tensor->elements);
         if (selection & 1u << i)

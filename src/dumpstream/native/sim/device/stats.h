@@ -7,7 +7,6 @@
 #include "device/dumpfile.h"
 
 enum {
-    STATISTIC_COUNT = 7,
     STATISTICS_DEFAULT = 0x3f, /* all but the norm */
     STATS_MESSAGE_ROWS = 10,   /* as in a message from the kernel */
     STATS_ROW_BYTES = 512,

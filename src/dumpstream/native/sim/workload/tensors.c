@@ -239,26 +239,28 @@ static double block_value(enum dtype dtype, const union block *block, size_t i) 
     return NAN;
 }
 
-void tensor_measure(const struct tensor *tensor, struct tensor_statistics *statistics) {
+void tensor_measure(const struct tensor *tensor, double statistics[STATISTIC_COUNT]) {
     double sum = 0, squares = 0;
     union block block;
 
-    *statistics = (struct tensor_statistics){.max = -INFINITY, .min = INFINITY};
+    memset(statistics, 0, STATISTIC_COUNT * sizeof *statistics);
+    statistics[MAXIMUM] = -INFINITY;
+    statistics[MINIMUM] = INFINITY;
     for (uint64_t first = 0; first < tensor->elements; first += BLOCK_ELEMENTS) {
         uint64_t left = tensor->elements - first;
         size_t count = left < BLOCK_ELEMENTS ? (size_t)left : BLOCK_ELEMENTS;
         make_block(tensor, first / BLOCK_ELEMENTS, &block);
         for (size_t i = 0; i < count; i++) {
             double value = block_value(tensor->dtype, &block, i);
-            statistics->max = value > statistics->max ? value : statistics->max;
-            statistics->min = value < statistics->min ? value : statistics->min;
-            statistics->nans += isnan(value) ? 1 : 0;
-            statistics->negative_infinities += value == -INFINITY;
-            statistics->positive_infinities += value == INFINITY;
+            statistics[MAXIMUM] = value > statistics[MAXIMUM] ? value : statistics[MAXIMUM];
+            statistics[MINIMUM] = value < statistics[MINIMUM] ? value : statistics[MINIMUM];
+            statistics[NANS] += isnan(value) ? 1 : 0;
+            statistics[NEGATIVE_INFINITIES] += value == -INFINITY;
+            statistics[POSITIVE_INFINITIES] += value == INFINITY;
             sum += value;
             squares += value * value;
         }
     }
-    statistics->average = sum / (double)tensor->elements;
-    statistics->norm = sqrt(squares);
+    statistics[AVERAGE] = sum / (double)tensor->elements;
+    statistics[NORM] = sqrt(squares);
 }
