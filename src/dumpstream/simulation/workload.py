@@ -71,7 +71,7 @@ class Workload:
 
     Each fault has a selector: a share of the files with a decimal point (``"0.25"``), an operator of every
     model (``"3"``), or an operator in one step (``"3@1"``). A file may have `offsets` or `shuffle` beside one
-    other fault: the first here that selects the file.
+    other fault except `stats_text`: the first here that selects the file.
     """
 
     seed: int = 0
@@ -95,11 +95,13 @@ class Workload:
     queue_bytes: int = 0  #: device threads wait while more is queued; 0 for no bound, as in CANN
     #: ``separate`` gives inputs and outputs files of their own, as single operators and collectives have.
     io_files: str = "joint"
-    #: ``A:C`` or ``A:C@STEP``: operator A of every model overwrites the first output of operator C.
+    #: ``A:C`` or ``A:C@STEP``: operator A of every model overwrites the first output of the earlier operator
+    #: C, and later dumps of C show it.
     overwrite: str = ""
     opdebug: str = "older"  #: layout of overflow records: ``newer`` begins with a magic number
     stats_by: str = "kernel"  #: what makes statistics: ``aicpu`` sends them as one message without NUL
-    #: ``8.5`` finalises without waiting for the last callback; ``master`` is lenient about profiling.
+    #: ``8.5`` finalises without waiting for the last callback; ``master`` starts profiling without
+    #: aclprofInit, and lets it end before it began.
     cann: str = "9.1"
     stats_text: str = ""  #: statistics text in several messages, each marked last and ending in NUL
     header_only: str = ""  #: the header promises tensors, but none of their bytes comes
@@ -107,8 +109,8 @@ class Workload:
     truncated: str = ""  #: the final slice, or half of a single one, never comes, nor a chunk marked last
     missing_last: str = ""  #: all bytes come, but no chunk is marked last
     resend_slice: str = ""  #: one slice comes twice; the final one only if it is the only one
-    nan: str = ""  #: NaN in the first output
-    overflow: str = ""  #: infinity in the first output: the operator overflows
+    nan: str = ""  #: NaN in the first output, which becomes float32 if its type has no NaN
+    overflow: str = ""  #: the operator overflows: infinity in the first output, likewise
     fails: str = ""  #: the operator fails, which an exception dump shows
     offsets: str = ""  #: chunks carry real offsets
     shuffle: str = ""  #: chunks carry real offsets and come in shuffled order

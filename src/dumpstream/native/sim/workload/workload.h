@@ -1,4 +1,4 @@
-/* What the simulated models dump. sim.h explains the keys of its text. */
+/* What the simulated models dump. simulation/workload.py explains the keys of its text. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "device/proto.h"
 #include "workload/tensors.h"
 
-/* In the order in which they apply. sim.h explains them. */
+/* In the order in which they apply. */
 #define FAULTS(X)                                                                                            \
     X(FAULT_STATS_TEXT, "stats_text")                                                                        \
     X(FAULT_HEADER_ONLY, "header_only")                                                                      \
