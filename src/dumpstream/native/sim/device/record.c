@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "api/codes.h"
-#include "api/sim.h"
 #include "device/disk.h"
 #include "device/stats.h"
 #include "device/thread.h"
@@ -86,14 +85,17 @@ static void deliver_stats(struct record *record, const acldumpChunk *rows, uint3
     bool known = remembers(record, rows->fileName);
     char line[STATS_HEADER_BYTES];
     size_t header = known ? 0 : stats_header(statistics, line);
-    struct message *text = message_new(rows->fileName, (uint32_t)header + rows->bufLen + 1);
-    if (text == NULL)
+    acldumpChunk *text = malloc(sizeof *text + header + rows->bufLen + 1);
+    if (text == NULL) {
+        atomic_fetch_add(&counters.lost, 1);
         return;
-    text->chunk.isLastChunk = rows->isLastChunk;
-    memcpy(text->chunk.dataBuf, line, header);
-    memcpy(text->chunk.dataBuf + header, rows->dataBuf, rows->bufLen);
-    text->chunk.dataBuf[header + rows->bufLen] = '\0';
-    if (deliver(&text->chunk) && !known)
+    }
+    memcpy(text, rows, offsetof(acldumpChunk, dataBuf));
+    text->bufLen = (uint32_t)(header + rows->bufLen + 1);
+    memcpy(text->dataBuf, line, header);
+    memcpy(text->dataBuf + header, rows->dataBuf, rows->bufLen);
+    memset(text->dataBuf + header + rows->bufLen, 0, 1 + sizeof *text - offsetof(acldumpChunk, dataBuf));
+    if (deliver(text) && !known)
         remember(record, rows->fileName);
     free(text);
 }
