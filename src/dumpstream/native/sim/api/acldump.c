@@ -3,10 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/codes.h"
 #include "api/runtime.h"
 #include "api/sim.h"
-#include "device/dumpfile.h"
 #include "device/exception.h"
 
 _Static_assert(sizeof(acldumpTensorInfo) == 456, "acldumpTensorInfo");

@@ -4,16 +4,11 @@
 
 #include "api/runtime.h"
 #include "api/sim.h"
-#include "config/config.h"
 #include "device/delivery.h"
 #include "device/device.h"
-#include "device/dumpfile.h"
 #include "device/record.h"
-#include "device/stats.h"
 #include "prof/prof.h"
-#include "workload/graph.h"
 #include "workload/plan.h"
-#include "workload/workload.h"
 
 uint64_t dssim_ops_per_step(const struct dssim_workload *workload) {
     return graph_ops(workload);

@@ -1,7 +1,5 @@
 #include "api/runtime.h"
 
-#include <stdatomic.h>
-
 #include "api/sim.h"
 #include "device/device.h"
 #include "device/disk.h"

@@ -1,7 +1,6 @@
 /* The state behind CANN's functions. */
 #pragma once
 
-#include "config/config.h"
 #include "device/exception.h"
 
 struct dump_order {

@@ -5,9 +5,6 @@
  * thread. Only the record thread calls the registered callback. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include <dumpstream/acl_abi.h>
 
 #include "prof/abi.h"

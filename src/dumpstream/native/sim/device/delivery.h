@@ -1,9 +1,6 @@
 /* The chunks in which a file leaves the device: their order and their marks. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "device/dumpfile.h"
 
 struct slice {

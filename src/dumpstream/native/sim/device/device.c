@@ -2,15 +2,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "api/runtime.h"
-#include "config/config.h"
 #include "device/delivery.h"
-#include "device/dumpfile.h"
 #include "device/record.h"
-#include "device/stats.h"
 #include "device/thread.h"
 
 enum { SECOND_NS = 1000000000 };

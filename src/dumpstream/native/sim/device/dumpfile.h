@@ -1,14 +1,9 @@
 /* One dump file of a workload: its name, and any part of its bytes. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "device/overflow.h"
 #include "device/proto.h"
 #include "workload/plan.h"
-#include "workload/workload.h"
 
 /* How a file of statistics text is sent. */
 struct stats_text {

@@ -9,8 +9,6 @@
 
 #include "config/words.h"
 #include "device/disk.h"
-#include "device/dumpfile.h"
-#include "workload/plan.h"
 #include "workload/random.h"
 
 /* CANN's numbers for what an exception dump contains. */

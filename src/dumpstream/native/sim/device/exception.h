@@ -2,12 +2,8 @@
 #pragma once
 
 #include <limits.h>
-#include <stdint.h>
 
-#include "config/config.h"
 #include "device/dumpfile.h"
-#include "workload/graph.h"
-#include "workload/workload.h"
 
 struct exception_dump {
     enum scene scene;    /* SCENE_NONE: switched off */

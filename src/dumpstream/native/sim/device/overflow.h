@@ -1,9 +1,6 @@
 /* The record of an overflow, in either of CANN's layouts. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "workload/graph.h"
 
 enum { OVERFLOW_RECORD_BYTES = 2048 };

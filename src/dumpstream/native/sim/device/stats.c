@@ -1,9 +1,6 @@
 #include "device/stats.h"
 
 #include <stdio.h>
-#include <string.h>
-
-#include "workload/tensors.h"
 
 static const char *const titles[STATISTIC_COUNT] = {
     "Max Value", "Min Value", "Avg Value", "Nan Count", "Negative Inf Count", "Positive Inf Count", "l2norm",

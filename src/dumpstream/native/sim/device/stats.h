@@ -1,9 +1,6 @@
 /* Statistics text (dump_data=stats) as CANN's host writes it. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "device/dumpfile.h"
 
 enum {

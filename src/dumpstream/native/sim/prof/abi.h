@@ -1,9 +1,6 @@
 /* CANN's profiling functions, as its acl_prof.h declares them. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include <dumpstream/acl_abi.h>
 
 /* What is collected. */

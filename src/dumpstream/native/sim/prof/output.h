@@ -1,9 +1,6 @@
 /* The directories that profiling leaves: PROF_.../device_N and PROF_.../host. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "prof/settings.h"
 
 enum { MAX_PROF_PATH = 4096, MAX_PROF_NAME = 64 };

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "api/sim.h"
-#include "device/proto.h"
 #include "workload/tensors.h"
 
 /* In the order in which they apply. */
