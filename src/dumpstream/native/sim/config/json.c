@@ -8,6 +8,9 @@
 
 enum { MAX_DEPTH = 256 };
 
+#define SPACE " \t\r\n"
+#define DIGITS "0123456789"
+
 struct reader {
     char *at;
     const char *end;
@@ -27,17 +30,17 @@ static bool skip_one(struct reader *reader, const char *characters) {
     return found;
 }
 
-static void skip_space(struct reader *reader) {
-    while (skip_one(reader, " \t\r\n"))
+/* Skips as many of the characters as come next. */
+static bool skip_all(struct reader *reader, const char *characters) {
+    const char *begin = reader->at;
+    while (skip_one(reader, characters))
         ;
+    return reader->at > begin;
 }
 
-static bool accept(struct reader *reader, char wanted) {
-    skip_space(reader);
-    if (peek(reader) != wanted)
-        return false;
-    reader->at++;
-    return true;
+static bool accept(struct reader *reader, const char *wanted) {
+    skip_all(reader, SPACE);
+    return skip_one(reader, wanted);
 }
 
 static bool accept_word(struct reader *reader, const char *word) {
@@ -48,29 +51,16 @@ static bool accept_word(struct reader *reader, const char *word) {
     return true;
 }
 
-static bool skip_digits(struct reader *reader) {
-    const char *begin = reader->at;
-    while (peek(reader) >= '0' && peek(reader) <= '9')
-        reader->at++;
-    return reader->at > begin;
-}
-
 static bool skip_number(struct reader *reader) {
     skip_one(reader, "-");
-    if (!skip_one(reader, "0") && !skip_digits(reader))
+    if (!skip_one(reader, "0") && !skip_all(reader, DIGITS))
         return false;
-    if (skip_one(reader, ".") && !skip_digits(reader))
+    if (skip_one(reader, ".") && !skip_all(reader, DIGITS))
         return false;
     if (!skip_one(reader, "eE"))
         return true;
     skip_one(reader, "+-");
-    return skip_digits(reader);
-}
-
-/* CANN refuses a number that no double can hold. */
-static bool skip_finite_number(struct reader *reader) {
-    const char *begin = reader->at;
-    return skip_number(reader) && isfinite(strtod(begin, NULL));
+    return skip_all(reader, DIGITS);
 }
 
 /* Returns the length of the UTF-8 character, or 0 if it is malformed. */
@@ -93,15 +83,14 @@ static size_t utf8_length(const unsigned char *text, size_t room) {
 }
 
 static bool read_hex4(struct reader *reader, uint32_t *code) {
+    static const char digits[] = DIGITS "abcdefABCDEF";
     *code = 0;
     for (int i = 0; i < 4; i++, reader->at++) {
-        char c = peek(reader);
-        if (c >= '0' && c <= '9')
-            *code = *code << 4 | (uint32_t)(c - '0');
-        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-            *code = *code << 4 | (uint32_t)((c | 0x20) - 'a' + 10);
-        else
+        const char *found = peek(reader) ? strchr(digits, peek(reader)) : NULL;
+        if (found == NULL)
             return false;
+        uint32_t digit = (uint32_t)(found - digits);
+        *code = *code << 4 | (digit < 16 ? digit : digit - 6);
     }
     return true;
 }
@@ -165,34 +154,34 @@ static char *read_string(struct reader *reader) {
 }
 
 /* Reads the elements or members up to `close`, and `close` itself. */
-static bool read_children(struct reader *reader, struct json *parent, char close) {
+static bool read_children(struct reader *reader, struct json *parent, const char *close) {
     struct json **place = &parent->first;
     if (accept(reader, close))
         return true;
     do {
         char *key = NULL;
         if (parent->kind == JSON_OBJECT &&
-            (!accept(reader, '"') || (key = read_string(reader)) == NULL || !accept(reader, ':')))
+            (!accept(reader, "\"") || (key = read_string(reader)) == NULL || !accept(reader, ":")))
             return false;
         *place = read_value(reader);
         if (*place == NULL)
             return false;
         (*place)->key = key;
         place = &(*place)->next;
-    } while (accept(reader, ','));
+    } while (accept(reader, ","));
     return accept(reader, close);
 }
 
 static bool read_into(struct reader *reader, struct json *json) {
-    if (accept(reader, '{')) {
+    if (accept(reader, "{")) {
         json->kind = JSON_OBJECT;
-        return read_children(reader, json, '}');
+        return read_children(reader, json, "}");
     }
-    if (accept(reader, '[')) {
+    if (accept(reader, "[")) {
         json->kind = JSON_ARRAY;
-        return read_children(reader, json, ']');
+        return read_children(reader, json, "]");
     }
-    if (accept(reader, '"')) {
+    if (accept(reader, "\"")) {
         json->kind = JSON_STRING;
         json->text = read_string(reader);
         return json->text != NULL;
@@ -203,8 +192,10 @@ static bool read_into(struct reader *reader, struct json *json) {
     }
     if (accept_word(reader, "null"))
         return true;
+    /* CANN refuses a number that no double can hold. */
+    const char *number = reader->at;
     json->kind = JSON_NUMBER;
-    return skip_finite_number(reader);
+    return skip_number(reader) && isfinite(strtod(number, NULL));
 }
 
 static struct json *read_value(struct reader *reader) {
@@ -226,7 +217,7 @@ struct json *json_parse(char *text, size_t length) {
     struct reader reader = {.at = text, .end = text + length};
     accept_word(&reader, "\xef\xbb\xbf");
     struct json *json = read_value(&reader);
-    skip_space(&reader);
+    skip_all(&reader, SPACE);
     if (json != NULL && reader.at != reader.end) {
         json_free(json);
         return NULL;

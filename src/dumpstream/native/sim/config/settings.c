@@ -10,6 +10,50 @@
 
 enum { MAX_BLACKLIST = 100 };
 
+/* The type that CANN requires of a member, and of the items and their members if it is an array. */
+struct member_type {
+    const char *key;
+    enum json_kind kind, items;
+    const struct member_type *members;
+};
+
+#define TEXT(key) {key, JSON_STRING, JSON_NULL, NULL}
+#define TEXTS(key) {key, JSON_ARRAY, JSON_STRING, NULL}
+#define OBJECTS(key, members) {key, JSON_ARRAY, JSON_OBJECT, members}
+#define END {NULL, JSON_NULL, JSON_NULL, NULL}
+
+static const struct member_type range_types[] = {TEXT("begin"), TEXT("end"), END};
+static const struct member_type entry_types[] = {TEXT("name"), TEXTS("pos"), END};
+static const struct member_type item_types[] = {
+    TEXT("model_name"),
+    TEXTS("layer"),
+    TEXTS("watcher_nodes"),
+    OBJECTS("optype_blacklist", entry_types),
+    OBJECTS("opname_blacklist", entry_types),
+    OBJECTS("opname_range", range_types),
+    END,
+};
+static const struct member_type dump_types[] = {
+    TEXT("dump_path"),
+    TEXT("dump_step"),
+    TEXT("dump_kernel_data"),
+    TEXTS("dump_stats"),
+    OBJECTS("dump_list", item_types),
+    END,
+};
+
+static bool has_types(const struct json *object, const struct member_type *type) {
+    for (; type->key != NULL; type++) {
+        const struct json *member = json_member(object, type->key);
+        if (member != NULL && member->kind != type->kind)
+            return false;
+        for (const struct json *item = member ? member->first : NULL; item != NULL; item = item->next)
+            if (item->kind != type->items || (type->members != NULL && !has_types(item, type->members)))
+                return false;
+    }
+    return true;
+}
+
 /* Sets `value` to `base` plus the place of the word. Without the key it keeps its default. */
 static bool read_word(const struct json *dump, const char *key, const char *words, uint32_t base,
                       uint32_t *value) {
@@ -22,13 +66,8 @@ static bool read_word(const struct json *dump, const char *key, const char *word
 }
 
 static bool read_statistics(const struct json *dump, uint32_t *bits) {
-    const struct json *chosen = json_member(dump, "dump_stats");
-    if (chosen == NULL)
-        return true;
-    if (chosen->kind != JSON_ARRAY)
-        return false;
-    *bits = 0;
-    for (const struct json *item = chosen->first; item != NULL; item = item->next) {
+    *bits = json_member(dump, "dump_stats") ? 0 : STATISTICS_DEFAULT;
+    for (const struct json *item = json_first(dump, "dump_stats"); item != NULL; item = item->next) {
         int found = word_place(item->text, STATISTIC_NAMES);
         if (found < 0)
             return false;
@@ -38,10 +77,8 @@ static bool read_statistics(const struct json *dump, uint32_t *bits) {
 }
 
 static bool is_kernel_data(const struct json *dump) {
-    const struct json *member = json_member(dump, "dump_kernel_data");
-    if (member == NULL)
-        return true;
-    return member->kind == JSON_STRING && are_words(member->text, "all,printf,tensor,assert,timestamp");
+    return json_member(dump, "dump_kernel_data") == NULL ||
+           are_words(json_text(dump, "dump_kernel_data"), "all,printf,tensor,assert,timestamp");
 }
 
 /* Reads digits. A number that is too large becomes the largest that CANN knows. */
@@ -70,43 +107,6 @@ static bool read_steps(const char *text, struct dump_config *config) {
         if (*text != '|')
             return !*text;
     }
-}
-
-/* The type that CANN requires of a member, and of the items and their members if it is an array. */
-struct member_type {
-    const char *key;
-    enum json_kind kind, items;
-    const struct member_type *members;
-};
-
-#define TEXT(key) {key, JSON_STRING, JSON_NULL, NULL}
-#define TEXTS(key) {key, JSON_ARRAY, JSON_STRING, NULL}
-#define OBJECTS(key, members) {key, JSON_ARRAY, JSON_OBJECT, members}
-#define END {NULL, JSON_NULL, JSON_NULL, NULL}
-
-static const struct member_type range_types[] = {TEXT("begin"), TEXT("end"), END};
-static const struct member_type entry_types[] = {TEXT("name"), TEXTS("pos"), END};
-static const struct member_type item_types[] = {
-    TEXT("model_name"),
-    TEXTS("layer"),
-    TEXTS("watcher_nodes"),
-    OBJECTS("optype_blacklist", entry_types),
-    OBJECTS("opname_blacklist", entry_types),
-    OBJECTS("opname_range", range_types),
-    END,
-};
-static const struct member_type dump_types[] = {TEXT("dump_step"), OBJECTS("dump_list", item_types), END};
-
-static bool has_types(const struct json *object, const struct member_type *type) {
-    for (; type->key != NULL; type++) {
-        const struct json *member = json_member(object, type->key);
-        if (member != NULL && member->kind != type->kind)
-            return false;
-        for (const struct json *item = member ? member->first : NULL; item != NULL; item = item->next)
-            if (item->kind != type->items || (type->members != NULL && !has_types(item, type->members)))
-                return false;
-    }
-    return true;
 }
 
 static bool is_blacklist_allowed(const struct json *entry, const struct dump_config *config) {
@@ -165,41 +165,38 @@ static bool is_remote_path(const char *path) {
 }
 
 /* An exception dump does not need a path, and accepts any. */
-static bool read_path(const struct json *dump, struct dump_config *config, bool on_disk) {
-    const struct json *member = json_member(dump, "dump_path");
+static bool read_path(const char *path, struct dump_config *config, bool on_disk) {
     const bool optional = scene_is_exception(config->scene);
-    const char *text = member != NULL && member->kind == JSON_STRING ? member->text : "";
-    size_t remote = remote_prefix(text);
-    if (member != NULL && member->kind != JSON_STRING)
-        return false;
-    if (!*text || strlen(text) > MAX_DUMP_PATH)
+    size_t remote = remote_prefix(path);
+    if (!*path || strlen(path) > MAX_DUMP_PATH)
         return optional;
-    strcpy(config->dump_path, text);
+    strcpy(config->dump_path, path);
     if (optional)
         return true;
-    return remote > 0 ? is_remote_path(text + remote) : !on_disk || is_directory(text);
+    return remote > 0 ? is_remote_path(path + remote) : !on_disk || is_directory(path);
 }
 
 bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk) {
-    uint32_t calls = 0, debug = 0, scene = SCENE_NONE, content = 0, bits = STATISTICS_DEFAULT;
+    uint32_t calls = 0, debug = 0, scene = SCENE_NONE, content = 0, bits;
     config->io = IO_OUTPUTS;
     config->levels = LEVEL_OP | LEVEL_KERNEL;
     if (dump->first == NULL)
         return true;
-    if (!read_word(dump, "dump_mode", "input,output,all", 1, &config->io) ||
+    if (!has_types(dump, dump_types) || !read_statistics(dump, &bits) || !is_kernel_data(dump) ||
+        !read_word(dump, "dump_mode", "input,output,all", 1, &config->io) ||
         !read_word(dump, "dump_level", "op,kernel,all", 1, &config->levels) ||
         !read_word(dump, "dump_op_switch", "off,on", 0, &calls) ||
         !read_word(dump, "dump_debug", "off,on", 0, &debug) ||
         !read_word(dump, "dump_scene", "lite_exception," EXCEPTION_SCENES ",watcher", SCENE_LITE, &scene) ||
-        !read_word(dump, "dump_data", "tensor,stats", 0, &content) || !read_statistics(dump, &bits) ||
-        !is_kernel_data(dump) || !has_types(dump, dump_types))
+        !read_word(dump, "dump_data", "tensor,stats", 0, &content))
         return false;
     config->scene = (enum scene)scene;
     config->calls = calls;
     config->overflow = debug && scene == SCENE_NONE;
     config->statistics = content ? bits : 0;
     config->items = json_first(dump, "dump_list");
-    if (!read_path(dump, config, on_disk) || (calls && (debug || scene != SCENE_NONE)))
+    if (!read_path(json_text(dump, "dump_path"), config, on_disk) ||
+        (calls && (debug || scene != SCENE_NONE)))
         return false;
     if (scene_is_exception(config->scene))
         return !debug;
