@@ -13,19 +13,11 @@ _Static_assert(offsetof(acldumpTensorInfo, shape) == 56, "shape");
 
 static bool is_enabled(const struct dump_order *order, acldumpType type) {
     const enum scene scene = order->exception.scene;
-    switch (type) {
-    case AIC_ERR_BRIEF_DUMP:
-        return scene == SCENE_BRIEF || scene == SCENE_LITE;
-    case AIC_ERR_NORM_DUMP:
-        return scene == SCENE_NORM;
-    case AIC_ERR_DETAIL_DUMP:
-        return scene == SCENE_DETAIL;
-    case DATA_DUMP:
-        return config_dumps(order->config) && !order->config->overflow;
-    case OVERFLOW_DUMP:
-        return config_dumps(order->config) && order->config->overflow;
-    }
-    return false;
+    if (type == DATA_DUMP || type == OVERFLOW_DUMP)
+        return config_dumps(order->config) && order->config->overflow == (type == OVERFLOW_DUMP);
+    return (type == AIC_ERR_BRIEF_DUMP && (scene == SCENE_BRIEF || scene == SCENE_LITE)) ||
+           (type == AIC_ERR_NORM_DUMP && scene == SCENE_NORM) ||
+           (type == AIC_ERR_DETAIL_DUMP && scene == SCENE_DETAIL);
 }
 
 /* The result stays valid until the thread calls again. */
@@ -39,22 +31,20 @@ const char *acldumpGetPath(acldumpType type) {
     return enabled ? path : NULL;
 }
 
-/* Where exception dumps go, or went last. */
-static int current_directory(char out[PATH_MAX]) {
+/* Where exception dumps go, or went last, followed by `last`. */
+static int current_path(const char *last, char out[PATH_MAX]) {
     struct dump_order order = runtime_dump_order();
     int32_t device = 0;
     config_release(order.config);
     if (!*order.exception.root)
         exception_find_root("", order.exception.root);
     aclrtGetDevice(&device);
-    return exception_directory(order.exception.root, (uint64_t)device, out, PATH_MAX);
+    return exception_path(order.exception.root, (uint64_t)device, last, out);
 }
 
 aclError acldumpGetExceptionInfoPath(char *path, size_t bytes) {
     char directory[PATH_MAX];
-    if (path == NULL || bytes <= 1)
-        return ACL_ERROR_INVALID_PARAM;
-    if (current_directory(directory) != 0 || strlen(directory) >= bytes)
+    if (path == NULL || bytes <= 1 || current_path("", directory) != 0 || strlen(directory) >= bytes)
         return ACL_ERROR_INVALID_PARAM;
     strcpy(path, directory);
     return ACL_SUCCESS;
@@ -100,7 +90,7 @@ static struct tensor describe(const acldumpTensorInfo *info, uint32_t place) {
 
 static int save(const char *name, const char *user_tag, const acldumpTensorInfo *tensors, size_t count) {
     struct dump_file file;
-    char directory[PATH_MAX], when[32];
+    char when[32], last[PATH_MAX];
     struct timespec now;
     struct tm calendar;
     memset(&file, 0, offsetof(struct dump_file, record));
@@ -112,11 +102,8 @@ static int save(const char *name, const char *user_tag, const acldumpTensorInfo 
     snprintf(file.data.user_tag, sizeof file.data.user_tag, "%s", user_tag != NULL ? user_tag : "");
     for (size_t i = 0; i < count; i++)
         file.data.tensor[file.data.tensors++] = describe(&tensors[i], (uint32_t)i);
-    if (current_directory(directory) != 0)
-        return -ENAMETOOLONG;
-    int length = snprintf(file.name, sizeof file.name, "%s/%s.custom.%s%03ld", directory, name, when,
-                          now.tv_nsec / 1000000);
-    if (length < 0 || (size_t)length >= sizeof file.name)
+    int length = snprintf(last, sizeof last, "/%s.custom.%s%03ld", name, when, now.tv_nsec / 1000000);
+    if (length < 0 || (size_t)length >= sizeof last || current_path(last, file.name) != 0)
         return -ENAMETOOLONG;
     return exception_store(&file);
 }

@@ -54,8 +54,7 @@ int disk_create(const char *path) {
     return descriptor >= 0 ? descriptor : -errno;
 }
 
-/* An offset below 0 appends. */
-static int write_at(int descriptor, const uint8_t *bytes, size_t length, int64_t offset) {
+int disk_write_at(int descriptor, const uint8_t *bytes, size_t length, int64_t offset) {
     size_t done = 0;
     while (done < length) {
         size_t left = length - done;
@@ -68,10 +67,6 @@ static int write_at(int descriptor, const uint8_t *bytes, size_t length, int64_t
     return 0;
 }
 
-int disk_append(int descriptor, const void *bytes, size_t length) {
-    return write_at(descriptor, bytes, length, -1);
-}
-
 int disk_write(const acldumpChunk *chunk) {
     int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (chunk->offset < 0 ? O_APPEND : 0);
     const char *path = chunk->fileName + remote_prefix(chunk->fileName);
@@ -81,7 +76,7 @@ int disk_write(const acldumpChunk *chunk) {
     int descriptor = open(path, flags, 0600);
     if (descriptor < 0)
         return -errno;
-    result = write_at(descriptor, chunk->dataBuf, chunk->bufLen, chunk->offset);
+    result = disk_write_at(descriptor, chunk->dataBuf, chunk->bufLen, chunk->offset);
     if (close(descriptor) != 0 && result == 0)
         result = -errno;
     return result;

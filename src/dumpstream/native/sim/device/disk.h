@@ -15,8 +15,8 @@ int disk_make_directory(const char *path, mode_t mode);
  * the same name. Returns the descriptor or -errno. */
 int disk_create(const char *path);
 
-/* Returns 0 or -errno. */
-int disk_append(int descriptor, const void *bytes, size_t length);
+/* An offset below 0 appends. Returns 0 or -errno. */
+int disk_write_at(int descriptor, const uint8_t *bytes, size_t length, int64_t offset);
 
 /* Also creates missing directories. A path on another host is used as a local one. Returns 0
  * or -errno. */

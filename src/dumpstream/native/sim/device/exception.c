@@ -44,9 +44,10 @@ void exception_find_root(const char *dump_path, char root[PATH_MAX]) {
     strcpy(root, *dump_path ? dump_path : ".");
 }
 
-int exception_directory(const char *root, uint64_t device, char *out, size_t room) {
-    int length = snprintf(out, room, "%s/extra-info/data-dump/%llu", root, (unsigned long long)device);
-    return length < 0 || (size_t)length >= room ? -ENAMETOOLONG : 0;
+int exception_path(const char *root, uint64_t device, const char *last, char out[PATH_MAX]) {
+    int length =
+        snprintf(out, PATH_MAX, "%s/extra-info/data-dump/%llu%s", root, (unsigned long long)device, last);
+    return length < 0 || length >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
 /* Adds something that only exception dumps have, with bytes of its own. */
@@ -106,7 +107,7 @@ static void describe(struct dump_file *file, enum scene scene) {
              data->original_op);
 }
 
-/* Writes the last part of the name. Times are in milliseconds. */
+/* Writes the last part of the path. Times are in milliseconds. */
 static void name_file(const struct dump_file *file, const struct op *op, uint64_t step, enum scene scene,
                       char *out, size_t room) {
     const unsigned long long task = op_task(op), stream = op_stream(op);
@@ -116,12 +117,12 @@ static void name_file(const struct dump_file *file, const struct op *op, uint64_
     strftime(when, sizeof when, "%Y%m%d%H%M%S", gmtime_r(&second, &calendar));
     sprintf(when + strlen(when), "%03u", (unsigned)(op->number % 1000));
     if (scene == SCENE_NORM)
-        snprintf(out, room, "%s.%s.%llu.%s", op->type, file->data.op_name, task, when);
+        snprintf(out, room, "/%s.%s.%llu.%s", op->type, file->data.op_name, task, when);
     else if (scene == SCENE_DETAIL)
-        snprintf(out, room, "exception_info.%llu.%llu.AIC.%llu.%s", stream, task,
+        snprintf(out, room, "/exception_info.%llu.%llu.AIC.%llu.%s", stream, task,
                  (unsigned long long)below(mix(file->key, DRAW_CLOCK), CORES), when);
     else
-        snprintf(out, room, "exception_info.%llu.%llu.%s", stream, task, when);
+        snprintf(out, room, "/exception_info.%llu.%llu.%s", stream, task, when);
 }
 
 int exception_store(struct dump_file *file) {
@@ -134,7 +135,7 @@ int exception_store(struct dump_file *file) {
     for (uint64_t at = 0; error == 0 && at < file->bytes; at += BLOCK) {
         size_t bytes = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
         dump_file_read(file, at, bytes, block);
-        error = disk_append(descriptor, block, bytes);
+        error = disk_write_at(descriptor, block, bytes, (int64_t)at);
     }
     if (descriptor >= 0 && close(descriptor) != 0 && error == 0)
         error = -errno;
@@ -149,15 +150,13 @@ int exception_write(const struct exception_dump *dump, const struct op *op, uint
         .tensors = op_tensors(op, IO_INPUTS | IO_OUTPUTS),
     };
     struct dump_file file;
-    char directory[PATH_MAX], last[256];
+    char last[256];
     int error = dump_file_plan(&file, "", &planned);
-    if (error == 0)
-        error = exception_directory(dump->root, op->workload->device_id, directory, sizeof directory);
     if (error != 0)
         return error;
     file.faults = 0;
     describe(&file, dump->scene);
     name_file(&file, op, step, dump->scene, last, sizeof last);
-    int length = snprintf(file.name, sizeof file.name, "%s/%s", directory, last);
-    return length < 0 || (size_t)length >= sizeof file.name ? -ENAMETOOLONG : exception_store(&file);
+    error = exception_path(dump->root, op->workload->device_id, last, file.name);
+    return error != 0 ? error : exception_store(&file);
 }

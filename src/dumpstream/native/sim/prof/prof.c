@@ -269,9 +269,5 @@ void prof_set_command(bool on) {
 void prof_reset(void) {
     HOLD(&lock);
     finish_all();
-    state.mode = MODE_OFF;
-    state.in_force = false;
-    state.starts = 0;
-    state.subscriptions = 0;
-    state.settings = (struct prof_settings){0};
+    memset(&state, 0, sizeof state);
 }

@@ -11,5 +11,5 @@ void prof_load(const struct dssim_workload *workload);
 /* Begins or ends profiling by the configuration of aclInit. */
 void prof_set_command(bool on);
 
-/* Ends everything and resets all state. */
+/* Ends everything and resets all state. A workload must be loaded afterwards. */
 void prof_reset(void);
