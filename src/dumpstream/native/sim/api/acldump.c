@@ -56,32 +56,26 @@ static bool is_tensor(const acldumpTensorInfo *info) {
            info->addrType <= ACL_DUMP_ADDR_RAW && info->placement < ACL_DUMP_PLACEMENT_END;
 }
 
-/* The numbers that programs use for types. Other types are left out of the dump. */
-static bool find_type(int32_t number, enum dtype *dtype) {
-    static const int32_t numbers[DTYPE_COUNT] = {
-        [DTYPE_FLOAT32] = 0, [DTYPE_FLOAT16] = 1, [DTYPE_BFLOAT16] = 27, [DTYPE_INT32] = 3,
-        [DTYPE_INT64] = 9,   [DTYPE_INT8] = 2,    [DTYPE_UINT8] = 4,
-    };
-    for (uint32_t i = 0; i < DTYPE_COUNT; i++) {
-        *dtype = (enum dtype)i;
-        if (numbers[i] == number)
-            return true;
-    }
-    return false;
-}
-
-/* The simulated device has no memory of its own: every address is one of the program. */
+/* The simulated device has no memory of its own: every address is one of the program. A type that it does
+ * not know is left out of the dump. */
 static struct tensor describe(const acldumpTensorInfo *info, uint32_t place) {
     static const enum part parts[] = {PART_INPUT, PART_OUTPUT, PART_SPACE};
     struct tensor tensor = {
+        .dtype = DTYPE_UINT8,
         .part = parts[info->type],
+        .untyped = true,
         .arg_index = place,
         .dims = info->shapeNum,
         .bytes = info->tensorSize,
         .address = (uint64_t)(uintptr_t)info->tensorAddr,
         .given = (const uint8_t *)info->tensorAddr,
     };
-    tensor.untyped = !find_type(info->dataType, &tensor.dtype);
+    for (enum dtype dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        if (dtype_facts[dtype].acl_number == info->dataType) {
+            tensor.dtype = dtype;
+            tensor.untyped = false;
+        }
+    }
     memcpy(tensor.dim, info->shape, info->shapeNum * sizeof tensor.dim[0]);
     if (info->addrType == ACL_DUMP_ADDR_PTR_PTR)
         memcpy(&tensor.given, info->tensorAddr, sizeof tensor.given);

@@ -186,15 +186,10 @@ static bool read_into(struct reader *reader, struct json *json) {
         json->text = read_string(reader);
         return json->text != NULL;
     }
-    if (accept_word(reader, "true") || accept_word(reader, "false")) {
-        json->kind = JSON_BOOLEAN;
-        return true;
-    }
-    if (accept_word(reader, "null"))
+    if (accept_word(reader, "true") || accept_word(reader, "false") || accept_word(reader, "null"))
         return true;
     /* CANN refuses a number that no double can hold. */
     const char *number = reader->at;
-    json->kind = JSON_NUMBER;
     return skip_number(reader) && isfinite(strtod(number, NULL));
 }
 

@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-enum json_kind { JSON_NULL, JSON_BOOLEAN, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+/* JSON_OTHER: a number, true, false or null. */
+enum json_kind { JSON_OTHER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
 struct json {
     enum json_kind kind;

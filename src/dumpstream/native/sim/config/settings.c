@@ -17,10 +17,10 @@ struct member_type {
     const struct member_type *members;
 };
 
-#define TEXT(key) {key, JSON_STRING, JSON_NULL, NULL}
+#define TEXT(key) {key, JSON_STRING, JSON_OTHER, NULL}
 #define TEXTS(key) {key, JSON_ARRAY, JSON_STRING, NULL}
 #define OBJECTS(key, members) {key, JSON_ARRAY, JSON_OBJECT, members}
-#define END {NULL, JSON_NULL, JSON_NULL, NULL}
+#define END {NULL, JSON_OTHER, JSON_OTHER, NULL}
 
 static const struct member_type range_types[] = {TEXT("begin"), TEXT("end"), END};
 static const struct member_type entry_types[] = {TEXT("name"), TEXTS("pos"), END};

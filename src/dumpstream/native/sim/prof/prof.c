@@ -74,7 +74,7 @@ static bool finish(uint32_t device) {
     if (!state.running[device])
         return true;
     state.running[device] = false;
-    return prof_output_end(state.path, &state.output[device], &state.settings);
+    return prof_output_end(&state.output[device], &state.settings);
 }
 
 static aclError finish_all(void) {
@@ -128,14 +128,15 @@ static aclError compare_types(const aclprofConfig *config) {
 }
 
 static aclError begin_devices(const aclprofConfig *config) {
-    struct prof_output output = {.data_types = config->data_types, .metrics = config->metrics};
+    struct prof_output output = {
+        .path = state.path, .data_types = config->data_types, .metrics = config->metrics};
     for (uint32_t i = 0; i < config->device_count; i++)
         if (state.running[config->devices[i]])
             return ACL_ERROR_PROF_ALREADY_RUN;
     prof_output_name(++state.starts, output.name);
     for (uint32_t i = 0; i < config->device_count; i++) {
         output.device = config->devices[i];
-        if (!prof_output_begin(state.path, &output))
+        if (!prof_output_begin(&output))
             return ACL_ERROR_INVALID_FILE;
         state.running[output.device] = true;
         state.output[output.device] = output;

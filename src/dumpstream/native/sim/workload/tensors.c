@@ -6,13 +6,13 @@
 #include "workload/random.h"
 
 const struct dtype_facts dtype_facts[DTYPE_COUNT] = {
-    [DTYPE_FLOAT32] = {"float32", "DT_FLOAT", 1, 4, true},
-    [DTYPE_FLOAT16] = {"float16", "DT_FLOAT16", 2, 2, true},
-    [DTYPE_BFLOAT16] = {"bfloat16", "DT_BF16", 27, 2, true},
-    [DTYPE_INT32] = {"int32", "DT_INT32", 7, 4, false},
-    [DTYPE_INT64] = {"int64", "DT_INT64", 8, 8, false},
-    [DTYPE_INT8] = {"int8", "DT_INT8", 3, 1, false},
-    [DTYPE_UINT8] = {"uint8", "DT_UINT8", 4, 1, false},
+    [DTYPE_FLOAT32] = {"float32", "DT_FLOAT", 1, 0, 4, true},
+    [DTYPE_FLOAT16] = {"float16", "DT_FLOAT16", 2, 1, 2, true},
+    [DTYPE_BFLOAT16] = {"bfloat16", "DT_BF16", 27, 27, 2, true},
+    [DTYPE_INT32] = {"int32", "DT_INT32", 7, 3, 4, false},
+    [DTYPE_INT64] = {"int64", "DT_INT64", 8, 9, 8, false},
+    [DTYPE_INT8] = {"int8", "DT_INT8", 3, 2, 1, false},
+    [DTYPE_UINT8] = {"uint8", "DT_UINT8", 4, 4, 1, false},
 };
 
 enum {

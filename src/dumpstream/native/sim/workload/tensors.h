@@ -21,6 +21,7 @@ struct dtype_facts {
     const char *name;
     const char *cann_name; /* in statistics text */
     uint32_t number;       /* OutputDataType of DumpData */
+    int32_t acl_number;    /* aclDataType, which programs use */
     uint32_t bytes;
     bool floating;
 };
