@@ -4,7 +4,6 @@ import ctypes
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from dumpstream._errors import AclError
@@ -63,9 +62,7 @@ class SimulatedRuntime:
         self._entered = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finalize()
 
     def load_models(self) -> None:

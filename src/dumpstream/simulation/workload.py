@@ -4,8 +4,8 @@ import ctypes
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from itertools import count
 from pathlib import Path
@@ -188,16 +188,19 @@ class Workload:
             ValueError: a field is out of range, or the configuration is refused.
         """
         library = load_library()
-        text = self.config(dump_path) if config is None else config
-        with opened(self) as handle, _configured(text) as order:
+        text = os.fsencode(self.config(dump_path) if config is None else config)
+        refusal = "the configuration is refused; `dumpstream config check` says why"
+        with (
+            opened(self) as handle,
+            _closing(library.dssim_config_open(text), library.dssim_config_close, refusal) as order,
+        ):
             for current in range(self.steps) if step is None else (step,):
                 for number in range(library.dssim_ops_per_step(handle)):
                     yield from _files_after(handle, order, current, number)
 
 
-@contextmanager
-def opened(workload: Workload) -> Iterator[int]:
-    """Yield the library's handle for *workload*; a ValueError says what is wrong with it."""
+def opened(workload: Workload) -> AbstractContextManager[int]:
+    """Give the library's handle for *workload*; a ValueError says what is wrong with it."""
     library, error = load_library(), ctypes.create_string_buffer(1024)
     values = asdict(workload)
     del values["steps"]  # every run gives them to the library
@@ -205,25 +208,18 @@ def opened(workload: Workload) -> Iterator[int]:
         raise ValueError(f"mode={workload.mode}: must be {' or '.join(MODES)}")
     text = "".join(f"{key}={value}\n" for key, value in values.items())
     handle = library.dssim_workload_open(os.fsencode(text), error, len(error))
-    if not handle:
-        raise ValueError(os.fsdecode(error.value))
-    try:
-        yield handle
-    finally:
-        library.dssim_workload_close(handle)
+    return _closing(handle, library.dssim_workload_close, os.fsdecode(error.value))
 
 
 @contextmanager
-def _configured(text: str) -> Iterator[int]:
-    """Yield the library's handle for a configuration."""
-    library = load_library()
-    handle = library.dssim_config_open(os.fsencode(text))
+def _closing(handle: int | None, close: Callable[[int], object], refusal: str) -> Iterator[int]:
+    """Yield *handle* and close it; without one, raise the *refusal*."""
     if not handle:
-        raise ValueError("the configuration is refused; `dumpstream config check` says why")
+        raise ValueError(refusal)
     try:
         yield handle
     finally:
-        library.dssim_config_close(handle)
+        close(handle)
 
 
 def _files_after(workload: int, config: int, step: int, number: int) -> Iterator[ExpectedFile]:
