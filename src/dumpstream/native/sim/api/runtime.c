@@ -22,7 +22,6 @@ static struct {
     struct exception_dump exception;
 } state;
 
-static atomic_bool finalize_joins = true;
 static atomic_bool args_started; /* by aclopStartDumpArgs */
 
 /* Each device has one context, known by its address. */
@@ -67,7 +66,7 @@ static void stop(bool *started) {
     end_dump();
     *started = false;
     if (!state.init_started && !state.dump_started)
-        record_stop(atomic_load(&finalize_joins));
+        record_stop(false);
 }
 
 static aclError init_with(const char *config_path) {
@@ -226,10 +225,6 @@ struct dump_order runtime_dump_order(void) {
     HOLD(&lock);
     return (struct dump_order){
         .config = config_hold(state.config), .dump = state.dump, .exception = state.exception};
-}
-
-void runtime_set_joining(bool joining) {
-    atomic_store(&finalize_joins, joining);
 }
 
 /* The device stops first: its threads may be waiting for space in the queue. */

@@ -13,8 +13,5 @@ struct dump_order {
  * dumped of an operator that fails. */
 struct dump_order runtime_dump_order(void);
 
-/* Chooses whether finalising waits for the last callback, as CANN does from 9.1 on. */
-void runtime_set_joining(bool joining);
-
 /* Delivers what is queued, stops everything and resets all state. */
 void runtime_reset(void);

@@ -8,6 +8,7 @@
 #include "device/delivery.h"
 #include "device/record.h"
 #include "device/thread.h"
+#include "prof/prof.h"
 
 enum { SECOND_NS = 1000000000 };
 
@@ -154,13 +155,14 @@ static void unload(void) {
     loaded = false;
 }
 
-void device_load(const struct dssim_workload *wanted) {
+void dssim_load(const struct dssim_workload *wanted) {
     HOLD(&lock);
     unload();
     workload = *wanted;
     next_step = 0;
     stopped = false;
-    record_set_limit(wanted->queue_bytes);
+    record_load(wanted);
+    prof_load(wanted);
 }
 
 void dssim_load_models(void) {
@@ -238,6 +240,10 @@ uint64_t device_wait(void) {
     HOLD(&lock);
     wait_until_idle();
     return last_files;
+}
+
+uint64_t dssim_run(uint64_t steps) {
+    return dssim_start(steps) == 0 ? device_wait() : 0;
 }
 
 void dssim_stop(void) {

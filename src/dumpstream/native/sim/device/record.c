@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/codes.h"
 #include "device/disk.h"
@@ -33,7 +32,8 @@ struct record {
 struct counters counters;
 
 static _Atomic(acldumpCallback) registered;
-static _Atomic uint64_t limit;
+static _Atomic uint64_t limit; /* of the bytes in the queue; 0: none */
+static atomic_bool joins = true;
 
 static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct record *current;
@@ -110,6 +110,7 @@ static struct message *take(struct record *record) {
         record->first = message->next;
     if (record->first == NULL)
         record->end = &record->first;
+    pthread_cond_broadcast(&record->drained);
     return message;
 }
 
@@ -177,44 +178,36 @@ int record_start(void) {
     return 0;
 }
 
-static void refuse(struct record *record) {
+/* Ends every wait that the flag decides. */
+static void raise_flag(struct record *record, bool *flag) {
     HOLD(&record->lock);
-    record->refusing = true;
+    *flag = true;
     pthread_cond_broadcast(&record->drained);
+    pthread_cond_broadcast(&record->filled);
 }
 
 void record_refuse(void) {
     struct record *record = record_acquire();
     if (record == NULL)
         return;
-    refuse(record);
+    raise_flag(record, &record->refusing);
     record_release(record);
 }
 
-static bool is_empty(struct record *record) {
-    HOLD(&record->lock);
-    return record->first == NULL;
-}
-
-/* CANN 8.5 polls until nothing is queued. It does not wait for the chunk that is being delivered. */
+/* CANN 8.5 waits until nothing is queued, but not for the chunk that is being delivered. */
 static void wait_until_taken(struct record *record) {
-    const struct timespec pause = {.tv_nsec = 5000000};
-    while (!is_empty(record))
-        nanosleep(&pause, NULL);
-}
-
-static void end(struct record *record) {
     HOLD(&record->lock);
-    record->ending = true;
-    pthread_cond_signal(&record->filled);
+    while (record->first != NULL)
+        pthread_cond_wait(&record->drained, &record->lock);
 }
 
-void record_stop(bool join) {
+void record_stop(bool always_join) {
     struct record *record = current;
-    refuse(record);
+    const bool join = always_join || atomic_load(&joins);
+    raise_flag(record, &record->refusing);
     if (!join)
         wait_until_taken(record);
-    end(record);
+    raise_flag(record, &record->ending);
     if (join)
         pthread_join(record->thread, NULL);
     else
@@ -241,8 +234,9 @@ bool record_push(struct record *record, struct message *message) {
     return true;
 }
 
-void record_set_limit(uint64_t bytes) {
-    atomic_store(&limit, bytes);
+void record_load(const struct dssim_workload *workload) {
+    atomic_store(&limit, workload->queue_bytes);
+    atomic_store(&joins, workload->cann != CANN_8_5);
 }
 
 /* A second registration succeeds without effect. */

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include <dumpstream/acl_abi.h>
+#include "workload/workload.h"
 
 /* CANN's transport also has 24 bytes before the chunk. Payloads therefore have an address of
  * 12 mod 16, as in CANN. */
@@ -37,9 +37,9 @@ struct record;
  * overlap. */
 int record_start(void);
 
-/* Delivers what is queued and stops the record thread, which must run. With `join` it returns after the
- * last callback, otherwise possibly during it. */
-void record_stop(bool join);
+/* Delivers what is queued and stops the record thread, which must run. As CANN does from 9.1 on, or
+ * always if asked to, it returns after the last callback, otherwise possibly during it. */
+void record_stop(bool always_join);
 
 /* Returns the running record thread for record_push, or NULL. The caller must release it with
  * record_release. */
@@ -53,5 +53,5 @@ bool record_push(struct record *record, struct message *message);
 /* Refuses further messages and ends every wait in record_push. */
 void record_refuse(void);
 
-/* 0: no limit. */
-void record_set_limit(uint64_t bytes);
+/* Takes the limit of the queue and the behaviour from the workload that runs from now on. */
+void record_load(const struct dssim_workload *workload);
