@@ -104,9 +104,10 @@ aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t leng
     HOLD(&lock);
     if (state.mode == MODE_OFF && !state.lenient)
         return ACL_ERROR_UNINITIALIZE;
-    if (prof_settings_apply(&state.settings, type, value))
-        return ACL_SUCCESS;
-    return type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
+    if (!prof_setting_is_valid(type, value))
+        return type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
+    strcpy(state.settings.value[type], value);
+    return ACL_SUCCESS;
 }
 
 static aclError check(const aclprofConfig *config) {
@@ -145,23 +146,21 @@ static aclError begin_devices(const aclprofConfig *config) {
     return ACL_SUCCESS;
 }
 
-static aclError start(const aclprofConfig *config) {
+aclError aclprofStart(const aclprofConfig *config) {
+    aclprofConfig standard = {.device_count = 1,
+                              .metrics = ACL_AICORE_PIPE_UTILIZATION,
+                              .data_types = ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS};
     const char *path = state.settings.value[ACL_PROF_PATH];
+    HOLD(&lock);
+    standard.devices[0] = state.device;
+    if (config == NULL && state.lenient)
+        config = &standard;
     aclError code = check(config);
     if (code == ACL_ERROR_PROF_NOT_RUN && state.lenient)
         code = begin_at(*path ? path : "./");
     if (code != ACL_SUCCESS)
         return code;
     return state.lenient && state.in_force ? compare_types(config) : begin_devices(config);
-}
-
-aclError aclprofStart(const aclprofConfig *config) {
-    aclprofConfig standard = {.device_count = 1,
-                              .metrics = ACL_AICORE_PIPE_UTILIZATION,
-                              .data_types = ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS};
-    HOLD(&lock);
-    standard.devices[0] = state.device;
-    return start(config == NULL && state.lenient ? &standard : config);
 }
 
 static aclError stop_strictly(const aclprofConfig *config) {

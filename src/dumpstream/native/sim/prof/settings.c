@@ -39,7 +39,7 @@ static bool is_number(const struct rule *rule, const char *value) {
            number <= rule->most;
 }
 
-static bool is_valid(aclprofConfigType type, const char *value) {
+bool prof_setting_is_valid(aclprofConfigType type, const char *value) {
     if (rules[type].name == NULL || *value == '\0')
         return false;
     if (rules[type].most != 0)
@@ -48,13 +48,6 @@ static bool is_valid(aclprofConfigType type, const char *value) {
         return word_place(value, "read,write,capacity,bandwidth") >= 0;
     if (type == ACL_PROF_HOST_SYS || type == ACL_PROF_HOST_SYS_USAGE)
         return are_words(value, "cpu,mem");
-    return true;
-}
-
-bool prof_settings_apply(struct prof_settings *settings, aclprofConfigType type, const char *value) {
-    if (!is_valid(type, value))
-        return false;
-    strcpy(settings->value[type], value);
     return true;
 }
 

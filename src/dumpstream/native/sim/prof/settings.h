@@ -11,8 +11,8 @@ struct prof_settings {
     char value[ACL_PROF_ARGS_MAX][MAX_SETTING + 1]; /* by aclprofConfigType; empty if not set */
 };
 
-/* Sets a value if CANN accepts it. The type and the length must be in range. */
-bool prof_settings_apply(struct prof_settings *settings, aclprofConfigType type, const char *value);
+/* Whether CANN accepts a value. The type must be in range. */
+bool prof_setting_is_valid(aclprofConfigType type, const char *value);
 
 /* Writes the values as members of a JSON object, each after a comma. Members that do not fit
  * are left out. Returns the length. */
