@@ -8,6 +8,19 @@
 #include "device/stats.h"
 #include "workload/random.h"
 
+/* Places and numbers in the record of an overflow. */
+enum {
+    AI_CORE_INFO = 256,
+    AI_CORE_STATUS = 1024,
+
+    MAGIC = 0x5a5a5a5a,
+    VERSION = 1,
+    AI_CORE = 0,
+    ENTRY = 24, /* where the numbers of the newer layout's entry are */
+
+    STATUS_OVERFLOW = 0x8,
+};
+
 uint64_t dump_file_began_s(const struct dssim_workload *workload) {
     const uint64_t year_s = 365 * 86400;
     return UINT64_C(1767225600) + below(mix(workload->seed, DRAW_TIME), year_s);
@@ -157,9 +170,41 @@ static void set_op_name(struct dump_file *file, const struct planned *planned) {
                  file->data.original_op);
 }
 
+static void put32(uint8_t *out, uint32_t value) {
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static void put64s(uint8_t *out, const uint64_t *values, uint32_t count) {
+    for (uint32_t i = 0; i < count * 8; i++)
+        out[i] = (uint8_t)(values[i / 8] >> (8 * (i % 8)));
+}
+
+/* Writes the record of an overflow, in either of CANN's layouts, with the task and the stream of the
+ * operator. `key` determines the addresses. */
+static void write_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, uint64_t key) {
+    const uint64_t pc_start = UINT64_C(0x124000000000) + 128 * below(mix(key, DRAW_ADDRESS), 1 << 20);
+    const uint64_t para_base = pc_start + (1 << 30);
+    const uint64_t block = below(mix(key, DRAW_CLOCK), 32);
+    const uint64_t older[] = {op->model + 1, op_stream(op), op_task(op), 0, pc_start, para_base};
+    const uint64_t status[] = {pc_start + 0x40, block, STATUS_OVERFLOW};
+    const uint64_t entry[] = {op->model + 1, op_stream(op), op_task(op),    0, 0, 0, pc_start, para_base,
+                              block,         block,         STATUS_OVERFLOW};
+    memset(out, 0, OVERFLOW_RECORD_BYTES);
+    if (op->workload->opdebug) {
+        const uint32_t head[] = {MAGIC, VERSION, true, AI_CORE, 0, sizeof entry};
+        for (uint32_t i = 0; i < sizeof head / sizeof head[0]; i++)
+            put32(out + 4 * i, head[i]);
+        put64s(out + ENTRY, entry, sizeof entry / sizeof entry[0]);
+        return;
+    }
+    put64s(out + AI_CORE_INFO, older, sizeof older / sizeof older[0]);
+    put64s(out + AI_CORE_STATUS, status, sizeof status / sizeof status[0]);
+}
+
 /* The record is the one output of an operator of its own. */
 static void plan_record(struct dump_file *file, const struct planned *planned) {
-    overflow_record(file->record, &planned->op, file->key);
+    write_record(file->record, &planned->op, file->key);
     file->faults = 0;
     strcpy(file->data.op_name, "Node_OpDebug");
     strcpy(file->data.original_op, "Node_OpDebug");
@@ -176,14 +221,6 @@ static void plan_record(struct dump_file *file, const struct planned *planned) {
     file->data.tensors = 1;
 }
 
-static void plan_tensors(struct dump_file *file, const struct planned *planned) {
-    set_op_name(file, planned);
-    file->data.tensors = 0;
-    for (uint32_t place = 0; place < 2 * MAX_PART; place++)
-        if (planned->tensors & 1u << place)
-            plan_tensor(file, planned, place);
-}
-
 int dump_file_plan(struct dump_file *file, const char *dump_path, const struct planned *planned) {
     const struct op *op = &planned->op;
     file->key = op_step_key(op, planned->step);
@@ -191,10 +228,15 @@ int dump_file_plan(struct dump_file *file, const char *dump_path, const struct p
     set_text(file, op->workload->stats_by, planned->statistics);
     set_time(file, planned);
     file->data.dfx_message[0] = file->data.user_tag[0] = '\0';
-    if (planned->is_opdebug)
+    file->data.tensors = 0;
+    if (planned->is_opdebug) {
         plan_record(file, planned);
-    else
-        plan_tensors(file, planned);
+    } else {
+        set_op_name(file, planned);
+        for (uint32_t place = 0; place < 2 * MAX_PART; place++)
+            if (planned->tensors & 1u << place)
+                plan_tensor(file, planned, place);
+    }
     if (set_name(file, dump_path, planned) != 0)
         return -ENAMETOOLONG;
     dump_file_close(file);

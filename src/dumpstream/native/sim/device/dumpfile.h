@@ -1,9 +1,10 @@
 /* One dump file of a workload: its name, and any part of its bytes. */
 #pragma once
 
-#include "device/overflow.h"
 #include "device/proto.h"
 #include "workload/plan.h"
+
+enum { OVERFLOW_RECORD_BYTES = 2048 };
 
 /* How a file of statistics text is sent. */
 struct stats_text {

@@ -7,7 +7,6 @@
 #include "api/codes.h"
 #include "device/disk.h"
 #include "device/thread.h"
-#include "prof/config.h"
 #include "prof/output.h"
 #include "workload/workload.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/codes.h"
 #include "config/words.h"
 
 /* A number from `least` to `most`, then `suffix`; any text if `most` is 0. */
@@ -79,4 +80,51 @@ size_t prof_settings_render(const struct prof_settings *settings, char *out, siz
     }
     out[used] = '\0';
     return used;
+}
+
+static bool are_valid(const uint32_t *devices, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (devices[i] >= MAX_PROF_DEVICES)
+            return false;
+        for (uint32_t j = 0; j < i; j++)
+            if (devices[j] == devices[i])
+                return false;
+    }
+    return true;
+}
+
+aclprofConfig *aclprofCreateConfig(uint32_t *devices, uint32_t device_count, aclprofAicoreMetrics metrics,
+                                   const aclprofAicoreEvents *events, uint64_t data_types) {
+    if (events != NULL || device_count > MAX_PROF_DEVICES || (devices == NULL && device_count > 0))
+        return NULL;
+    if ((device_count == 0 && !(data_types & ACL_PROF_MSPROFTX)) || !are_valid(devices, device_count))
+        return NULL;
+    aclprofConfig *config = malloc(sizeof *config);
+    if (config == NULL)
+        return NULL;
+    *config = (aclprofConfig){.device_count = device_count, .metrics = metrics, .data_types = data_types};
+    for (uint32_t i = 0; i < device_count; i++)
+        config->devices[i] = devices[i];
+    return config;
+}
+
+static aclError destroy(const void *config) {
+    free((void *)config);
+    return config != NULL ? ACL_SUCCESS : ACL_ERROR_INVALID_PARAM;
+}
+
+aclError aclprofDestroyConfig(const aclprofConfig *config) {
+    return destroy(config);
+}
+
+aclprofSubscribeConfig *aclprofCreateSubscribeConfig(int8_t with_times, aclprofAicoreMetrics metrics,
+                                                     void *descriptor) {
+    aclprofSubscribeConfig *config = malloc(sizeof *config);
+    if (config != NULL)
+        *config = (aclprofSubscribeConfig){with_times != 0, metrics, descriptor};
+    return config;
+}
+
+aclError aclprofDestroySubscribeConfig(const aclprofSubscribeConfig *config) {
+    return destroy(config);
 }

@@ -90,22 +90,6 @@ uint32_t op_tensors(const struct op *op, uint32_t io) {
     return (io & IO_INPUTS ? inputs : 0) | (io & IO_OUTPUTS ? outputs : 0);
 }
 
-uint64_t op_task(const struct op *op) {
-    return op->is_call ? op->place + 1 : op->place + 2;
-}
-
-uint64_t op_stream(const struct op *op) {
-    return op->is_call ? 65535 : op->model + 3;
-}
-
-bool op_is_data(const struct op *op) {
-    return strcmp(op->type, "Data") == 0;
-}
-
-bool op_is_collective(const struct op *op) {
-    return strncmp(op->type, "Hcom", 4) == 0;
-}
-
 const char *call_kernel(const struct op *call) {
     return calls[call->place % CALLS].kernel;
 }

@@ -2,6 +2,8 @@
  * single operators. */
 #pragma once
 
+#include <string.h>
+
 #include "device/proto.h"
 #include "workload/workload.h"
 
@@ -34,14 +36,23 @@ uint32_t op_faults(const struct op *op, uint64_t step);
 /* Those of its inputs and outputs that `io`, bits of config.h, names. As bits, the inputs first. */
 uint32_t op_tensors(const struct op *op, uint32_t io);
 
-uint64_t op_task(const struct op *op);
-uint64_t op_stream(const struct op *op);
+static inline uint64_t op_task(const struct op *op) {
+    return op->is_call ? op->place + 1 : op->place + 2;
+}
+
+static inline uint64_t op_stream(const struct op *op) {
+    return op->is_call ? 65535 : op->model + 3;
+}
 
 /* Whether it feeds the next operator and computes nothing. */
-bool op_is_data(const struct op *op);
+static inline bool op_is_data(const struct op *op) {
+    return strcmp(op->type, "Data") == 0;
+}
 
 /* Whether it exchanges data with other devices, and changes its inputs. */
-bool op_is_collective(const struct op *op);
+static inline bool op_is_collective(const struct op *op) {
+    return strncmp(op->type, "Hcom", 4) == 0;
+}
 
 /* The name of the operator that a call runs on the device. */
 const char *call_kernel(const struct op *call);
