@@ -12,12 +12,6 @@
 
 enum { MAX_SUBSCRIPTIONS = 1024, OPERATOR_BYTES = 128 };
 
-#define SUPPORTED_TYPES                                                                                      \
-    (ACL_PROF_ACL_API | ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS | ACL_PROF_AICPU | ACL_PROF_L2CACHE |   \
-     ACL_PROF_HCCL_TRACE | ACL_PROF_TRAINING_TRACE | ACL_PROF_MSPROFTX | ACL_PROF_RUNTIME_API |              \
-     ACL_PROF_GE_API_L0 | ACL_PROF_TASK_TIME_L0 | ACL_PROF_TASK_MEMORY | ACL_PROF_TASK_TIME_L2 |             \
-     ACL_PROF_OP_ATTR | ACL_PROF_TASK_TIME_L3 | ACL_PROF_GE_API_L1 | ACL_PROF_API_STATS)
-
 enum mode { MODE_OFF, MODE_COMMAND, MODE_API, MODE_SUBSCRIBE };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -112,7 +106,7 @@ aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t leng
 static aclError check(const aclprofConfig *config) {
     if (config == NULL || config->data_types == 0)
         return ACL_ERROR_INVALID_PARAM;
-    if (config->data_types & ~SUPPORTED_TYPES)
+    if (config->data_types & ~ACL_PROF_ALL)
         return ACL_ERROR_PROF_MODULES_UNSUPPORTED;
     return check_mode(MODE_API);
 }

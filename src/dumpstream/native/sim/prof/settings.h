@@ -31,4 +31,3 @@ struct aclprofSubscribeConfig {
     aclprofAicoreMetrics metrics;
     const void *descriptor;
 };
-

@@ -59,17 +59,10 @@ uint64_t op_step_key(const struct op *op, uint64_t step) {
 
 static bool has_fault(const struct op *op, uint64_t step, enum fault fault) {
     const struct selector *selector = &op->workload->faults[fault];
-    switch (selector->kind) {
-    case SELECT_SHARE:
+    if (selector->kind == SELECT_SHARE)
         return unit(mix(op_step_key(op, step), fault)) < selector->share;
-    case SELECT_OP:
-        return selector->op == op->place;
-    case SELECT_OP_AND_STEP:
-        return selector->op == op->place && selector->step == step;
-    case SELECT_NONE:
-        break;
-    }
-    return false;
+    return selector->kind != SELECT_NONE && selector->op == op->place &&
+           (selector->kind == SELECT_OP || selector->step == step);
 }
 
 uint32_t op_faults(const struct op *op, uint64_t step) {

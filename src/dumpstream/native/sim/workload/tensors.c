@@ -181,7 +181,6 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
     uint64_t number = offset / block_bytes;
     size_t skip = (size_t)(offset % block_bytes);
     union block block;
-
     if (tensor->given != NULL) {
         memcpy(out, tensor->given + offset, bytes);
         return;
@@ -242,7 +241,6 @@ static double block_value(enum dtype dtype, const union block *block, size_t i) 
 void tensor_measure(const struct tensor *tensor, double statistics[STATISTIC_COUNT]) {
     double sum = 0, squares = 0;
     union block block;
-
     memset(statistics, 0, STATISTIC_COUNT * sizeof *statistics);
     statistics[MAXIMUM] = -INFINITY;
     statistics[MINIMUM] = INFINITY;

@@ -134,16 +134,13 @@ struct key {
     uint64_t least, most;
 };
 
-#define KEY(field, value) .name = #field, .place = offsetof(struct dssim_workload, field), .standard = value
-#define TEXT(field, value, reader, text) {KEY(field, value), .read = reader, .rule = text}
-#define CHOICE(field, value, list, text) {KEY(field, value), .words = list, .rule = text}
-#define NUMBER(field, value, low, high) {KEY(field, value), .least = low, .most = high}
-#define SELECTOR(constant, text)                                                                             \
-    {.name = text,                                                                                           \
-     .place = offsetof(struct dssim_workload, faults[constant]),                                             \
-     .standard = "",                                                                                         \
-     .read = read_selector,                                                                                  \
-     .rule = "a share such as 0.25, an operator 3, or 3@STEP"},
+#define KEY(key, field, value) .name = key, .place = offsetof(struct dssim_workload, field), .standard = value
+#define TEXT(field, value, reader, text) {KEY(#field, field, value), .read = reader, .rule = text}
+#define CHOICE(field, value, list, text) {KEY(#field, field, value), .words = list, .rule = text}
+#define NUMBER(field, value, low, high) {KEY(#field, field, value), .least = low, .most = high}
+#define SELECTOR(constant, key)                                                                              \
+    {KEY(key, faults[constant], ""), .read = read_selector, .rule = SELECTOR_RULE},
+#define SELECTOR_RULE "a share such as 0.25, an operator 3, or 3@STEP"
 
 static const struct key keys[] = {
     TEXT(tensor_bytes, "1024-65536", read_range, "N or LOW-HIGH, from 1 to 2^40"),
@@ -189,14 +186,6 @@ void workload_set_defaults(struct dssim_workload *workload) {
         read_value(&keys[i], keys[i].standard, workload);
 }
 
-static void explain(const struct key *key, const char *value, char *error, size_t error_bytes) {
-    if (key->rule != NULL)
-        snprintf(error, error_bytes, "%s=%s: must be %s", key->name, value, key->rule);
-    else
-        snprintf(error, error_bytes, "%s=%s: must be a whole number from %llu to %llu", key->name, value,
-                 (unsigned long long)key->least, (unsigned long long)key->most);
-}
-
 static void explain_unknown(const char *name, char *error, size_t error_bytes) {
     char known[1024] = "";
     for (size_t i = 0; i < KEYS; i++)
@@ -209,10 +198,14 @@ static bool apply(struct dssim_workload *workload, const char *name, const char 
     for (const struct key *key = keys; key < keys + KEYS; key++) {
         if (strcmp(name, key->name) != 0)
             continue;
-        bool read = read_value(key, value, workload);
-        if (!read)
-            explain(key, value, error, error_bytes);
-        return read;
+        if (read_value(key, value, workload))
+            return true;
+        if (key->rule != NULL)
+            snprintf(error, error_bytes, "%s=%s: must be %s", name, value, key->rule);
+        else
+            snprintf(error, error_bytes, "%s=%s: must be a whole number from %llu to %llu", name, value,
+                     (unsigned long long)key->least, (unsigned long long)key->most);
+        return false;
     }
     explain_unknown(name, error, error_bytes);
     return false;
