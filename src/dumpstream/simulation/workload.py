@@ -125,7 +125,9 @@ class Workload:
         Raises:
             ValueError: *text* is something else, or a value is out of range.
         """
-        values = _read_json(Path(text)) if _names_file(text) else _read_pairs(text)
+        # Not Path.is_file, which raises for a text that is too long to be a path.
+        is_file = text not in PRESETS and os.path.isfile(text)  # noqa: PTH113
+        values = _read_json(Path(text)) if is_file else _read_pairs(text)
         workload = cls(**{key: _convert(key, value) for key, value in values.items()})  # type: ignore[arg-type]
         with opened(workload):
             return workload
@@ -248,11 +250,6 @@ def _convert(key: str, value: object) -> int | str:
         except ValueError:
             pass
     raise ValueError(f"{key}={value}: must be {'text' if kind is str else 'a whole number'}")
-
-
-def _names_file(text: str) -> bool:
-    # Not Path.is_file, which raises for a text that is too long to be a path.
-    return text not in PRESETS and os.path.isfile(text)  # noqa: PTH113
 
 
 def _read_json(path: Path) -> Mapping[str, object]:

@@ -227,8 +227,9 @@ struct dump_order runtime_dump_order(void) {
         .config = config_hold(state.config), .dump = state.dump, .exception = state.exception};
 }
 
-/* The device stops first: its threads may be waiting for space in the queue. */
-static void stop_everything(void) {
+/* The device stops first: its threads may be waiting for space in the queue. Callbacks may run while the
+ * process exits, as with CANN. */
+__attribute__((destructor)) static void stop_everything(void) {
     dssim_stop();
     record_refuse();
     device_wait();
@@ -260,9 +261,4 @@ static void after_fork_in_child(void) {
 
 __attribute__((constructor)) static void prepare(void) {
     pthread_atfork(NULL, NULL, after_fork_in_child);
-}
-
-/* Callbacks may run while the process exits, as with CANN. */
-__attribute__((destructor)) static void finish(void) {
-    stop_everything();
 }

@@ -194,9 +194,7 @@ static bool read_into(struct reader *reader, struct json *json) {
 }
 
 static struct json *read_value(struct reader *reader) {
-    if (reader->depth == MAX_DEPTH)
-        return NULL;
-    struct json *json = calloc(1, sizeof *json);
+    struct json *json = reader->depth < MAX_DEPTH ? calloc(1, sizeof *json) : NULL;
     if (json == NULL)
         return NULL;
     reader->depth++;

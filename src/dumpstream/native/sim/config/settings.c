@@ -1,7 +1,5 @@
 #include <ctype.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "config/config.h"
 #include "config/words.h"
@@ -151,11 +149,6 @@ static bool is_selection_allowed(const struct json *dump, struct dump_config *co
     return read_steps(json_text(dump, "dump_step"), config);
 }
 
-static bool is_directory(const char *path) {
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode) && access(path, R_OK | W_OK) == 0;
-}
-
 static bool is_remote_path(const char *path) {
     static const char punctuation[] = "-=[];\\,./!@#$%^&*()_+{}:?";
     for (; *path; path++)
@@ -173,7 +166,7 @@ static bool read_path(const char *path, struct dump_config *config, bool on_disk
     strcpy(config->dump_path, path);
     if (optional)
         return true;
-    return remote > 0 ? is_remote_path(path + remote) : !on_disk || is_directory(path);
+    return remote > 0 ? is_remote_path(path + remote) : !on_disk || disk_check_directory(path) == 0;
 }
 
 bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk) {

@@ -23,15 +23,6 @@ static void shuffle(uint32_t *order, uint64_t count, uint64_t key) {
         swap(&order[0], &order[count - 1]);
 }
 
-/* CANN notices the end of a file by its promised length. A file with a null address never
- * reaches it: then the last chunk is marked only if it is shorter than a slice. */
-static bool is_closed(const struct delivery *delivery) {
-    const struct dump_file *file = delivery->file;
-    if (dump_file_has(file, FAULT_MISSING_LAST) || dump_file_has(file, FAULT_TRUNCATED))
-        return false;
-    return !dump_file_has(file, FAULT_NULL_ADDRESS) || delivery->sent_bytes % delivery->slice_bytes != 0;
-}
-
 static int plan_slices(struct delivery *delivery, uint64_t slice_bytes) {
     const struct dump_file *file = delivery->file;
     uint64_t slice = slice_bytes > file->header_bytes ? slice_bytes : file->header_bytes;
@@ -43,7 +34,10 @@ static int plan_slices(struct delivery *delivery, uint64_t slice_bytes) {
     if (dump_file_has(file, FAULT_RESEND_SLICE))
         resent = slices > 1 ? below(mix(file->key, DRAW_RESENT), slices - 1) : 0;
     delivery->last = slices - 1;
-    delivery->closed = is_closed(delivery);
+    /* CANN notices the end of a file by its promised length. A file with a null address never reaches it:
+     * then the last chunk is marked only if it is shorter than a slice. */
+    delivery->closed = !dump_file_has(file, FAULT_MISSING_LAST) && !dump_file_has(file, FAULT_TRUNCATED) &&
+                       (!dump_file_has(file, FAULT_NULL_ADDRESS) || delivery->sent_bytes % slice != 0);
     delivery->order = malloc((slices + 1) * sizeof *delivery->order);
     if (delivery->order == NULL)
         return -ENOMEM;

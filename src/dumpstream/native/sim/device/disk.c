@@ -33,16 +33,20 @@ static int make_parents(const char *name, mode_t mode) {
     return 0;
 }
 
-int disk_make_directory(const char *path, mode_t mode) {
-    int result = make_parents(path, mode);
+int disk_check_directory(const char *path) {
     struct stat about;
-    if (result != 0)
-        return result;
-    if ((mkdir(path, mode) != 0 && errno != EEXIST) || stat(path, &about) != 0)
+    if (stat(path, &about) != 0)
         return -errno;
     if (!S_ISDIR(about.st_mode))
         return -ENOTDIR;
     return access(path, R_OK | W_OK) == 0 ? 0 : -errno;
+}
+
+int disk_make_directory(const char *path, mode_t mode) {
+    int result = make_parents(path, mode);
+    if (result == 0 && mkdir(path, mode) != 0 && errno != EEXIST)
+        result = -errno;
+    return result != 0 ? result : disk_check_directory(path);
 }
 
 int disk_create(const char *path) {

@@ -8,7 +8,10 @@
 /* The length of the "a.b.c.d:" before a path on another host; 0 for a local path. */
 size_t remote_prefix(const char *path);
 
-/* Makes the directory and those above it. Returns 0 if it can be read and written, or -errno. */
+/* Returns 0 if it is a directory that can be read and written, or -errno. */
+int disk_check_directory(const char *path);
+
+/* Makes the directory and those above it, then checks it in the same way. */
 int disk_make_directory(const char *path, mode_t mode);
 
 /* Creates a file that only its owner may read, and missing directories. Replaces a file of

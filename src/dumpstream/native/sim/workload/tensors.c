@@ -200,13 +200,9 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
 static double float16_value(uint16_t bits) {
     int exponent = (bits >> 10) & 0x1f;
     int mantissa = bits & 0x3ff;
-    double magnitude;
+    double magnitude = exponent ? ldexp(mantissa + 0x400, exponent - 25) : ldexp(mantissa, -24);
     if (exponent == 0x1f)
         magnitude = mantissa ? NAN : INFINITY;
-    else if (exponent == 0)
-        magnitude = ldexp(mantissa, -24);
-    else
-        magnitude = ldexp(mantissa + 0x400, exponent - 25);
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
