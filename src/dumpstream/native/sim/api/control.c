@@ -8,10 +8,6 @@
 #include "device/record.h"
 #include "workload/plan.h"
 
-uint64_t dssim_ops_per_step(const struct dssim_workload *workload) {
-    return graph_ops(workload);
-}
-
 struct dump_config *dssim_config_open(const char *text) {
     char *copy = strdup(text);
     return copy != NULL ? config_parse(copy, strlen(copy), false) : NULL;

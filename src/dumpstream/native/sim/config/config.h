@@ -19,11 +19,6 @@ enum { LEVEL_OP = 1, LEVEL_KERNEL = 2 };
 
 enum scene { SCENE_NONE, SCENE_LITE, SCENE_BRIEF, SCENE_NORM, SCENE_DETAIL, SCENE_WATCHER };
 
-struct step_range {
-    uint64_t first;
-    uint64_t last;
-};
-
 /* Never changes after it is read. Its holders share it. */
 struct dump_config {
     atomic_uint holders;
@@ -40,7 +35,9 @@ struct dump_config {
     bool overflow;       /* only what overflows is dumped */
     uint32_t statistics; /* bits of stats.h: text about tensors; 0: the tensors themselves */
     uint32_t ranges;     /* of steps; 0: all steps */
-    struct step_range range[MAX_STEP_RANGES];
+    struct step_range {
+        uint64_t first, last;
+    } range[MAX_STEP_RANGES];
 };
 
 /* Sets `config`, which the caller must release; NULL if the file is empty. Returns ACL_SUCCESS, or the

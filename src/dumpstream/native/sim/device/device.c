@@ -99,7 +99,7 @@ static void write_exception(const struct run *run, const struct op *op, uint64_t
 
 /* Sends what comes after the operator with this number, counted from the first step of the run on. */
 static bool run_op(struct run *run, uint64_t count) {
-    uint64_t per_step = graph_ops(&run->workload);
+    uint64_t per_step = dssim_ops_per_step(&run->workload);
     uint64_t step = run->first_step + count / per_step;
     const struct op op = graph_op(&run->workload, count % per_step);
     const struct dump_config *config = op.is_call ? run->calls : run->models;
@@ -201,10 +201,9 @@ static struct run *plan_run(uint64_t steps, int *error) {
     run->exception = now.exception;
     run->record = record_acquire();
     run->first_step = next_step;
-    run->ops = steps * graph_ops(&workload);
-    if (run->record != NULL && (config_dumps(run->models) || config_dumps(run->calls)))
-        return run;
-    if (run->exception.scene != SCENE_NONE)
+    run->ops = steps * dssim_ops_per_step(&workload);
+    bool sends = run->record != NULL && (config_dumps(run->models) || config_dumps(run->calls));
+    if (sends || run->exception.scene != SCENE_NONE)
         return run;
     free_run(run);
     return NULL;

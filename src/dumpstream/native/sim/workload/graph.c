@@ -19,6 +19,10 @@ static const struct {
 
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
+uint64_t dssim_ops_per_step(const struct dssim_workload *workload) {
+    return workload->models * workload->ops + workload->single_ops;
+}
+
 struct op graph_op(const struct dssim_workload *workload, uint64_t number) {
     uint64_t of_models = workload->models * workload->ops;
     struct op op = {.workload = workload, .number = number};

@@ -17,10 +17,7 @@ struct op {
     char name[MAX_OP_NAME];
 };
 
-static inline uint64_t graph_ops(const struct dssim_workload *workload) {
-    return workload->models * workload->ops + workload->single_ops;
-}
-
+/* There are dssim_ops_per_step. */
 struct op graph_op(const struct dssim_workload *workload, uint64_t number);
 
 /* Returns whether the model of `op` has an operator of this name. */

@@ -186,15 +186,9 @@ void workload_set_defaults(struct dssim_workload *workload) {
         read_value(&keys[i], keys[i].standard, workload);
 }
 
-static void explain_unknown(const char *name, char *error, size_t error_bytes) {
-    char known[1024] = "";
-    for (size_t i = 0; i < KEYS; i++)
-        sprintf(known + strlen(known), "%s%s", i ? ", " : "", keys[i].name);
-    snprintf(error, error_bytes, "unknown key '%s'; known keys: %s", name, known);
-}
-
 static bool apply(struct dssim_workload *workload, const char *name, const char *value, char *error,
                   size_t error_bytes) {
+    char known[1024] = "";
     for (const struct key *key = keys; key < keys + KEYS; key++) {
         if (strcmp(name, key->name) != 0)
             continue;
@@ -207,7 +201,9 @@ static bool apply(struct dssim_workload *workload, const char *name, const char 
                      (unsigned long long)key->least, (unsigned long long)key->most);
         return false;
     }
-    explain_unknown(name, error, error_bytes);
+    for (size_t i = 0; i < KEYS; i++)
+        sprintf(known + strlen(known), "%s%s", i ? ", " : "", keys[i].name);
+    snprintf(error, error_bytes, "unknown key '%s'; known keys: %s", name, known);
     return false;
 }
 
