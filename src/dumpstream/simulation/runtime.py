@@ -11,8 +11,6 @@ from dumpstream.codes import AclCode
 from dumpstream.simulation.library import SimulationCounters, check_errno, load_library, read_counters
 from dumpstream.simulation.workload import Workload, opened
 
-_SUCCESS = 0
-
 
 def dump_config(dump_path: str | os.PathLike[str]) -> str:
     """Return the text of an acl.json that dumps every operator, for `aclmdlSetDump` or `aclInit`.
@@ -130,5 +128,5 @@ class SimulatedRuntime:
 
     def _call(self, function: str, *arguments: object) -> None:
         code = getattr(self.library, function)(*arguments)
-        if code not in (_SUCCESS, AclCode.REPEAT_INITIALIZE):
+        if code and code != AclCode.REPEAT_INITIALIZE:
             raise AclError(function, code)

@@ -17,7 +17,7 @@ void dssim_config_close(struct dump_config *config) {
     config_release(config);
 }
 
-/* Appends the names of the file's faults, joined by '+'. */
+/* Writes the names of the file's faults, joined by '+'. */
 static void name_faults(const struct dump_file *file, char *out, size_t out_bytes) {
     size_t used = 0;
     out[0] = '\0';

@@ -29,8 +29,10 @@ static int plan_slices(struct delivery *delivery, uint64_t slice_bytes) {
     uint64_t slices = (file->bytes + slice - 1) / slice, resent = UINT64_MAX;
     delivery->slice_bytes = slice;
     delivery->sent_bytes = file->bytes;
-    if (dump_file_has(file, FAULT_TRUNCATED))
-        delivery->sent_bytes = slices > 1 ? --slices * slice : file->bytes / 2;
+    if (dump_file_has(file, FAULT_TRUNCATED)) {
+        delivery->sent_bytes = slices > 1 ? (slices - 1) * slice : file->bytes / 2;
+        slices -= slices > 1;
+    }
     if (dump_file_has(file, FAULT_RESEND_SLICE))
         resent = slices > 1 ? below(mix(file->key, DRAW_RESENT), slices - 1) : 0;
     delivery->last = slices - 1;

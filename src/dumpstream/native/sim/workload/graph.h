@@ -17,7 +17,7 @@ struct op {
     char name[MAX_OP_NAME];
 };
 
-/* There are dssim_ops_per_step. */
+/* `number` is below dssim_ops_per_step. */
 struct op graph_op(const struct dssim_workload *workload, uint64_t number);
 
 /* Returns whether the model of `op` has an operator of this name. */
