@@ -182,11 +182,12 @@ aclError aclrtSetDevice(int32_t device) {
 }
 
 aclError aclrtGetDevice(int32_t *device) {
-    void *context;
-    aclError code = device != NULL ? aclrtGetCurrentContext(&context) : ACL_ERROR_INVALID_PARAM;
-    if (code == ACL_SUCCESS)
-        *device = (int32_t)((char *)context - contexts);
-    return code;
+    if (device == NULL)
+        return ACL_ERROR_INVALID_PARAM;
+    if (thread_context == NULL)
+        return ACL_ERROR_RT_CONTEXT_NULL;
+    *device = (int32_t)(thread_context - contexts);
+    return ACL_SUCCESS;
 }
 
 aclError aclrtResetDevice(int32_t device) {

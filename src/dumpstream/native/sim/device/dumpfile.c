@@ -120,14 +120,18 @@ static int set_name(struct dump_file *file, const char *dump_path, const struct 
     return length < 0 || (size_t)length >= sizeof file->name ? -ENAMETOOLONG : 0;
 }
 
+static void put64s(uint8_t *out, const uint64_t *values, uint32_t count) {
+    for (uint32_t i = 0; i < count * 8; i++)
+        out[i] = (uint8_t)(values[i / 8] >> (8 * (i % 8)));
+}
+
 void dump_file_close(struct dump_file *file) {
     if (file->text.selection) {
         stats_write(file);
         return;
     }
-    size_t message = dump_data_write(&file->data, file->header + 8);
-    for (int i = 0; i < 8; i++)
-        file->header[i] = (uint8_t)((uint64_t)message >> (8 * i));
+    const uint64_t message = dump_data_write(&file->data, file->header + 8);
+    put64s(file->header, &message, 1);
     file->header_bytes = 8 + message;
     file->bytes = file->header_bytes;
     if (!dump_file_has(file, FAULT_HEADER_ONLY))
@@ -173,11 +177,6 @@ static void set_op_name(struct dump_file *file, const struct planned *planned) {
 static void put32(uint8_t *out, uint32_t value) {
     for (int i = 0; i < 4; i++)
         out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static void put64s(uint8_t *out, const uint64_t *values, uint32_t count) {
-    for (uint32_t i = 0; i < count * 8; i++)
-        out[i] = (uint8_t)(values[i / 8] >> (8 * (i % 8)));
 }
 
 /* Writes the record of an overflow, in either of CANN's layouts, with the task and the stream of the
