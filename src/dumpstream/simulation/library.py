@@ -32,17 +32,11 @@ class SimulationCounters(NamedTuple):
     exceptions: int  #: exception dumps, which go to disk and never to the callback
 
 
-class _Counters(ctypes.Structure):
-    """struct dssim_counters."""
-
-    _fields_ = tuple((name, ctypes.c_uint64) for name in SimulationCounters._fields)
-
-
 def read_counters() -> SimulationCounters:
     """Return the counters of the library."""
-    counters = _Counters()
-    load_library().dssim_read_counters(ctypes.byref(counters))
-    return SimulationCounters(*(getattr(counters, name) for name in SimulationCounters._fields))
+    counters = (ctypes.c_uint64 * len(SimulationCounters._fields))()  # struct dssim_counters
+    load_library().dssim_read_counters(counters)
+    return SimulationCounters(*counters)
 
 
 _INT, _I8, _I32, _U32, _U64 = ctypes.c_int, ctypes.c_int8, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64
@@ -86,7 +80,7 @@ _ARGUMENTS: Mapping[str, tuple[type, ...]] = {
     "dssim_load": (_ADDRESS,),
     "dssim_start": (_U64,),
     "dssim_run": (_U64,),
-    "dssim_read_counters": (_to(_Counters),),
+    "dssim_read_counters": (_to(_U64),),
 }
 
 #: What functions return that return neither an int nor nothing.

@@ -4,15 +4,12 @@ import ctypes
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from dumpstream._errors import AclError
 from dumpstream.codes import AclCode
 from dumpstream.simulation.library import SimulationCounters, check_errno, load_library, read_counters
 from dumpstream.simulation.workload import Workload, opened
-
-_SUCCESS = 0
 
 
 def dump_config(dump_path: str | os.PathLike[str]) -> str:
@@ -63,9 +60,7 @@ class SimulatedRuntime:
         self._entered = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finalize()
 
     def load_models(self) -> None:
@@ -133,5 +128,5 @@ class SimulatedRuntime:
 
     def _call(self, function: str, *arguments: object) -> None:
         code = getattr(self.library, function)(*arguments)
-        if code not in (_SUCCESS, AclCode.REPEAT_INITIALIZE):
+        if code and code != AclCode.REPEAT_INITIALIZE:
             raise AclError(function, code)

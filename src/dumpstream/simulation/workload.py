@@ -4,8 +4,8 @@ import ctypes
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from itertools import count
 from pathlib import Path
@@ -71,7 +71,7 @@ class Workload:
 
     Each fault has a selector: a share of the files with a decimal point (``"0.25"``), an operator of every
     model (``"3"``), or an operator in one step (``"3@1"``). A file may have `offsets` or `shuffle` beside one
-    other fault: the first here that selects the file.
+    other fault except `stats_text`: the first here that selects the file.
     """
 
     seed: int = 0
@@ -95,11 +95,13 @@ class Workload:
     queue_bytes: int = 0  #: device threads wait while more is queued; 0 for no bound, as in CANN
     #: ``separate`` gives inputs and outputs files of their own, as single operators and collectives have.
     io_files: str = "joint"
-    #: ``A:C`` or ``A:C@STEP``: operator A of every model overwrites the first output of operator C.
+    #: ``A:C`` or ``A:C@STEP``: operator A of every model overwrites the first output of the earlier operator
+    #: C, and later dumps of C show it.
     overwrite: str = ""
     opdebug: str = "older"  #: layout of overflow records: ``newer`` begins with a magic number
     stats_by: str = "kernel"  #: what makes statistics: ``aicpu`` sends them as one message without NUL
-    #: ``8.5`` finalises without waiting for the last callback; ``master`` is lenient about profiling.
+    #: ``8.5`` finalises without waiting for the last callback; ``master`` starts profiling without
+    #: aclprofInit, and lets it end before it began.
     cann: str = "9.1"
     stats_text: str = ""  #: statistics text in several messages, each marked last and ending in NUL
     header_only: str = ""  #: the header promises tensors, but none of their bytes comes
@@ -107,8 +109,8 @@ class Workload:
     truncated: str = ""  #: the final slice, or half of a single one, never comes, nor a chunk marked last
     missing_last: str = ""  #: all bytes come, but no chunk is marked last
     resend_slice: str = ""  #: one slice comes twice; the final one only if it is the only one
-    nan: str = ""  #: NaN in the first output
-    overflow: str = ""  #: infinity in the first output: the operator overflows
+    nan: str = ""  #: NaN in the first output, which becomes float32 if its type has no NaN
+    overflow: str = ""  #: the operator overflows: infinity in the first output, likewise
     fails: str = ""  #: the operator fails, which an exception dump shows
     offsets: str = ""  #: chunks carry real offsets
     shuffle: str = ""  #: chunks carry real offsets and come in shuffled order
@@ -123,7 +125,9 @@ class Workload:
         Raises:
             ValueError: *text* is something else, or a value is out of range.
         """
-        values = _read_json(Path(text)) if _names_file(text) else _read_pairs(text)
+        # Not Path.is_file, which raises for a text that is too long to be a path.
+        is_file = text not in PRESETS and os.path.isfile(text)  # noqa: PTH113
+        values = _read_json(Path(text)) if is_file else _read_pairs(text)
         workload = cls(**{key: _convert(key, value) for key, value in values.items()})  # type: ignore[arg-type]
         with opened(workload):
             return workload
@@ -186,16 +190,19 @@ class Workload:
             ValueError: a field is out of range, or the configuration is refused.
         """
         library = load_library()
-        text = self.config(dump_path) if config is None else config
-        with opened(self) as handle, _configured(text) as order:
+        text = os.fsencode(self.config(dump_path) if config is None else config)
+        refusal = "the configuration is refused; `dumpstream config check` says why"
+        with (
+            opened(self) as handle,
+            _closing(library.dssim_config_open(text), library.dssim_config_close, refusal) as order,
+        ):
             for current in range(self.steps) if step is None else (step,):
                 for number in range(library.dssim_ops_per_step(handle)):
                     yield from _files_after(handle, order, current, number)
 
 
-@contextmanager
-def opened(workload: Workload) -> Iterator[int]:
-    """Yield the library's handle for *workload*; a ValueError says what is wrong with it."""
+def opened(workload: Workload) -> AbstractContextManager[int]:
+    """Give the library's handle for *workload*; a ValueError says what is wrong with it."""
     library, error = load_library(), ctypes.create_string_buffer(1024)
     values = asdict(workload)
     del values["steps"]  # every run gives them to the library
@@ -203,25 +210,18 @@ def opened(workload: Workload) -> Iterator[int]:
         raise ValueError(f"mode={workload.mode}: must be {' or '.join(MODES)}")
     text = "".join(f"{key}={value}\n" for key, value in values.items())
     handle = library.dssim_workload_open(os.fsencode(text), error, len(error))
-    if not handle:
-        raise ValueError(os.fsdecode(error.value))
-    try:
-        yield handle
-    finally:
-        library.dssim_workload_close(handle)
+    return _closing(handle, library.dssim_workload_close, os.fsdecode(error.value))
 
 
 @contextmanager
-def _configured(text: str) -> Iterator[int]:
-    """Yield the library's handle for a configuration."""
-    library = load_library()
-    handle = library.dssim_config_open(os.fsencode(text))
+def _closing(handle: int | None, close: Callable[[int], object], refusal: str) -> Iterator[int]:
+    """Yield *handle* and close it; without one, raise the *refusal*."""
     if not handle:
-        raise ValueError("the configuration is refused; `dumpstream config check` says why")
+        raise ValueError(refusal)
     try:
         yield handle
     finally:
-        library.dssim_config_close(handle)
+        close(handle)
 
 
 def _files_after(workload: int, config: int, step: int, number: int) -> Iterator[ExpectedFile]:
@@ -250,11 +250,6 @@ def _convert(key: str, value: object) -> int | str:
         except ValueError:
             pass
     raise ValueError(f"{key}={value}: must be {'text' if kind is str else 'a whole number'}")
-
-
-def _names_file(text: str) -> bool:
-    # Not Path.is_file, which raises for a text that is too long to be a path.
-    return text not in PRESETS and os.path.isfile(text)  # noqa: PTH113
 
 
 def _read_json(path: Path) -> Mapping[str, object]:

@@ -3,10 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/codes.h"
 #include "api/runtime.h"
 #include "api/sim.h"
-#include "device/dumpfile.h"
 #include "device/exception.h"
 
 _Static_assert(sizeof(acldumpTensorInfo) == 456, "acldumpTensorInfo");
@@ -15,19 +13,11 @@ _Static_assert(offsetof(acldumpTensorInfo, shape) == 56, "shape");
 
 static bool is_enabled(const struct dump_order *order, acldumpType type) {
     const enum scene scene = order->exception.scene;
-    switch (type) {
-    case AIC_ERR_BRIEF_DUMP:
-        return scene == SCENE_BRIEF || scene == SCENE_LITE;
-    case AIC_ERR_NORM_DUMP:
-        return scene == SCENE_NORM;
-    case AIC_ERR_DETAIL_DUMP:
-        return scene == SCENE_DETAIL;
-    case DATA_DUMP:
-        return config_dumps(order->config) && !order->config->overflow;
-    case OVERFLOW_DUMP:
-        return config_dumps(order->config) && order->config->overflow;
-    }
-    return false;
+    if (type == DATA_DUMP || type == OVERFLOW_DUMP)
+        return config_dumps(order->config) && order->config->overflow == (type == OVERFLOW_DUMP);
+    return (type == AIC_ERR_BRIEF_DUMP && (scene == SCENE_BRIEF || scene == SCENE_LITE)) ||
+           (type == AIC_ERR_NORM_DUMP && scene == SCENE_NORM) ||
+           (type == AIC_ERR_DETAIL_DUMP && scene == SCENE_DETAIL);
 }
 
 /* The result stays valid until the thread calls again. */
@@ -41,22 +31,20 @@ const char *acldumpGetPath(acldumpType type) {
     return enabled ? path : NULL;
 }
 
-/* Where exception dumps go, or went last. */
-static int current_directory(char out[PATH_MAX]) {
+/* Where exception dumps go, or went last, followed by `last`. */
+static int current_path(const char *last, char out[PATH_MAX]) {
     struct dump_order order = runtime_dump_order();
     int32_t device = 0;
     config_release(order.config);
     if (!*order.exception.root)
         exception_find_root("", order.exception.root);
     aclrtGetDevice(&device);
-    return exception_directory(order.exception.root, (uint64_t)device, out, PATH_MAX);
+    return exception_path(order.exception.root, (uint64_t)device, last, out);
 }
 
 aclError acldumpGetExceptionInfoPath(char *path, size_t bytes) {
     char directory[PATH_MAX];
-    if (path == NULL || bytes <= 1)
-        return ACL_ERROR_INVALID_PARAM;
-    if (current_directory(directory) != 0 || strlen(directory) >= bytes)
+    if (path == NULL || bytes <= 1 || current_path("", directory) != 0 || strlen(directory) >= bytes)
         return ACL_ERROR_INVALID_PARAM;
     strcpy(path, directory);
     return ACL_SUCCESS;
@@ -68,32 +56,26 @@ static bool is_tensor(const acldumpTensorInfo *info) {
            info->addrType <= ACL_DUMP_ADDR_RAW && info->placement < ACL_DUMP_PLACEMENT_END;
 }
 
-/* The numbers that programs use for types. Other types are left out of the dump. */
-static bool find_type(int32_t number, enum dtype *dtype) {
-    static const int32_t numbers[DTYPE_COUNT] = {
-        [DTYPE_FLOAT32] = 0, [DTYPE_FLOAT16] = 1, [DTYPE_BFLOAT16] = 27, [DTYPE_INT32] = 3,
-        [DTYPE_INT64] = 9,   [DTYPE_INT8] = 2,    [DTYPE_UINT8] = 4,
-    };
-    for (uint32_t i = 0; i < DTYPE_COUNT; i++) {
-        *dtype = (enum dtype)i;
-        if (numbers[i] == number)
-            return true;
-    }
-    return false;
-}
-
-/* The simulated device has no memory of its own: every address is one of the program. */
+/* The simulated device has no memory of its own: every address is one of the program. A type that it does
+ * not know is left out of the dump. */
 static struct tensor describe(const acldumpTensorInfo *info, uint32_t place) {
     static const enum part parts[] = {PART_INPUT, PART_OUTPUT, PART_SPACE};
     struct tensor tensor = {
+        .dtype = DTYPE_UINT8,
         .part = parts[info->type],
+        .untyped = true,
         .arg_index = place,
         .dims = info->shapeNum,
         .bytes = info->tensorSize,
         .address = (uint64_t)(uintptr_t)info->tensorAddr,
         .given = (const uint8_t *)info->tensorAddr,
     };
-    tensor.untyped = !find_type(info->dataType, &tensor.dtype);
+    for (enum dtype dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        if (dtype_facts[dtype].acl_number == info->dataType) {
+            tensor.dtype = dtype;
+            tensor.untyped = false;
+        }
+    }
     memcpy(tensor.dim, info->shape, info->shapeNum * sizeof tensor.dim[0]);
     if (info->addrType == ACL_DUMP_ADDR_PTR_PTR)
         memcpy(&tensor.given, info->tensorAddr, sizeof tensor.given);
@@ -102,7 +84,7 @@ static struct tensor describe(const acldumpTensorInfo *info, uint32_t place) {
 
 static int save(const char *name, const char *user_tag, const acldumpTensorInfo *tensors, size_t count) {
     struct dump_file file;
-    char directory[PATH_MAX], when[32];
+    char when[32], last[PATH_MAX];
     struct timespec now;
     struct tm calendar;
     memset(&file, 0, offsetof(struct dump_file, record));
@@ -114,11 +96,8 @@ static int save(const char *name, const char *user_tag, const acldumpTensorInfo 
     snprintf(file.data.user_tag, sizeof file.data.user_tag, "%s", user_tag != NULL ? user_tag : "");
     for (size_t i = 0; i < count; i++)
         file.data.tensor[file.data.tensors++] = describe(&tensors[i], (uint32_t)i);
-    if (current_directory(directory) != 0)
-        return -ENAMETOOLONG;
-    int length = snprintf(file.name, sizeof file.name, "%s/%s.custom.%s%03ld", directory, name, when,
-                          now.tv_nsec / 1000000);
-    if (length < 0 || (size_t)length >= sizeof file.name)
+    int length = snprintf(last, sizeof last, "/%s.custom.%s%03ld", name, when, now.tv_nsec / 1000000);
+    if (length < 0 || (size_t)length >= sizeof last || current_path(last, file.name) != 0)
         return -ENAMETOOLONG;
     return exception_store(&file);
 }

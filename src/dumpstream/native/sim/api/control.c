@@ -1,51 +1,23 @@
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/runtime.h"
 #include "api/sim.h"
-#include "config/config.h"
 #include "device/delivery.h"
-#include "device/device.h"
-#include "device/dumpfile.h"
 #include "device/record.h"
-#include "device/stats.h"
-#include "prof/prof.h"
-#include "workload/graph.h"
 #include "workload/plan.h"
-#include "workload/workload.h"
-
-struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes) {
-    struct dssim_workload *workload = malloc(sizeof *workload);
-    if (workload == NULL) {
-        snprintf(error, error_bytes, "out of memory");
-        return NULL;
-    }
-    workload_set_defaults(workload);
-    if (workload_apply(workload, text, error, error_bytes))
-        return workload;
-    free(workload);
-    return NULL;
-}
-
-void dssim_workload_close(struct dssim_workload *workload) {
-    free(workload);
-}
-
-uint64_t dssim_ops_per_step(const struct dssim_workload *workload) {
-    return graph_ops(workload);
-}
 
 struct dump_config *dssim_config_open(const char *text) {
-    return config_parse(text, strlen(text), false);
+    char *copy = strdup(text);
+    return copy != NULL ? config_parse(copy, strlen(copy), false) : NULL;
 }
 
 void dssim_config_close(struct dump_config *config) {
     config_release(config);
 }
 
-/* Appends the names of the file's faults, joined by '+'. */
+/* Writes the names of the file's faults, joined by '+'. */
 static void name_faults(const struct dump_file *file, char *out, size_t out_bytes) {
     size_t used = 0;
     out[0] = '\0';
@@ -55,24 +27,15 @@ static void name_faults(const struct dump_file *file, char *out, size_t out_byte
                 (size_t)snprintf(out + used, out_bytes - used, "%s%s", used ? "+" : "", fault_names[fault]);
 }
 
-/* Writes the statistics text to `out` unless it is NULL; returns its length. */
-static uint64_t render_stats(const struct dump_file *file, uint8_t *out) {
-    char line[STATS_HEADER_BYTES + STATS_ROW_BYTES];
-    uint64_t bytes = stats_header(file->text.selection, line);
-    if (out != NULL)
-        memcpy(out, line, bytes);
-    for (uint32_t i = 0; i < file->data.tensors; i++) {
-        size_t length = stats_row(file, i, line);
-        if (out != NULL)
-            memcpy(out + bytes, line, length);
-        bytes += length;
-    }
-    return bytes;
-}
-
-/* Chunks without offsets are appended as they come, also a slice that comes twice. */
-static uint64_t render_chunks(const struct dump_file *file, const struct delivery *delivery, uint8_t *out) {
+/* Writes the bytes to `out` unless it is NULL; returns their number. Chunks without offsets are appended
+ * as they come, also a slice that comes twice. Text comes whole: its header is added by the host. */
+static uint64_t render(const struct delivery *delivery, uint8_t *out) {
+    const struct dump_file *file = delivery->file;
     uint64_t bytes = 0;
+    if (file->text.selection && out != NULL)
+        dump_file_read(file, 0, file->bytes, out);
+    if (file->text.selection)
+        return file->bytes;
     for (uint64_t chunk = 0; chunk < delivery->chunks; chunk++) {
         struct slice slice = delivery_slice(delivery, chunk);
         if (out != NULL)
@@ -82,45 +45,26 @@ static uint64_t render_chunks(const struct dump_file *file, const struct deliver
     return delivery->placed ? delivery->sent_bytes : bytes;
 }
 
-/* Fills in `about` and, unless it is NULL, `out`. */
-static int foresee(const struct dump_file *file, const struct dssim_workload *workload,
-                   struct dssim_file *about, uint8_t *out) {
-    struct delivery delivery;
-    strcpy(about->name, file->name);
-    name_faults(file, about->fault, sizeof about->fault);
-    if (file->text.selection) {
-        about->chunks = (file->data.tensors + file->text.rows - 1) / file->text.rows;
-        about->bytes = render_stats(file, out);
-        return 0;
-    }
-    int error = delivery_plan(&delivery, file, workload->slice_bytes);
-    if (error == 0) {
-        about->chunks = delivery.chunks;
-        about->bytes = render_chunks(file, &delivery, out);
-    }
-    delivery_free(&delivery);
-    return error;
-}
-
 int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
                         uint64_t step, uint64_t number, uint32_t place, struct dssim_file *about,
                         uint8_t *out) {
+    const struct op op = graph_op(workload, number);
     struct planned planned;
     struct dump_file file;
-    if (!plan_file(config, workload, step, number, place, &planned))
+    struct delivery delivery;
+    if (!plan_file(config, &op, step, place, &planned))
         return -ENOENT;
-    int error = dump_file_plan(&file, workload, config->dump_path, &planned);
-    return error != 0 ? error : foresee(&file, workload, about, out);
-}
-
-void dssim_load(const struct dssim_workload *workload) {
-    device_load(workload);
-    runtime_set_joining(workload->finalize_joins);
-    prof_load(workload);
-}
-
-uint64_t dssim_run(uint64_t steps) {
-    return dssim_start(steps) == 0 ? device_wait() : 0;
+    int error = dump_file_plan(&file, config->dump_path, &planned);
+    if (error == 0)
+        error = delivery_plan(&delivery, &file, workload->slice_bytes);
+    if (error != 0)
+        return error;
+    strcpy(about->name, file.name);
+    name_faults(&file, about->fault, sizeof about->fault);
+    about->chunks = delivery.chunks;
+    about->bytes = render(&delivery, out);
+    delivery_free(&delivery);
+    return 0;
 }
 
 void dssim_read_counters(struct dssim_counters *out) {

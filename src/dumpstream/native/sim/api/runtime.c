@@ -1,7 +1,5 @@
 #include "api/runtime.h"
 
-#include <stdatomic.h>
-
 #include "api/sim.h"
 #include "device/device.h"
 #include "device/disk.h"
@@ -24,7 +22,6 @@ static struct {
     struct exception_dump exception;
 } state;
 
-static atomic_bool finalize_joins = true;
 static atomic_bool args_started; /* by aclopStartDumpArgs */
 
 /* Each device has one context, known by its address. */
@@ -56,24 +53,37 @@ static void end_dump(void) {
         state.exception.scene = SCENE_NONE;
 }
 
+/* Starts the record thread for the function that `started` belongs to, unless the other one has. */
+static aclError start(bool *started) {
+    if (!state.init_started && !state.dump_started && record_start() != 0)
+        return ACL_ERROR_INTERNAL_ERROR;
+    *started = true;
+    return ACL_SUCCESS;
+}
+
+/* Ends the dump, and stops the record thread unless the other function needs it. */
+static void stop(bool *started) {
+    end_dump();
+    *started = false;
+    if (!state.init_started && !state.dump_started)
+        record_stop(false);
+}
+
 static aclError init_with(const char *config_path) {
-    struct config_file file;
-    aclError code = config_read(config_path, &file);
-    if (code != ACL_SUCCESS || file.dump == NULL)
+    struct dump_config *config;
+    aclError code = config_read(config_path, &config);
+    if (code != ACL_SUCCESS || config == NULL)
         return code;
-    if (state.configured && state.content_hash != file.content_hash)
-        code = ACL_ERROR_INVALID_PARAM;
-    else if (record_start() != 0)
-        code = ACL_ERROR_INTERNAL_ERROR;
+    bool other = state.configured && state.content_hash != config->content_hash;
+    code = other ? ACL_ERROR_INVALID_PARAM : start(&state.init_started);
     if (code != ACL_SUCCESS) {
-        config_release(file.dump);
+        config_release(config);
         return code;
     }
-    state.init_started = true;
     state.configured = true;
-    state.content_hash = file.content_hash;
-    set_config(file.dump);
-    prof_set_command(file.profiles);
+    state.content_hash = config->content_hash;
+    prof_set_command(config->profiles);
+    set_config(config);
     return ACL_SUCCESS;
 }
 
@@ -89,13 +99,6 @@ aclError aclInit(const char *config_path) {
         state.references = 1;
     }
     return code;
-}
-
-/* Ends the dump, and stops the record thread for the function that set `started`. */
-static void stop(bool *started) {
-    end_dump();
-    record_stop(atomic_load(&finalize_joins));
-    *started = false;
 }
 
 static void finalize(void) {
@@ -127,12 +130,7 @@ aclError aclmdlInitDump(void) {
     HOLD(&lock);
     if (state.references == 0)
         return ACL_ERROR_UNINITIALIZE;
-    if (state.dump_started)
-        return ACL_ERROR_REPEAT_INITIALIZE;
-    if (record_start() != 0)
-        return ACL_ERROR_INTERNAL_ERROR;
-    state.dump_started = true;
-    return ACL_SUCCESS;
+    return state.dump_started ? ACL_ERROR_REPEAT_INITIALIZE : start(&state.dump_started);
 }
 
 /* Whether the dump may be configured or finalised. */
@@ -143,13 +141,13 @@ static aclError check_started(void) {
 }
 
 aclError aclmdlSetDump(const char *config_path) {
-    struct config_file file;
+    struct dump_config *config = NULL;
     HOLD(&lock);
     aclError code = check_started();
     if (code == ACL_SUCCESS)
-        code = config_path != NULL ? config_read(config_path, &file) : ACL_ERROR_INVALID_PARAM;
-    if (code == ACL_SUCCESS && file.dump != NULL)
-        set_config(file.dump);
+        code = config_path != NULL ? config_read(config_path, &config) : ACL_ERROR_INVALID_PARAM;
+    if (config != NULL)
+        set_config(config);
     return code;
 }
 
@@ -163,7 +161,8 @@ aclError aclmdlFinalizeDump(void) {
 
 /* CANN writes the arguments of single operators to disk. Here only the codes are simulated. */
 aclError aclopStartDumpArgs(uint32_t dump_type, const char *path) {
-    if (path == NULL || !*path || !(dump_type & ACL_OP_DUMP_OP_AICORE_ARGS) || disk_make_directory(path) != 0)
+    if (path == NULL || !*path || !(dump_type & ACL_OP_DUMP_OP_AICORE_ARGS) ||
+        disk_make_directory(path, 0700) != 0)
         return ACL_ERROR_FAILURE;
     return atomic_exchange(&args_started, true) ? ACL_ERROR_FAILURE : ACL_SUCCESS;
 }
@@ -229,20 +228,15 @@ struct dump_order runtime_dump_order(void) {
         .config = config_hold(state.config), .dump = state.dump, .exception = state.exception};
 }
 
-void runtime_set_joining(bool joining) {
-    atomic_store(&finalize_joins, joining);
-}
-
-/* The device stops first: its threads may be waiting for space in the queue. */
-static void stop_everything(void) {
+/* The device stops first: its threads may be waiting for space in the queue. Callbacks may run while the
+ * process exits, as with CANN. */
+__attribute__((destructor)) static void stop_everything(void) {
     dssim_stop();
     record_refuse();
     device_wait();
     HOLD(&lock);
     end_dump();
-    if (state.init_started)
-        record_stop(true);
-    if (state.dump_started)
+    if (state.init_started || state.dump_started)
         record_stop(true);
     state.init_started = state.dump_started = false;
 }
@@ -268,9 +262,4 @@ static void after_fork_in_child(void) {
 
 __attribute__((constructor)) static void prepare(void) {
     pthread_atfork(NULL, NULL, after_fork_in_child);
-}
-
-/* Callbacks may run while the process exits, as with CANN. */
-__attribute__((destructor)) static void finish(void) {
-    stop_everything();
 }

@@ -1,7 +1,6 @@
 /* The state behind CANN's functions. */
 #pragma once
 
-#include "config/config.h"
 #include "device/exception.h"
 
 struct dump_order {
@@ -13,9 +12,6 @@ struct dump_order {
 /* What a model that is loaded now, or a call that is made now, must dump, and what is
  * dumped of an operator that fails. */
 struct dump_order runtime_dump_order(void);
-
-/* Chooses whether finalising waits for the last callback, as CANN does from 9.1 on. */
-void runtime_set_joining(bool joining);
 
 /* Delivers what is queued, stops everything and resets all state. */
 void runtime_reset(void);

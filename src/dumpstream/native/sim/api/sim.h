@@ -5,9 +5,6 @@
  * thread. Only the record thread calls the registered callback. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include <dumpstream/acl_abi.h>
 
 #include "prof/abi.h"
@@ -63,50 +60,9 @@ aclError aclrtSynchronizeDevice(void);
 
 /* Workloads: what the simulated models dump.
  *
- * The text has one key=value per line. A missing key has its default; if a key comes twice,
- * the last one counts.
- *
- *   seed                the same seed gives the same names and bytes (0)
- *   models, ops         models, and operators of each (2, 8)
- *   single_ops          calls of single operators in each step (0)
- *   op_types            the types of a model's operators in turn, joined by '+' (eight types); a Data
- *                       operator feeds the next one, Hcom... is a collective
- *   inputs, outputs     tensors of each operator (2, 1)
- *   io_files            joint or separate: whether dump_mode all makes one file or two; calls and
- *                       collectives always make two (joint)
- *   overwrite           A:C or A:C@STEP: operator A of every model writes over the first output of
- *                       the earlier operator C; later dumps of C show it
- *   opdebug             older or newer: the layout of overflow records (older)
- *   stats_by            kernel or aicpu: which of them makes statistics (kernel)
- *   tensor_bytes        N, or LOW-HIGH for a seeded size of each tensor (1024-65536)
- *   shape               such as 8x128, for all tensors, instead of tensor_bytes
- *   dtypes              names joined by '+'; a name given twice comes twice as often (all six, once)
- *   device_threads      threads that produce chunks (2)
- *   device_id           as it appears in file names (0)
- *   rate                bytes per second of all device threads together; 0: as fast as possible (0)
- *   slice_bytes         longest payload of a chunk (134217728, as in CANN)
- *   queue_bytes         device threads wait while more is queued; 0: no limit, as in CANN (0)
- *   cann                8.5, 9.1 or master: 8.5 does not join the record thread in aclmdlFinalizeDump;
- *                       master starts profiling without aclprofInit, and lets it end before it began (9.1)
- *
- * and the faults, each with a selector: a share with a decimal point (0.25), an operator of
- * every model (3), or an operator at one step (3@1).
- *
- *   nan                 NaN in the first output, which becomes float32 if its type has no NaN
- *   overflow            the operator overflows: infinity in the first output, likewise
- *   fails               the operator fails: exception dumps show it
- *   missing_last        all bytes, but no chunk is marked last
- *   truncated           the final slice, or half of the only one, never comes, and no chunk is marked last
- *   resend_slice        one slice comes twice; the final one only if it is the only one
- *   header_only         the header promises tensors, but none of their bytes come
- *   null_address        the first tensor has no address: its bytes are promised but left out
- *   stats_text          statistics text in several messages, each marked last and ending in NUL
- *   offsets             chunks carry real offsets
- *   shuffle             the same, and they come in shuffled order
- *
- * A file may have offsets or shuffle together with one of the other faults, except stats_text.
- * Of the others it has the first one that selects it, in the order stats_text, header_only,
- * null_address, truncated, missing_last, resend_slice, nan, overflow, fails. */
+ * The text has one key=value per line. The keys are the fields of Workload in simulation/workload.py,
+ * which explains them, without `steps` and `mode`. A missing key has the default that it has there; if a
+ * key comes twice, the last one counts. */
 struct dssim_workload;
 
 /* Returns NULL and one line of explanation in `error` if the text is wrong. */

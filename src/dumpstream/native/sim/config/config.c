@@ -6,34 +6,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/settings.h"
-#include "prof/prof.h"
-
 enum { MAX_FILE_BYTES = 10 << 20, MAX_NESTING = 10 };
 
 /* Returns the content, or NULL if it is not a readable regular file of at most 10 MiB. */
 static char *read_content(const char *path, size_t *length) {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat about;
+    struct stat about = {.st_size = 0};
     char *content = NULL;
+    ssize_t taken = 1;
     if (descriptor < 0)
         return NULL;
     if (fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size <= MAX_FILE_BYTES)
-        content = malloc((size_t)about.st_size + 1);
+        content = calloc((size_t)about.st_size + 1, 1);
     *length = 0;
-    while (content != NULL && *length < (size_t)about.st_size) {
-        ssize_t taken = read(descriptor, content + *length, (size_t)about.st_size - *length);
-        if (taken <= 0) {
-            free(content);
-            content = NULL;
-        } else {
-            *length += (size_t)taken;
-        }
+    while (content != NULL && *length < (size_t)about.st_size && taken > 0) {
+        taken = read(descriptor, content + *length, (size_t)about.st_size - *length);
+        *length += taken > 0 ? (size_t)taken : 0;
     }
     close(descriptor);
-    if (content != NULL)
-        content[*length] = '\0';
-    return content;
+    if (taken > 0)
+        return content;
+    free(content);
+    return NULL;
 }
 
 /* CANN counts raw brackets, also those inside strings. */
@@ -55,15 +49,19 @@ static uint64_t hash(const char *content, size_t length) {
     return value;
 }
 
-struct dump_config *config_parse(const char *text, size_t length, bool on_disk) {
+struct dump_config *config_parse(char *text, size_t length, bool on_disk) {
     struct dump_config *config = calloc(1, sizeof *config);
-    const struct json *dump;
-    if (config == NULL)
+    if (config == NULL) {
+        free(text);
         return NULL;
+    }
     atomic_init(&config->holders, 1);
+    config->text = text;
+    config->content_hash = hash(text, length);
     config->root = json_parse(text, length);
+    config->profiles = strcmp(json_text(json_member(config->root, "profiler"), "switch"), "on") == 0;
     if (config->root != NULL && config->root->kind == JSON_OBJECT) {
-        dump = json_member(config->root, "dump");
+        const struct json *dump = json_member(config->root, "dump");
         if (dump == NULL || (dump->kind == JSON_OBJECT && settings_read(dump, config, on_disk)))
             return config;
     }
@@ -71,24 +69,19 @@ struct dump_config *config_parse(const char *text, size_t length, bool on_disk) 
     return NULL;
 }
 
-aclError config_read(const char *path, struct config_file *file) {
+aclError config_read(const char *path, struct dump_config **config) {
     size_t length;
     char *content = read_content(path, &length);
-    aclError code = ACL_SUCCESS;
-    *file = (struct config_file){.dump = NULL};
+    *config = NULL;
     if (content == NULL)
         return ACL_ERROR_INVALID_FILE;
-    if (nests_deeper(content, length, '{', '}') || nests_deeper(content, length, '[', ']')) {
-        code = ACL_ERROR_PARSE_FILE;
-    } else if (length > 0) {
-        file->content_hash = hash(content, length);
-        file->profiles = prof_is_configured(content, length);
-        file->dump = config_parse(content, length, true);
-        if (file->dump == NULL)
-            code = ACL_ERROR_INVALID_DUMP_CONFIG;
+    bool deep = nests_deeper(content, length, '{', '}') || nests_deeper(content, length, '[', ']');
+    if (deep || length == 0) {
+        free(content);
+        return deep ? ACL_ERROR_PARSE_FILE : ACL_SUCCESS;
     }
-    free(content);
-    return code;
+    *config = config_parse(content, length, true);
+    return *config != NULL ? ACL_SUCCESS : ACL_ERROR_INVALID_DUMP_CONFIG;
 }
 
 struct dump_config *config_hold(struct dump_config *config) {
@@ -101,11 +94,12 @@ void config_release(struct dump_config *config) {
     if (config == NULL || atomic_fetch_sub(&config->holders, 1) > 1)
         return;
     json_free(config->root);
+    free(config->text);
     free(config);
 }
 
 bool config_dumps(const struct dump_config *config) {
     if (config == NULL || scene_is_exception(config->scene))
         return false;
-    return config->list != NULL || config->calls || config->overflow;
+    return config->items != NULL || config->calls || config->overflow;
 }

@@ -3,7 +3,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "api/codes.h"
@@ -15,18 +14,19 @@ enum { MAX_DUMP_PATH = 512, MAX_STEP_RANGES = 100 };
 enum { IO_INPUTS = 1, IO_OUTPUTS = 2 };
 enum { LEVEL_OP = 1, LEVEL_KERNEL = 2 };
 
-enum scene { SCENE_NONE, SCENE_LITE, SCENE_BRIEF, SCENE_NORM, SCENE_DETAIL, SCENE_WATCHER };
+/* The names of SCENE_BRIEF, SCENE_NORM and SCENE_DETAIL. */
+#define EXCEPTION_SCENES "aic_err_brief_dump,aic_err_norm_dump,aic_err_detail_dump"
 
-struct step_range {
-    uint64_t first;
-    uint64_t last;
-};
+enum scene { SCENE_NONE, SCENE_LITE, SCENE_BRIEF, SCENE_NORM, SCENE_DETAIL, SCENE_WATCHER };
 
 /* Never changes after it is read. Its holders share it. */
 struct dump_config {
     atomic_uint holders;
+    char *text; /* that `root` points into */
+    uint64_t content_hash;
+    bool profiles; /* it switches profiling on */
     struct json *root;
-    const struct json *list; /* dump_list, in `root`; NULL if it is missing or empty */
+    const struct json *items; /* of dump_list, in `root`, or NULL */
     char dump_path[MAX_DUMP_PATH + 1];
     enum scene scene;
     uint32_t io;
@@ -35,21 +35,22 @@ struct dump_config {
     bool overflow;       /* only what overflows is dumped */
     uint32_t statistics; /* bits of stats.h: text about tensors; 0: the tensors themselves */
     uint32_t ranges;     /* of steps; 0: all steps */
-    struct step_range range[MAX_STEP_RANGES];
+    struct step_range {
+        uint64_t first, last;
+    } range[MAX_STEP_RANGES];
 };
 
-struct config_file {
-    bool profiles; /* switches profiling on */
-    uint64_t content_hash;
-    struct dump_config *dump; /* NULL if the file is empty; the caller must release it */
-};
+/* Sets `config`, which the caller must release; NULL if the file is empty. Returns ACL_SUCCESS, or the
+ * code with which CANN refuses such a file. */
+aclError config_read(const char *path, struct dump_config **config);
 
-/* Returns ACL_SUCCESS, or the code with which CANN refuses such a file. */
-aclError config_read(const char *path, struct config_file *file);
+/* Takes the text, which comes from malloc and ends with a NUL. Returns the configuration, which the
+ * caller must release, or NULL if CANN would refuse it. Only with `on_disk` must dump_path exist. */
+struct dump_config *config_parse(char *text, size_t length, bool on_disk);
 
-/* A NUL must follow the text. Returns the configuration, which the caller must release, or NULL if CANN
- * would refuse it. Only with `on_disk` must dump_path exist. */
-struct dump_config *config_parse(const char *text, size_t length, bool on_disk);
+/* Fills in `config`, which then points into `dump`, from the dump section. Returns false if CANN would
+ * refuse it. */
+bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk);
 
 /* Both accept NULL. */
 struct dump_config *config_hold(struct dump_config *config);

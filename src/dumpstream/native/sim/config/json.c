@@ -8,8 +8,11 @@
 
 enum { MAX_DEPTH = 256 };
 
+#define SPACE " \t\r\n"
+#define DIGITS "0123456789"
+
 struct reader {
-    const char *at;
+    char *at;
     const char *end;
     int depth;
 };
@@ -27,17 +30,17 @@ static bool skip_one(struct reader *reader, const char *characters) {
     return found;
 }
 
-static void skip_space(struct reader *reader) {
-    while (skip_one(reader, " \t\r\n"))
+/* Skips as many of the characters as come next. */
+static bool skip_all(struct reader *reader, const char *characters) {
+    const char *begin = reader->at;
+    while (skip_one(reader, characters))
         ;
+    return reader->at > begin;
 }
 
-static bool accept(struct reader *reader, char wanted) {
-    skip_space(reader);
-    if (peek(reader) != wanted)
-        return false;
-    reader->at++;
-    return true;
+static bool accept(struct reader *reader, const char *wanted) {
+    skip_all(reader, SPACE);
+    return skip_one(reader, wanted);
 }
 
 static bool accept_word(struct reader *reader, const char *word) {
@@ -48,29 +51,16 @@ static bool accept_word(struct reader *reader, const char *word) {
     return true;
 }
 
-static bool skip_digits(struct reader *reader) {
-    const char *begin = reader->at;
-    while (peek(reader) >= '0' && peek(reader) <= '9')
-        reader->at++;
-    return reader->at > begin;
-}
-
 static bool skip_number(struct reader *reader) {
     skip_one(reader, "-");
-    if (!skip_one(reader, "0") && !skip_digits(reader))
+    if (!skip_one(reader, "0") && !skip_all(reader, DIGITS))
         return false;
-    if (skip_one(reader, ".") && !skip_digits(reader))
+    if (skip_one(reader, ".") && !skip_all(reader, DIGITS))
         return false;
     if (!skip_one(reader, "eE"))
         return true;
     skip_one(reader, "+-");
-    return skip_digits(reader);
-}
-
-/* CANN refuses a number that no double can hold. */
-static bool skip_finite_number(struct reader *reader) {
-    const char *begin = reader->at;
-    return skip_number(reader) && isfinite(strtod(begin, NULL));
+    return skip_all(reader, DIGITS);
 }
 
 /* Returns the length of the UTF-8 character, or 0 if it is malformed. */
@@ -93,15 +83,14 @@ static size_t utf8_length(const unsigned char *text, size_t room) {
 }
 
 static bool read_hex4(struct reader *reader, uint32_t *code) {
+    static const char digits[] = DIGITS "abcdefABCDEF";
     *code = 0;
     for (int i = 0; i < 4; i++, reader->at++) {
-        char c = peek(reader);
-        if (c >= '0' && c <= '9')
-            *code = *code << 4 | (uint32_t)(c - '0');
-        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-            *code = *code << 4 | (uint32_t)((c | 0x20) - 'a' + 10);
-        else
+        const char *found = peek(reader) ? strchr(digits, peek(reader)) : NULL;
+        if (found == NULL)
             return false;
+        uint32_t digit = (uint32_t)(found - digits);
+        *code = *code << 4 | (digit < 16 ? digit : digit - 6);
     }
     return true;
 }
@@ -142,91 +131,70 @@ static char *read_escape(struct reader *reader, char *out) {
     return out;
 }
 
-/* The decoded text is never longer than its source. */
+/* Decodes in place: the decoded text is never longer than its source. */
 static char *read_string(struct reader *reader) {
-    const char *close = reader->at;
-    char *text, *out;
-    while (close < reader->end && *close != '"')
-        close += *close == '\\' ? 2 : 1;
-    if (close >= reader->end)
-        return NULL;
-    text = out = malloc((size_t)(close - reader->at) + 1);
-    while (out != NULL && reader->at < close) {
-        size_t length = utf8_length((const unsigned char *)reader->at, (size_t)(close - reader->at));
-        if (*reader->at == '\\') {
-            reader->at++;
+    char *text = reader->at, *out = text;
+    while (peek(reader) != '"') {
+        size_t length = utf8_length((unsigned char *)reader->at, (size_t)(reader->end - reader->at));
+        if (skip_one(reader, "\\")) {
             out = read_escape(reader, out);
+            if (out == NULL)
+                return NULL;
         } else if (length == 0 || (unsigned char)*reader->at < 0x20) {
-            out = NULL;
+            return NULL;
         } else {
-            memcpy(out, reader->at, length);
+            memmove(out, reader->at, length);
             out += length;
             reader->at += length;
         }
     }
-    if (out == NULL) {
-        free(text);
-        return NULL;
-    }
     *out = '\0';
-    reader->at = close + 1;
+    reader->at++;
     return text;
 }
 
 /* Reads the elements or members up to `close`, and `close` itself. */
-static bool read_children(struct reader *reader, struct json *parent, char close) {
+static bool read_children(struct reader *reader, struct json *parent, const char *close) {
     struct json **place = &parent->first;
     if (accept(reader, close))
         return true;
     do {
         char *key = NULL;
-        if (parent->kind == JSON_OBJECT) {
-            if (!accept(reader, '"') || (key = read_string(reader)) == NULL)
-                return false;
-            if (!accept(reader, ':')) {
-                free(key);
-                return false;
-            }
-        }
-        *place = read_value(reader);
-        if (*place == NULL) {
-            free(key);
+        if (parent->kind == JSON_OBJECT &&
+            (!accept(reader, "\"") || (key = read_string(reader)) == NULL || !accept(reader, ":")))
             return false;
-        }
+        *place = read_value(reader);
+        if (*place == NULL)
+            return false;
         (*place)->key = key;
         place = &(*place)->next;
-    } while (accept(reader, ','));
+    } while (accept(reader, ","));
     return accept(reader, close);
 }
 
 static bool read_into(struct reader *reader, struct json *json) {
-    if (accept(reader, '{')) {
+    if (accept(reader, "{")) {
         json->kind = JSON_OBJECT;
-        return read_children(reader, json, '}');
+        return read_children(reader, json, "}");
     }
-    if (accept(reader, '[')) {
+    if (accept(reader, "[")) {
         json->kind = JSON_ARRAY;
-        return read_children(reader, json, ']');
+        return read_children(reader, json, "]");
     }
-    if (accept(reader, '"')) {
+    if (accept(reader, "\"")) {
         json->kind = JSON_STRING;
         json->text = read_string(reader);
         return json->text != NULL;
     }
-    if (accept_word(reader, "true") || accept_word(reader, "false")) {
-        json->kind = JSON_BOOLEAN;
+    if (accept_word(reader, "true") || accept_word(reader, "false") || accept_word(reader, "null"))
         return true;
-    }
-    if (accept_word(reader, "null"))
-        return true;
-    json->kind = JSON_NUMBER;
-    return skip_finite_number(reader);
+    /* CANN refuses a number that no double can hold. */
+    const char *number = reader->at;
+    return skip_number(reader) && isfinite(strtod(number, NULL));
 }
 
 static struct json *read_value(struct reader *reader) {
-    if (reader->depth == MAX_DEPTH)
-        return NULL;
-    struct json *json = calloc(1, sizeof *json);
+    struct json *json = reader->depth < MAX_DEPTH ? calloc(1, sizeof *json) : NULL;
     if (json == NULL)
         return NULL;
     reader->depth++;
@@ -238,11 +206,11 @@ static struct json *read_value(struct reader *reader) {
     return NULL;
 }
 
-struct json *json_parse(const char *text, size_t length) {
+struct json *json_parse(char *text, size_t length) {
     struct reader reader = {.at = text, .end = text + length};
     accept_word(&reader, "\xef\xbb\xbf");
     struct json *json = read_value(&reader);
-    skip_space(&reader);
+    skip_all(&reader, SPACE);
     if (json != NULL && reader.at != reader.end) {
         json_free(json);
         return NULL;
@@ -254,8 +222,6 @@ void json_free(struct json *json) {
     while (json != NULL) {
         struct json *next = json->next;
         json_free(json->first);
-        free(json->key);
-        free(json->text);
         free(json);
         json = next;
     }
@@ -263,8 +229,18 @@ void json_free(struct json *json) {
 
 const struct json *json_member(const struct json *object, const char *key) {
     const struct json *found = NULL;
-    for (const struct json *member = object->first; member != NULL; member = member->next)
+    for (const struct json *member = object ? object->first : NULL; member != NULL; member = member->next)
         if (member->key != NULL && strcmp(member->key, key) == 0)
             found = member;
     return found;
+}
+
+const char *json_text(const struct json *object, const char *key) {
+    const struct json *member = json_member(object, key);
+    return member != NULL && member->text != NULL ? member->text : "";
+}
+
+const struct json *json_first(const struct json *object, const char *key) {
+    const struct json *member = json_member(object, key);
+    return member != NULL ? member->first : NULL;
 }

@@ -1,53 +1,72 @@
-#include "config/settings.h"
-
 #include <ctype.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "config/config.h"
+#include "config/words.h"
 #include "device/disk.h"
 #include "device/stats.h"
 
 enum { MAX_BLACKLIST = 100 };
 
-static const char *const switches[] = {"off", "on", NULL};
-static const char *const directions[] = {"input", "output", "all", NULL};
-static const char *const levels[] = {"op", "kernel", "all", NULL};
-static const char *const contents[] = {"tensor", "stats", NULL};
-static const char *const kernel_outputs[] = {"all", "printf", "tensor", "assert", "timestamp", NULL};
-static const char *const scenes[] = {
-    "lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump", "watcher", NULL,
+/* The type that CANN requires of a member, and of the items and their members if it is an array. */
+struct member_type {
+    const char *key;
+    enum json_kind kind, items;
+    const struct member_type *members;
 };
 
-/* Returns the place of the word, or -1. */
-static int find_word(const char *text, size_t length, const char *const words[]) {
-    for (int i = 0; words[i] != NULL; i++)
-        if (strlen(words[i]) == length && memcmp(words[i], text, length) == 0)
-            return i;
-    return -1;
+#define TEXT(key) {key, JSON_STRING, JSON_OTHER, NULL}
+#define TEXTS(key) {key, JSON_ARRAY, JSON_STRING, NULL}
+#define OBJECTS(key, members) {key, JSON_ARRAY, JSON_OBJECT, members}
+#define END {NULL, JSON_OTHER, JSON_OTHER, NULL}
+
+static const struct member_type range_types[] = {TEXT("begin"), TEXT("end"), END};
+static const struct member_type entry_types[] = {TEXT("name"), TEXTS("pos"), END};
+static const struct member_type item_types[] = {
+    TEXT("model_name"),
+    TEXTS("layer"),
+    TEXTS("watcher_nodes"),
+    OBJECTS("optype_blacklist", entry_types),
+    OBJECTS("opname_blacklist", entry_types),
+    OBJECTS("opname_range", range_types),
+    END,
+};
+static const struct member_type dump_types[] = {
+    TEXT("dump_path"),
+    TEXT("dump_step"),
+    TEXT("dump_kernel_data"),
+    TEXTS("dump_stats"),
+    OBJECTS("dump_list", item_types),
+    END,
+};
+
+static bool has_types(const struct json *object, const struct member_type *type) {
+    for (; type->key != NULL; type++) {
+        const struct json *member = json_member(object, type->key);
+        if (member != NULL && member->kind != type->kind)
+            return false;
+        for (const struct json *item = member ? member->first : NULL; item != NULL; item = item->next)
+            if (item->kind != type->items || (type->members != NULL && !has_types(item, type->members)))
+                return false;
+    }
+    return true;
 }
 
 /* Sets `value` to `base` plus the place of the word. Without the key it keeps its default. */
-static bool read_word(const struct json *dump, const char *key, const char *const words[], uint32_t base,
+static bool read_word(const struct json *dump, const char *key, const char *words, uint32_t base,
                       uint32_t *value) {
     const struct json *member = json_member(dump, key);
     if (member == NULL)
         return true;
-    int found = member->kind == JSON_STRING ? find_word(member->text, strlen(member->text), words) : -1;
+    int found = word_place(member->text, words);
     *value = base + (uint32_t)found;
     return found >= 0;
 }
 
 static bool read_statistics(const struct json *dump, uint32_t *bits) {
-    const struct json *chosen = json_member(dump, "dump_stats");
-    if (chosen == NULL)
-        return true;
-    if (chosen->kind != JSON_ARRAY)
-        return false;
-    *bits = 0;
-    for (const struct json *item = chosen->first; item != NULL; item = item->next) {
-        int found =
-            item->kind == JSON_STRING ? find_word(item->text, strlen(item->text), statistic_names) : -1;
+    *bits = json_member(dump, "dump_stats") ? 0 : STATISTICS_DEFAULT;
+    for (const struct json *item = json_first(dump, "dump_stats"); item != NULL; item = item->next) {
+        int found = word_place(item->text, STATISTIC_NAMES);
         if (found < 0)
             return false;
         *bits |= 1u << found;
@@ -55,22 +74,9 @@ static bool read_statistics(const struct json *dump, uint32_t *bits) {
     return true;
 }
 
-/* Whether it is names with single commas between them. */
 static bool is_kernel_data(const struct json *dump) {
-    const struct json *member = json_member(dump, "dump_kernel_data");
-    const char *text;
-    if (member == NULL)
-        return true;
-    if (member->kind != JSON_STRING)
-        return false;
-    for (text = member->text;; text++) {
-        size_t length = strcspn(text, ",");
-        if (find_word(text, length, kernel_outputs) < 0)
-            return false;
-        text += length;
-        if (!*text)
-            return true;
-    }
+    return json_member(dump, "dump_kernel_data") == NULL ||
+           are_words(json_text(dump, "dump_kernel_data"), "all,printf,tensor,assert,timestamp");
 }
 
 /* Reads digits. A number that is too large becomes the largest that CANN knows. */
@@ -101,98 +107,46 @@ static bool read_steps(const char *text, struct dump_config *config) {
     }
 }
 
-/* The type that CANN requires of a member, and of the items and their members if it is an array. */
-struct member_type {
-    const char *key;
-    enum json_kind kind, items;
-    const struct member_type *members;
-};
-
-#define TEXT(key) {key, JSON_STRING, JSON_NULL, NULL}
-#define TEXTS(key) {key, JSON_ARRAY, JSON_STRING, NULL}
-#define OBJECTS(key, members) {key, JSON_ARRAY, JSON_OBJECT, members}
-#define END {NULL, JSON_NULL, JSON_NULL, NULL}
-
-static const struct member_type range_types[] = {TEXT("begin"), TEXT("end"), END};
-static const struct member_type entry_types[] = {TEXT("name"), TEXTS("pos"), END};
-static const struct member_type item_types[] = {
-    TEXT("model_name"),
-    TEXTS("layer"),
-    TEXTS("watcher_nodes"),
-    OBJECTS("optype_blacklist", entry_types),
-    OBJECTS("opname_blacklist", entry_types),
-    OBJECTS("opname_range", range_types),
-    END,
-};
-static const struct member_type dump_types[] = {TEXT("dump_step"), OBJECTS("dump_list", item_types), END};
-
-static bool has_types(const struct json *object, const struct member_type *type) {
-    for (; type->key != NULL; type++) {
-        const struct json *member = json_member(object, type->key);
-        if (member != NULL && member->kind != type->kind)
-            return false;
-        for (const struct json *item = member ? member->first : NULL; item != NULL; item = item->next)
-            if (item->kind != type->items || (type->members != NULL && !has_types(item, type->members)))
-                return false;
-    }
-    return true;
-}
-
-static bool is_empty_text(const struct json *member) {
-    return member == NULL || !*member->text;
-}
-
-static bool has_items(const struct json *array) {
-    return array != NULL && array->first != NULL;
-}
-
-static bool is_blacklist_allowed(const struct json *list, const struct dump_config *config) {
+static bool is_blacklist_allowed(const struct json *entry, const struct dump_config *config) {
     size_t count = 0;
-    for (const struct json *entry = list ? list->first : NULL; entry != NULL; entry = entry->next)
+    for (; entry != NULL; entry = entry->next)
         count++;
     return count == 0 || (count <= MAX_BLACKLIST && config->levels == LEVEL_OP);
 }
 
 static bool are_ranges_allowed(const struct json *item, const struct dump_config *config) {
-    const struct json *ranges = json_member(item, "opname_range");
-    if (!has_items(ranges))
-        return true;
-    if (config->levels != LEVEL_OP || is_empty_text(json_member(item, "model_name")))
+    const struct json *range = json_first(item, "opname_range");
+    if (range != NULL && (config->levels != LEVEL_OP || !*json_text(item, "model_name")))
         return false;
-    for (const struct json *range = ranges->first; range != NULL; range = range->next)
-        if (is_empty_text(json_member(range, "begin")) || is_empty_text(json_member(range, "end")))
+    for (; range != NULL; range = range->next)
+        if (!*json_text(range, "begin") || !*json_text(range, "end"))
             return false;
     return true;
 }
 
 static bool is_item_allowed(const struct json *item, const struct dump_config *config) {
-    const struct json *model = json_member(item, "model_name"), *layer = json_member(item, "layer");
     const bool watches = config->scene == SCENE_WATCHER;
-    if (!config->calls && ((model && is_empty_text(model)) || (layer && !has_items(layer))))
+    const bool has_model = *json_text(item, "model_name"), has_layer = json_first(item, "layer") != NULL;
+    if (!config->calls &&
+        ((json_member(item, "model_name") && !has_model) || (json_member(item, "layer") && !has_layer)))
         return false;
-    if (has_items(json_member(item, "watcher_nodes")) != watches || (watches && !is_empty_text(model)))
+    if ((json_first(item, "watcher_nodes") != NULL) != watches || (watches && has_model))
         return false;
-    return is_blacklist_allowed(json_member(item, "optype_blacklist"), config) &&
-           is_blacklist_allowed(json_member(item, "opname_blacklist"), config) &&
+    return is_blacklist_allowed(json_first(item, "optype_blacklist"), config) &&
+           is_blacklist_allowed(json_first(item, "opname_blacklist"), config) &&
            are_ranges_allowed(item, config);
 }
 
 /* Whether the choices of operators, steps and statistics go together. */
 static bool is_selection_allowed(const struct json *dump, struct dump_config *config, bool statistics) {
-    const struct json *steps = json_member(dump, "dump_step"), *chosen = json_member(dump, "dump_stats");
     if (config->scene == SCENE_WATCHER && config->io != IO_OUTPUTS)
         return false;
-    if (chosen != NULL && (!has_items(chosen) || !statistics))
+    if (json_member(dump, "dump_stats") && (!json_first(dump, "dump_stats") || !statistics))
         return false;
-    for (const struct json *item = config->list ? config->list->first : NULL; item != NULL; item = item->next)
+    for (const struct json *item = config->items; item != NULL; item = item->next)
         if (!is_item_allowed(item, config))
             return false;
-    return steps == NULL || read_steps(steps->text, config);
-}
-
-static bool is_directory(const char *path) {
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode) && access(path, R_OK | W_OK) == 0;
+    return read_steps(json_text(dump, "dump_step"), config);
 }
 
 static bool is_remote_path(const char *path) {
@@ -204,46 +158,42 @@ static bool is_remote_path(const char *path) {
 }
 
 /* An exception dump does not need a path, and accepts any. */
-static bool read_path(const struct json *dump, struct dump_config *config, bool on_disk) {
-    const struct json *member = json_member(dump, "dump_path");
+static bool read_path(const char *path, struct dump_config *config, bool on_disk) {
     const bool optional = scene_is_exception(config->scene);
-    const char *text = member != NULL && member->kind == JSON_STRING ? member->text : "";
-    size_t remote = remote_prefix(text);
-    if (member != NULL && member->kind != JSON_STRING)
-        return false;
-    if (!*text || strlen(text) > MAX_DUMP_PATH)
+    size_t remote = remote_prefix(path);
+    if (!*path || strlen(path) > MAX_DUMP_PATH)
         return optional;
-    strcpy(config->dump_path, text);
+    strcpy(config->dump_path, path);
     if (optional)
         return true;
-    return remote > 0 ? is_remote_path(text + remote) : !on_disk || is_directory(text);
+    return remote > 0 ? is_remote_path(path + remote) : !on_disk || disk_check_directory(path) == 0;
 }
 
 bool settings_read(const struct json *dump, struct dump_config *config, bool on_disk) {
-    const struct json *list = json_member(dump, "dump_list");
-    uint32_t calls = 0, debug = 0, scene = SCENE_NONE, content = 0, bits = STATISTICS_DEFAULT;
+    uint32_t calls = 0, debug = 0, scene = SCENE_NONE, content = 0, bits;
     config->io = IO_OUTPUTS;
     config->levels = LEVEL_OP | LEVEL_KERNEL;
     if (dump->first == NULL)
         return true;
-    if (!read_word(dump, "dump_mode", directions, 1, &config->io) ||
-        !read_word(dump, "dump_level", levels, 1, &config->levels) ||
-        !read_word(dump, "dump_op_switch", switches, 0, &calls) ||
-        !read_word(dump, "dump_debug", switches, 0, &debug) ||
-        !read_word(dump, "dump_scene", scenes, SCENE_LITE, &scene) ||
-        !read_word(dump, "dump_data", contents, 0, &content) || !read_statistics(dump, &bits) ||
-        !is_kernel_data(dump) || !has_types(dump, dump_types))
+    if (!has_types(dump, dump_types) || !read_statistics(dump, &bits) || !is_kernel_data(dump) ||
+        !read_word(dump, "dump_mode", "input,output,all", 1, &config->io) ||
+        !read_word(dump, "dump_level", "op,kernel,all", 1, &config->levels) ||
+        !read_word(dump, "dump_op_switch", "off,on", 0, &calls) ||
+        !read_word(dump, "dump_debug", "off,on", 0, &debug) ||
+        !read_word(dump, "dump_scene", "lite_exception," EXCEPTION_SCENES ",watcher", SCENE_LITE, &scene) ||
+        !read_word(dump, "dump_data", "tensor,stats", 0, &content))
         return false;
     config->scene = (enum scene)scene;
     config->calls = calls;
     config->overflow = debug && scene == SCENE_NONE;
     config->statistics = content ? bits : 0;
-    config->list = has_items(list) ? list : NULL;
-    if (!read_path(dump, config, on_disk) || (calls && (debug || scene != SCENE_NONE)))
+    config->items = json_first(dump, "dump_list");
+    if (!read_path(json_text(dump, "dump_path"), config, on_disk) ||
+        (calls && (debug || scene != SCENE_NONE)))
         return false;
     if (scene_is_exception(config->scene))
         return !debug;
     if (config->overflow)
-        return config->list == NULL;
+        return config->items == NULL;
     return !debug && is_selection_allowed(dump, config, content != 0);
 }

@@ -1,9 +1,6 @@
 /* The chunks in which a file leaves the device: their order and their marks. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "device/dumpfile.h"
 
 struct slice {
@@ -13,15 +10,15 @@ struct slice {
 };
 
 struct delivery {
-    uint64_t chunks; /* slices, and one more if a slice comes twice */
+    const struct dump_file *file;
+    uint64_t chunks; /* one for each slice, and one more if a slice comes twice */
     bool placed;     /* chunks carry their offsets */
 
     uint64_t slice_bytes;
     uint64_t sent_bytes;
-    uint64_t slices;
-    uint64_t resent; /* the number of the slice that comes twice; `slices`: no slice does */
-    bool closed;     /* the slice that ends the file is marked last */
-    uint32_t *order; /* slice numbers; NULL if they ascend */
+    uint64_t last;   /* the number of the slice that ends the file, ... */
+    bool closed;     /* ... which is marked last */
+    uint32_t *order; /* slice numbers; NULL for text */
 };
 
 /* Returns 0 or -ENOMEM. */

@@ -2,16 +2,15 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "api/runtime.h"
-#include "config/config.h"
 #include "device/delivery.h"
-#include "device/dumpfile.h"
 #include "device/record.h"
-#include "device/stats.h"
 #include "device/thread.h"
+#include "prof/prof.h"
+
+enum { SECOND_NS = 1000000000 };
 
 /* One start: the operators of some steps, which the threads share. */
 struct run {
@@ -37,42 +36,33 @@ static unsigned working;       /* threads of `current` that have not finished */
 static uint64_t next_step;     /* of the workload */
 static bool stopped;           /* until a workload is loaded */
 static uint64_t last_files;    /* of the previous run */
-static struct timespec due;    /* when the next chunk may go, if paced */
+static uint64_t due_ns;        /* when the next chunk may go, if paced */
 static struct dssim_workload workload;
 static bool loaded;                  /* the models are loaded, ... */
 static struct dump_order load_order; /* ... and must dump this */
 
-static void add_ns(struct timespec *when, uint64_t ns) {
-    ns += (uint64_t)when->tv_nsec;
-    when->tv_sec += (time_t)(ns / 1000000000);
-    when->tv_nsec = (long)(ns % 1000000000);
-}
-
-static bool is_before(const struct timespec *left, const struct timespec *right) {
-    return left->tv_sec != right->tv_sec ? left->tv_sec < right->tv_sec : left->tv_nsec < right->tv_nsec;
-}
-
 /* Waits until a chunk may go at the rate of the workload. */
 static void pace(struct run *run, uint64_t bytes) {
-    struct timespec now, turn;
+    struct timespec now;
     if (run->workload.rate == 0)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t now_ns = (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
     HOLD(&lock);
-    if (is_before(&due, &now))
-        due = now;
-    add_ns(&due, (uint64_t)((double)bytes * 1e9 / (double)run->workload.rate));
-    turn = due;
+    due_ns = due_ns < now_ns ? now_ns : due_ns;
+    due_ns += (uint64_t)((double)bytes * 1e9 / (double)run->workload.rate);
+    struct timespec turn = {.tv_sec = (time_t)(due_ns / SECOND_NS), .tv_nsec = (long)(due_ns % SECOND_NS)};
     while (!atomic_load(&run->stopping) && pthread_cond_timedwait(&unpaced, &lock, &turn) == 0)
         ;
 }
 
-static bool send_chunk(struct run *run, const struct dump_file *file, const struct delivery *delivery,
-                       uint64_t chunk) {
+static bool send_chunk(struct run *run, const struct delivery *delivery, uint64_t chunk) {
+    const struct dump_file *file = delivery->file;
     struct slice slice = delivery_slice(delivery, chunk);
     struct message *message = message_new(file->name, slice.bytes);
     if (message == NULL)
         return false;
+    message->statistics = file->text.by_aicpu ? 0 : file->text.selection;
     message->chunk.isLastChunk = slice.last;
     if (delivery->placed)
         message->chunk.offset = (int64_t)slice.offset;
@@ -81,57 +71,27 @@ static bool send_chunk(struct run *run, const struct dump_file *file, const stru
     return record_push(run->record, message);
 }
 
-static bool send_tensors(struct run *run, const struct dump_file *file) {
-    struct delivery delivery;
-    bool sent = delivery_plan(&delivery, file, run->workload.slice_bytes) == 0;
-    for (uint64_t chunk = 0; sent && chunk < delivery.chunks; chunk++)
-        sent = send_chunk(run, file, &delivery, chunk);
-    delivery_free(&delivery);
-    return sent;
-}
-
-/* Sends text from the AICPU, or rows from a kernel, to which the host adds the header. */
-static bool send_text(struct run *run, const struct dump_file *file, const char *text, size_t length) {
-    struct message *message = message_new(file->name, (uint32_t)length);
-    if (message == NULL)
-        return false;
-    message->statistics = file->text.by_aicpu ? 0 : file->text.selection;
-    message->chunk.isLastChunk = 1;
-    memcpy(message->chunk.dataBuf, text, length);
-    pace(run, length);
-    return record_push(run->record, message);
-}
-
-static bool send_stats(struct run *run, const struct dump_file *file) {
-    char text[STATS_HEADER_BYTES + MAX_TENSORS * STATS_ROW_BYTES];
-    for (uint32_t i = 0; i < file->data.tensors;) {
-        size_t length = file->text.by_aicpu ? stats_header(file->text.selection, text) : 0;
-        uint32_t end = i + file->text.rows < file->data.tensors ? i + file->text.rows : file->data.tensors;
-        for (; i < end; i++)
-            length += stats_row(file, i, text + length);
-        if (!send_text(run, file, text, length))
-            return false;
-    }
-    return true;
-}
-
 static bool send_file(struct run *run, const char *dump_path, const struct planned *planned) {
     struct dump_file file;
-    if (dump_file_plan(&file, &run->workload, dump_path, planned) != 0)
+    struct delivery delivery;
+    if (dump_file_plan(&file, dump_path, planned) != 0)
         return false;
-    if (!(file.text.selection ? send_stats(run, &file) : send_tensors(run, &file)))
-        return false;
-    atomic_fetch_add(&run->sent_files, 1);
-    atomic_fetch_add(&counters.files, 1);
-    return true;
+    bool sent = delivery_plan(&delivery, &file, run->workload.slice_bytes) == 0;
+    for (uint64_t chunk = 0; sent && chunk < delivery.chunks; chunk++)
+        sent = send_chunk(run, &delivery, chunk);
+    delivery_free(&delivery);
+    if (sent) {
+        atomic_fetch_add(&run->sent_files, 1);
+        atomic_fetch_add(&counters.files, 1);
+    }
+    return sent;
 }
 
 /* Writes an exception dump if the operator fails. As with CANN, it is lost if the disk is full. */
 static void write_exception(const struct run *run, const struct op *op, uint64_t step) {
-    uint32_t faults = workload_faults(&run->workload, op_step_key(&run->workload, op, step), op->place, step);
-    if (run->exception.scene == SCENE_NONE || !(faults & 1u << FAULT_FAILS))
+    if (run->exception.scene == SCENE_NONE || !(op_faults(op, step) & 1u << FAULT_FAILS))
         return;
-    if (exception_write(&run->exception, &run->workload, op, step) == 0)
+    if (exception_write(&run->exception, op, step) == 0)
         atomic_fetch_add(&counters.exceptions, 1);
     else
         atomic_fetch_add(&counters.lost, 1);
@@ -139,15 +99,15 @@ static void write_exception(const struct run *run, const struct op *op, uint64_t
 
 /* Sends what comes after the operator with this number, counted from the first step of the run on. */
 static bool run_op(struct run *run, uint64_t count) {
-    uint64_t per_step = graph_ops(&run->workload);
-    uint64_t step = run->first_step + count / per_step, number = count % per_step;
-    const struct op op = graph_op(&run->workload, number);
+    uint64_t per_step = dssim_ops_per_step(&run->workload);
+    uint64_t step = run->first_step + count / per_step;
+    const struct op op = graph_op(&run->workload, count % per_step);
     const struct dump_config *config = op.is_call ? run->calls : run->models;
     struct planned planned;
     write_exception(run, &op, step);
     if (config == NULL || run->record == NULL)
         return true;
-    for (uint32_t place = 0; plan_file(config, &run->workload, step, number, place, &planned); place++)
+    for (uint32_t place = 0; plan_file(config, &op, step, place, &planned); place++)
         if (!send_file(run, config->dump_path, &planned))
             return false;
     return true;
@@ -174,12 +134,6 @@ static void free_run(struct run *run) {
     free(run);
 }
 
-static void forget_models(void) {
-    config_release(load_order.config);
-    load_order = (struct dump_order){.config = NULL};
-    loaded = false;
-}
-
 /* Waits until no thread works, and cleans up after the run. The caller holds the lock. */
 static void wait_until_idle(void) {
     while (working > 0)
@@ -193,29 +147,35 @@ static void wait_until_idle(void) {
     current = NULL;
 }
 
-void device_load(const struct dssim_workload *wanted) {
-    HOLD(&lock);
+/* Waits until no thread works, then unloads the models. The caller holds the lock. */
+static void unload(void) {
     wait_until_idle();
-    forget_models();
+    config_release(load_order.config);
+    load_order = (struct dump_order){.config = NULL};
+    loaded = false;
+}
+
+void dssim_load(const struct dssim_workload *wanted) {
+    HOLD(&lock);
+    unload();
     workload = *wanted;
     next_step = 0;
     stopped = false;
-    record_set_limit(wanted->queue_bytes);
+    record_load(wanted);
+    prof_load(wanted);
 }
 
 void dssim_load_models(void) {
     struct dump_order order = runtime_dump_order();
     HOLD(&lock);
-    wait_until_idle();
-    forget_models();
+    unload();
     load_order = order;
     loaded = true;
 }
 
 void dssim_unload_models(void) {
     HOLD(&lock);
-    wait_until_idle();
-    forget_models();
+    unload();
 }
 
 /* Returns what loaded models must still dump, or what newly loaded ones must dump. The caller releases it. */
@@ -241,10 +201,9 @@ static struct run *plan_run(uint64_t steps, int *error) {
     run->exception = now.exception;
     run->record = record_acquire();
     run->first_step = next_step;
-    run->ops = steps * graph_ops(&workload);
-    if (run->record != NULL && (config_dumps(run->models) || config_dumps(run->calls)))
-        return run;
-    if (run->exception.scene != SCENE_NONE)
+    run->ops = steps * dssim_ops_per_step(&workload);
+    bool sends = run->record != NULL && (config_dumps(run->models) || config_dumps(run->calls));
+    if (sends || run->exception.scene != SCENE_NONE)
         return run;
     free_run(run);
     return NULL;
@@ -280,6 +239,10 @@ uint64_t device_wait(void) {
     HOLD(&lock);
     wait_until_idle();
     return last_files;
+}
+
+uint64_t dssim_run(uint64_t steps) {
+    return dssim_start(steps) == 0 ? device_wait() : 0;
 }
 
 void dssim_stop(void) {

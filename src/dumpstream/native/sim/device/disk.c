@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 size_t remote_prefix(const char *path) {
@@ -20,34 +19,38 @@ size_t remote_prefix(const char *path) {
     return *at ? (size_t)(at - path) : 0;
 }
 
-static int make_parents(const char *name) {
+static int make_parents(const char *name, mode_t mode) {
     char path[ACL_DUMP_MAX_FILE_PATH_LENGTH];
     if (strlen(name) >= sizeof path)
         return -ENAMETOOLONG;
     strcpy(path, name);
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        if (mkdir(path, mode) != 0 && errno != EEXIST)
             return -errno;
         *slash = '/';
     }
     return 0;
 }
 
-int disk_make_directory(const char *path) {
-    int result = make_parents(path);
+int disk_check_directory(const char *path) {
     struct stat about;
-    if (result != 0)
-        return result;
-    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || stat(path, &about) != 0)
+    if (stat(path, &about) != 0)
         return -errno;
     if (!S_ISDIR(about.st_mode))
         return -ENOTDIR;
     return access(path, R_OK | W_OK) == 0 ? 0 : -errno;
 }
 
+int disk_make_directory(const char *path, mode_t mode) {
+    int result = make_parents(path, mode);
+    if (result == 0 && mkdir(path, mode) != 0 && errno != EEXIST)
+        result = -errno;
+    return result != 0 ? result : disk_check_directory(path);
+}
+
 int disk_create(const char *path) {
-    int result = make_parents(path);
+    int result = make_parents(path, 0700);
     if (result != 0)
         return result;
     unlink(path);
@@ -55,8 +58,7 @@ int disk_create(const char *path) {
     return descriptor >= 0 ? descriptor : -errno;
 }
 
-/* An offset below 0 appends. */
-static int write_at(int descriptor, const uint8_t *bytes, size_t length, int64_t offset) {
+int disk_write_at(int descriptor, const uint8_t *bytes, size_t length, int64_t offset) {
     size_t done = 0;
     while (done < length) {
         size_t left = length - done;
@@ -69,20 +71,16 @@ static int write_at(int descriptor, const uint8_t *bytes, size_t length, int64_t
     return 0;
 }
 
-int disk_append(int descriptor, const void *bytes, size_t length) {
-    return write_at(descriptor, bytes, length, -1);
-}
-
 int disk_write(const acldumpChunk *chunk) {
     int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (chunk->offset < 0 ? O_APPEND : 0);
     const char *path = chunk->fileName + remote_prefix(chunk->fileName);
-    int result = make_parents(path);
+    int result = make_parents(path, 0700);
     if (result != 0)
         return result;
     int descriptor = open(path, flags, 0600);
     if (descriptor < 0)
         return -errno;
-    result = write_at(descriptor, chunk->dataBuf, chunk->bufLen, chunk->offset);
+    result = disk_write_at(descriptor, chunk->dataBuf, chunk->bufLen, chunk->offset);
     if (close(descriptor) != 0 && result == 0)
         result = -errno;
     return result;

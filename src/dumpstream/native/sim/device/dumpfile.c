@@ -8,6 +8,19 @@
 #include "device/stats.h"
 #include "workload/random.h"
 
+/* Places and numbers in the record of an overflow. */
+enum {
+    AI_CORE_INFO = 256,
+    AI_CORE_STATUS = 1024,
+
+    MAGIC = 0x5a5a5a5a,
+    VERSION = 1,
+    AI_CORE = 0,
+    ENTRY = 24, /* where the numbers of the newer layout's entry are */
+
+    STATUS_OVERFLOW = 0x8,
+};
+
 uint64_t dump_file_began_s(const struct dssim_workload *workload) {
     const uint64_t year_s = 365 * 86400;
     return UINT64_C(1767225600) + below(mix(workload->seed, DRAW_TIME), year_s);
@@ -16,15 +29,15 @@ uint64_t dump_file_began_s(const struct dssim_workload *workload) {
 static void set_shape(struct tensor *tensor, const struct dssim_workload *workload, uint64_t shape_key,
                       uint64_t bytes_drawn) {
     const uint32_t width = dtype_facts[tensor->dtype].bytes;
-    if (workload->dims > 0) {
-        tensor->dims = workload->dims;
-        memcpy(tensor->dim, workload->dim, sizeof workload->dim);
+    if (workload->shape.dims > 0) {
+        tensor->dims = workload->shape.dims;
+        memcpy(tensor->dim, workload->shape.dim, sizeof workload->shape.dim);
         tensor->elements = 1;
         for (uint32_t i = 0; i < tensor->dims; i++)
             tensor->elements *= tensor->dim[i];
     } else {
-        uint64_t span = workload->most_tensor_bytes - workload->least_tensor_bytes + 1;
-        uint64_t bytes = workload->least_tensor_bytes + below(mix(shape_key, bytes_drawn), span);
+        uint64_t span = workload->tensor_bytes.most - workload->tensor_bytes.least + 1;
+        uint64_t bytes = workload->tensor_bytes.least + below(mix(shape_key, bytes_drawn), span);
         uint64_t columns = 1024;
         tensor->elements = bytes < width ? 1 : bytes / width;
         while (tensor->elements % columns != 0)
@@ -36,20 +49,30 @@ static void set_shape(struct tensor *tensor, const struct dssim_workload *worklo
     tensor->bytes = tensor->elements * width;
 }
 
+/* Whether the first output was overwritten before it was dumped. */
+static bool is_overwritten(const struct planned *planned) {
+    const struct overwrite *overwrite = &planned->op.workload->overwrite;
+    if (!overwrite->happens || planned->op.is_call || planned->op.place != overwrite->victim)
+        return false;
+    return planned->after.place >= overwrite->by && (!overwrite->once || overwrite->step == planned->step);
+}
+
 /* Data types and shapes depend on the operator; values also depend on the step. */
-static void plan_tensor(struct dump_file *file, const struct dssim_workload *workload, uint64_t shape_key,
-                        uint32_t place) {
+static void plan_tensor(struct dump_file *file, const struct planned *planned, uint32_t place) {
+    const struct dssim_workload *workload = planned->op.workload;
     struct tensor *tensor = &file->data.tensor[file->data.tensors];
+    const uint64_t shape_key = op_key(&planned->op);
     const uint64_t draws = (uint64_t)place << 16;
     const bool is_output = place >= workload->inputs;
     *tensor = (struct tensor){
-        .dtype = workload->dtype[below(mix(shape_key, draws + DRAW_DTYPE), workload->dtypes)],
+        .dtype = workload->dtypes.dtype[below(mix(shape_key, draws + DRAW_DTYPE), workload->dtypes.count)],
         .part = is_output ? PART_OUTPUT : PART_INPUT,
         .index = is_output ? place - (uint32_t)workload->inputs : place,
         .rectified = is_output || place == 0, /* the other inputs are weights */
         .key = mix(file->key, draws),
     };
     if (place == workload->inputs) {
+        tensor->overwritten = is_overwritten(planned);
         tensor->has_nan = dump_file_has(file, FAULT_NAN);
         tensor->has_infinity = dump_file_has(file, FAULT_OVERFLOW);
         if ((tensor->has_nan || tensor->has_infinity) && !dtype_facts[tensor->dtype].floating)
@@ -64,11 +87,11 @@ static void plan_tensor(struct dump_file *file, const struct dssim_workload *wor
 
 /* Writes the last part of the name: the operator, the task and the stream that the file comes
  * after, and the time. The record of an overflow has a task and a stream of its own. */
-static void name_op(const struct dump_file *file, const struct dssim_workload *workload,
-                    const struct planned *planned, char *out, size_t room) {
-    const struct op *op = &planned->op, after = graph_op(workload, planned->after);
-    uint64_t task = planned->is_opdebug ? workload->ops + 2 : op_task(&after);
-    uint64_t stream = op_stream(&after) + (planned->is_opdebug ? workload->models : 0);
+static void name_op(const struct dump_file *file, const struct planned *planned, char *out, size_t room) {
+    const struct op *op = &planned->op, *after = &planned->after;
+    const struct dssim_workload *workload = op->workload;
+    uint64_t task = planned->is_opdebug ? workload->ops + 2 : op_task(after);
+    uint64_t stream = op_stream(after) + (planned->is_opdebug ? workload->models : 0);
     char type[MAX_OP_NAME];
     if (op->is_call)
         snprintf(type, sizeof type, "%.30s_%llu_%s", op->type,
@@ -80,27 +103,35 @@ static void name_op(const struct dump_file *file, const struct dssim_workload *w
              (unsigned long long)stream, (unsigned long long)file->data.time_us);
 }
 
-static int set_name(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                    const struct planned *planned) {
-    time_t began = (time_t)dump_file_began_s(workload);
+static int set_name(struct dump_file *file, const char *dump_path, const struct planned *planned) {
+    const struct op *op = &planned->op;
+    time_t began = (time_t)dump_file_began_s(op->workload);
     char began_text[24], directory[96] = "", model[MAX_MODEL_NAME], last[256];
     struct tm calendar;
     strftime(began_text, sizeof began_text, "%Y%m%d%H%M%S", gmtime_r(&began, &calendar));
-    graph_model_name(planned->op.model, model);
-    if (!planned->op.is_call)
-        snprintf(directory, sizeof directory, "/%s/%llu/%llu/", model,
-                 (unsigned long long)(planned->op.model + 1), (unsigned long long)planned->step);
-    name_op(file, workload, planned, last, sizeof last);
+    op_model_name(op, model);
+    if (!op->is_call)
+        snprintf(directory, sizeof directory, "/%s/%llu/%llu/", model, (unsigned long long)(op->model + 1),
+                 (unsigned long long)planned->step);
+    name_op(file, planned, last, sizeof last);
     int length = snprintf(file->name, sizeof file->name, "%s/%s/%llu/%s%s%s", dump_path, began_text,
-                          (unsigned long long)workload->device_id, directory, last,
+                          (unsigned long long)op->workload->device_id, directory, last,
                           file->text.selection ? ".csv" : "");
     return length < 0 || (size_t)length >= sizeof file->name ? -ENAMETOOLONG : 0;
 }
 
+static void put64s(uint8_t *out, const uint64_t *values, uint32_t count) {
+    for (uint32_t i = 0; i < count * 8; i++)
+        out[i] = (uint8_t)(values[i / 8] >> (8 * (i % 8)));
+}
+
 void dump_file_close(struct dump_file *file) {
-    size_t message = dump_data_write(&file->data, file->header + 8);
-    for (int i = 0; i < 8; i++)
-        file->header[i] = (uint8_t)((uint64_t)message >> (8 * i));
+    if (file->text.selection) {
+        stats_write(file);
+        return;
+    }
+    const uint64_t message = dump_data_write(&file->data, file->header + 8);
+    put64s(file->header, &message, 1);
     file->header_bytes = 8 + message;
     file->bytes = file->header_bytes;
     if (!dump_file_has(file, FAULT_HEADER_ONLY))
@@ -110,47 +141,69 @@ void dump_file_close(struct dump_file *file) {
 }
 
 /* Text that the configuration asks for has no faults except those in the values. */
-static void set_text(struct dump_file *file, const struct dssim_workload *workload, uint32_t selection) {
+static void set_text(struct dump_file *file, bool by_aicpu, uint32_t selection) {
     const uint32_t in_values = 1u << FAULT_NAN | 1u << FAULT_OVERFLOW;
     file->text = (struct stats_text){.rows = 1};
     if (selection) {
         file->faults &= in_values;
-        file->text.selection = workload->aicpu_stats ? STATISTICS_DEFAULT : selection;
-        file->text.rows = workload->aicpu_stats ? MAX_TENSORS : STATS_MESSAGE_ROWS;
-        file->text.by_aicpu = workload->aicpu_stats;
+        file->text.selection = by_aicpu ? STATISTICS_DEFAULT : selection;
+        file->text.rows = by_aicpu ? MAX_TENSORS : STATS_MESSAGE_ROWS;
+        file->text.by_aicpu = by_aicpu;
     } else if (dump_file_has(file, FAULT_STATS_TEXT)) {
         file->text.selection = STATISTICS_DEFAULT;
     }
 }
 
-static void set_time(struct dump_file *file, const struct dssim_workload *workload,
-                     const struct planned *planned) {
-    struct op after = graph_op(workload, planned->after);
-    uint64_t key = op_step_key(workload, &after, planned->step);
-    file->data.time_us = (dump_file_began_s(workload) + 1 + planned->step) * 1000000 + planned->after * 37 +
-                         below(mix(key, DRAW_CLOCK), 37) + planned->place;
+static void set_time(struct dump_file *file, const struct planned *planned) {
+    const struct op *after = &planned->after;
+    uint64_t drawn = mix(op_step_key(after, planned->step), DRAW_CLOCK);
+    file->data.time_us = (dump_file_began_s(after->workload) + 1 + planned->step) * 1000000 +
+                         after->number * 37 + below(drawn, 37) + planned->place;
 }
 
 /* The name for a watched operator that is dumped after another one contains both. */
-static void set_op_name(struct dump_file *file, const struct dssim_workload *workload,
-                        const struct planned *planned) {
-    const char *name = planned->op.name, *suffix = "";
-    if (planned->is_kernel) {
-        name = planned->op.is_call ? call_kernel(&planned->op) : name;
-        suffix = planned->op.is_call ? "" : "_kernel";
-    }
+static void set_op_name(struct dump_file *file, const struct planned *planned) {
+    const struct op *op = &planned->op;
+    const char *name = planned->is_kernel && op->is_call ? call_kernel(op) : op->name;
+    const char *suffix = planned->is_kernel && !op->is_call ? "_kernel" : "";
     snprintf(file->data.original_op, sizeof file->data.original_op, "%.52s%s", name, suffix);
-    if (planned->after == planned->op.number)
+    if (planned->after.number == op->number)
         strcpy(file->data.op_name, file->data.original_op);
     else
-        snprintf(file->data.op_name, sizeof file->data.op_name, "%s_To_%s",
-                 graph_op(workload, planned->after).name, file->data.original_op);
+        snprintf(file->data.op_name, sizeof file->data.op_name, "%s_To_%s", planned->after.name,
+                 file->data.original_op);
+}
+
+static void put32(uint8_t *out, uint32_t value) {
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* Writes the record of an overflow, in either of CANN's layouts, with the task and the stream of the
+ * operator. `key` determines the addresses. */
+static void write_record(uint8_t out[OVERFLOW_RECORD_BYTES], const struct op *op, uint64_t key) {
+    const uint64_t pc_start = UINT64_C(0x124000000000) + 128 * below(mix(key, DRAW_ADDRESS), 1 << 20);
+    const uint64_t para_base = pc_start + (1 << 30);
+    const uint64_t block = below(mix(key, DRAW_CLOCK), 32);
+    const uint64_t older[] = {op->model + 1, op_stream(op), op_task(op), 0, pc_start, para_base};
+    const uint64_t status[] = {pc_start + 0x40, block, STATUS_OVERFLOW};
+    const uint64_t entry[] = {op->model + 1, op_stream(op), op_task(op),    0, 0, 0, pc_start, para_base,
+                              block,         block,         STATUS_OVERFLOW};
+    memset(out, 0, OVERFLOW_RECORD_BYTES);
+    if (op->workload->opdebug) {
+        const uint32_t head[] = {MAGIC, VERSION, true, AI_CORE, 0, sizeof entry};
+        for (uint32_t i = 0; i < sizeof head / sizeof head[0]; i++)
+            put32(out + 4 * i, head[i]);
+        put64s(out + ENTRY, entry, sizeof entry / sizeof entry[0]);
+        return;
+    }
+    put64s(out + AI_CORE_INFO, older, sizeof older / sizeof older[0]);
+    put64s(out + AI_CORE_STATUS, status, sizeof status / sizeof status[0]);
 }
 
 /* The record is the one output of an operator of its own. */
-static void plan_record(struct dump_file *file, const struct dssim_workload *workload,
-                        const struct planned *planned) {
-    overflow_record(file->record, &planned->op, file->key, workload->newer_opdebug);
+static void plan_record(struct dump_file *file, const struct planned *planned) {
+    write_record(file->record, &planned->op, file->key);
     file->faults = 0;
     strcpy(file->data.op_name, "Node_OpDebug");
     strcpy(file->data.original_op, "Node_OpDebug");
@@ -167,41 +220,23 @@ static void plan_record(struct dump_file *file, const struct dssim_workload *wor
     file->data.tensors = 1;
 }
 
-/* Whether the first output was overwritten before it was dumped. */
-static bool is_overwritten(const struct dssim_workload *workload, const struct planned *planned) {
-    const struct overwrite *overwrite = &workload->overwrite;
-    if (!overwrite->happens || planned->op.is_call || planned->op.place != overwrite->victim)
-        return false;
-    return graph_op(workload, planned->after).place >= overwrite->by &&
-           (!overwrite->once || overwrite->step == planned->step);
-}
-
-static void plan_tensors(struct dump_file *file, const struct dssim_workload *workload,
-                         const struct planned *planned) {
-    uint64_t shape_key = op_key(workload, &planned->op);
-    bool overwritten = is_overwritten(workload, planned);
-    set_op_name(file, workload, planned);
-    file->data.tensors = 0;
-    for (uint32_t place = 0; place < workload->inputs + workload->outputs; place++) {
-        if (!(planned->tensors & 1u << place))
-            continue;
-        plan_tensor(file, workload, shape_key, place);
-        file->data.tensor[file->data.tensors - 1].overwritten = overwritten && place == workload->inputs;
-    }
-}
-
-int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                   const struct planned *planned) {
-    file->key = op_step_key(workload, &planned->op, planned->step);
-    file->faults = workload_faults(workload, file->key, planned->op.place, planned->step);
-    set_text(file, workload, planned->statistics);
-    set_time(file, workload, planned);
+int dump_file_plan(struct dump_file *file, const char *dump_path, const struct planned *planned) {
+    const struct op *op = &planned->op;
+    file->key = op_step_key(op, planned->step);
+    file->faults = op_faults(op, planned->step);
+    set_text(file, op->workload->stats_by, planned->statistics);
+    set_time(file, planned);
     file->data.dfx_message[0] = file->data.user_tag[0] = '\0';
-    if (planned->is_opdebug)
-        plan_record(file, workload, planned);
-    else
-        plan_tensors(file, workload, planned);
-    if (set_name(file, workload, dump_path, planned) != 0)
+    file->data.tensors = 0;
+    if (planned->is_opdebug) {
+        plan_record(file, planned);
+    } else {
+        set_op_name(file, planned);
+        for (uint32_t place = 0; place < 2 * MAX_PART; place++)
+            if (planned->tensors & 1u << place)
+                plan_tensor(file, planned, place);
+    }
+    if (set_name(file, dump_path, planned) != 0)
         return -ENAMETOOLONG;
     dump_file_close(file);
     return 0;

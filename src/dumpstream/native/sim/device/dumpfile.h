@@ -1,20 +1,17 @@
 /* One dump file of a workload: its name, and any part of its bytes. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "device/overflow.h"
 #include "device/proto.h"
 #include "workload/plan.h"
-#include "workload/workload.h"
+
+enum { OVERFLOW_RECORD_BYTES = 2048 };
 
 /* How a file of statistics text is sent. */
 struct stats_text {
-    uint32_t selection; /* bits of stats.h; 0: the file is not text */
-    uint32_t rows;      /* the most rows in a message */
-    bool by_aicpu;      /* as one message, with its header and without NUL */
+    uint32_t selection;          /* bits of stats.h; 0: the file is not text */
+    uint32_t rows;               /* the most rows in a message */
+    bool by_aicpu;               /* as one message, with its header and without NUL */
+    size_t end[MAX_TENSORS + 1]; /* of the header, and of the row of each tensor */
 };
 
 struct dump_file {
@@ -24,7 +21,7 @@ struct dump_file {
     struct stats_text text;
     struct dump_data data;
     uint8_t record[OVERFLOW_RECORD_BYTES]; /* of an overflow */
-    size_t header_bytes;                   /* 8 + the DumpData message */
+    size_t header_bytes;                   /* 8 + the DumpData message, or all of the text */
     uint8_t header[8 + DUMP_DATA_BYTES];
     uint64_t bytes; /* the header and every segment that is dumped */
 };
@@ -34,10 +31,9 @@ static inline bool dump_file_has(const struct dump_file *file, enum fault fault)
 }
 
 /* Returns 0, or -ENAMETOOLONG if the name does not fit after `dump_path`. */
-int dump_file_plan(struct dump_file *file, const struct dssim_workload *workload, const char *dump_path,
-                   const struct planned *planned);
+int dump_file_plan(struct dump_file *file, const char *dump_path, const struct planned *planned);
 
-/* Makes the header again after a change of the data. */
+/* Makes the header, or the text, again after a change of the data. */
 void dump_file_close(struct dump_file *file);
 
 /* When the run began, by the device's clock. */

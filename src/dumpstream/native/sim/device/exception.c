@@ -7,9 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/words.h"
 #include "device/disk.h"
-#include "device/dumpfile.h"
-#include "workload/plan.h"
 #include "workload/random.h"
 
 /* CANN's numbers for what an exception dump contains. */
@@ -26,18 +25,10 @@ enum {
 enum { TILING_BYTES = 64, WORKSPACE_BYTES = 4096, L1_BYTES = 8192, STACK_BYTES = 1024, CORES = 32 };
 
 enum scene exception_scene_of_environment(void) {
-    static const struct {
-        const char *name;
-        enum scene scene;
-    } scenes[] = {
-        {"aic_err_brief_dump", SCENE_BRIEF},
-        {"aic_err_norm_dump", SCENE_NORM},
-        {"aic_err_detail_dump", SCENE_DETAIL},
-    };
-    const char *wanted = getenv("ASCEND_DUMP_SCENE"), *collect = getenv("NPU_COLLECT_PATH");
-    for (size_t i = 0; wanted != NULL && i < sizeof scenes / sizeof scenes[0]; i++)
-        if (strcmp(wanted, scenes[i].name) == 0)
-            return scenes[i].scene;
+    const char *collect = getenv("NPU_COLLECT_PATH");
+    int found = word_place(getenv("ASCEND_DUMP_SCENE"), EXCEPTION_SCENES);
+    if (found >= 0)
+        return SCENE_BRIEF + (enum scene)found;
     return collect != NULL && *collect ? SCENE_NORM : SCENE_NONE;
 }
 
@@ -45,7 +36,7 @@ void exception_find_root(const char *dump_path, char root[PATH_MAX]) {
     static const char *const variables[] = {"ASCEND_DUMP_PATH", "ASCEND_WORK_PATH"};
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         const char *path = getenv(variables[i]);
-        if (path != NULL && *path && strlen(path) < PATH_MAX && disk_make_directory(path) == 0) {
+        if (path != NULL && *path && strlen(path) < PATH_MAX && disk_make_directory(path, 0700) == 0) {
             strcpy(root, path);
             return;
         }
@@ -53,9 +44,10 @@ void exception_find_root(const char *dump_path, char root[PATH_MAX]) {
     strcpy(root, *dump_path ? dump_path : ".");
 }
 
-int exception_directory(const char *root, uint64_t device, char *out, size_t room) {
-    int length = snprintf(out, room, "%s/extra-info/data-dump/%llu", root, (unsigned long long)device);
-    return length < 0 || (size_t)length >= room ? -ENAMETOOLONG : 0;
+int exception_path(const char *root, uint64_t device, const char *last, char out[PATH_MAX]) {
+    int length =
+        snprintf(out, PATH_MAX, "%s/extra-info/data-dump/%llu%s", root, (unsigned long long)device, last);
+    return length < 0 || length >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
 /* Adds something that only exception dumps have, with bytes of its own. */
@@ -115,23 +107,22 @@ static void describe(struct dump_file *file, enum scene scene) {
              data->original_op);
 }
 
-/* Writes the last part of the name. Times are in milliseconds. */
-static void name_file(const struct dump_file *file, const struct dssim_workload *workload,
-                      const struct planned *planned, enum scene scene, char *out, size_t room) {
-    const struct op *op = &planned->op;
+/* Writes the last part of the path. Times are in milliseconds. */
+static void name_file(const struct dump_file *file, const struct op *op, uint64_t step, enum scene scene,
+                      char *out, size_t room) {
     const unsigned long long task = op_task(op), stream = op_stream(op);
-    time_t second = (time_t)(dump_file_began_s(workload) + 1 + planned->step + op->number / 1000);
+    time_t second = (time_t)(dump_file_began_s(op->workload) + 1 + step + op->number / 1000);
     char when[32];
     struct tm calendar;
     strftime(when, sizeof when, "%Y%m%d%H%M%S", gmtime_r(&second, &calendar));
     sprintf(when + strlen(when), "%03u", (unsigned)(op->number % 1000));
     if (scene == SCENE_NORM)
-        snprintf(out, room, "%s.%s.%llu.%s", op->type, file->data.op_name, task, when);
+        snprintf(out, room, "/%s.%s.%llu.%s", op->type, file->data.op_name, task, when);
     else if (scene == SCENE_DETAIL)
-        snprintf(out, room, "exception_info.%llu.%llu.AIC.%llu.%s", stream, task,
+        snprintf(out, room, "/exception_info.%llu.%llu.AIC.%llu.%s", stream, task,
                  (unsigned long long)below(mix(file->key, DRAW_CLOCK), CORES), when);
     else
-        snprintf(out, room, "exception_info.%llu.%llu.%s", stream, task, when);
+        snprintf(out, room, "/exception_info.%llu.%llu.%s", stream, task, when);
 }
 
 int exception_store(struct dump_file *file) {
@@ -144,31 +135,28 @@ int exception_store(struct dump_file *file) {
     for (uint64_t at = 0; error == 0 && at < file->bytes; at += BLOCK) {
         size_t bytes = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
         dump_file_read(file, at, bytes, block);
-        error = disk_append(descriptor, block, bytes);
+        error = disk_write_at(descriptor, block, bytes, (int64_t)at);
     }
     if (descriptor >= 0 && close(descriptor) != 0 && error == 0)
         error = -errno;
     return error;
 }
 
-int exception_write(const struct exception_dump *dump, const struct dssim_workload *workload,
-                    const struct op *op, uint64_t step) {
+int exception_write(const struct exception_dump *dump, const struct op *op, uint64_t step) {
     struct planned planned = {
         .op = *op,
         .step = step,
-        .after = op->number,
-        .tensors = workload_tensors(workload, IO_INPUTS | IO_OUTPUTS),
+        .after = *op,
+        .tensors = op_tensors(op, IO_INPUTS | IO_OUTPUTS),
     };
     struct dump_file file;
-    char directory[PATH_MAX], last[256];
-    int error = dump_file_plan(&file, workload, "", &planned);
-    if (error == 0)
-        error = exception_directory(dump->root, workload->device_id, directory, sizeof directory);
+    char last[256];
+    int error = dump_file_plan(&file, "", &planned);
     if (error != 0)
         return error;
     file.faults = 0;
     describe(&file, dump->scene);
-    name_file(&file, workload, &planned, dump->scene, last, sizeof last);
-    int length = snprintf(file.name, sizeof file.name, "%s/%s", directory, last);
-    return length < 0 || (size_t)length >= sizeof file.name ? -ENAMETOOLONG : exception_store(&file);
+    name_file(&file, op, step, dump->scene, last, sizeof last);
+    error = exception_path(dump->root, op->workload->device_id, last, file.name);
+    return error != 0 ? error : exception_store(&file);
 }

@@ -2,12 +2,8 @@
 #pragma once
 
 #include <limits.h>
-#include <stdint.h>
 
-#include "config/config.h"
 #include "device/dumpfile.h"
-#include "workload/graph.h"
-#include "workload/workload.h"
 
 struct exception_dump {
     enum scene scene;    /* SCENE_NONE: switched off */
@@ -20,12 +16,11 @@ enum scene exception_scene_of_environment(void);
 /* Finds where the dumps go: the environment decides, then `dump_path`. */
 void exception_find_root(const char *dump_path, char root[PATH_MAX]);
 
-/* Fills in the directory for a device. Returns 0 or -ENAMETOOLONG. */
-int exception_directory(const char *root, uint64_t device, char *out, size_t room);
+/* Fills in the directory for a device, followed by `last`. Returns 0 or -ENAMETOOLONG. */
+int exception_path(const char *root, uint64_t device, const char *last, char out[PATH_MAX]);
 
 /* Writes the dump of an operator that failed. Returns 0 or -errno. */
-int exception_write(const struct exception_dump *dump, const struct dssim_workload *workload,
-                    const struct op *op, uint64_t step);
+int exception_write(const struct exception_dump *dump, const struct op *op, uint64_t step);
 
 /* Makes the header of a file with a name and data, and writes the file to disk. Replaces a
  * file of the same name. Returns 0 or -errno. */

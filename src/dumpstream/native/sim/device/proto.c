@@ -2,35 +2,19 @@
 
 #include <string.h>
 
-/* Field numbers of toolkit.dump; input and output differ from 4 on. */
+/* Field numbers of toolkit.dump. */
 enum {
     DATA_VERSION = 1,
     DATA_TIME = 2,
-    DATA_OUTPUT = 3,
-    DATA_INPUT = 4,
     DATA_OP_NAME = 6,
     DATA_ATTRIBUTE = 7,
-    DATA_SPACE = 8,
     DATA_DFX_MESSAGE = 9,
 
     TENSOR_DTYPE = 1,
     TENSOR_FORMAT = 2,
     TENSOR_SHAPE = 3,
-
     OUTPUT_ORIGINAL_OP = 4,
-    OUTPUT_SIZE = 6,
-    OUTPUT_ORIGINAL_SHAPE = 7,
-    OUTPUT_ADDRESS = 9,
-    OUTPUT_ARG_INDEX = 12,
-
-    INPUT_SIZE = 5,
-    INPUT_ORIGINAL_SHAPE = 6,
-    INPUT_ADDRESS = 8,
-    INPUT_ARG_INDEX = 10,
     INPUT_TYPE = 11,
-
-    SPACE_SIZE = 3,
-    SPACE_ARG_INDEX = 4,
 
     ORIGINAL_OP_NAME = 1,
     ORIGINAL_OP_OUTPUT_INDEX = 2,
@@ -41,6 +25,15 @@ enum {
     SHAPE_DIM = 1,
 
     FORMAT_ND = 2,
+};
+
+/* Those in which inputs, outputs and spaces differ; `data` is that of the part itself. */
+static const struct {
+    uint32_t data, size, original_shape, address, arg_index;
+} numbers[] = {
+    [PART_INPUT] = {.data = 4, .size = 5, .original_shape = 6, .address = 8, .arg_index = 10},
+    [PART_OUTPUT] = {.data = 3, .size = 6, .original_shape = 7, .address = 9, .arg_index = 12},
+    [PART_SPACE] = {.data = 8, .size = 3, .arg_index = 4},
 };
 
 enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
@@ -76,42 +69,32 @@ static uint8_t *put_shape(uint8_t *out, uint32_t field, const struct tensor *ten
     return put_bytes(out, field, shape, (size_t)(shape_end - shape));
 }
 
-static uint8_t *put_output(uint8_t *out, const struct tensor *tensor, const char *original_op) {
-    uint8_t original[MAX_OP_NAME + 16], *original_end = original;
-    original_end = put_bytes(original_end, ORIGINAL_OP_NAME, original_op, strlen(original_op));
-    original_end = put_number(original_end, ORIGINAL_OP_OUTPUT_INDEX, tensor->index);
-    out = put_bytes(out, OUTPUT_ORIGINAL_OP, original, (size_t)(original_end - original));
-    out = put_number(out, OUTPUT_SIZE, tensor->bytes);
-    out = put_shape(out, OUTPUT_ORIGINAL_SHAPE, tensor);
-    out = put_number(out, OUTPUT_ADDRESS, tensor->address);
-    return put_number(out, OUTPUT_ARG_INDEX, tensor->arg_index);
-}
-
-static uint8_t *put_input(uint8_t *out, const struct tensor *tensor) {
-    out = put_number(out, INPUT_SIZE, tensor->bytes);
-    out = put_shape(out, INPUT_ORIGINAL_SHAPE, tensor);
-    out = put_number(out, INPUT_ADDRESS, tensor->address);
-    out = put_number(out, INPUT_ARG_INDEX, tensor->arg_index);
-    return put_number(out, INPUT_TYPE, tensor->kind);
+static uint8_t *put_original_op(uint8_t *out, const char *name, uint32_t index) {
+    uint8_t message[MAX_OP_NAME + 16], *end = message;
+    end = put_bytes(end, ORIGINAL_OP_NAME, name, strlen(name));
+    end = put_number(end, ORIGINAL_OP_OUTPUT_INDEX, index);
+    return put_bytes(out, OUTPUT_ORIGINAL_OP, message, (size_t)(end - message));
 }
 
 static uint8_t *put_tensor(uint8_t *out, const struct tensor *tensor, const char *original_op) {
-    static const uint32_t fields[] = {
-        [PART_INPUT] = DATA_INPUT,
-        [PART_OUTPUT] = DATA_OUTPUT,
-        [PART_SPACE] = DATA_SPACE,
-    };
+    const enum part part = tensor->part;
     uint8_t message[TENSOR_MESSAGE_BYTES], *end = message;
-    if (tensor->part == PART_SPACE) {
-        end = put_number(end, SPACE_SIZE, tensor->bytes);
-        end = put_number(end, SPACE_ARG_INDEX, tensor->arg_index);
-    } else {
+    if (part != PART_SPACE) {
         end = put_number(end, TENSOR_DTYPE, tensor->untyped ? 0 : dtype_facts[tensor->dtype].number);
         end = put_number(end, TENSOR_FORMAT, FORMAT_ND);
         end = put_shape(end, TENSOR_SHAPE, tensor);
-        end = tensor->part == PART_OUTPUT ? put_output(end, tensor, original_op) : put_input(end, tensor);
     }
-    return put_bytes(out, fields[tensor->part], message, (size_t)(end - message));
+    if (part == PART_OUTPUT)
+        end = put_original_op(end, original_op, tensor->index);
+    end = put_number(end, numbers[part].size, tensor->bytes);
+    if (part != PART_SPACE) {
+        end = put_shape(end, numbers[part].original_shape, tensor);
+        end = put_number(end, numbers[part].address, tensor->address);
+    }
+    end = put_number(end, numbers[part].arg_index, tensor->arg_index);
+    if (part == PART_INPUT)
+        end = put_number(end, INPUT_TYPE, tensor->kind);
+    return put_bytes(out, numbers[part].data, message, (size_t)(end - message));
 }
 
 static uint8_t *put_attribute(uint8_t *out, const char *name, const char *value) {

@@ -1,9 +1,6 @@
 /* Writes the DumpData message at the head of a dump file. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "workload/tensors.h"
 
 enum {

@@ -3,10 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/codes.h"
-#include "api/sim.h"
 #include "device/disk.h"
 #include "device/stats.h"
 #include "device/thread.h"
@@ -20,8 +18,8 @@ struct record {
     pthread_cond_t filled;
     pthread_cond_t drained;
     struct message *first;
-    struct message *last;
-    uint64_t bytes; /* queued and being delivered */
+    struct message **end; /* where the next message goes */
+    uint64_t bytes;       /* queued and being delivered */
     bool refusing;
     bool ending;
 
@@ -34,11 +32,11 @@ struct record {
 struct counters counters;
 
 static _Atomic(acldumpCallback) registered;
-static _Atomic uint64_t limit;
+static _Atomic uint64_t limit; /* of the bytes in the queue; 0: none */
+static atomic_bool joins = true;
 
 static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct record *current;
-static unsigned users;
 
 struct message *message_new(const char *name, uint32_t bytes) {
     struct message *message = malloc(sizeof *message + bytes);
@@ -63,12 +61,9 @@ static bool deliver(const acldumpChunk *chunk) {
         atomic_fetch_add(taken ? &counters.delivered : &counters.refused, 1);
         return taken;
     }
-    if (disk_write(chunk) != 0) {
-        atomic_fetch_add(&counters.lost, 1);
-        return false;
-    }
-    atomic_fetch_add(&counters.disk, 1);
-    return true;
+    bool written = disk_write(chunk) == 0;
+    atomic_fetch_add(written ? &counters.disk : &counters.lost, 1);
+    return written;
 }
 
 static bool remembers(const struct record *record, const char *name) {
@@ -114,7 +109,8 @@ static struct message *take(struct record *record) {
     if (message != NULL)
         record->first = message->next;
     if (record->first == NULL)
-        record->last = NULL;
+        record->end = &record->first;
+    pthread_cond_broadcast(&record->drained);
     return message;
 }
 
@@ -164,13 +160,10 @@ static void set_current(struct record *record) {
 }
 
 int record_start(void) {
-    if (users > 0) {
-        users++;
-        return 0;
-    }
     struct record *record = calloc(1, sizeof *record);
     if (record == NULL)
         return -ENOMEM;
+    record->end = &record->first;
     pthread_mutex_init(&record->lock, NULL);
     pthread_cond_init(&record->filled, NULL);
     pthread_cond_init(&record->drained, NULL);
@@ -181,51 +174,40 @@ int record_start(void) {
         record_release(record);
         return error;
     }
-    users = 1;
     set_current(record);
     return 0;
 }
 
-static void refuse(struct record *record) {
+/* Ends every wait that the flag decides. */
+static void raise_flag(struct record *record, bool *flag) {
     HOLD(&record->lock);
-    record->refusing = true;
+    *flag = true;
     pthread_cond_broadcast(&record->drained);
+    pthread_cond_broadcast(&record->filled);
 }
 
 void record_refuse(void) {
     struct record *record = record_acquire();
     if (record == NULL)
         return;
-    refuse(record);
+    raise_flag(record, &record->refusing);
     record_release(record);
 }
 
-static bool is_empty(struct record *record) {
-    HOLD(&record->lock);
-    return record->first == NULL;
-}
-
-/* CANN 8.5 polls until nothing is queued. It does not wait for the chunk that is being delivered. */
+/* CANN 8.5 waits until nothing is queued, but not for the chunk that is being delivered. */
 static void wait_until_taken(struct record *record) {
-    const struct timespec pause = {.tv_nsec = 5000000};
-    while (!is_empty(record))
-        nanosleep(&pause, NULL);
-}
-
-static void end(struct record *record) {
     HOLD(&record->lock);
-    record->ending = true;
-    pthread_cond_signal(&record->filled);
+    while (record->first != NULL)
+        pthread_cond_wait(&record->drained, &record->lock);
 }
 
-void record_stop(bool join) {
+void record_stop(bool always_join) {
     struct record *record = current;
-    if (users == 0 || --users > 0)
-        return;
-    refuse(record);
+    const bool join = always_join || atomic_load(&joins);
+    raise_flag(record, &record->refusing);
     if (!join)
         wait_until_taken(record);
-    end(record);
+    raise_flag(record, &record->ending);
     if (join)
         pthread_join(record->thread, NULL);
     else
@@ -245,18 +227,16 @@ bool record_push(struct record *record, struct message *message) {
         return false;
     }
     message->next = NULL;
-    if (record->last != NULL)
-        record->last->next = message;
-    else
-        record->first = message;
-    record->last = message;
+    *record->end = message;
+    record->end = &message->next;
     record->bytes += message->bytes;
     pthread_cond_signal(&record->filled);
     return true;
 }
 
-void record_set_limit(uint64_t bytes) {
-    atomic_store(&limit, bytes);
+void record_load(const struct dssim_workload *workload) {
+    atomic_store(&limit, workload->queue_bytes);
+    atomic_store(&joins, workload->cann != CANN_8_5);
 }
 
 /* A second registration succeeds without effect. */
@@ -294,7 +274,6 @@ static void after_fork_in_child(void) {
         free(message);
     }
     current = NULL;
-    users = 0;
     after_fork_in_parent();
 }
 

@@ -6,9 +6,8 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 
-#include <dumpstream/acl_abi.h>
+#include "workload/workload.h"
 
 /* CANN's transport also has 24 bytes before the chunk. Payloads therefore have an address of
  * 12 mod 16, as in CANN. */
@@ -34,13 +33,13 @@ struct message *message_new(const char *name, uint32_t bytes);
 
 struct record;
 
-/* Starts the record thread, or counts one more user of it. Returns 0 or -errno.
- * Starting and stopping must not overlap. */
+/* Starts the record thread, which must not run. Returns 0 or -errno. Starting and stopping must not
+ * overlap. */
 int record_start(void);
 
-/* The last user's stop delivers what is queued. With `join` it returns after
- * the last callback, otherwise possibly during it. */
-void record_stop(bool join);
+/* Delivers what is queued and stops the record thread, which must run. As CANN does from 9.1 on, or
+ * always if asked to, it returns after the last callback, otherwise possibly during it. */
+void record_stop(bool always_join);
 
 /* Returns the running record thread for record_push, or NULL. The caller must release it with
  * record_release. */
@@ -54,5 +53,5 @@ bool record_push(struct record *record, struct message *message);
 /* Refuses further messages and ends every wait in record_push. */
 void record_refuse(void);
 
-/* 0: no limit. */
-void record_set_limit(uint64_t bytes);
+/* Takes the limit of the queue and the behaviour from the workload that runs from now on. */
+void record_load(const struct dssim_workload *workload);

@@ -1,13 +1,6 @@
 #include "device/stats.h"
 
 #include <stdio.h>
-#include <string.h>
-
-#include "workload/tensors.h"
-
-const char *const statistic_names[STATISTIC_COUNT + 1] = {
-    "Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm", NULL,
-};
 
 static const char *const titles[STATISTIC_COUNT] = {
     "Max Value", "Min Value", "Avg Value", "Nan Count", "Negative Inf Count", "Positive Inf Count", "l2norm",
@@ -31,20 +24,11 @@ size_t stats_header(uint32_t selection, char out[STATS_HEADER_BYTES]) {
 }
 
 static size_t put_values(const struct tensor *tensor, uint32_t selection, char *out, size_t room) {
-    struct tensor_statistics statistics;
+    double values[STATISTIC_COUNT];
     size_t used = 0;
-    tensor_measure(tensor, &statistics);
-    const double values[STATISTIC_COUNT] = {
-        statistics.max,
-        statistics.min,
-        statistics.average,
-        (double)statistics.nans,
-        (double)statistics.negative_infinities,
-        (double)statistics.positive_infinities,
-        statistics.norm,
-    };
+    tensor_measure(tensor, values);
     for (uint32_t i = 0; i < STATISTIC_COUNT; i++) {
-        bool counts = i >= 3 && i < 6;
+        bool counts = i >= NANS && i <= POSITIVE_INFINITIES;
         if (i == place_of_count(selection))
             used += (size_t)snprintf(out + used, room - used, ",%llu", (unsigned long long)tensor->elements);
         if (selection & 1u << i)
@@ -53,10 +37,9 @@ static size_t put_values(const struct tensor *tensor, uint32_t selection, char *
     return used + (size_t)snprintf(out + used, room - used, "\n");
 }
 
-size_t stats_row(const struct dump_file *file, uint32_t place, char out[STATS_ROW_BYTES]) {
-    const struct tensor *tensor = &file->data.tensor[place];
+static size_t put_row(const struct tensor *tensor, const struct stats_text *text, char *out) {
     const char *type = dtype_facts[tensor->dtype].cann_name;
-    const bool unknown = file->text.by_aicpu && tensor->dtype == DTYPE_BFLOAT16;
+    const bool unknown = text->by_aicpu && tensor->dtype == DTYPE_BFLOAT16;
     char shape[MAX_SHAPE * 21];
     size_t used = 0;
     for (uint32_t i = 0; i < tensor->dims; i++)
@@ -67,5 +50,16 @@ size_t stats_row(const struct dump_file *file, uint32_t place, char out[STATS_RO
                             (unsigned long long)tensor->bytes, unknown ? "-" : type, shape);
     if (unknown)
         return used + (size_t)snprintf(out + used, STATS_ROW_BYTES - used, ",,,,,,,\n");
-    return used + put_values(tensor, file->text.selection, out + used, STATS_ROW_BYTES - used);
+    return used + put_values(tensor, text->selection, out + used, STATS_ROW_BYTES - used);
+}
+
+void stats_write(struct dump_file *file) {
+    char *out = (char *)file->header;
+    size_t used = stats_header(file->text.selection, out);
+    file->text.end[0] = used;
+    for (uint32_t i = 0; i < file->data.tensors; i++) {
+        used += put_row(&file->data.tensor[i], &file->text, out + used);
+        file->text.end[i + 1] = used;
+    }
+    file->bytes = file->header_bytes = used;
 }

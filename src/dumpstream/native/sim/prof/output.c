@@ -1,30 +1,16 @@
 #include "prof/output.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "device/disk.h"
 #include "workload/random.h"
 
-enum { SAMPLE_BYTES = 32768, TRACK_RECORDS = 64 };
-
-bool prof_output_prepare(const char *path) {
-    char part[MAX_PROF_PATH];
-    struct stat about;
-    strcpy(part, path);
-    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(part, 0750);
-        *slash = '/';
-    }
-    mkdir(part, 0750);
-    return stat(part, &about) == 0 && S_ISDIR(about.st_mode) && access(part, R_OK | W_OK | X_OK) == 0;
-}
+enum { SAMPLE_BYTES = 32768, TRACK_RECORDS = 64, MAX_PATH = MAX_PROF_PATH + 2 * MAX_PROF_NAME };
 
 void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]) {
     struct timespec now;
@@ -41,82 +27,62 @@ void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]) {
     name[used] = '\0';
 }
 
-/* Opens the PROF_... directory, and makes it if it is missing. Returns the descriptor or -1. */
-static int open_top(const struct prof_output *output) {
-    char path[MAX_PROF_PATH + MAX_PROF_NAME];
-    snprintf(path, sizeof path, "%s/%s", output->path, output->name);
-    if (mkdir(path, 0750) != 0 && errno != EEXIST)
-        return -1;
-    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+/* Writes the path of something below the PROF_... directory. The number of the device stands for "%u". */
+static void locate(const struct prof_output *output, const char *format, char path[MAX_PATH]) {
+    int used = snprintf(path, MAX_PATH, "%s/%s/", output->path, output->name);
+    snprintf(path + used, MAX_PATH - (size_t)used, format, output->device, output->device);
 }
 
-/* Makes a directory below `top`. The number of the device stands for "%u" in its name, as in those below. */
-static bool make_directory(int top, const char *format, uint32_t device) {
-    char name[MAX_PROF_NAME];
-    snprintf(name, sizeof name, format, device);
-    return mkdirat(top, name, 0750) == 0 || errno == EEXIST;
+static bool make_directory(const struct prof_output *output, const char *format) {
+    char path[MAX_PATH];
+    locate(output, format, path);
+    return disk_make_directory(path, 0750) == 0;
 }
 
-static bool write_file(int top, const char *format, uint32_t device, const void *data, size_t bytes) {
-    char name[MAX_PROF_NAME];
-    snprintf(name, sizeof name, format, device, device);
-    int descriptor = openat(top, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+static bool write_file(const struct prof_output *output, const char *format, const void *data, size_t bytes) {
+    char path[MAX_PATH];
+    locate(output, format, path);
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
     if (descriptor < 0)
         return false;
     bool written = write(descriptor, data, bytes) == (ssize_t)bytes;
     return close(descriptor) == 0 && written;
 }
 
-static bool write_time(int top, const char *format, uint32_t device) {
+static bool write_time(const struct prof_output *output, const char *format) {
     char text[96];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(text, sizeof text, "{\"collectionTime\": \"%lld.%09ld\"}\n", (long long)now.tv_sec, now.tv_nsec);
-    return write_file(top, format, device, text, strlen(text));
+    return write_file(output, format, text, strlen(text));
 }
 
 bool prof_output_begin(const struct prof_output *output) {
-    uint32_t device = output->device;
-    int top = open_top(output);
-    if (top < 0)
-        return false;
-    bool made = make_directory(top, "host", device) && make_directory(top, "host/data", device) &&
-                make_directory(top, "device_%u", device) && make_directory(top, "device_%u/data", device) &&
-                write_time(top, "device_%u/start_info.%u", device);
-    close(top);
-    return made;
+    return make_directory(output, "host/data") && make_directory(output, "device_%u/data") &&
+           write_time(output, "device_%u/start_info.%u");
 }
 
 /* Counters that grow, as those of a task track do. */
-static bool write_track(int top, uint32_t device) {
+static bool write_track(const struct prof_output *output) {
     uint64_t track[TRACK_RECORDS][2];
     for (uint64_t i = 0; i < TRACK_RECORDS; i++) {
         track[i][0] = i;
-        track[i][1] = i * 1000 + mix(device, i) % 1000;
+        track[i][1] = i * 1000 + mix(output->device, i) % 1000;
     }
-    return write_file(top, "device_%u/data/ts_track.data.%u.slice_0", device, track, sizeof track);
+    return write_file(output, "device_%u/data/ts_track.data.%u.slice_0", track, sizeof track);
 }
 
-static bool write_sample(int top, const struct prof_output *output, uint64_t data_types, int metrics,
-                         const struct prof_settings *settings) {
+static bool write_sample(const struct prof_output *output, const struct prof_settings *settings) {
     char text[SAMPLE_BYTES];
     size_t used =
         (size_t)sprintf(text, "{\"device\": %" PRIu32 ", \"data_types\": %" PRIu64 ", \"aicore_metrics\": %d",
-                        output->device, data_types, metrics);
+                        output->device, output->data_types, (int)output->metrics);
     used += prof_settings_render(settings, text + used, sizeof text - used - sizeof "}\n");
     strcpy(text + used, "}\n");
-    return write_file(top, "device_%u/sample.json", output->device, text, strlen(text));
+    return write_file(output, "device_%u/sample.json", text, strlen(text));
 }
 
-bool prof_output_end(const struct prof_output *output, uint64_t data_types, int metrics,
-                     const struct prof_settings *settings) {
-    uint32_t device = output->device;
-    int top = open_top(output);
-    if (top < 0)
-        return false;
-    bool written = write_sample(top, output, data_types, metrics, settings) && write_track(top, device) &&
-                   write_time(top, "host/end_info", device) &&
-                   write_time(top, "device_%u/end_info.%u", device);
-    close(top);
-    return written;
+bool prof_output_end(const struct prof_output *output, const struct prof_settings *settings) {
+    return write_sample(output, settings) && write_track(output) && write_time(output, "host/end_info") &&
+           write_time(output, "device_%u/end_info.%u");
 }

@@ -1,15 +1,9 @@
 /* The directories that profiling leaves: PROF_.../device_N and PROF_.../host. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "prof/settings.h"
 
 enum { MAX_PROF_PATH = 4096, MAX_PROF_NAME = 64 };
-
-/* Creates missing directories. Returns whether `path` is a writable directory. */
-bool prof_output_prepare(const char *path);
 
 /* Chooses the name of the next PROF_... directory. */
 void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]);
@@ -17,11 +11,12 @@ void prof_output_name(uint64_t number, char name[MAX_PROF_NAME]);
 /* One device of one PROF_... directory. */
 struct prof_output {
     const char *path; /* given to aclprofInit */
-    const char *name;
+    char name[MAX_PROF_NAME];
     uint32_t device;
+    uint64_t data_types;
+    aclprofAicoreMetrics metrics;
 };
 
 /* Make the directories and write when collecting began, and when it ended. Return whether all was written. */
 bool prof_output_begin(const struct prof_output *output);
-bool prof_output_end(const struct prof_output *output, uint64_t data_types, int metrics,
-                     const struct prof_settings *settings);
+bool prof_output_end(const struct prof_output *output, const struct prof_settings *settings);

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/codes.h"
-#include "config/json.h"
+#include "device/disk.h"
 #include "device/thread.h"
-#include "prof/config.h"
 #include "prof/output.h"
 #include "workload/workload.h"
 
@@ -27,38 +27,23 @@ static struct {
     /* A start sets it, and only a stop clears it. While it is set, a lenient start only
      * compares the data types, for any devices. */
     bool in_force;
-    struct {
-        bool running;
-        uint64_t data_types;
-        aclprofAicoreMetrics metrics;
-        char name[MAX_PROF_NAME]; /* of its PROF_... directory */
-    } devices[MAX_PROF_DEVICES];
+    bool running[MAX_PROF_DEVICES];
+    struct prof_output output[MAX_PROF_DEVICES]; /* of the devices that run */
     uint32_t subscribed[MAX_SUBSCRIPTIONS];
     uint32_t subscriptions;
 } state;
 
-static aclError check_api_mode(void) {
-    switch (state.mode) {
-    case MODE_OFF:
-        return ACL_ERROR_PROF_NOT_RUN;
-    case MODE_COMMAND:
-        return ACL_ERROR_PROF_ALREADY_RUN;
-    case MODE_SUBSCRIBE:
-        return ACL_ERROR_PROF_API_CONFLICT;
-    case MODE_API:
-        break;
-    }
-    return ACL_SUCCESS;
-}
-
-static aclError check_subscribe_mode(void) {
-    if (state.mode == MODE_COMMAND)
-        return ACL_ERROR_PROF_ALREADY_RUN;
-    return state.mode == MODE_API ? ACL_ERROR_PROF_API_CONFLICT : ACL_SUCCESS;
+/* Whether the functions of `wanted` may be called. Those of MODE_SUBSCRIBE begin it themselves. */
+static aclError check_mode(enum mode wanted) {
+    if (state.mode == wanted)
+        return ACL_SUCCESS;
+    if (state.mode == MODE_OFF)
+        return wanted == MODE_API ? ACL_ERROR_PROF_NOT_RUN : ACL_SUCCESS;
+    return state.mode == MODE_COMMAND ? ACL_ERROR_PROF_ALREADY_RUN : ACL_ERROR_PROF_API_CONFLICT;
 }
 
 static aclError begin_at(const char *path) {
-    if (!prof_output_prepare(path))
+    if (disk_make_directory(path, 0750) != 0 || access(path, X_OK) != 0)
         return ACL_ERROR_INVALID_FILE;
     strcpy(state.path, path);
     state.mode = MODE_API;
@@ -74,17 +59,15 @@ aclError aclprofInit(const char *path, size_t length) {
         return ACL_ERROR_FEATURE_UNSUPPORTED;
     if (state.mode == MODE_API)
         return ACL_ERROR_REPEAT_INITIALIZE;
-    return state.mode == MODE_OFF ? begin_at(path) : check_api_mode();
+    return state.mode == MODE_OFF ? begin_at(path) : check_mode(MODE_API);
 }
 
 /* Returns whether all was written. */
 static bool finish(uint32_t device) {
-    struct prof_output output = {state.path, state.devices[device].name, device};
-    if (!state.devices[device].running)
+    if (!state.running[device])
         return true;
-    state.devices[device].running = false;
-    return prof_output_end(&output, state.devices[device].data_types, (int)state.devices[device].metrics,
-                           &state.settings);
+    state.running[device] = false;
+    return prof_output_end(&state.output[device], &state.settings);
 }
 
 static aclError finish_all(void) {
@@ -96,7 +79,7 @@ static aclError finish_all(void) {
 
 aclError aclprofFinalize(void) {
     HOLD(&lock);
-    aclError code = check_api_mode();
+    aclError code = check_mode(MODE_API);
     if (code != ACL_SUCCESS)
         return code == ACL_ERROR_PROF_NOT_RUN && state.lenient ? ACL_SUCCESS : code;
     code = finish_all();
@@ -114,46 +97,57 @@ aclError aclprofSetConfig(aclprofConfigType type, const char *value, size_t leng
     HOLD(&lock);
     if (state.mode == MODE_OFF && !state.lenient)
         return ACL_ERROR_UNINITIALIZE;
-    if (prof_settings_apply(&state.settings, type, value))
-        return ACL_SUCCESS;
-    return type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
+    if (!prof_setting_is_valid(type, value))
+        return type == ACL_PROF_NTS_METRICS ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_INVALID_PROFILING_CONFIG;
+    strcpy(state.settings.value[type], value);
+    return ACL_SUCCESS;
 }
 
 static aclError check(const aclprofConfig *config) {
-    aclError code = prof_config_check(config);
-    return code == ACL_SUCCESS ? check_api_mode() : code;
+    if (config == NULL || config->data_types == 0)
+        return ACL_ERROR_INVALID_PARAM;
+    if (config->data_types & ~ACL_PROF_ALL)
+        return ACL_ERROR_PROF_MODULES_UNSUPPORTED;
+    return check_mode(MODE_API);
 }
 
 /* Skips devices that do not run. */
 static aclError compare_types(const aclprofConfig *config) {
-    for (uint32_t i = 0; i < config->device_count; i++)
-        if (state.devices[config->devices[i]].running &&
-            state.devices[config->devices[i]].data_types != config->data_types)
+    for (uint32_t i = 0; i < config->device_count; i++) {
+        uint32_t device = config->devices[i];
+        if (state.running[device] && state.output[device].data_types != config->data_types)
             return ACL_ERROR_INVALID_PROFILING_CONFIG;
+    }
     return ACL_SUCCESS;
 }
 
 static aclError begin_devices(const aclprofConfig *config) {
-    char name[MAX_PROF_NAME];
+    struct prof_output output = {
+        .path = state.path, .data_types = config->data_types, .metrics = config->metrics};
     for (uint32_t i = 0; i < config->device_count; i++)
-        if (state.devices[config->devices[i]].running)
+        if (state.running[config->devices[i]])
             return ACL_ERROR_PROF_ALREADY_RUN;
-    prof_output_name(++state.starts, name);
+    prof_output_name(++state.starts, output.name);
     for (uint32_t i = 0; i < config->device_count; i++) {
-        uint32_t device = config->devices[i];
-        if (!prof_output_begin(&(struct prof_output){state.path, name, device}))
+        output.device = config->devices[i];
+        if (!prof_output_begin(&output))
             return ACL_ERROR_INVALID_FILE;
-        state.devices[device].running = true;
-        state.devices[device].data_types = config->data_types;
-        state.devices[device].metrics = config->metrics;
-        strcpy(state.devices[device].name, name);
+        state.running[output.device] = true;
+        state.output[output.device] = output;
     }
     state.in_force = true;
     return ACL_SUCCESS;
 }
 
-static aclError start(const aclprofConfig *config) {
+aclError aclprofStart(const aclprofConfig *config) {
+    aclprofConfig standard = {.device_count = 1,
+                              .metrics = ACL_AICORE_PIPE_UTILIZATION,
+                              .data_types = ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS};
     const char *path = state.settings.value[ACL_PROF_PATH];
+    HOLD(&lock);
+    standard.devices[0] = state.device;
+    if (config == NULL && state.lenient)
+        config = &standard;
     aclError code = check(config);
     if (code == ACL_ERROR_PROF_NOT_RUN && state.lenient)
         code = begin_at(*path ? path : "./");
@@ -162,21 +156,12 @@ static aclError start(const aclprofConfig *config) {
     return state.lenient && state.in_force ? compare_types(config) : begin_devices(config);
 }
 
-aclError aclprofStart(const aclprofConfig *config) {
-    aclprofConfig standard = {.device_count = 1,
-                              .metrics = ACL_AICORE_PIPE_UTILIZATION,
-                              .data_types = ACL_PROF_TASK_TIME | ACL_PROF_AICORE_METRICS};
-    HOLD(&lock);
-    standard.devices[0] = state.device;
-    return start(config == NULL && state.lenient ? &standard : config);
-}
-
 static aclError stop_strictly(const aclprofConfig *config) {
     aclError code = check(config);
     if (code != ACL_SUCCESS)
         return code;
     for (uint32_t i = 0; i < config->device_count; i++)
-        if (!state.devices[config->devices[i]].running)
+        if (!state.running[config->devices[i]])
             return ACL_ERROR_PROF_NOT_RUN;
     code = compare_types(config);
     for (uint32_t i = 0; i < config->device_count && code == ACL_SUCCESS; i++)
@@ -188,7 +173,7 @@ static aclError stop_strictly(const aclprofConfig *config) {
 static aclError stop_leniently(const aclprofConfig *config) {
     if (state.mode == MODE_OFF)
         return ACL_SUCCESS;
-    aclError code = config == NULL ? check_api_mode() : check(config);
+    aclError code = config == NULL ? check_mode(MODE_API) : check(config);
     if (code == ACL_SUCCESS && config != NULL)
         code = compare_types(config);
     if (code != ACL_SUCCESS)
@@ -214,7 +199,7 @@ aclError aclprofModelSubscribe(uint32_t model, const aclprofSubscribeConfig *con
     if (config == NULL)
         return ACL_ERROR_INVALID_PARAM;
     HOLD(&lock);
-    aclError code = check_subscribe_mode();
+    aclError code = check_mode(MODE_SUBSCRIBE);
     if (model >= state.models)
         return ACL_ERROR_INVALID_MODEL_ID;
     if (code != ACL_SUCCESS)
@@ -232,7 +217,7 @@ aclError aclprofModelSubscribe(uint32_t model, const aclprofSubscribeConfig *con
 
 aclError aclprofModelUnSubscribe(uint32_t model) {
     HOLD(&lock);
-    aclError code = model < state.models ? check_subscribe_mode() : ACL_ERROR_INVALID_MODEL_ID;
+    aclError code = model < state.models ? check_mode(MODE_SUBSCRIBE) : ACL_ERROR_INVALID_MODEL_ID;
     uint32_t place = find_subscription(model);
     if (code != ACL_SUCCESS)
         return code;
@@ -261,21 +246,9 @@ aclError aclprofGetOpNum(const void *data, size_t length, uint32_t *count) {
 
 void prof_load(const struct dssim_workload *workload) {
     HOLD(&lock);
-    state.lenient = workload->lenient_profiling;
+    state.lenient = workload->cann == CANN_MASTER;
     state.models = workload->models;
     state.device = (uint32_t)workload->device_id % MAX_PROF_DEVICES;
-}
-
-bool prof_is_configured(const char *content, size_t length) {
-    struct json *root = json_parse(content, length);
-    const struct json *profiler = NULL, *on = NULL;
-    if (root != NULL && root->kind == JSON_OBJECT)
-        profiler = json_member(root, "profiler");
-    if (profiler != NULL && profiler->kind == JSON_OBJECT)
-        on = json_member(profiler, "switch");
-    bool configured = on != NULL && on->kind == JSON_STRING && strcmp(on->text, "on") == 0;
-    json_free(root);
-    return configured;
 }
 
 void prof_set_command(bool on) {
@@ -289,9 +262,5 @@ void prof_set_command(bool on) {
 void prof_reset(void) {
     HOLD(&lock);
     finish_all();
-    state.mode = MODE_OFF;
-    state.in_force = false;
-    state.starts = 0;
-    state.subscriptions = 0;
-    state.settings = (struct prof_settings){0};
+    memset(&state, 0, sizeof state);
 }

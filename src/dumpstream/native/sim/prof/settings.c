@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/codes.h"
+#include "config/words.h"
+
 /* A number from `least` to `most`, then `suffix`; any text if `most` is 0. */
 struct rule {
     const char *name;
@@ -37,38 +40,15 @@ static bool is_number(const struct rule *rule, const char *value) {
            number <= rule->most;
 }
 
-/* Whether each item of the comma list `value` is a word of the comma list `words`. */
-static bool is_list_of(const char *value, const char *words) {
-    for (;;) {
-        size_t length = strcspn(value, ",");
-        const char *word = words;
-        while (strcspn(word, ",") != length || strncmp(word, value, length) != 0) {
-            word += strcspn(word, ",");
-            if (*word++ == '\0')
-                return false;
-        }
-        if (value[length] == '\0')
-            return true;
-        value += length + 1;
-    }
-}
-
-static bool is_valid(aclprofConfigType type, const char *value) {
+bool prof_setting_is_valid(aclprofConfigType type, const char *value) {
     if (rules[type].name == NULL || *value == '\0')
         return false;
     if (rules[type].most != 0)
         return is_number(&rules[type], value);
     if (type == ACL_PROF_LLC_MODE)
-        return strchr(value, ',') == NULL && is_list_of(value, "read,write,capacity,bandwidth");
+        return word_place(value, "read,write,capacity,bandwidth") >= 0;
     if (type == ACL_PROF_HOST_SYS || type == ACL_PROF_HOST_SYS_USAGE)
-        return is_list_of(value, "cpu,mem");
-    return true;
-}
-
-bool prof_settings_apply(struct prof_settings *settings, aclprofConfigType type, const char *value) {
-    if (!is_valid(type, value))
-        return false;
-    strcpy(settings->value[type], value);
+        return are_words(value, "cpu,mem");
     return true;
 }
 
@@ -100,4 +80,51 @@ size_t prof_settings_render(const struct prof_settings *settings, char *out, siz
     }
     out[used] = '\0';
     return used;
+}
+
+static bool are_valid(const uint32_t *devices, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (devices[i] >= MAX_PROF_DEVICES)
+            return false;
+        for (uint32_t j = 0; j < i; j++)
+            if (devices[j] == devices[i])
+                return false;
+    }
+    return true;
+}
+
+aclprofConfig *aclprofCreateConfig(uint32_t *devices, uint32_t device_count, aclprofAicoreMetrics metrics,
+                                   const aclprofAicoreEvents *events, uint64_t data_types) {
+    if (events != NULL || device_count > MAX_PROF_DEVICES || (devices == NULL && device_count > 0))
+        return NULL;
+    if ((device_count == 0 && !(data_types & ACL_PROF_MSPROFTX)) || !are_valid(devices, device_count))
+        return NULL;
+    aclprofConfig *config = malloc(sizeof *config);
+    if (config == NULL)
+        return NULL;
+    *config = (aclprofConfig){.device_count = device_count, .metrics = metrics, .data_types = data_types};
+    for (uint32_t i = 0; i < device_count; i++)
+        config->devices[i] = devices[i];
+    return config;
+}
+
+static aclError destroy(const void *config) {
+    free((void *)config);
+    return config != NULL ? ACL_SUCCESS : ACL_ERROR_INVALID_PARAM;
+}
+
+aclError aclprofDestroyConfig(const aclprofConfig *config) {
+    return destroy(config);
+}
+
+aclprofSubscribeConfig *aclprofCreateSubscribeConfig(int8_t with_times, aclprofAicoreMetrics metrics,
+                                                     void *descriptor) {
+    aclprofSubscribeConfig *config = malloc(sizeof *config);
+    if (config != NULL)
+        *config = (aclprofSubscribeConfig){with_times != 0, metrics, descriptor};
+    return config;
+}
+
+aclError aclprofDestroySubscribeConfig(const aclprofSubscribeConfig *config) {
+    return destroy(config);
 }

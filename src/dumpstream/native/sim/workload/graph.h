@@ -2,47 +2,58 @@
  * single operators. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <string.h>
 
 #include "device/proto.h"
 #include "workload/workload.h"
 
 struct op {
+    const struct dssim_workload *workload;
     uint64_t number; /* in the step */
     uint64_t model;  /* for a call: the number of models */
     uint64_t place;  /* in the model, or among the calls */
     bool is_call;
-    const char *type; /* for a call: the aclnn function */
+    const char *type; /* in the workload; for a call: the aclnn function */
     char name[MAX_OP_NAME];
 };
 
-static inline uint64_t graph_ops(const struct dssim_workload *workload) {
-    return workload->models * workload->ops + workload->single_ops;
-}
-
-/* The result points into the workload. */
+/* `number` is below dssim_ops_per_step. */
 struct op graph_op(const struct dssim_workload *workload, uint64_t number);
 
-/* Returns whether the model has an operator of this name. */
-bool graph_find(const struct dssim_workload *workload, uint64_t model, const char *name, struct op *found);
+/* Returns whether the model of `op` has an operator of this name. */
+bool graph_find(const struct op *op, const char *name, struct op *found);
 
 /* The keys of the operator's random numbers: for all steps, and for one. */
-uint64_t op_key(const struct dssim_workload *workload, const struct op *op);
-uint64_t op_step_key(const struct dssim_workload *workload, const struct op *op, uint64_t step);
+uint64_t op_key(const struct op *op);
+uint64_t op_step_key(const struct op *op, uint64_t step);
 
-uint64_t op_task(const struct op *op);
-uint64_t op_stream(const struct op *op);
+/* The faults of its files, as bits 1 << fault. */
+uint32_t op_faults(const struct op *op, uint64_t step);
+
+/* Those of its inputs and outputs that `io`, bits of config.h, names. As bits, the inputs first. */
+uint32_t op_tensors(const struct op *op, uint32_t io);
+
+static inline uint64_t op_task(const struct op *op) {
+    return op->is_call ? op->place + 1 : op->place + 2;
+}
+
+static inline uint64_t op_stream(const struct op *op) {
+    return op->is_call ? 65535 : op->model + 3;
+}
 
 /* Whether it feeds the next operator and computes nothing. */
-bool op_is_data(const struct op *op);
+static inline bool op_is_data(const struct op *op) {
+    return strcmp(op->type, "Data") == 0;
+}
 
 /* Whether it exchanges data with other devices, and changes its inputs. */
-bool op_is_collective(const struct op *op);
+static inline bool op_is_collective(const struct op *op) {
+    return strncmp(op->type, "Hcom", 4) == 0;
+}
 
 /* The name of the operator that a call runs on the device. */
 const char *call_kernel(const struct op *call);
 
 enum { MAX_MODEL_NAME = 40 };
 
-void graph_model_name(uint64_t model, char out[MAX_MODEL_NAME]);
+void op_model_name(const struct op *op, char out[MAX_MODEL_NAME]);

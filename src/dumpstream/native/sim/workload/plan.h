@@ -1,17 +1,13 @@
 /* The files that a configuration dumps after an operator in a step. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "config/config.h"
 #include "workload/graph.h"
-#include "workload/workload.h"
 
 struct planned {
     struct op op;        /* the operator that the tensors belong to */
     uint64_t step;       /* they are dumped in this step, ... */
-    uint64_t after;      /* ... after the operator with this number, ... */
+    struct op after;     /* ... after this operator, ... */
     uint32_t place;      /* ... among the files after that operator */
     uint32_t tensors;    /* as bits: the inputs first, from bit 0 on */
     bool is_kernel;      /* of the kernel level */
@@ -20,5 +16,5 @@ struct planned {
 };
 
 /* Returns false if fewer than `place` + 1 files come after the operator. */
-bool plan_file(const struct dump_config *config, const struct dssim_workload *workload, uint64_t step,
-               uint64_t number, uint32_t place, struct planned *file);
+bool plan_file(const struct dump_config *config, const struct op *after, uint64_t step, uint32_t place,
+               struct planned *file);

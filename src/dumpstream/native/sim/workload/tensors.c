@@ -6,13 +6,13 @@
 #include "workload/random.h"
 
 const struct dtype_facts dtype_facts[DTYPE_COUNT] = {
-    [DTYPE_FLOAT32] = {"float32", "DT_FLOAT", 1, 4, true},
-    [DTYPE_FLOAT16] = {"float16", "DT_FLOAT16", 2, 2, true},
-    [DTYPE_BFLOAT16] = {"bfloat16", "DT_BF16", 27, 2, true},
-    [DTYPE_INT32] = {"int32", "DT_INT32", 7, 4, false},
-    [DTYPE_INT64] = {"int64", "DT_INT64", 8, 8, false},
-    [DTYPE_INT8] = {"int8", "DT_INT8", 3, 1, false},
-    [DTYPE_UINT8] = {"uint8", "DT_UINT8", 4, 1, false},
+    [DTYPE_FLOAT32] = {"float32", "DT_FLOAT", 1, 0, 4, true},
+    [DTYPE_FLOAT16] = {"float16", "DT_FLOAT16", 2, 1, 2, true},
+    [DTYPE_BFLOAT16] = {"bfloat16", "DT_BF16", 27, 27, 2, true},
+    [DTYPE_INT32] = {"int32", "DT_INT32", 7, 3, 4, false},
+    [DTYPE_INT64] = {"int64", "DT_INT64", 8, 9, 8, false},
+    [DTYPE_INT8] = {"int8", "DT_INT8", 3, 2, 1, false},
+    [DTYPE_UINT8] = {"uint8", "DT_UINT8", 4, 4, 1, false},
 };
 
 enum {
@@ -181,7 +181,6 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
     uint64_t number = offset / block_bytes;
     size_t skip = (size_t)(offset % block_bytes);
     union block block;
-
     if (tensor->given != NULL) {
         memcpy(out, tensor->given + offset, bytes);
         return;
@@ -201,13 +200,9 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
 static double float16_value(uint16_t bits) {
     int exponent = (bits >> 10) & 0x1f;
     int mantissa = bits & 0x3ff;
-    double magnitude;
+    double magnitude = exponent ? ldexp(mantissa + 0x400, exponent - 25) : ldexp(mantissa, -24);
     if (exponent == 0x1f)
         magnitude = mantissa ? NAN : INFINITY;
-    else if (exponent == 0)
-        magnitude = ldexp(mantissa, -24);
-    else
-        magnitude = ldexp(mantissa + 0x400, exponent - 25);
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
@@ -239,26 +234,27 @@ static double block_value(enum dtype dtype, const union block *block, size_t i) 
     return NAN;
 }
 
-void tensor_measure(const struct tensor *tensor, struct tensor_statistics *statistics) {
+void tensor_measure(const struct tensor *tensor, double statistics[STATISTIC_COUNT]) {
     double sum = 0, squares = 0;
     union block block;
-
-    *statistics = (struct tensor_statistics){.max = -INFINITY, .min = INFINITY};
+    memset(statistics, 0, STATISTIC_COUNT * sizeof *statistics);
+    statistics[MAXIMUM] = -INFINITY;
+    statistics[MINIMUM] = INFINITY;
     for (uint64_t first = 0; first < tensor->elements; first += BLOCK_ELEMENTS) {
         uint64_t left = tensor->elements - first;
         size_t count = left < BLOCK_ELEMENTS ? (size_t)left : BLOCK_ELEMENTS;
         make_block(tensor, first / BLOCK_ELEMENTS, &block);
         for (size_t i = 0; i < count; i++) {
             double value = block_value(tensor->dtype, &block, i);
-            statistics->max = value > statistics->max ? value : statistics->max;
-            statistics->min = value < statistics->min ? value : statistics->min;
-            statistics->nans += isnan(value) ? 1 : 0;
-            statistics->negative_infinities += value == -INFINITY;
-            statistics->positive_infinities += value == INFINITY;
+            statistics[MAXIMUM] = value > statistics[MAXIMUM] ? value : statistics[MAXIMUM];
+            statistics[MINIMUM] = value < statistics[MINIMUM] ? value : statistics[MINIMUM];
+            statistics[NANS] += isnan(value) ? 1 : 0;
+            statistics[NEGATIVE_INFINITIES] += value == -INFINITY;
+            statistics[POSITIVE_INFINITIES] += value == INFINITY;
             sum += value;
             squares += value * value;
         }
     }
-    statistics->average = sum / (double)tensor->elements;
-    statistics->norm = sqrt(squares);
+    statistics[AVERAGE] = sum / (double)tensor->elements;
+    statistics[NORM] = sqrt(squares);
 }

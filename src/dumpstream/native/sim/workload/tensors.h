@@ -21,6 +21,7 @@ struct dtype_facts {
     const char *name;
     const char *cann_name; /* in statistics text */
     uint32_t number;       /* OutputDataType of DumpData */
+    int32_t acl_number;    /* aclDataType, which programs use */
     uint32_t bytes;
     bool floating;
 };
@@ -51,13 +52,10 @@ struct tensor {
     const uint8_t *given; /* its bytes, if they are not drawn */
 };
 
-struct tensor_statistics {
-    double max, min, average;
-    double norm; /* square root of the sum of squares */
-    uint64_t nans, negative_infinities, positive_infinities;
-};
+enum { MAXIMUM, MINIMUM, AVERAGE, NANS, NEGATIVE_INFINITIES, POSITIVE_INFINITIES, NORM, STATISTIC_COUNT };
 
 /* Writes bytes [offset, offset + bytes) of the tensor to `out`. */
 void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uint8_t *out);
 
-void tensor_measure(const struct tensor *tensor, struct tensor_statistics *statistics);
+/* The norm is the square root of the sum of squares. */
+void tensor_measure(const struct tensor *tensor, double statistics[STATISTIC_COUNT]);

@@ -1,13 +1,11 @@
 #include "workload/workload.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config.h"
-#include "workload/random.h"
+#include "config/words.h"
 
 #define NAME(constant, name) [constant] = name,
 const char *const fault_names[FAULT_COUNT] = {FAULTS(NAME)};
@@ -15,55 +13,6 @@ const char *const fault_names[FAULT_COUNT] = {FAULTS(NAME)};
 enum { MAX_LINE = 1024 };
 
 #define MAX_TENSOR_BYTES (UINT64_C(1) << 40)
-
-struct number_key {
-    const char *name;
-    size_t place;
-    uint64_t least;
-    uint64_t most;
-};
-
-#define NUMBER(field, least, most) {#field, offsetof(struct dssim_workload, field), least, most}
-
-static const struct number_key number_keys[] = {
-    NUMBER(seed, 0, UINT64_MAX),
-    NUMBER(models, 1, 100000),
-    NUMBER(ops, 1, 1000000),
-    NUMBER(inputs, 0, MAX_PART),
-    NUMBER(outputs, 1, MAX_PART),
-    NUMBER(single_ops, 0, 1000000),
-    NUMBER(device_threads, 1, MAX_DEVICE_THREADS),
-    NUMBER(device_id, 0, MAX_DEVICES - 1),
-    NUMBER(rate, 0, UINT64_C(1) << 50),
-    NUMBER(slice_bytes, 1, 1 << 30),
-    NUMBER(queue_bytes, 0, UINT64_C(1) << 50),
-};
-
-static const size_t number_key_count = sizeof number_keys / sizeof number_keys[0];
-
-static const char *const op_types[] = {
-    "MatMulV2", "Relu", "LayerNorm", "Add", "SoftmaxV2", "GatherV2", "Mul", "Cast",
-};
-
-void workload_set_defaults(struct dssim_workload *workload) {
-    *workload = (struct dssim_workload){
-        .models = 2,
-        .ops = 8,
-        .inputs = 2,
-        .outputs = 1,
-        .device_threads = 2,
-        .slice_bytes = 128 << 20,
-        .least_tensor_bytes = 1 << 10,
-        .most_tensor_bytes = 64 << 10,
-        .dtypes = DTYPE_DRAWN,
-        .op_types = sizeof op_types / sizeof op_types[0],
-        .finalize_joins = true,
-    };
-    for (uint32_t i = 0; i < workload->op_types; i++)
-        strcpy(workload->op_type[i], op_types[i]);
-    for (uint32_t i = 0; i < DTYPE_DRAWN; i++)
-        workload->dtype[i] = (enum dtype)i;
-}
 
 /* Reads digits up to `end`, which may be NUL, and moves past them. */
 static bool take_number(const char **text, char end, uint64_t *value) {
@@ -78,73 +27,73 @@ static bool take_number(const char **text, char end, uint64_t *value) {
     return true;
 }
 
-static bool read_range(const char *text, uint64_t *least, uint64_t *most) {
-    const char *rest = text;
-    if (take_number(&rest, '\0', least))
-        *most = *least;
-    else if (!take_number(&rest, '-', least) || !take_number(&rest, '\0', most))
+/* Copies the letters, digits and _ up to '+' or the end, and moves past them. */
+static bool take_name(const char **text, char name[MAX_OP_TYPE]) {
+    size_t length = strspn(*text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+    if (length == 0 || length >= MAX_OP_TYPE || ((*text)[length] && (*text)[length] != '+'))
         return false;
-    return *least >= 1 && *least <= *most && *most <= MAX_TENSOR_BYTES;
+    memcpy(name, *text, length);
+    name[length] = '\0';
+    *text += length;
+    return true;
 }
 
-static bool read_shape(const char *text, struct dssim_workload *workload) {
+static bool read_range(const char *text, void *field) {
+    struct byte_range *range = field;
+    const char *rest = text;
+    if (take_number(&rest, '\0', &range->least))
+        range->most = range->least;
+    else if (!take_number(&rest, '-', &range->least) || !take_number(&rest, '\0', &range->most))
+        return false;
+    return range->least >= 1 && range->least <= range->most && range->most <= MAX_TENSOR_BYTES;
+}
+
+static bool read_shape(const char *text, void *field) {
+    struct shape *shape = field;
     uint64_t elements = 1;
-    workload->dims = 0;
+    shape->dims = 0;
     while (*text) {
         char end = strchr(text, 'x') ? 'x' : '\0';
         uint64_t dim;
-        if (workload->dims == MAX_SHAPE || !take_number(&text, end, &dim))
+        if (shape->dims == MAX_SHAPE || !take_number(&text, end, &dim))
             return false;
         if (dim < 1 || dim > MAX_TENSOR_BYTES / elements || (end && !*text))
             return false;
         elements *= dim;
-        workload->dim[workload->dims++] = dim;
+        shape->dim[shape->dims++] = dim;
     }
     return true;
 }
 
-static bool read_dtypes(const char *text, struct dssim_workload *workload) {
-    workload->dtypes = 0;
-    for (;;) {
-        size_t length = strcspn(text, "+");
-        uint32_t i = 0;
-        while (i < DTYPE_DRAWN &&
-               (strlen(dtype_facts[i].name) != length || strncmp(dtype_facts[i].name, text, length) != 0))
-            i++;
-        if (i == DTYPE_DRAWN || workload->dtypes == MAX_DTYPES)
+static bool read_dtypes(const char *text, void *field) {
+    struct dtypes *dtypes = field;
+    char name[MAX_OP_TYPE];
+    dtypes->count = 0;
+    do {
+        enum dtype found = 0;
+        if (dtypes->count == MAX_DTYPES || !take_name(&text, name))
             return false;
-        workload->dtype[workload->dtypes++] = (enum dtype)i;
-        if (!text[length])
-            return true;
-        text += length + 1;
-    }
-}
-
-static bool read_op_types(const char *text, struct dssim_workload *workload) {
-    workload->op_types = 0;
-    for (;;) {
-        size_t length = strcspn(text, "+");
-        char *type = workload->op_type[workload->op_types];
-        if (workload->op_types++ == MAX_OP_TYPES || length == 0 || length >= MAX_OP_TYPE)
+        while (found < DTYPE_DRAWN && strcmp(dtype_facts[found].name, name) != 0)
+            found++;
+        if (found == DTYPE_DRAWN)
             return false;
-        memcpy(type, text, length);
-        type[length] = '\0';
-        for (; *type; type++)
-            if (!isalnum((unsigned char)*type) && *type != '_')
-                return false;
-        if (!text[length])
-            return true;
-        text += length + 1;
-    }
+        dtypes->dtype[dtypes->count++] = found;
+    } while (*text++ == '+');
+    return true;
 }
 
-/* Reads one of two words. */
-static bool read_either(const char *text, const char *no, const char *yes, bool *value) {
-    *value = strcmp(text, yes) == 0;
-    return *value || strcmp(text, no) == 0;
+static bool read_op_types(const char *text, void *field) {
+    struct op_types *types = field;
+    types->count = 0;
+    do {
+        if (types->count == MAX_OP_TYPES || !take_name(&text, types->type[types->count++]))
+            return false;
+    } while (*text++ == '+');
+    return true;
 }
 
-static bool read_selector(const char *text, struct selector *selector) {
+static bool read_selector(const char *text, void *field) {
+    struct selector *selector = field;
     const char *rest = text;
     char *end;
     *selector = (struct selector){.kind = SELECT_NONE};
@@ -162,7 +111,8 @@ static bool read_selector(const char *text, struct selector *selector) {
     return take_number(&rest, '@', &selector->op) && take_number(&rest, '\0', &selector->step);
 }
 
-static bool read_overwrite(const char *text, struct overwrite *overwrite) {
+static bool read_overwrite(const char *text, void *field) {
+    struct overwrite *overwrite = field;
     *overwrite = (struct overwrite){.happens = *text};
     if (!*text)
         return true;
@@ -174,97 +124,91 @@ static bool read_overwrite(const char *text, struct overwrite *overwrite) {
     return !overwrite->once || take_number(&text, '\0', &overwrite->step);
 }
 
-static bool explain(char *error, size_t error_bytes, const char *key, const char *value, const char *rule) {
-    snprintf(error, error_bytes, "%s=%s: must be %s", key, value, rule);
-    return false;
-}
-
-static bool apply_number(const struct number_key *key, const char *value, struct dssim_workload *workload,
-                         char *error, size_t error_bytes) {
-    const char *rest = value;
-    char rule[96];
-    uint64_t number;
-    if (take_number(&rest, '\0', &number) && number >= key->least && number <= key->most) {
-        memcpy((char *)workload + key->place, &number, sizeof number);
-        return true;
-    }
-    snprintf(rule, sizeof rule, "a whole number from %llu to %llu", (unsigned long long)key->least,
-             (unsigned long long)key->most);
-    return explain(error, error_bytes, key->name, value, rule);
-}
-
-/* The keys that are neither numbers nor faults. */
-static const struct word_key {
+struct key {
     const char *name;
-    const char *rule;
-} word_keys[] = {
-    {"tensor_bytes", "N or LOW-HIGH, from 1 to 2^40"},
-    {"shape", "up to 8 dimensions such as 8x128"},
-    {"dtypes", "float32, float16, bfloat16, int32, int64 or int8, joined by +"},
-    {"op_types", "up to 32 names of letters, digits and _, joined by +"},
-    {"io_files", "joint or separate"},
-    {"overwrite", "A:C or A:C@STEP, where operator C comes before A"},
-    {"opdebug", "older or newer"},
-    {"stats_by", "kernel or aicpu"},
-    {"cann", "8.5, 9.1 or master"},
+    size_t place;                                /* of its field in the workload */
+    const char *standard;                        /* the value without the key */
+    bool (*read)(const char *text, void *field); /* NULL: a number, or one of `words` */
+    const char *words;
+    const char *rule; /* says what a value must be; a number is from `least` to `most` */
+    uint64_t least, most;
 };
 
-enum { WORD_KEYS = sizeof word_keys / sizeof word_keys[0] };
+#define KEY(key, field, value) .name = key, .place = offsetof(struct dssim_workload, field), .standard = value
+#define TEXT(field, value, reader, text) {KEY(#field, field, value), .read = reader, .rule = text}
+#define CHOICE(field, value, list, text) {KEY(#field, field, value), .words = list, .rule = text}
+#define NUMBER(field, value, low, high) {KEY(#field, field, value), .least = low, .most = high}
+#define SELECTOR(constant, key)                                                                              \
+    {KEY(key, faults[constant], ""), .read = read_selector, .rule = SELECTOR_RULE},
+#define SELECTOR_RULE "a share such as 0.25, an operator 3, or 3@STEP"
 
-static bool read_cann(const char *value, struct dssim_workload *workload) {
-    workload->lenient_profiling = strcmp(value, "master") == 0;
-    workload->finalize_joins = strcmp(value, "8.5") != 0;
-    return workload->lenient_profiling || !workload->finalize_joins || strcmp(value, "9.1") == 0;
+static const struct key keys[] = {
+    TEXT(tensor_bytes, "1024-65536", read_range, "N or LOW-HIGH, from 1 to 2^40"),
+    TEXT(shape, "", read_shape, "up to 8 dimensions such as 8x128"),
+    TEXT(dtypes, "float32+float16+bfloat16+int32+int64+int8", read_dtypes,
+         "float32, float16, bfloat16, int32, int64 or int8, joined by +"),
+    TEXT(op_types, "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast", read_op_types,
+         "up to 32 names of letters, digits and _, joined by +"),
+    CHOICE(io_files, "joint", "joint,separate", "joint or separate"),
+    TEXT(overwrite, "", read_overwrite, "A:C or A:C@STEP, where operator C comes before A"),
+    CHOICE(opdebug, "older", "older,newer", "older or newer"),
+    CHOICE(stats_by, "kernel", "kernel,aicpu", "kernel or aicpu"),
+    CHOICE(cann, "9.1", "8.5,9.1,master", "8.5, 9.1 or master"),
+    NUMBER(seed, "0", 0, UINT64_MAX),
+    NUMBER(models, "2", 1, 100000),
+    NUMBER(ops, "8", 1, 1000000),
+    NUMBER(inputs, "2", 0, MAX_PART),
+    NUMBER(outputs, "1", 1, MAX_PART),
+    NUMBER(single_ops, "0", 0, 1000000),
+    NUMBER(device_threads, "2", 1, MAX_DEVICE_THREADS),
+    NUMBER(device_id, "0", 0, MAX_DEVICES - 1),
+    NUMBER(rate, "0", 0, UINT64_C(1) << 50),
+    NUMBER(slice_bytes, "134217728", 1, 1 << 30),
+    NUMBER(queue_bytes, "0", 0, UINT64_C(1) << 50),
+    FAULTS(SELECTOR)};
+
+enum { KEYS = sizeof keys / sizeof keys[0] };
+
+static bool read_value(const struct key *key, const char *text, struct dssim_workload *workload) {
+    void *field = (char *)workload + key->place;
+    uint64_t *number = field;
+    if (key->read != NULL)
+        return key->read(text, field);
+    if (key->words == NULL)
+        return take_number(&text, '\0', number) && *number >= key->least && *number <= key->most;
+    int place = word_place(text, key->words);
+    *number = (uint64_t)place;
+    return place >= 0;
 }
 
-static bool read_word(struct dssim_workload *workload, const char *key, const char *value) {
-    if (strcmp(key, "tensor_bytes") == 0)
-        return read_range(value, &workload->least_tensor_bytes, &workload->most_tensor_bytes);
-    if (strcmp(key, "shape") == 0)
-        return read_shape(value, workload);
-    if (strcmp(key, "dtypes") == 0)
-        return read_dtypes(value, workload);
-    if (strcmp(key, "op_types") == 0)
-        return read_op_types(value, workload);
-    if (strcmp(key, "io_files") == 0)
-        return read_either(value, "joint", "separate", &workload->separate_io);
-    if (strcmp(key, "overwrite") == 0)
-        return read_overwrite(value, &workload->overwrite);
-    if (strcmp(key, "opdebug") == 0)
-        return read_either(value, "older", "newer", &workload->newer_opdebug);
-    if (strcmp(key, "stats_by") == 0)
-        return read_either(value, "kernel", "aicpu", &workload->aicpu_stats);
-    return read_cann(value, workload);
+void workload_set_defaults(struct dssim_workload *workload) {
+    for (size_t i = 0; i < KEYS; i++)
+        read_value(&keys[i], keys[i].standard, workload);
 }
 
-static bool explain_unknown(char *error, size_t error_bytes, const char *key) {
+static bool apply(struct dssim_workload *workload, const char *name, const char *value, char *error,
+                  size_t error_bytes) {
     char known[1024] = "";
-    for (size_t i = 0; i < WORD_KEYS; i++)
-        sprintf(known + strlen(known), "%s%s", i ? ", " : "", word_keys[i].name);
-    for (size_t i = 0; i < number_key_count + FAULT_COUNT; i++)
-        sprintf(known + strlen(known), ", %s",
-                i < number_key_count ? number_keys[i].name : fault_names[i - number_key_count]);
-    snprintf(error, error_bytes, "unknown key '%s'; known keys: %s", key, known);
+    for (const struct key *key = keys; key < keys + KEYS; key++) {
+        if (strcmp(name, key->name) != 0)
+            continue;
+        if (read_value(key, value, workload))
+            return true;
+        if (key->rule != NULL)
+            snprintf(error, error_bytes, "%s=%s: must be %s", name, value, key->rule);
+        else
+            snprintf(error, error_bytes, "%s=%s: must be a whole number from %llu to %llu", name, value,
+                     (unsigned long long)key->least, (unsigned long long)key->most);
+        return false;
+    }
+    for (size_t i = 0; i < KEYS; i++)
+        sprintf(known + strlen(known), "%s%s", i ? ", " : "", keys[i].name);
+    snprintf(error, error_bytes, "unknown key '%s'; known keys: %s", name, known);
     return false;
 }
 
-static bool apply(struct dssim_workload *workload, const char *key, const char *value, char *error,
-                  size_t error_bytes) {
-    for (size_t i = 0; i < number_key_count; i++)
-        if (strcmp(key, number_keys[i].name) == 0)
-            return apply_number(&number_keys[i], value, workload, error, error_bytes);
-    for (size_t i = 0; i < FAULT_COUNT; i++)
-        if (strcmp(key, fault_names[i]) == 0)
-            return read_selector(value, &workload->faults[i]) ||
-                   explain(error, error_bytes, key, value, "a share such as 0.25, an operator 3, or 3@STEP");
-    for (size_t i = 0; i < WORD_KEYS; i++)
-        if (strcmp(key, word_keys[i].name) == 0)
-            return read_word(workload, key, value) ||
-                   explain(error, error_bytes, key, value, word_keys[i].rule);
-    return explain_unknown(error, error_bytes, key);
-}
-
-bool workload_apply(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes) {
+/* Applies key=value lines. Returns false with one line in `error`. */
+static bool apply_lines(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes) {
     while (*text) {
         size_t length = strcspn(text, "\n");
         char line[MAX_LINE];
@@ -294,37 +238,19 @@ bool workload_apply(struct dssim_workload *workload, const char *text, char *err
     return true;
 }
 
-uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io) {
-    uint32_t inputs = (1u << workload->inputs) - 1;
-    uint32_t outputs = ((1u << workload->outputs) - 1) << workload->inputs;
-    return (io & IO_INPUTS ? inputs : 0) | (io & IO_OUTPUTS ? outputs : 0);
-}
-
-static bool selects(const struct selector *selector, uint64_t random, uint64_t op, uint64_t step) {
-    switch (selector->kind) {
-    case SELECT_SHARE:
-        return unit(random) < selector->share;
-    case SELECT_OP:
-        return selector->op == op;
-    case SELECT_OP_AND_STEP:
-        return selector->op == op && selector->step == step;
-    case SELECT_NONE:
-        break;
+struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes) {
+    struct dssim_workload *workload = malloc(sizeof *workload);
+    if (workload == NULL) {
+        snprintf(error, error_bytes, "out of memory");
+        return NULL;
     }
-    return false;
+    workload_set_defaults(workload);
+    if (apply_lines(workload, text, error, error_bytes))
+        return workload;
+    free(workload);
+    return NULL;
 }
 
-uint32_t workload_faults(const struct dssim_workload *workload, uint64_t file_key, uint64_t op,
-                         uint64_t step) {
-    uint32_t faults = 0;
-    for (uint32_t fault = 0; fault < FAULT_OFFSETS && faults == 0; fault++)
-        if (selects(&workload->faults[fault], mix(file_key, fault), op, step))
-            faults = 1u << fault;
-    if (faults & 1u << FAULT_STATS_TEXT)
-        return faults;
-    if (selects(&workload->faults[FAULT_SHUFFLE], mix(file_key, FAULT_SHUFFLE), op, step))
-        faults |= 1u << FAULT_SHUFFLE;
-    else if (selects(&workload->faults[FAULT_OFFSETS], mix(file_key, FAULT_OFFSETS), op, step))
-        faults |= 1u << FAULT_OFFSETS;
-    return faults;
+void dssim_workload_close(struct dssim_workload *workload) {
+    free(workload);
 }

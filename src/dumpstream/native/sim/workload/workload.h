@@ -1,15 +1,12 @@
-/* What the simulated models dump. sim.h explains the keys of its text. */
+/* What the simulated models dump. simulation/workload.py explains the keys of its text. */
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "api/sim.h"
-#include "device/proto.h"
 #include "workload/tensors.h"
 
-/* In the order in which they apply. sim.h explains them. */
+/* In the order in which they apply. */
 #define FAULTS(X)                                                                                            \
     X(FAULT_STATS_TEXT, "stats_text")                                                                        \
     X(FAULT_HEADER_ONLY, "header_only")                                                                      \
@@ -54,6 +51,9 @@ enum {
     MAX_SHAPE = 8,
 };
 
+enum { CANN_8_5, CANN_9_1, CANN_MASTER };
+
+/* The fields have the names of the keys. */
 struct dssim_workload {
     uint64_t seed;
     uint64_t models;
@@ -66,32 +66,27 @@ struct dssim_workload {
     uint64_t rate;
     uint64_t slice_bytes;
     uint64_t queue_bytes;
-    uint64_t least_tensor_bytes;
-    uint64_t most_tensor_bytes;
-    uint32_t dims; /* 0: tensor sizes come from the two above */
-    uint64_t dim[MAX_SHAPE];
-    uint32_t dtypes;
-    enum dtype dtype[MAX_DTYPES];
-    uint32_t op_types;
-    char op_type[MAX_OP_TYPES][MAX_OP_TYPE];
-    bool separate_io;   /* inputs and outputs of an operator are in files of their own */
-    bool newer_opdebug; /* overflow records have the newer layout */
-    bool aicpu_stats;   /* the AICPU makes statistics, not a kernel */
-    bool finalize_joins;
-    bool lenient_profiling;
+    uint64_t io_files; /* 1: inputs and outputs of an operator are in files of their own */
+    uint64_t opdebug;  /* 1: overflow records have the newer layout */
+    uint64_t stats_by; /* 1: the AICPU makes statistics, not a kernel */
+    uint64_t cann;
+    struct byte_range {
+        uint64_t least, most;
+    } tensor_bytes;
+    struct shape {
+        uint32_t dims; /* 0: tensor sizes come from tensor_bytes */
+        uint64_t dim[MAX_SHAPE];
+    } shape;
+    struct dtypes {
+        uint32_t count;
+        enum dtype dtype[MAX_DTYPES];
+    } dtypes;
+    struct op_types {
+        uint32_t count;
+        char type[MAX_OP_TYPES][MAX_OP_TYPE];
+    } op_types;
     struct overwrite overwrite;
     struct selector faults[FAULT_COUNT];
 };
 
 void workload_set_defaults(struct dssim_workload *workload);
-
-/* Applies key=value lines. Returns false with one line in `error`. */
-bool workload_apply(struct dssim_workload *workload, const char *text, char *error, size_t error_bytes);
-
-/* The inputs and outputs of an operator that `io`, bits of config.h, names. As bits, the
- * inputs first. */
-uint32_t workload_tensors(const struct dssim_workload *workload, uint32_t io);
-
-/* The faults of one file, as bits 1 << fault. `file_key` decides for selectors with a share. */
-uint32_t workload_faults(const struct dssim_workload *workload, uint64_t file_key, uint64_t op,
-                         uint64_t step);
