@@ -33,7 +33,7 @@ static inline void open_both(void) {
 
 static inline void close_both(void) {
     ds_ring_destroy(&producer);
-    ds_reader_destroy(&reader);
+    ds_ring_destroy(&reader.ring);
 }
 
 static inline int push(const char *name, const void *data, uint32_t length, uint32_t flags) {
@@ -64,7 +64,7 @@ static inline const char *take_text(void) {
         length += view.data_length;
     }
     text[length] = '\0';
-    ds_reader_free(&reader, batch.end);
+    ds_ring_free(&reader.ring, &reader.ring.data, batch.end);
     ds_batch_free(&batch);
     return text;
 }

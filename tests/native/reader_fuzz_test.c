@@ -120,12 +120,12 @@ static int look(struct ds_reader *reader) {
     check_copy(&batch.losses);
     check_copy(&batch.chunks);
     if (result == 0 && batch.size)
-        ds_reader_free(reader, batch.end);
+        ds_ring_free(&reader->ring, &reader->ring.data, batch.end);
     if (result == 0 && (batch.size || batch.losses.bytes))
         result = 1;
     ds_batch_free(&batch);
-    ds_reader_arm(reader, draw_number());
-    ds_reader_disarm(reader);
+    ds_ring_arm(&reader->ring, draw_number());
+    ds_ring_disarm(&reader->ring);
     ds_reader_count(reader, &counters);
     CHECK(counters.fill <= RING_BYTES);
     return result;
@@ -137,7 +137,8 @@ static void make_up(struct ds_reader *reader, struct ds_ring *repair) {
     reader->ring.notes.read += DS_NOTE_LANE_BYTES;
     atomic_store(&repair->control->data.tail, reader->ring.data.read);
     atomic_store(&repair->control->data.head, reader->ring.data.read);
-    reader->freed = reader->ring.data.read;
+    reader->ring.data.freed = reader->ring.data.read;
+    reader->ring.notes.freed = reader->ring.notes.read;
     atomic_store(&repair->control->notes.tail, reader->ring.notes.read);
     atomic_store(&repair->control->notes.head, reader->ring.notes.read);
 }
@@ -190,7 +191,7 @@ static uint64_t round_of(const char *path) {
 
     uint64_t taken = reader.finished;
     ds_ring_destroy(&ring);
-    ds_reader_destroy(&reader);
+    ds_ring_destroy(&reader.ring);
     return taken;
 }
 

@@ -76,7 +76,7 @@ static uint64_t check_batch(struct ds_reader *reader) {
         CHECK(is_sound(view.data, view.data_length));
     }
     bool any = batch.size != 0;
-    ds_reader_free(reader, batch.end);
+    ds_ring_free(&reader->ring, &reader->ring.data, batch.end);
     ds_batch_free(&batch);
     return any ? count + 1 : 0;
 }
@@ -105,7 +105,7 @@ static void round_of(const char *path, uint64_t microseconds, uint64_t *unfinish
     CHECK(reader.holes <= THREADS);
     CHECK_EQUAL(counters.fill, 0);
     *unfinished += counters.lost_chunks[DS_CAUSE_UNFINISHED];
-    ds_reader_destroy(&reader);
+    ds_ring_destroy(&reader.ring);
 }
 
 int main(void) {

@@ -1,66 +1,14 @@
 #include "dumpstream/reader.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "reader_memory.h"
 #include "ring_layout.h"
 
 #define SCAN_BYTES (64u << 10)
 
-/* Access */
-
-#define CONTROL(field) offsetof(struct ds_control, field)
-
-static uint64_t positions_of(const struct ds_reader *reader, const struct ds_lane *lane) {
-    return lane == &reader->ring.data ? CONTROL(data) : CONTROL(notes);
-}
-
-static uint64_t load_head(const struct ds_reader *reader, const struct ds_lane *lane) {
-    return ds_reader_load_word(reader, positions_of(reader, lane) + offsetof(struct ds_lane_positions, head));
-}
-
-static void store_tail(struct ds_reader *reader, const struct ds_lane *lane, uint64_t position) {
-    ds_reader_store_word(reader, positions_of(reader, lane) + offsetof(struct ds_lane_positions, tail),
-                         position);
-}
-
-/* Adds to a word of the control page and wakes all waiters. The kernel does the
- * addition: it returns an error where a store by this process would raise SIGBUS. */
-static void add_and_wake(_Atomic uint32_t *word, int delta) {
-    const uint32_t operation = FUTEX_OP(FUTEX_OP_ADD, (uint32_t)delta & 0xfff, FUTEX_OP_CMP_EQ, 0);
-    syscall(SYS_futex, word, FUTEX_WAKE_OP, INT_MAX, 0, word, operation);
-}
-
-static bool is_stamped(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t position) {
-    uint64_t at = lane->start + position % lane->size;
-    return ds_reader_load_word(reader, at) == ds_stamp(reader->ring.nonce, position);
-}
-
 /* Copies */
-
-/* Moves `*position` past the record there and the pad before it. Reads the record in
- * the ring. Returns as ds_ring_peek. */
-static int walk(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t *position) {
-    const uint32_t known = ds_known_flags(&reader->ring, lane);
-    for (int pads = 0; pads <= 1; pads++) {
-        struct ds_record head = {0};
-        struct ds_view view;
-        uint64_t offset = *position % lane->size, rest = lane->size - offset;
-        if (!is_stamped(reader, lane, *position))
-            return 0;
-        ds_reader_load(reader, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
-        int found = ds_record_read(&head, rest, known, position, &view);
-        if (found)
-            return found;
-    }
-    return -EBADMSG; /* a lap has one pad */
-}
 
 int ds_copy_next(const struct ds_copy *copy, uint64_t *position, struct ds_view *view) {
     while (*position < copy->end) {
@@ -90,8 +38,8 @@ static int copy_lane(const struct ds_reader *reader, const struct ds_lane *lane,
                              .size = lane->size,
                              .nonce = reader->ring.nonce,
                              .known = ds_known_flags(&reader->ring, lane)};
-    ds_reader_load(reader, lane->start + offset, to, first);
-    ds_reader_load(reader, lane->start, to + first, bytes - first);
+    ds_ring_load(&reader->ring, lane->start + offset, to, first);
+    ds_ring_load(&reader->ring, lane->start, to + first, bytes - first);
     return 0;
 }
 
@@ -114,10 +62,11 @@ static void drop(struct ds_copy *copy) {
 static int copy_records(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t records,
                         uint64_t bytes, uint64_t until, struct ds_copy *copy) {
     uint64_t start = lane->read, end = start;
+    struct ds_view view;
     int found = 1;
     while (records-- > 0 && end < until && end - start < bytes) {
         uint64_t next = end;
-        if ((found = walk(reader, lane, &next)) != 1)
+        if ((found = ds_ring_peek(&reader->ring, lane, &next, &view)) != 1)
             break;
         /* There can be only one lap; anything longer is forged by the producer. */
         if (next - start > lane->size)
@@ -146,7 +95,7 @@ static uint64_t find_stamp(const struct ds_reader *reader, const struct ds_lane 
         uint64_t offset = position % lane->size, bytes = lane->size - offset;
         bytes = bytes < end - position ? bytes : end - position;
         bytes = bytes < sizeof block ? bytes : sizeof block;
-        ds_reader_load(reader, lane->start + offset, block, bytes);
+        ds_ring_load(&reader->ring, lane->start + offset, block, bytes);
         for (uint64_t i = 0; i < bytes; i += DS_RECORD_ALIGN) {
             if (block[i / sizeof *block] == ds_stamp(reader->ring.nonce, position + i))
                 return position + i;
@@ -159,8 +108,9 @@ static uint64_t find_stamp(const struct ds_reader *reader, const struct ds_lane 
 /* Moves past the records that a dead producer claimed and never published. Returns
  * their length. */
 static uint64_t skip_hole(struct ds_reader *reader, struct ds_lane *lane) {
+    struct ds_view view;
     uint64_t start = lane->read;
-    if (!reader->producer_died || walk(reader, lane, &start) != 0)
+    if (!reader->producer_died || ds_ring_peek(&reader->ring, lane, &start, &view) != 0)
         return 0;
     uint64_t end = find_stamp(reader, lane, start, lane->end);
     if (end <= start)
@@ -178,6 +128,7 @@ static bool is_drained(const struct ds_reader *reader) {
 static int take_losses(struct ds_reader *reader, struct ds_copy *losses, uint64_t *until) {
     struct ds_lane *notes = &reader->ring.notes;
     struct ds_view note;
+    unsigned abandons = 0;
     reader->unnamed_holes += skip_hole(reader, notes) > 0;
     *until = UINT64_MAX;
     int error = copy_records(reader, notes, UINT64_MAX, notes->size, UINT64_MAX, losses);
@@ -188,15 +139,16 @@ static int take_losses(struct ds_reader *reader, struct ds_copy *losses, uint64_
         if (!is_drained(reader) && !ds_note_is_due(&note, reader->ring.data.read, until))
             break;
         end = position;
-        if (note.flags & DS_RECORD_ABANDON)
-            add_and_wake(&reader->ring.control->abandons, -1);
+        abandons += (note.flags & DS_RECORD_ABANDON) != 0;
     }
     if (end == losses->start) {
         drop(losses);
         return 0;
     }
     losses->end = notes->read = end;
-    store_tail(reader, notes, end);
+    ds_ring_free(&reader->ring, notes, end);
+    while (abandons-- > 0)
+        ds_ring_return_abandon(&reader->ring);
     return 0;
 }
 
@@ -254,43 +206,16 @@ void ds_batch_free(struct ds_batch *batch) {
 
 /* Sets where a lane ends when its producer is dead: at most one lap after what the
  * reader had freed, whatever the producer says. */
-static void end_lane(const struct ds_reader *reader, struct ds_lane *lane, uint64_t freed) {
-    uint64_t claimed = load_head(reader, lane) - freed;
-    lane->end = freed + (claimed < lane->size ? claimed / DS_RECORD_ALIGN * DS_RECORD_ALIGN : lane->size);
+static void end_lane(const struct ds_ring *ring, struct ds_lane *lane) {
+    uint64_t claimed = ds_word_load(ring, &lane->positions->head) - lane->freed;
+    lane->end =
+        lane->freed + (claimed < lane->size ? claimed / DS_RECORD_ALIGN * DS_RECORD_ALIGN : lane->size);
 }
 
 void ds_reader_end(struct ds_reader *reader) {
-    end_lane(reader, &reader->ring.data, reader->freed);
-    end_lane(reader, &reader->ring.notes, reader->ring.notes.read);
+    end_lane(&reader->ring, &reader->ring.data);
+    end_lane(&reader->ring, &reader->ring.notes);
     reader->producer_died = true;
-}
-
-void ds_reader_free(struct ds_reader *reader, uint64_t position) {
-    reader->freed = position;
-    /* seq_cst, and before the load of waiters, so that the reader sees a producer that
-     * found no space and waits. */
-    store_tail(reader, &reader->ring.data, position);
-    if (ds_reader_load_waiters(reader))
-        add_and_wake(&reader->ring.control->freed, 1);
-}
-
-bool ds_reader_arm(struct ds_reader *reader, uint64_t distance) {
-    uint64_t position = reader->ring.data.read;
-    /* seq_cst, pairs with the load in a producer's wake_reader. */
-    ds_reader_store_word(reader, CONTROL(wake_at), position + distance);
-    if (walk(reader, &reader->ring.data, &position) == 0)
-        return false;
-    ds_reader_disarm(reader);
-    return true;
-}
-
-void ds_reader_disarm(struct ds_reader *reader) {
-    ds_reader_store_word(reader, CONTROL(wake_at), DS_NEVER);
-}
-
-void ds_reader_set_state(struct ds_reader *reader, enum ds_state state) {
-    ds_reader_store_state(reader, state);
-    add_and_wake(&reader->ring.control->freed, 1);
 }
 
 /* Callbacks that the producer began and did not finish before it died. */
@@ -306,17 +231,10 @@ static uint64_t unfinished(const struct ds_reader *reader, const struct ds_count
 
 void ds_reader_count(const struct ds_reader *reader, struct ds_counters *counters) {
     const struct ds_lane *data = &reader->ring.data;
-    uint64_t fill = load_head(reader, data) - reader->freed;
+    ds_ring_count(&reader->ring, counters);
+    uint64_t fill = ds_word_load(&reader->ring, &data->positions->head) - data->freed;
     counters->fill = fill < data->size ? fill : data->size;
-    counters->callbacks = ds_reader_load_word(reader, CONTROL(callbacks));
-    counters->wakeups = ds_reader_load_word(reader, CONTROL(wakeups));
-    counters->unnamed = ds_reader_load_word(reader, CONTROL(unnamed_chunks)) + reader->unnamed_holes;
-    for (unsigned cause = 0; cause < DS_CAUSE_COUNT; cause++) {
-        counters->lost_chunks[cause] =
-            ds_reader_load_word(reader, CONTROL(lost_chunks) + cause * sizeof(uint64_t));
-        counters->lost_bytes[cause] =
-            ds_reader_load_word(reader, CONTROL(lost_bytes) + cause * sizeof(uint64_t));
-    }
+    counters->unnamed += reader->unnamed_holes;
     counters->lost_chunks[DS_CAUSE_UNFINISHED] = unfinished(reader, counters);
     counters->lost_bytes[DS_CAUSE_UNFINISHED] = reader->hole_bytes;
 }

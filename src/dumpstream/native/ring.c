@@ -113,18 +113,23 @@ bool ds_ring_reserve_abandon(struct ds_ring *ring) {
     return true;
 }
 
-void ds_ring_return_abandon(struct ds_ring *ring) {
-    atomic_fetch_sub_explicit(&ring->control->abandons, 1, memory_order_release);
-}
-
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t ns) {
     struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
     syscall(SYS_futex, word, FUTEX_WAIT, seen, &limit, NULL, 0);
 }
 
-static void futex_wake_all(_Atomic uint32_t *word) {
-    atomic_fetch_add(word, 1);
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+/* Changes a word of the control block and wakes all that wait for it. The kernel changes it:
+ * in a file that was truncated it returns an error, where a store would raise SIGBUS. */
+static void change_and_wake(_Atomic uint32_t *word, unsigned operation, int operand) {
+    const uint32_t change = FUTEX_OP(operation, (uint32_t)operand & 0xfff, FUTEX_OP_CMP_EQ, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE_OP, INT_MAX, 0, word, change);
+}
+
+void ds_ring_return_abandon(struct ds_ring *ring) {
+    if (ring->data.base)
+        atomic_fetch_sub_explicit(&ring->control->abandons, 1, memory_order_release);
+    else
+        change_and_wake(&ring->control->abandons, FUTEX_OP_ADD, -1);
 }
 
 static int push_until(struct ds_ring *ring, const struct ds_message *message, uint64_t deadline_ns) {
@@ -155,8 +160,8 @@ int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, ui
 }
 
 void ds_ring_set_state(struct ds_ring *ring, enum ds_state state) {
-    atomic_store(&ring->control->state, state);
-    futex_wake_all(&ring->control->freed);
+    change_and_wake(&ring->control->state, FUTEX_OP_SET, (int)state);
+    change_and_wake(&ring->control->freed, FUTEX_OP_ADD, 1);
 }
 
 /* Reader */
@@ -195,34 +200,57 @@ int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known
     return 1;
 }
 
+static bool is_stamped(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t position) {
+    uint64_t stamp;
+    /* seq_cst, pairs with the store in ds_ring_push: see wake_reader. */
+    if (lane->base)
+        stamp = atomic_load_explicit(&ds_record_at(lane, position)->stamp, memory_order_seq_cst);
+    else
+        ds_ring_load(ring, lane->start + position % lane->size, &stamp, sizeof stamp);
+    return stamp == ds_stamp(ring->nonce, position);
+}
+
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
                  struct ds_view *view) {
-    for (;;) {
-        const struct ds_record *record = ds_record_at(lane, *position);
-        /* seq_cst, pairs with the store in ds_ring_push: see wake_reader. */
-        if (atomic_load_explicit(&record->stamp, memory_order_seq_cst) != ds_stamp(ring->nonce, *position))
+    for (int pads = 0; pads <= 1; pads++) {
+        struct ds_record head;
+        const struct ds_record *record = &head;
+        uint64_t offset = *position % lane->size, rest = lane->size - offset;
+        if (!is_stamped(ring, lane, *position))
             return 0;
-        int found = ds_record_read(record, lane->size - *position % lane->size, ds_known_flags(ring, lane),
-                                   position, view);
+        if (lane->base)
+            record = ds_record_at(lane, *position);
+        else
+            ds_ring_load(ring, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
+        int found = ds_record_read(record, rest, ds_known_flags(ring, lane), position, view);
         if (found)
             return found;
     }
+    return -EBADMSG; /* a lap has one pad */
+}
+
+static bool has_waiters(const struct ds_ring *ring) {
+    uint32_t waiters;
+    if (ring->data.base)
+        return atomic_load(&ring->control->waiters);
+    ds_ring_load(ring, offsetof(struct ds_control, waiters), &waiters, sizeof waiters);
+    return waiters;
 }
 
 void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position) {
-    struct ds_control *control = ring->control;
+    lane->freed = position;
     /* seq_cst: release for claim(), and ordered before the load of waiters, so that
      * the reader sees a producer that found no space and waits. */
-    atomic_store_explicit(&lane->positions->tail, position, memory_order_seq_cst);
-    if (lane == &ring->data && atomic_load(&control->waiters))
-        futex_wake_all(&control->freed);
+    ds_word_store(ring, &lane->positions->tail, position);
+    if (lane == &ring->data && has_waiters(ring))
+        change_and_wake(&ring->control->freed, FUTEX_OP_ADD, 1);
 }
 
 bool ds_ring_arm(struct ds_ring *ring, uint64_t distance) {
     struct ds_view view;
     uint64_t position = ring->data.read;
     /* seq_cst, pairs with the load in wake_reader. */
-    atomic_store_explicit(&ring->control->wake_at, position + distance, memory_order_seq_cst);
+    ds_word_store(ring, &ring->control->wake_at, position + distance);
     if (ds_ring_peek(ring, &ring->data, &position, &view) == 0)
         return false;
     ds_ring_disarm(ring);
@@ -230,14 +258,19 @@ bool ds_ring_arm(struct ds_ring *ring, uint64_t distance) {
 }
 
 void ds_ring_disarm(struct ds_ring *ring) {
-    atomic_store(&ring->control->wake_at, DS_NEVER);
+    ds_word_store(ring, &ring->control->wake_at, DS_NEVER);
     uint64_t count;
-    ssize_t taken = read(ring->event_fd, &count, sizeof count);
+    ssize_t taken = ring->event_fd < 0 ? 0 : read(ring->event_fd, &count, sizeof count);
     (void)taken; /* there is nothing to read unless a producer has just written */
 }
 
 void ds_ring_count(const struct ds_ring *ring, struct ds_counters *counters) {
-    struct ds_control *control = ring->control;
+    struct ds_control copy;
+    const struct ds_control *control = ring->control;
+    if (!ring->data.base) {
+        ds_ring_load(ring, 0, &copy, sizeof copy);
+        control = &copy;
+    }
     uint64_t tail = atomic_load(&control->data.tail);
     counters->fill = atomic_load(&control->data.head) - tail;
     counters->callbacks = atomic_load(&control->callbacks);

@@ -45,11 +45,7 @@ bool any_ring_usable(const AnyRing *self) {
 }
 
 void any_ring_free(AnyRing *self, uint64_t position) {
-    if (!self->open || self->pid != getpid())
-        return;
-    if (self->reader)
-        ds_reader_free(self->reader, position);
-    else
+    if (self->open && self->pid == getpid())
         ds_ring_free(self->ring, &self->ring->data, position);
 }
 
@@ -78,27 +74,20 @@ PyObject *any_ring_arm(AnyRing *self, PyObject *args) {
     unsigned long long distance;
     if (!PyArg_ParseTuple(args, "K", &distance) || !any_ring_usable(self))
         return NULL;
-    bool ready = self->reader ? ds_reader_arm(self->reader, distance) : ds_ring_arm(self->ring, distance);
-    return PyBool_FromLong(ready);
+    return PyBool_FromLong(ds_ring_arm(self->ring, distance));
 }
 
 PyObject *any_ring_disarm(AnyRing *self, PyObject *Py_UNUSED(ignored)) {
     if (!any_ring_usable(self))
         return NULL;
-    if (self->reader)
-        ds_reader_disarm(self->reader);
-    else
-        ds_ring_disarm(self->ring);
+    ds_ring_disarm(self->ring);
     Py_RETURN_NONE;
 }
 
 PyObject *any_ring_discard(AnyRing *self, PyObject *Py_UNUSED(ignored)) {
     if (!any_ring_usable(self))
         return NULL;
-    if (self->reader)
-        ds_reader_set_state(self->reader, DS_STATE_DISCARD);
-    else
-        ds_ring_set_state(self->ring, DS_STATE_DISCARD);
+    ds_ring_set_state(self->ring, DS_STATE_DISCARD);
     Py_RETURN_NONE;
 }
 

@@ -30,7 +30,7 @@ static void shared_ring_unmap(SharedRing *self) {
         return;
     self->any.open = false;
     if (self->any.pid == getpid())
-        ds_reader_destroy(&self->reader);
+        ds_ring_destroy(&self->reader.ring);
     else
         close(self->reader.ring.memory_fd); /* not mapped here */
 }

@@ -16,11 +16,9 @@
 #include "dumpstream/ring.h"
 
 struct ds_reader {
-    struct ds_ring ring; /* in a file, only the control page is mapped, for futexes */
-    bool in_file;
+    struct ds_ring ring;    /* in a file, only the control page is mapped, for futexes */
     bool resumed;           /* began with what an earlier reader left */
     bool producer_died;     /* no process writes any more */
-    uint64_t freed;         /* the tail as this reader left it */
     uint64_t finished;      /* chunks of which the last record was taken */
     uint64_t holes;         /* in the data lane, left by a producer that died */
     uint64_t hole_bytes;    /* of ring space */
@@ -33,8 +31,6 @@ int ds_reader_create(struct ds_reader *reader, uint64_t data_size, const char *p
 /* Continues with the ring in the file `path` where an earlier reader, which is
  * gone, stopped. -EBADMSG: the file does not hold a ring. */
 int ds_reader_resume(struct ds_reader *reader, const char *path);
-
-void ds_reader_destroy(struct ds_reader *reader);
 
 /* Consecutive records of a lane, copied. */
 struct ds_copy {
@@ -64,12 +60,6 @@ void ds_batch_free(struct ds_batch *batch);
 /* The producer is dead: what it claimed and did not publish is a hole. Reading goes
  * on after the hole. */
 void ds_reader_end(struct ds_reader *reader);
-
-/* As the functions of the ring. How a producer wakes the reader is up to the producer. */
-void ds_reader_free(struct ds_reader *reader, uint64_t position);
-bool ds_reader_arm(struct ds_reader *reader, uint64_t distance);
-void ds_reader_disarm(struct ds_reader *reader);
-void ds_reader_set_state(struct ds_reader *reader, enum ds_state state);
 
 /* As ds_ring_count. The numbers come from the producer, and only `fill` is checked.
  * A callback that a dead producer did not finish counts as DS_CAUSE_UNFINISHED,

@@ -112,9 +112,10 @@ struct ds_lane {
     uint8_t *base;  /* NULL: not mapped */
     uint64_t start; /* in the ring's memory or file */
     uint64_t size;
-    uint64_t kept; /* bytes that only abandon notes may take */
-    uint64_t read; /* the reader's own position */
-    uint64_t end;  /* where the claims of a dead producer end */
+    uint64_t kept;  /* bytes that only abandon notes may take */
+    uint64_t read;  /* the reader's own position */
+    uint64_t freed; /* the tail as the reader left it */
+    uint64_t end;   /* where the claims of a dead producer end */
 };
 
 struct ds_ring {
@@ -211,7 +212,8 @@ int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, ui
 void ds_ring_set_state(struct ds_ring *ring, enum ds_state state);
 
 /* Reads the record at `*position` and moves `*position` past it. Returns 1, 0 if
- * nothing is published there, or -EBADMSG if the record is damaged. */
+ * nothing is published there, or -EBADMSG if the record is damaged. Without name and
+ * data if the lane is not mapped. */
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
                  struct ds_view *view);
 
