@@ -59,7 +59,7 @@ static inline const char *take_text(void) {
     struct ds_view view;
     uint64_t position = batch.chunks.start;
     size_t length = 0;
-    while (ds_copy_next(&batch.chunks, &position, &view) == 1) {
+    while (ds_records_next(&batch.chunks, &position, &view) == 1) {
         memcpy(text + length, view.data, view.data_length);
         length += view.data_length;
     }

@@ -92,12 +92,12 @@ static void do_harm(struct ds_ring *ring) {
     }
 }
 
-static void check_copy(const struct ds_copy *copy) {
+static void check_copy(const struct ds_records *records) {
     struct ds_view view;
-    uint64_t position = copy->start;
-    while (ds_copy_next(copy, &position, &view) == 1) {
-        const uint8_t *end = copy->bytes + (copy->end - copy->start);
-        CHECK((const uint8_t *)view.name >= copy->bytes && view.data + view.data_length <= end);
+    uint64_t position = records->start;
+    while (ds_records_next(records, &position, &view) == 1) {
+        const uint8_t *end = records->copy + (records->end - records->start);
+        CHECK((const uint8_t *)view.name >= records->copy && view.data + view.data_length <= end);
         CHECK(view.name_length > 0 && view.name_length <= DS_NAME_MAX);
         CHECK(view.offset >= -1);
         /* Touch every byte, so that the sanitizer sees a wrong address. */
@@ -121,7 +121,7 @@ static int look(struct ds_reader *reader) {
     check_copy(&batch.chunks);
     if (result == 0 && batch.size)
         ds_ring_free(&reader->ring, &reader->ring.data, batch.end);
-    if (result == 0 && (batch.size || batch.losses.bytes))
+    if (result == 0 && (batch.size || batch.losses.copy))
         result = 1;
     ds_batch_free(&batch);
     ds_ring_arm(&reader->ring, draw_number());

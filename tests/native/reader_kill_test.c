@@ -71,7 +71,7 @@ static uint64_t check_batch(struct ds_reader *reader) {
     struct ds_view view;
     uint64_t count = 0;
     CHECK_EQUAL(ds_reader_take(reader, 64, RING_BYTES / 8, &batch), 0);
-    for (uint64_t at = batch.chunks.start; ds_copy_next(&batch.chunks, &at, &view) == 1; count++) {
+    for (uint64_t at = batch.chunks.start; ds_records_next(&batch.chunks, &at, &view) == 1; count++) {
         CHECK_EQUAL(view.name_length, strlen(NAME));
         CHECK(is_sound(view.data, view.data_length));
     }

@@ -24,11 +24,11 @@ static void leave_hole(struct ds_lane *lane, uint64_t bytes) {
     atomic_fetch_add(&lane->positions->head, bytes);
 }
 
-static unsigned count_records(const struct ds_copy *copy) {
+static unsigned count_records(const struct ds_records *records) {
     struct ds_view view;
     unsigned count = 0;
-    uint64_t position = copy->start;
-    while (ds_copy_next(copy, &position, &view) == 1)
+    uint64_t position = records->start;
+    while (ds_records_next(records, &position, &view) == 1)
         count++;
     return count;
 }
@@ -69,7 +69,7 @@ static void copy_does_not_change_with_the_ring(void) {
 
     struct ds_view view;
     uint64_t position = batch.chunks.start;
-    CHECK_EQUAL(ds_copy_next(&batch.chunks, &position, &view), 1);
+    CHECK_EQUAL(ds_records_next(&batch.chunks, &position, &view), 1);
     CHECK(memcmp(view.data, "kept", 4) == 0);
     ds_batch_free(&batch);
     close_both();

@@ -8,65 +8,62 @@
 
 #define SCAN_BYTES (64u << 10)
 
-/* Copies */
+/* Records */
 
-int ds_copy_next(const struct ds_copy *copy, uint64_t *position, struct ds_view *view) {
-    while (*position < copy->end) {
-        const struct ds_record *record = (const void *)(copy->bytes + (*position - copy->start));
-        uint64_t rest = copy->size - *position % copy->size, left = copy->end - *position;
+int ds_records_next(const struct ds_records *records, uint64_t *position, struct ds_view *view) {
+    const struct ds_ring *ring = records->ring;
+    const struct ds_lane *lane = records->lane;
+    if (!records->copy)
+        return *position < records->end ? ds_ring_peek(ring, lane, position, view) : 0;
+    while (*position < records->end) {
+        const struct ds_record *record = (const void *)(records->copy + (*position - records->start));
+        uint64_t rest = lane->size - *position % lane->size, left = records->end - *position;
         /* The end of a copy and every length are multiples of 16: there is a stamp. */
-        if (atomic_load_explicit(&record->stamp, memory_order_relaxed) != ds_stamp(copy->nonce, *position))
+        if (atomic_load_explicit(&record->stamp, memory_order_relaxed) != ds_stamp(ring->nonce, *position))
             return -EBADMSG;
-        int found = ds_record_read(record, rest < left ? rest : left, copy->known, position, view);
+        int found =
+            ds_record_read(record, rest < left ? rest : left, ds_known_flags(ring, lane), position, view);
         if (found)
             return found;
     }
     return 0;
 }
 
-/* Copies a part of a lane. It may continue at the beginning of the lane. */
-static int copy_lane(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t start, uint64_t end,
-                     struct ds_copy *copy) {
-    uint64_t bytes = end - start, offset = start % lane->size, first = lane->size - offset;
-    first = first < bytes ? first : bytes;
-    uint8_t *to = malloc(bytes);
-    if (!to)
-        return -ENOMEM;
-    *copy = (struct ds_copy){.bytes = to,
-                             .start = start,
-                             .end = end,
-                             .size = lane->size,
-                             .nonce = reader->ring.nonce,
-                             .known = ds_known_flags(&reader->ring, lane)};
-    ds_ring_load(&reader->ring, lane->start + offset, to, first);
-    ds_ring_load(&reader->ring, lane->start, to + first, bytes - first);
-    return 0;
+static void drop(struct ds_records *records) {
+    free(records->copy);
+    records->copy = NULL;
+    records->end = records->start;
 }
 
-/* Ends the copy before the first record that begins at `until` or is damaged: the
- * producer may have changed the ring after the reader checked it there. */
-static void cut(struct ds_copy *copy, uint64_t until) {
+/* Copies the records, which may continue at the beginning of the lane. Ends the copy before
+ * the first record that is damaged: the producer may have changed the ring after the reader
+ * looked at it. */
+static int copy(const struct ds_ring *ring, struct ds_records *records) {
+    const struct ds_lane *lane = records->lane;
+    uint64_t bytes = records->end - records->start, offset = records->start % lane->size;
+    uint64_t first = lane->size - offset < bytes ? lane->size - offset : bytes;
     struct ds_view view;
-    uint64_t end = copy->start, position = end;
-    while (ds_copy_next(copy, &position, &view) == 1 && view.position < until)
+    records->copy = malloc(bytes);
+    if (!records->copy)
+        return -ENOMEM;
+    ds_ring_load(ring, lane->start + offset, records->copy, first);
+    ds_ring_load(ring, lane->start, records->copy + first, bytes - first);
+    uint64_t end = records->start, position = end;
+    while (ds_records_next(records, &position, &view) == 1)
         end = position;
-    copy->end = end;
+    records->end = end;
+    return end > records->start ? 0 : -EBADMSG;
 }
 
-static void drop(struct ds_copy *copy) {
-    free(copy->bytes);
-    *copy = (struct ds_copy){0};
-}
-
-/* Copies records while they are published and within the limits. */
-static int copy_records(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t records,
-                        uint64_t bytes, uint64_t until, struct ds_copy *copy) {
+/* Copies records while they are published and within the limits; none after an error. */
+static int copy_records(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t most, uint64_t bytes,
+                        uint64_t until, struct ds_records *records) {
     uint64_t start = lane->read, end = start;
     struct ds_view view;
     int found = 1;
-    while (records-- > 0 && end < until && end - start < bytes) {
+    while (most-- > 0 && end < until && end - start < bytes) {
         uint64_t next = end;
-        if ((found = ds_ring_peek(&reader->ring, lane, &next, &view)) != 1)
+        if ((found = ds_ring_peek(ring, lane, &next, &view)) != 1)
             break;
         /* There can be only one lap; anything longer is forged by the producer. */
         if (next - start > lane->size)
@@ -75,14 +72,11 @@ static int copy_records(const struct ds_reader *reader, const struct ds_lane *la
     }
     if (end == start)
         return found < 0 ? found : 0;
-    int error = copy_lane(reader, lane, start, end, copy);
+    *records = (struct ds_records){.ring = ring, .lane = lane, .start = start, .end = end};
+    int error = copy(ring, records);
     if (error)
-        return error;
-    cut(copy, UINT64_MAX);
-    if (copy->end > start)
-        return 0;
-    drop(copy);
-    return -EBADMSG;
+        drop(records);
+    return error;
 }
 
 /* Batches */
@@ -123,21 +117,24 @@ static bool is_drained(const struct ds_reader *reader) {
     return reader->producer_died && reader->ring.data.read >= reader->ring.data.end;
 }
 
-/* Takes the notes that belong before the next chunk. Sets `until` to the position up to
- * which chunks may be read before the next note. */
-static int take_losses(struct ds_reader *reader, struct ds_copy *losses, uint64_t *until) {
+/* Takes the notes that belong before the next chunk: a note carries, as its sequence, where
+ * the data lane stood when the loss happened. Sets `until` to the position up to which chunks
+ * may be read before the next note. */
+static int take_losses(struct ds_reader *reader, struct ds_records *losses, uint64_t *until) {
     struct ds_lane *notes = &reader->ring.notes;
     struct ds_view note;
     unsigned abandons = 0;
     reader->unnamed_holes += skip_hole(reader, notes) > 0;
     *until = UINT64_MAX;
-    int error = copy_records(reader, notes, UINT64_MAX, notes->size, UINT64_MAX, losses);
+    int error = copy_records(&reader->ring, notes, UINT64_MAX, notes->size, UINT64_MAX, losses);
     if (error || losses->end == losses->start)
         return error;
     uint64_t position = losses->start, end = position;
-    while (ds_copy_next(losses, &position, &note) == 1) {
-        if (!is_drained(reader) && !ds_note_is_due(&note, reader->ring.data.read, until))
+    while (ds_records_next(losses, &position, &note) == 1) {
+        if (!is_drained(reader) && note.sequence > reader->ring.data.read) {
+            *until = note.sequence;
             break;
+        }
         end = position;
         abandons += (note.flags & DS_RECORD_ABANDON) != 0;
     }
@@ -152,54 +149,45 @@ static int take_losses(struct ds_reader *reader, struct ds_copy *losses, uint64_
     return 0;
 }
 
-/* A note that came while the chunks were copied belongs between them. */
-static int cut_at_note(const struct ds_reader *reader, struct ds_copy *chunks) {
-    struct ds_copy notes = {0};
-    struct ds_view note;
-    const struct ds_lane *lane = &reader->ring.notes;
-    uint64_t position = lane->read;
-    int error = copy_records(reader, lane, 1, lane->size, UINT64_MAX, &notes);
-    if (!error && ds_copy_next(&notes, &position, &note) == 1 && ds_note_cuts(&note, chunks->end))
-        cut(chunks, note.sequence);
-    free(notes.bytes);
-    return error;
-}
-
-static void count_finished(struct ds_reader *reader, const struct ds_copy *chunks) {
+static void count_finished(struct ds_reader *reader, const struct ds_records *chunks) {
     struct ds_view view;
     uint64_t position = chunks->start;
-    while (ds_copy_next(chunks, &position, &view) == 1)
+    while (ds_records_next(chunks, &position, &view) == 1)
         reader->finished += !(view.flags & DS_RECORD_MORE);
 }
 
 int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, struct ds_batch *batch) {
-    struct ds_lane *data = &reader->ring.data;
-    uint64_t start = data->read, until;
+    struct ds_ring *ring = &reader->ring;
+    struct ds_lane *data = &ring->data;
+    uint64_t until;
     memset(batch, 0, sizeof *batch);
+    /* Before the notes: a thread that notes a loss and then claims space for a chunk of the same
+     * file does so in this order, see claim(). Chunks after this position may have notes that
+     * were not there yet. */
+    uint64_t head = ds_word_load(ring, &data->positions->head);
     int error = take_losses(reader, &batch->losses, &until);
     if (error)
         return error;
-    batch->hole_bytes = skip_hole(reader, data);
+    until = head < until ? head : until;
+    batch->size = batch->hole_bytes = skip_hole(reader, data);
     reader->holes += batch->hole_bytes > 0;
     reader->hole_bytes += batch->hole_bytes;
-    error = copy_records(reader, data, records, bytes, until, &batch->chunks);
-    if (!error && batch->chunks.bytes)
-        error = cut_at_note(reader, &batch->chunks);
-    if (error)
-        drop(&batch->chunks);
-    if (batch->chunks.bytes) {
-        count_finished(reader, &batch->chunks);
-        data->read = batch->chunks.end;
+    batch->chunks = (struct ds_records){.ring = ring, .lane = data, .start = data->read, .end = data->read};
+    if (reader->in_place) {
+        batch->chunks.end += bytes < until - data->read ? bytes : until - data->read;
+        return 0;
     }
-    batch->end = data->read;
-    batch->size = data->read - start;
+    error = copy_records(ring, data, records, bytes, until, &batch->chunks);
+    count_finished(reader, &batch->chunks);
+    batch->size += batch->chunks.end - data->read;
+    batch->end = data->read = batch->chunks.end;
     /* What was found before the damage is still delivered. */
-    return batch->size || batch->losses.bytes ? 0 : error;
+    return batch->size || batch->losses.copy ? 0 : error;
 }
 
 void ds_batch_free(struct ds_batch *batch) {
-    free(batch->losses.bytes);
-    free(batch->chunks.bytes);
+    free(batch->losses.copy);
+    free(batch->chunks.copy);
 }
 
 /* Control */

@@ -39,9 +39,11 @@ static int claim(struct ds_ring *ring, struct ds_lane *lane, uint32_t need, uint
         pad = need > rest ? rest : 0;
         if (head + pad + need > tail + size)
             return -EAGAIN;
-        /* Pad and record in one claim, so that no other producer comes between them. */
+        /* Pad and record in one claim, so that no other producer comes between them. release,
+         * pairs with the load in ds_reader_take: if the reader sees this claim, it also sees the
+         * notes that this thread pushed before. */
     } while (!atomic_compare_exchange_weak_explicit(&lane->positions->head, &head, head + pad + need,
-                                                    memory_order_relaxed, memory_order_relaxed));
+                                                    memory_order_release, memory_order_relaxed));
     if (pad) {
         struct ds_record *filler = ds_record_at(lane, head);
         filler->length = (uint32_t)pad;
@@ -200,27 +202,20 @@ int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known
     return 1;
 }
 
-static bool is_stamped(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t position) {
-    uint64_t stamp;
-    /* seq_cst, pairs with the store in ds_ring_push: see wake_reader. */
-    if (lane->base)
-        stamp = atomic_load_explicit(&ds_record_at(lane, position)->stamp, memory_order_seq_cst);
-    else
-        ds_ring_load(ring, lane->start + position % lane->size, &stamp, sizeof stamp);
-    return stamp == ds_stamp(ring->nonce, position);
-}
-
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
                  struct ds_view *view) {
     for (int pads = 0; pads <= 1; pads++) {
         struct ds_record head;
         const struct ds_record *record = &head;
         uint64_t offset = *position % lane->size, rest = lane->size - offset;
-        if (!is_stamped(ring, lane, *position))
-            return 0;
         if (lane->base)
-            record = ds_record_at(lane, *position);
+            record = (const void *)(lane->base + offset);
         else
+            ds_ring_load(ring, lane->start + offset, &head.stamp, sizeof head.stamp);
+        /* seq_cst, pairs with the store in ds_ring_push: see wake_reader. */
+        if (atomic_load_explicit(&record->stamp, memory_order_seq_cst) != ds_stamp(ring->nonce, *position))
+            return 0;
+        if (!lane->base) /* now that the stamp is known to be there */
             ds_ring_load(ring, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
         int found = ds_record_read(record, rest, ds_known_flags(ring, lane), position, view);
         if (found)

@@ -27,7 +27,6 @@ static struct {
     const void *library;
     struct connection connection;
     struct ds_ring ring;
-    struct ds_policy policy;
 } session = {.connection = {.fd = -1}};
 
 static _Atomic(acldumpCallback) shared;
@@ -158,8 +157,7 @@ static int attach(struct offer *offer) {
         return error;
     session.ring.wake = wake;
     session.ring.reader_alive = collector_alive;
-    session.policy = offer->policy;
-    error = ds_attach(&session.ring, &session.policy);
+    error = ds_attach(&session.ring, &offer->policy);
     if (error)
         ds_ring_destroy(&session.ring);
     return error;

@@ -2,6 +2,7 @@
 #include "module.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 struct run {
     uint64_t end;
@@ -11,10 +12,10 @@ struct run {
 
 static PyTypeObject *lease_type;
 
-Lease *lease_new(AnyRing *ring) {
+Lease *lease_new(Ring *ring) {
     Lease *self = (Lease *)make_object(lease_type);
     if (self)
-        self->ring = (AnyRing *)Py_NewRef((PyObject *)ring);
+        self->ring = (Ring *)Py_NewRef((PyObject *)ring);
     return self;
 }
 
@@ -37,8 +38,10 @@ int lease_begin(Lease *self, uint64_t size, uint64_t end) {
     return 0;
 }
 
+/* Frees the space of the oldest runs that are done, unless the ring is closed or a parent's. */
 static void run_done(Lease *self) {
-    struct runs *runs = &self->ring->runs;
+    Ring *ring = self->ring;
+    struct runs *runs = &ring->runs;
     uint64_t position = 0;
     self->run->done = true;
     self->run = NULL;
@@ -50,8 +53,8 @@ static void run_done(Lease *self) {
     }
     if (!runs->oldest)
         runs->newest = NULL;
-    if (position)
-        any_ring_free(self->ring, position);
+    if (position && ring->open && ring->pid == getpid())
+        ds_ring_free(&ring->reader.ring, &ring->reader.ring.data, position);
 }
 
 void lease_settle(Lease *self) {
@@ -64,12 +67,6 @@ void lease_settle(Lease *self) {
         free(self->copy);
         self->copy = NULL;
     }
-}
-
-PyObject *lease_result(Lease *self, PyObject *chunks, PyObject *losses) {
-    if (!self->size && PyList_Size(losses) == 0)
-        Py_RETURN_NONE;
-    return PyTuple_Pack(3, chunks, losses, (PyObject *)self);
 }
 
 static PyObject *lease_release(Lease *self, PyObject *Py_UNUSED(ignored)) {

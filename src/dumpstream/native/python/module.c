@@ -25,7 +25,7 @@ void free_object(PyObject *self) {
 }
 
 PyObject *make_object(PyTypeObject *type) {
-    return ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    return PyType_GenericAlloc(type, 0);
 }
 
 PyObject *raise_errno(int error) {
@@ -181,9 +181,9 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *causes = PyTuple_New(DS_CAUSE_COUNT);
     for (int i = 0; causes && i < DS_CAUSE_COUNT; i++)
         PyTuple_SetItem(causes, i, PyUnicode_FromString(CAUSE_NAMES[i]));
-    int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_ring(module) != 0 ||
-                 add_shared_ring(module) != 0 || add_lease(module) != 0 || add_chunk(module) != 0 ||
-                 add_statistics(module) != 0 || add_tensor_rows(module) != 0;
+    int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_rings(module) != 0 ||
+                 add_lease(module) != 0 || add_chunk(module) != 0 || add_statistics(module) != 0 ||
+                 add_tensor_rows(module) != 0;
     Py_XDECREF(causes);
     if (failed)
         Py_CLEAR(module);

@@ -161,23 +161,6 @@ struct ds_view {
     int32_t flag;
 };
 
-/* Where a loss lies among chunks: its note carries, as its sequence, where the data lane
- * stood when the loss happened. */
-
-/* Whether chunks that end at `end` reach beyond the note, which belongs before some. */
-static inline bool ds_note_cuts(const struct ds_view *note, uint64_t end) {
-    return note->sequence < end;
-}
-
-/* Returns whether the note comes before the chunk at `read`; otherwise sets `until` to
- * where the chunks before the note end. */
-static inline bool ds_note_is_due(const struct ds_view *note, uint64_t read, uint64_t *until) {
-    if (note->sequence <= read)
-        return true;
-    *until = note->sequence;
-    return false;
-}
-
 /* Makes a ring with a data lane of `data_size` bytes, rounded up to a page. Without
  * a path it lies in memory that is touched in advance; with one it lies in a new
  * file of that name, with blocks that are allocated but not touched. */
