@@ -28,19 +28,16 @@ struct offer {
     char config[PATH_MAX]; /* the path of the dump configuration to apply, or empty */
 };
 
-/* A packet under construction. Fields that do not fit are left out. */
+/* A packet under construction. */
 struct packet {
     size_t length;
     char bytes[64 << 10];
 };
 
 void packet_begin(struct packet *packet, const char *type);
-void packet_add(struct packet *packet, const char *key, const char *value);
-void packet_add_bytes(struct packet *packet, const char *key, const char *bytes, size_t length);
-void packet_add_number(struct packet *packet, const char *key, uint64_t value);
 
-/* The longest value that a further field may have. */
-size_t packet_room(const struct packet *packet, const char *key);
+/* Adds a field "key=value", or leaves it out if it does not fit. */
+__attribute__((format(printf, 2, 3))) void packet_add(struct packet *packet, const char *format, ...);
 
 /* Connects to the collector at `path`, introduces this process, and waits for the offer of
  * a ring. Returns 0, or -errno and one line in `reason`. */
