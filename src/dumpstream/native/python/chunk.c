@@ -27,7 +27,7 @@ static PyObject *chunk_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$LpiKp", keywords, &name, &data, &offset, &is_last,
                                      &flag, &sequence, &more))
         return NULL;
-    Chunk *self = (Chunk *)make_object(type);
+    Chunk *self = (Chunk *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
     self->offset = offset;
@@ -108,7 +108,7 @@ static PyType_Spec chunk_spec = {"dumpstream._native.Chunk", sizeof(Chunk), 0, P
                                  chunk_slots};
 
 static PyObject *leased_chunk(Lease *lease, const struct ds_view *view, PyObject *name) {
-    Chunk *chunk = (Chunk *)make_object(chunk_type);
+    Chunk *chunk = (Chunk *)PyType_GenericAlloc(chunk_type, 0);
     if (!chunk)
         return NULL;
     chunk->name = Py_NewRef(name);
@@ -136,5 +136,6 @@ int append_chunk(PyObject *chunks, Lease *lease, const struct ds_view *view, str
 }
 
 int add_chunk(PyObject *module) {
-    return add_type(module, &chunk_spec, "Chunk", &chunk_type);
+    chunk_type = add_type(module, &chunk_spec);
+    return chunk_type ? 0 : -1;
 }

@@ -13,7 +13,7 @@ struct run {
 static PyTypeObject *lease_type;
 
 Lease *lease_new(Ring *ring) {
-    Lease *self = (Lease *)make_object(lease_type);
+    Lease *self = (Lease *)PyType_GenericAlloc(lease_type, 0);
     if (self)
         self->ring = (Ring *)Py_NewRef((PyObject *)ring);
     return self;
@@ -92,5 +92,6 @@ static PyType_Spec lease_spec = {"dumpstream._native.Lease", sizeof(Lease), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, lease_slots};
 
 int add_lease(PyObject *module) {
-    return add_type(module, &lease_spec, "Lease", &lease_type);
+    lease_type = add_type(module, &lease_spec);
+    return lease_type ? 0 : -1;
 }

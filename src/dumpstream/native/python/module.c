@@ -20,12 +20,8 @@ const char *const CAUSE_NAMES[DS_CAUSE_COUNT] = {
 
 void free_object(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    PyObject_Free(self);
     Py_DECREF(type);
-}
-
-PyObject *make_object(PyTypeObject *type) {
-    return PyType_GenericAlloc(type, 0);
 }
 
 PyObject *raise_errno(int error) {
@@ -37,12 +33,11 @@ PyObject *decode_name(const char *name, Py_ssize_t length) {
     return PyUnicode_DecodeUTF8(name, length, "surrogateescape");
 }
 
-int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type) {
-    PyObject *made = PyType_FromSpec(spec);
-    if (!made)
-        return -1;
-    *type = (PyTypeObject *)made;
-    return PyModule_AddObjectRef(module, name, made);
+PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
+    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+    if (type && PyModule_AddType(module, type) != 0)
+        Py_CLEAR(type);
+    return type;
 }
 
 int append_new(PyObject *list, PyObject *item) {

@@ -18,10 +18,9 @@
 /* Objects */
 
 void free_object(PyObject *self);
-PyObject *make_object(PyTypeObject *type);
 PyObject *raise_errno(int error);
 PyObject *decode_name(const char *name, Py_ssize_t length);
-int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type);
+PyTypeObject *add_type(PyObject *module, PyType_Spec *spec);
 
 /* Appends `item`, a new reference; or fails if it is NULL with an exception set. */
 int append_new(PyObject *list, PyObject *item);

@@ -27,7 +27,7 @@ static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     const char *path = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|$z", keywords, &size, &path))
         return NULL;
-    Ring *self = (Ring *)make_object(type);
+    Ring *self = (Ring *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
     int error;
@@ -43,7 +43,7 @@ static PyObject *shared_ring_recover(PyObject *Py_UNUSED(type), PyObject *args) 
     const char *path;
     if (!PyArg_ParseTuple(args, "s", &path))
         return NULL;
-    Ring *self = (Ring *)make_object(shared_ring_type);
+    Ring *self = (Ring *)PyType_GenericAlloc(shared_ring_type, 0);
     if (!self)
         return NULL;
     int error;
@@ -309,7 +309,7 @@ static PyType_Spec shared_ring_spec = {"dumpstream._native.SharedRing", sizeof(R
                                        shared_ring_slots};
 
 int add_rings(PyObject *module) {
-    if (add_type(module, &ring_spec, "Ring", &ring_type) != 0)
-        return -1;
-    return add_type(module, &shared_ring_spec, "SharedRing", &shared_ring_type);
+    ring_type = add_type(module, &ring_spec);
+    shared_ring_type = ring_type ? add_type(module, &shared_ring_spec) : NULL;
+    return shared_ring_type ? 0 : -1;
 }
