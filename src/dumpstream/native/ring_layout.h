@@ -38,7 +38,6 @@ static inline uint32_t ds_known_flags(const struct ds_ring *ring, const struct d
 /* Access to a ring that is mapped, or only in its file. `at` counts from the beginning of
  * the ring. Bytes that are no longer in the file read as zeros, which are not a record. */
 void ds_ring_load(const struct ds_ring *ring, uint64_t at, void *to, size_t bytes);
-void ds_ring_store(struct ds_ring *ring, uint64_t at, const void *from, size_t bytes);
 
 /* Words of the control block: their loads and stores are seq_cst, in a file as well. */
 uint64_t ds_word_load(const struct ds_ring *ring, const _Atomic uint64_t *word);
@@ -49,13 +48,3 @@ void ds_word_store(struct ds_ring *ring, _Atomic uint64_t *word, uint64_t value)
  * 1 and fills `view`, 0 for a pad, which must fill the rest, or -EBADMSG. */
 int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
                    struct ds_view *view);
-
-/* As ds_ring_create, but the ring has no way to wake its reader, and its lanes are mapped
- * only if `whole`. */
-int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path, bool whole);
-
-/* Maps the ring in `fd`, or without `whole` only its control block, for futexes. */
-int ds_ring_map_fd(struct ds_ring *ring, int fd, uint64_t data_size, bool whole, int flags);
-
-bool ds_size_is_sound(uint64_t data_size);
-bool ds_control_is_sound(const struct ds_control *control, uint64_t data_size);

@@ -1,4 +1,4 @@
-/* The memory and the files of rings. */
+/* The memory and the files of rings, for producers and readers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dumpstream/reader.h"
 #include "ring_layout.h"
 
 #define MAX_RECORD_BYTES (1u << 30)
@@ -38,7 +39,7 @@ void ds_ring_load(const struct ds_ring *ring, uint64_t at, void *to, size_t byte
     order_system_calls();
 }
 
-void ds_ring_store(struct ds_ring *ring, uint64_t at, const void *from, size_t bytes) {
+static void store(struct ds_ring *ring, uint64_t at, const void *from, size_t bytes) {
     if (ring->data.base) {
         memcpy((uint8_t *)ring->control + at, from, bytes);
         return;
@@ -64,7 +65,7 @@ void ds_word_store(struct ds_ring *ring, _Atomic uint64_t *word, uint64_t value)
     if (ring->data.base)
         atomic_store(word, value);
     else
-        ds_ring_store(ring, offset_of(ring, word), &value, sizeof value);
+        store(ring, offset_of(ring, word), &value, sizeof value);
 }
 
 /* Life */
@@ -105,20 +106,18 @@ static void touch(uint8_t *base, uint64_t bytes) {
         *(volatile uint8_t *)(base + i) = 0;
 }
 
-static void lay_out_lane(struct ds_lane *lane, struct ds_lane_positions *positions, uint8_t *base,
-                         uint64_t start, uint64_t size, uint64_t kept) {
-    *lane = (struct ds_lane){.positions = positions,
-                             .base = base ? base + start : NULL,
-                             .start = start,
-                             .size = size,
-                             .kept = kept};
+static struct ds_lane lane_at(uint8_t *base, uint64_t start, struct ds_lane_positions *positions,
+                              uint64_t size, uint64_t kept) {
+    base = base ? base + start : NULL;
+    return (struct ds_lane){.positions = positions, .base = base, .start = start, .size = size, .kept = kept};
 }
 
-bool ds_size_is_sound(uint64_t data_size) {
+static bool size_is_sound(uint64_t data_size) {
     return data_size >= DS_RING_MIN_BYTES && data_size <= DS_RING_MAX_BYTES;
 }
 
-int ds_ring_map_fd(struct ds_ring *ring, int fd, uint64_t data_size, bool whole, int flags) {
+/* Maps the ring in `fd`, or without `whole` only its control block, for futexes. */
+static int map(struct ds_ring *ring, int fd, uint64_t data_size, bool whole, int flags) {
     uint64_t max_record = data_size / 8 / DS_RECORD_ALIGN * DS_RECORD_ALIGN;
     ring->mapped = whole ? ds_ring_bytes(data_size) : DS_CONTROL_BYTES;
     uint8_t *base = mmap(NULL, ring->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
@@ -127,10 +126,21 @@ int ds_ring_map_fd(struct ds_ring *ring, int fd, uint64_t data_size, bool whole,
     madvise(base, ring->mapped, MADV_DONTFORK);
     ring->control = (struct ds_control *)(void *)base;
     ring->max_record = max_record > MAX_RECORD_BYTES ? MAX_RECORD_BYTES : (uint32_t)max_record;
-    lay_out_lane(&ring->notes, &ring->control->notes, whole ? base : NULL, DS_CONTROL_BYTES,
-                 DS_NOTE_LANE_BYTES, DS_ABANDON_BYTES);
-    lay_out_lane(&ring->data, &ring->control->data, whole ? base : NULL, ds_ring_bytes(0), data_size, 0);
+    base = whole ? base : NULL;
+    ring->notes =
+        lane_at(base, DS_CONTROL_BYTES, &ring->control->notes, DS_NOTE_LANE_BYTES, DS_ABANDON_BYTES);
+    ring->data = lane_at(base, ds_ring_bytes(0), &ring->control->data, data_size, 0);
     return 0;
+}
+
+void ds_ring_destroy(struct ds_ring *ring) {
+    if (ring->control)
+        munmap(ring->control, ring->mapped);
+    if (ring->event_fd >= 0)
+        close(ring->event_fd);
+    if (ring->memory_fd >= 0)
+        close(ring->memory_fd);
+    ring->control = NULL;
 }
 
 /* Destroys a ring that could not be made completely, and its file. Returns `error`. */
@@ -141,20 +151,21 @@ static int discard(struct ds_ring *ring, const char *path, int error) {
     return error;
 }
 
-int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path, bool whole) {
+/* Makes a ring without a way to wake its reader. Its lanes are mapped only if `whole`. */
+static int make(struct ds_ring *ring, uint64_t data_size, const char *path, bool whole) {
     struct ds_control control = {.magic = DS_RING_MAGIC,
                                  .version = DS_RING_VERSION,
                                  .note_size = DS_NOTE_LANE_BYTES,
                                  .wake_at = DS_NEVER};
     *ring = (struct ds_ring){.memory_fd = -1, .event_fd = -1};
-    if (!ds_size_is_sound(data_size))
+    if (!size_is_sound(data_size))
         return -EINVAL;
     control.data_size = ds_align_up(data_size, DS_PAGE);
     uint64_t bytes = ds_ring_bytes(control.data_size);
     ring->memory_fd = path ? open_file(path, bytes) : open_memory(bytes);
     if (ring->memory_fd < 0)
         return ring->memory_fd;
-    int error = ds_ring_map_fd(ring, ring->memory_fd, control.data_size, whole, 0);
+    int error = map(ring, ring->memory_fd, control.data_size, whole, 0);
     if (!error && getrandom(&control.nonce, sizeof control.nonce, 0) != (ssize_t)sizeof control.nonce)
         error = -EIO;
     if (error)
@@ -162,7 +173,7 @@ int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path, boo
     if (whole)
         touch((uint8_t *)ring->control, path ? ds_ring_bytes(0) : ring->mapped);
     ring->nonce = control.nonce;
-    ds_ring_store(ring, 0, &control, sizeof control);
+    store(ring, 0, &control, sizeof control);
     return 0;
 }
 
@@ -173,7 +184,7 @@ static void wake_by_event(struct ds_ring *ring) {
 }
 
 int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path) {
-    int error = ds_ring_make(ring, data_size, path, true);
+    int error = make(ring, data_size, path, true);
     if (error)
         return error;
     ring->wake = wake_by_event;
@@ -192,7 +203,7 @@ static bool is_ring(int fd, uint64_t bytes, bool *in_memory) {
     return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_size == bytes;
 }
 
-bool ds_control_is_sound(const struct ds_control *control, uint64_t data_size) {
+static bool control_is_sound(const struct ds_control *control, uint64_t data_size) {
     return control->magic == DS_RING_MAGIC && control->version == DS_RING_VERSION &&
            control->data_size == data_size && control->note_size == DS_NOTE_LANE_BYTES;
 }
@@ -200,26 +211,73 @@ bool ds_control_is_sound(const struct ds_control *control, uint64_t data_size) {
 int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size) {
     bool in_memory;
     *ring = (struct ds_ring){.memory_fd = -1, .event_fd = -1};
-    if (!ds_size_is_sound(data_size) || data_size % DS_PAGE ||
+    if (!size_is_sound(data_size) || data_size % DS_PAGE ||
         !is_ring(fd, ds_ring_bytes(data_size), &in_memory))
         return -EBADMSG;
     /* A file may be larger than memory: its pages are touched during the first lap instead. */
-    int error = ds_ring_map_fd(ring, fd, data_size, true, in_memory ? MAP_POPULATE : 0);
+    int error = map(ring, fd, data_size, true, in_memory ? MAP_POPULATE : 0);
     if (error)
         return error;
     ring->nonce = ring->control->nonce;
-    if (ds_control_is_sound(ring->control, data_size))
+    if (control_is_sound(ring->control, data_size))
         return 0;
     ds_ring_destroy(ring);
     return -EBADMSG;
 }
 
-void ds_ring_destroy(struct ds_ring *ring) {
-    if (ring->control)
-        munmap(ring->control, ring->mapped);
-    if (ring->event_fd >= 0)
-        close(ring->event_fd);
-    if (ring->memory_fd >= 0)
-        close(ring->memory_fd);
-    ring->control = NULL;
+/* Readers */
+
+int ds_reader_create(struct ds_reader *reader, uint64_t data_size, const char *path) {
+    *reader = (struct ds_reader){0};
+    int error = make(&reader->ring, data_size, path, !path);
+    if (error || path)
+        return error;
+    if (fcntl(reader->ring.memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        error = -errno;
+        ds_ring_destroy(&reader->ring);
+    }
+    return error;
+}
+
+/* Whether an earlier reader can have left a lane like this. */
+static bool lane_is_sound(const struct ds_lane_positions *positions, uint64_t size) {
+    uint64_t head = atomic_load(&positions->head), tail = atomic_load(&positions->tail);
+    return head % DS_RECORD_ALIGN == 0 && tail % DS_RECORD_ALIGN == 0 && head - tail <= size;
+}
+
+static bool file_is_sound(const struct ds_control *control, uint64_t file_bytes) {
+    uint64_t size = control->data_size;
+    return size_is_sound(size) && size % DS_PAGE == 0 && file_bytes == ds_ring_bytes(size) &&
+           control_is_sound(control, size) && lane_is_sound(&control->data, size) &&
+           lane_is_sound(&control->notes, DS_NOTE_LANE_BYTES);
+}
+
+static int resume(struct ds_reader *reader) {
+    struct stat status;
+    struct ds_control control;
+    struct ds_ring *ring = &reader->ring;
+    if (fstat(ring->memory_fd, &status) != 0)
+        return -errno;
+    if (!S_ISREG(status.st_mode))
+        return -EBADMSG;
+    ds_ring_load(ring, 0, &control, sizeof control);
+    if (!file_is_sound(&control, (uint64_t)status.st_size))
+        return -EBADMSG;
+    int error = map(ring, ring->memory_fd, control.data_size, false, 0);
+    ring->nonce = control.nonce;
+    ring->data.read = ring->data.freed = atomic_load(&control.data.tail);
+    ring->notes.read = ring->notes.freed = atomic_load(&control.notes.tail);
+    return error;
+}
+
+int ds_reader_resume(struct ds_reader *reader, const char *path) {
+    *reader = (struct ds_reader){.resumed = true, .ring = {.event_fd = -1}};
+    /* O_NONBLOCK: opening a pipe of that name would wait. */
+    reader->ring.memory_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (reader->ring.memory_fd < 0)
+        return -errno;
+    int error = resume(reader);
+    if (error)
+        close(reader->ring.memory_fd);
+    return error;
 }
