@@ -56,7 +56,7 @@ static inline struct ds_batch take_batch(void) {
 static inline const char *take_text(void) {
     static char text[RING_BYTES];
     struct ds_batch batch = take_batch();
-    struct ds_view view;
+    struct ds_message view;
     uint64_t position = batch.chunks.start;
     size_t length = 0;
     while (ds_records_next(&batch.chunks, &position, &view) == 1) {

@@ -93,17 +93,18 @@ static void do_harm(struct ds_ring *ring) {
 }
 
 static void check_copy(const struct ds_records *records) {
-    struct ds_view view;
+    struct ds_message view;
     uint64_t position = records->start;
     while (ds_records_next(records, &position, &view) == 1) {
         const uint8_t *end = records->copy + (records->end - records->start);
-        CHECK((const uint8_t *)view.name >= records->copy && view.data + view.data_length <= end);
+        const uint8_t *data = view.data;
+        CHECK((const uint8_t *)view.name >= records->copy && data + view.data_length <= end);
         CHECK(view.name_length > 0 && view.name_length <= DS_NAME_MAX);
         CHECK(view.offset >= -1);
         /* Touch every byte, so that the sanitizer sees a wrong address. */
         uint32_t sum = 0;
         for (uint32_t i = 0; i < view.data_length; i++)
-            sum += view.data[i];
+            sum += data[i];
         for (uint32_t i = 0; i < view.name_length; i++)
             sum += (uint8_t)view.name[i];
         CHECK(sum < UINT32_MAX);

@@ -68,7 +68,7 @@ static void run_producers(int fd) {
 /* Takes one batch and checks it; returns how many chunks it had. */
 static uint64_t check_batch(struct ds_reader *reader) {
     struct ds_batch batch;
-    struct ds_view view;
+    struct ds_message view;
     uint64_t count = 0;
     CHECK_EQUAL(ds_reader_take(reader, 64, RING_BYTES / 8, &batch), 0);
     for (uint64_t at = batch.chunks.start; ds_records_next(&batch.chunks, &at, &view) == 1; count++) {

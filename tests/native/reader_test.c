@@ -25,7 +25,7 @@ static void leave_hole(struct ds_lane *lane, uint64_t bytes) {
 }
 
 static unsigned count_records(const struct ds_records *records) {
-    struct ds_view view;
+    struct ds_message view;
     unsigned count = 0;
     uint64_t position = records->start;
     while (ds_records_next(records, &position, &view) == 1)
@@ -67,7 +67,7 @@ static void copy_does_not_change_with_the_ring(void) {
 
     memset(producer.data.base, 0xff, producer.data.size);
 
-    struct ds_view view;
+    struct ds_message view;
     uint64_t position = batch.chunks.start;
     CHECK_EQUAL(ds_records_next(&batch.chunks, &position, &view), 1);
     CHECK(memcmp(view.data, "kept", 4) == 0);

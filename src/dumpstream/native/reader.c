@@ -10,11 +10,11 @@
 
 /* Records */
 
-int ds_records_next(const struct ds_records *records, uint64_t *position, struct ds_view *view) {
+int ds_records_next(const struct ds_records *records, uint64_t *position, struct ds_message *message) {
     const struct ds_ring *ring = records->ring;
     const struct ds_lane *lane = records->lane;
     if (!records->copy)
-        return *position < records->end ? ds_ring_peek(ring, lane, position, view) : 0;
+        return *position < records->end ? ds_ring_peek(ring, lane, position, message) : 0;
     while (*position < records->end) {
         const struct ds_record *record = (const void *)(records->copy + (*position - records->start));
         uint64_t rest = lane->size - *position % lane->size, left = records->end - *position;
@@ -22,7 +22,7 @@ int ds_records_next(const struct ds_records *records, uint64_t *position, struct
         if (atomic_load_explicit(&record->stamp, memory_order_relaxed) != ds_stamp(ring->nonce, *position))
             return -EBADMSG;
         int found =
-            ds_record_read(record, rest < left ? rest : left, ds_known_flags(ring, lane), position, view);
+            ds_record_read(record, rest < left ? rest : left, ds_known_flags(ring, lane), position, message);
         if (found)
             return found;
     }
@@ -42,14 +42,14 @@ static int copy(const struct ds_ring *ring, struct ds_records *records) {
     const struct ds_lane *lane = records->lane;
     uint64_t bytes = records->end - records->start, offset = records->start % lane->size;
     uint64_t first = lane->size - offset < bytes ? lane->size - offset : bytes;
-    struct ds_view view;
+    struct ds_message message;
     records->copy = malloc(bytes);
     if (!records->copy)
         return -ENOMEM;
     ds_ring_load(ring, lane->start + offset, records->copy, first);
     ds_ring_load(ring, lane->start, records->copy + first, bytes - first);
     uint64_t end = records->start, position = end;
-    while (ds_records_next(records, &position, &view) == 1)
+    while (ds_records_next(records, &position, &message) == 1)
         end = position;
     records->end = end;
     return end > records->start ? 0 : -EBADMSG;
@@ -59,11 +59,11 @@ static int copy(const struct ds_ring *ring, struct ds_records *records) {
 static int copy_records(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t most, uint64_t bytes,
                         uint64_t until, struct ds_records *records) {
     uint64_t start = lane->read, end = start;
-    struct ds_view view;
+    struct ds_message message;
     int found = 1;
     while (most-- > 0 && end < until && end - start < bytes) {
         uint64_t next = end;
-        if ((found = ds_ring_peek(ring, lane, &next, &view)) != 1)
+        if ((found = ds_ring_peek(ring, lane, &next, &message)) != 1)
             break;
         /* There can be only one lap; anything longer is forged by the producer. */
         if (next - start > lane->size)
@@ -102,9 +102,9 @@ static uint64_t find_stamp(const struct ds_reader *reader, const struct ds_lane 
 /* Moves past the records that a dead producer claimed and never published. Returns
  * their length. */
 static uint64_t skip_hole(struct ds_reader *reader, struct ds_lane *lane) {
-    struct ds_view view;
+    struct ds_message message;
     uint64_t start = lane->read;
-    if (!reader->producer_died || ds_ring_peek(&reader->ring, lane, &start, &view) != 0)
+    if (!reader->producer_died || ds_ring_peek(&reader->ring, lane, &start, &message) != 0)
         return 0;
     uint64_t end = find_stamp(reader, lane, start, lane->end);
     if (end <= start)
@@ -122,7 +122,7 @@ static bool is_drained(const struct ds_reader *reader) {
  * may be read before the next note. */
 static int take_losses(struct ds_reader *reader, struct ds_records *losses, uint64_t *until) {
     struct ds_lane *notes = &reader->ring.notes;
-    struct ds_view note;
+    struct ds_message note;
     unsigned abandons = 0;
     reader->unnamed_holes += skip_hole(reader, notes) > 0;
     *until = UINT64_MAX;
@@ -150,10 +150,10 @@ static int take_losses(struct ds_reader *reader, struct ds_records *losses, uint
 }
 
 static void count_finished(struct ds_reader *reader, const struct ds_records *chunks) {
-    struct ds_view view;
+    struct ds_message message;
     uint64_t position = chunks->start;
-    while (ds_records_next(chunks, &position, &view) == 1)
-        reader->finished += !(view.flags & DS_RECORD_MORE);
+    while (ds_records_next(chunks, &position, &message) == 1)
+        reader->finished += !(message.flags & DS_RECORD_MORE);
 }
 
 int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, struct ds_batch *batch) {

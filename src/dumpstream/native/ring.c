@@ -169,7 +169,7 @@ void ds_ring_set_state(struct ds_ring *ring, enum ds_state state) {
 /* Reader */
 
 int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
-                   struct ds_view *view) {
+                   struct ds_message *message) {
     uint32_t flags = *(const volatile uint32_t *)&record->flags;
     uint32_t length = *(const volatile uint32_t *)&record->length;
     if (length == 0 || length % DS_RECORD_ALIGN || length > rest)
@@ -182,28 +182,26 @@ int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known
     }
     if (length < sizeof *record || flags & ~known)
         return -EBADMSG;
-    view->name_length = *(const volatile uint32_t *)&record->name_length;
-    view->data_length = *(const volatile uint32_t *)&record->data_length;
-    view->offset = *(const volatile int64_t *)&record->offset;
-    if (view->name_length == 0 || view->name_length > DS_NAME_MAX)
+    message->name_length = *(const volatile uint32_t *)&record->name_length;
+    message->data_length = *(const volatile uint32_t *)&record->data_length;
+    message->offset = *(const volatile int64_t *)&record->offset;
+    if (message->name_length == 0 || message->name_length > DS_NAME_MAX)
         return -EBADMSG;
-    if (length != record_length(view->name_length, view->data_length))
+    if (length != record_length(message->name_length, message->data_length))
         return -EBADMSG;
-    if (view->offset < -1 || view->offset > INT64_MAX - (int64_t)view->data_length)
+    if (message->offset < -1 || message->offset > INT64_MAX - (int64_t)message->data_length)
         return -EBADMSG;
-    view->position = *position;
     *position += length;
-    view->end = *position;
-    view->name = (const char *)(record + 1);
-    view->data = (const uint8_t *)record + data_start(view->name_length);
-    view->flags = flags;
-    view->sequence = record->sequence;
-    view->flag = record->flag;
+    message->name = (const char *)(record + 1);
+    message->data = (const uint8_t *)record + data_start(message->name_length);
+    message->flags = flags;
+    message->sequence = record->sequence;
+    message->flag = record->flag;
     return 1;
 }
 
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
-                 struct ds_view *view) {
+                 struct ds_message *message) {
     for (int pads = 0; pads <= 1; pads++) {
         struct ds_record head;
         const struct ds_record *record = &head;
@@ -217,7 +215,7 @@ int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_
             return 0;
         if (!lane->base) /* now that the stamp is known to be there */
             ds_ring_load(ring, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
-        int found = ds_record_read(record, rest, ds_known_flags(ring, lane), position, view);
+        int found = ds_record_read(record, rest, ds_known_flags(ring, lane), position, message);
         if (found)
             return found;
     }
@@ -242,11 +240,11 @@ void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position)
 }
 
 bool ds_ring_arm(struct ds_ring *ring, uint64_t distance) {
-    struct ds_view view;
+    struct ds_message message;
     uint64_t position = ring->data.read;
     /* seq_cst, pairs with the load in wake_reader. */
     ds_word_store(ring, &ring->control->wake_at, position + distance);
-    if (ds_ring_peek(ring, &ring->data, &position, &view) == 0)
+    if (ds_ring_peek(ring, &ring->data, &position, &message) == 0)
         return false;
     ds_ring_disarm(ring);
     return true;

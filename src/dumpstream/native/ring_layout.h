@@ -45,6 +45,6 @@ void ds_word_store(struct ds_ring *ring, _Atomic uint64_t *word, uint64_t value)
 
 /* Reads the head of the record at `*position`, checks it, and moves `*position` past the
  * record. Reads each number once. The lane has `rest` bytes from that position on. Returns
- * 1 and fills `view`, 0 for a pad, which must fill the rest, or -EBADMSG. */
+ * 1 and fills `message`, 0 for a pad, which must fill the rest, or -EBADMSG. */
 int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
-                   struct ds_view *view);
+                   struct ds_message *message);

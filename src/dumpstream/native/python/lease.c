@@ -1,4 +1,4 @@
-/* Lease: a hold on consecutive records of a ring. */
+/* Lease: a hold on consecutive records of a ring, and how they are taken. */
 #include "module.h"
 
 #include <stdlib.h>
@@ -12,15 +12,17 @@ struct run {
 
 static PyTypeObject *lease_type;
 
-Lease *lease_new(Ring *ring) {
+/* Returns a lease that holds nothing yet. */
+static Lease *lease_new(Ring *ring) {
     Lease *self = (Lease *)PyType_GenericAlloc(lease_type, 0);
     if (self)
         self->ring = (Ring *)Py_NewRef((PyObject *)ring);
     return self;
 }
 
-int lease_begin(Lease *self, uint64_t size, uint64_t end) {
-    struct runs *runs = &self->ring->runs;
+/* Puts the `size` bytes of ring space that end at `end` under the lease. */
+static int lease_begin(Lease *self, uint64_t size, uint64_t end) {
+    Ring *ring = self->ring;
     self->size = size;
     if (!size)
         return 0;
@@ -30,29 +32,28 @@ int lease_begin(Lease *self, uint64_t size, uint64_t end) {
         return -1;
     }
     *run = (struct run){.end = end};
-    if (runs->newest)
-        runs->newest->next = run;
+    if (ring->newest)
+        ring->newest->next = run;
     else
-        runs->oldest = run;
-    runs->newest = self->run = run;
+        ring->oldest = run;
+    ring->newest = self->run = run;
     return 0;
 }
 
 /* Frees the space of the oldest runs that are done, unless the ring is closed or a parent's. */
 static void run_done(Lease *self) {
     Ring *ring = self->ring;
-    struct runs *runs = &ring->runs;
     uint64_t position = 0;
     self->run->done = true;
     self->run = NULL;
-    while (runs->oldest && runs->oldest->done) {
-        struct run *freed = runs->oldest;
+    while (ring->oldest && ring->oldest->done) {
+        struct run *freed = ring->oldest;
         position = freed->end;
-        runs->oldest = freed->next;
+        ring->oldest = freed->next;
         PyMem_Free(freed);
     }
-    if (!runs->oldest)
-        runs->newest = NULL;
+    if (!ring->oldest)
+        ring->newest = NULL;
     if (position && ring->open && ring->pid == getpid())
         ds_ring_free(&ring->reader.ring, &ring->reader.ring.data, position);
 }
@@ -81,6 +82,79 @@ static void lease_dealloc(Lease *self) {
     Py_XDECREF((PyObject *)self->ring);
     free_object((PyObject *)self);
 }
+
+/* Taking */
+
+static int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, uint64_t bytes, bool ended) {
+    return append_new(losses, Py_BuildValue("(NsKN)", name, CAUSE_NAMES[cause], (unsigned long long)bytes,
+                                            PyBool_FromLong(ended)));
+}
+
+static int append_note(PyObject *losses, const struct ds_message *note) {
+    uint32_t cause = (uint32_t)note->flag < DS_CAUSE_COUNT ? (uint32_t)note->flag : DS_CAUSE_AFTER_LOSS;
+    return append_loss(losses, decode_name(note->name, note->name_length), (enum ds_cause)cause,
+                       (uint64_t)note->offset, note->flags & DS_RECORD_LAST);
+}
+
+static int take(Ring *self, Py_ssize_t most, uint64_t bytes, struct ds_batch *batch) {
+    int error;
+    if (self->reader.in_place)
+        return ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
+    self->busy = true;
+    Py_BEGIN_ALLOW_THREADS;
+    error = ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
+    Py_END_ALLOW_THREADS;
+    self->busy = false;
+    return error;
+}
+
+static int append_losses(PyObject *losses, const struct ds_batch *batch) {
+    struct ds_message note;
+    uint64_t position = batch->losses.start;
+    while (ds_records_next(&batch->losses, &position, &note) == 1) {
+        if (append_note(losses, &note) != 0)
+            return -1;
+    }
+    if (!batch->hole_bytes)
+        return 0;
+    return append_loss(losses, PyUnicode_FromString(""), DS_CAUSE_UNFINISHED, batch->hole_bytes, false);
+}
+
+/* Takes losses and at most `most` chunks, and puts the chunks under the lease. The losses are
+ * older than the chunks. */
+static int fill_lease(Ring *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
+                      uint64_t bytes) {
+    struct ds_batch batch = {0};
+    uint64_t *read = &self->reader.ring.data.read;
+    int error = take(self, most, bytes, &batch);
+    uint64_t end = batch.chunks.start;
+    lease->copy = batch.chunks.copy;
+    if (error)
+        raise_errno(error);
+    else if (append_losses(losses, &batch) != 0 ||
+             append_chunks(chunks, lease, most, &batch.chunks, &end) != 0 ||
+             lease_begin(lease, batch.size + (end - *read), end) != 0)
+        error = -1;
+    else
+        *read = end;
+    batch.chunks.copy = NULL; /* the lease owns it now */
+    ds_batch_free(&batch);
+    return error;
+}
+
+PyObject *lease_take(Ring *ring, Py_ssize_t most, uint64_t bytes) {
+    Lease *lease = lease_new(ring);
+    PyObject *chunks = PyList_New(0), *losses = PyList_New(0), *result = NULL;
+    if (lease && chunks && losses && fill_lease(ring, lease, chunks, losses, most, bytes) == 0)
+        result = lease->size || PyList_Size(losses) ? PyTuple_Pack(3, chunks, losses, (PyObject *)lease)
+                                                    : Py_NewRef(Py_None);
+    Py_XDECREF(chunks);
+    Py_XDECREF(losses);
+    Py_XDECREF((PyObject *)lease);
+    return result;
+}
+
+/* The type */
 
 static PyMethodDef lease_methods[] = {{"release", (PyCFunction)lease_release, METH_NOARGS, NULL}, {0}};
 static PyMemberDef lease_members[] = {{"size", T_ULONGLONG, offsetof(Lease, size), READONLY, NULL}, {0}};

@@ -46,37 +46,6 @@ int append_new(PyObject *list, PyObject *item) {
     return result;
 }
 
-/* Losses */
-
-int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, uint64_t bytes, bool ended) {
-    return append_new(losses, Py_BuildValue("(NsKN)", name, CAUSE_NAMES[cause], (unsigned long long)bytes,
-                                            PyBool_FromLong(ended)));
-}
-
-int append_note(PyObject *losses, const struct ds_view *note) {
-    uint32_t cause = (uint32_t)note->flag < DS_CAUSE_COUNT ? (uint32_t)note->flag : DS_CAUSE_AFTER_LOSS;
-    return append_loss(losses, decode_name(note->name, note->name_length), (enum ds_cause)cause,
-                       (uint64_t)note->offset, note->flags & DS_RECORD_LAST);
-}
-
-PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters) {
-    PyObject *losses = PyDict_New();
-    for (int i = 0; losses && i < DS_CAUSE_COUNT; i++) {
-        if (!counters->lost_chunks[i])
-            continue;
-        PyObject *loss = Py_BuildValue("(KK)", (unsigned long long)counters->lost_chunks[i],
-                                       (unsigned long long)counters->lost_bytes[i]);
-        if (!loss || PyDict_SetItemString(losses, CAUSE_NAMES[i], loss) != 0)
-            Py_CLEAR(losses);
-        Py_XDECREF(loss);
-    }
-    if (!losses)
-        return NULL;
-    return Py_BuildValue("(KKKKKN)", (unsigned long long)size, (unsigned long long)counters->fill,
-                         (unsigned long long)counters->callbacks, (unsigned long long)counters->wakeups,
-                         (unsigned long long)counters->unnamed, losses);
-}
-
 /* Functions */
 
 static PyObject *callback_address(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {

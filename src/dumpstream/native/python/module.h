@@ -27,17 +27,12 @@ int append_new(PyObject *list, PyObject *item);
 
 /* Rings */
 
-/* The runs of a data lane that are under lease, in order of position. Space is
- * freed in that order, whatever the order of the releases. */
-struct runs {
-    struct run *oldest;
-    struct run *newest;
-};
-
 /* A Ring or a SharedRing. */
 typedef struct {
     PyObject_HEAD struct ds_reader reader;
-    struct runs runs;
+    /* What is under lease, in order of position. Space is freed in that order, whatever the
+     * order of the releases. */
+    struct run *oldest, *newest;
     pid_t pid;
     bool open;
     bool busy; /* another thread is inside `lease`, without the GIL */
@@ -56,36 +51,22 @@ typedef struct {
     bool released;
 } Lease;
 
-/* Returns a lease that holds nothing yet. */
-Lease *lease_new(Ring *ring);
-
-/* Puts the `size` bytes of ring space that end at `end` under the lease. */
-int lease_begin(Lease *self, uint64_t size, uint64_t end);
+/* Takes losses and at most `most` chunks: (chunks, losses, lease), or None if all are empty. The
+ * losses are older than the chunks. */
+PyObject *lease_take(Ring *ring, Py_ssize_t most, uint64_t bytes);
 
 /* Frees what can be freed. To be called when the lease is released and when a view ends. */
 void lease_settle(Lease *self);
 
 /* Chunks */
 
-/* The name of the previous chunk. Chunks of one file follow each other, and share one str.
- * Begins zeroed; the caller owns `text`. */
-struct chunk_name {
-    PyObject *text;
-    const char *raw;
-    uint32_t length;
-};
-
-int append_chunk(PyObject *chunks, Lease *lease, const struct ds_view *view, struct chunk_name *name);
+/* Appends at most `most` chunks and moves `*position` past them. */
+int append_chunks(PyObject *chunks, Lease *lease, Py_ssize_t most, const struct ds_records *records,
+                  uint64_t *position);
 
 /* Losses */
 
 extern const char *const CAUSE_NAMES[DS_CAUSE_COUNT];
-
-int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, uint64_t bytes, bool ended);
-int append_note(PyObject *losses, const struct ds_view *note);
-
-/* What `statistics` of a ring with a data lane of `size` returns. */
-PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters);
 
 /* What the other files add. */
 int add_lease(PyObject *module);

@@ -87,7 +87,7 @@ static bool usable(const Ring *self) {
 }
 
 static PyObject *ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!self->runs.oldest)
+    if (!self->oldest)
         ring_unmap(self); /* otherwise the ring is unmapped after the last lease */
     Py_RETURN_NONE;
 }
@@ -102,85 +102,12 @@ static PyObject *shared_ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
 
 /* Reading */
 
-static int take(Ring *self, Py_ssize_t most, uint64_t bytes, struct ds_batch *batch) {
-    int error;
-    if (self->reader.in_place)
-        return ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
-    self->busy = true;
-    Py_BEGIN_ALLOW_THREADS;
-    error = ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
-    Py_END_ALLOW_THREADS;
-    self->busy = false;
-    return error;
-}
-
-static int append_losses(PyObject *losses, const struct ds_batch *batch) {
-    struct ds_view note;
-    uint64_t position = batch->losses.start;
-    while (ds_records_next(&batch->losses, &position, &note) == 1) {
-        if (append_note(losses, &note) != 0)
-            return -1;
-    }
-    if (!batch->hole_bytes)
-        return 0;
-    return append_loss(losses, PyUnicode_FromString(""), DS_CAUSE_UNFINISHED, batch->hole_bytes, false);
-}
-
-/* Appends chunks and moves `*position` past them. */
-static int append_chunks(PyObject *chunks, Lease *lease, Py_ssize_t most, const struct ds_records *records,
-                         uint64_t *position) {
-    struct ds_view view;
-    struct chunk_name name = {0};
-    uint64_t next = *position;
-    int error = 0, found = 0;
-    while (!error && most-- > 0 && (found = ds_records_next(records, &next, &view)) == 1) {
-        error = append_chunk(chunks, lease, &view, &name);
-        *position = next;
-    }
-    Py_XDECREF(name.text);
-    if (found < 0) {
-        raise_errno(found);
-        error = -1;
-    }
-    return error;
-}
-
-/* Takes losses and at most `most` chunks, and puts the chunks under the lease. The losses are
- * older than the chunks. */
-static int fill_lease(Ring *self, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
-                      uint64_t bytes) {
-    struct ds_batch batch = {0};
-    uint64_t *read = &self->reader.ring.data.read;
-    int error = take(self, most, bytes, &batch);
-    uint64_t end = batch.chunks.start;
-    lease->copy = batch.chunks.copy;
-    if (error)
-        raise_errno(error);
-    else if (append_losses(losses, &batch) != 0 ||
-             append_chunks(chunks, lease, most, &batch.chunks, &end) != 0 ||
-             lease_begin(lease, batch.size + (end - *read), end) != 0)
-        error = -1;
-    else
-        *read = end;
-    batch.chunks.copy = NULL; /* the lease owns it now */
-    ds_batch_free(&batch);
-    return error;
-}
-
 static PyObject *ring_lease(Ring *self, PyObject *args) {
     Py_ssize_t most;
     unsigned long long bytes;
     if (!PyArg_ParseTuple(args, "nK", &most, &bytes) || !usable(self))
         return NULL;
-    Lease *lease = lease_new(self);
-    PyObject *chunks = PyList_New(0), *losses = PyList_New(0), *result = NULL;
-    if (lease && chunks && losses && fill_lease(self, lease, chunks, losses, most > 0 ? most : 0, bytes) == 0)
-        result = lease->size || PyList_Size(losses) ? PyTuple_Pack(3, chunks, losses, (PyObject *)lease)
-                                                    : Py_NewRef(Py_None);
-    Py_XDECREF(chunks);
-    Py_XDECREF(losses);
-    Py_XDECREF((PyObject *)lease);
-    return result;
+    return lease_take(self, most > 0 ? most : 0, bytes);
 }
 
 static PyObject *ring_arm(Ring *self, PyObject *args) {
@@ -214,6 +141,25 @@ static PyObject *shared_ring_producer_died(Ring *self, PyObject *Py_UNUSED(ignor
 static PyObject *ring_fileno(Ring *self, PyObject *Py_UNUSED(ignored)) {
     const struct ds_ring *ring = &self->reader.ring;
     return usable(self) ? PyLong_FromLong(self->reader.in_place ? ring->event_fd : ring->memory_fd) : NULL;
+}
+
+/* What `statistics` of a ring with a data lane of `size` returns. */
+static PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters) {
+    PyObject *losses = PyDict_New();
+    for (int i = 0; losses && i < DS_CAUSE_COUNT; i++) {
+        if (!counters->lost_chunks[i])
+            continue;
+        PyObject *loss = Py_BuildValue("(KK)", (unsigned long long)counters->lost_chunks[i],
+                                       (unsigned long long)counters->lost_bytes[i]);
+        if (!loss || PyDict_SetItemString(losses, CAUSE_NAMES[i], loss) != 0)
+            Py_CLEAR(losses);
+        Py_XDECREF(loss);
+    }
+    if (!losses)
+        return NULL;
+    return Py_BuildValue("(KKKKKN)", (unsigned long long)size, (unsigned long long)counters->fill,
+                         (unsigned long long)counters->callbacks, (unsigned long long)counters->wakeups,
+                         (unsigned long long)counters->unnamed, losses);
 }
 
 static PyObject *ring_statistics(Ring *self, PyObject *Py_UNUSED(ignored)) {

@@ -42,7 +42,7 @@ struct ds_records {
 };
 
 /* Reads the record at `*position` as ds_ring_peek does; 0 also at the end of the records. */
-int ds_records_next(const struct ds_records *records, uint64_t *position, struct ds_view *view);
+int ds_records_next(const struct ds_records *records, uint64_t *position, struct ds_message *message);
 
 /* What one look at the ring found. The losses and the hole happened before the chunks. */
 struct ds_batch {

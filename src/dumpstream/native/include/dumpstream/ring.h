@@ -134,25 +134,11 @@ struct ds_ring {
     bool (*reader_alive)(struct ds_ring *ring);
 };
 
-/* What a producer passes to the ring. */
+/* What a producer passes to the ring, and what the reader finds there: checked, with numbers
+ * that are copies, and with a name and data that lie in the ring or in a copy of it. */
 struct ds_message {
     const char *name;
     const void *data;
-    uint64_t sequence;
-    int64_t offset;
-    uint32_t name_length;
-    uint32_t data_length;
-    uint32_t flags;
-    int32_t flag;
-};
-
-/* A record that the reader has checked. `name` and `data` point into the ring;
- * the numbers are copies. */
-struct ds_view {
-    const char *name;
-    const uint8_t *data;
-    uint64_t position;
-    uint64_t end;
     uint64_t sequence;
     int64_t offset;
     uint32_t name_length;
@@ -198,7 +184,7 @@ void ds_ring_set_state(struct ds_ring *ring, enum ds_state state);
  * nothing is published there, or -EBADMSG if the record is damaged. Without name and
  * data if the lane is not mapped. */
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
-                 struct ds_view *view);
+                 struct ds_message *message);
 
 /* Frees everything before `position`. */
 void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position);
