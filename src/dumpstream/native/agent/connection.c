@@ -225,15 +225,14 @@ static int accept_offer(const struct packet *answer, int ring_fd, struct offer *
     return 0;
 }
 
-static int read_answer(const struct packet *answer, int ring_fd, struct offer *offer, char *reason,
-                       size_t reason_bytes) {
+static int read_answer(const struct packet *answer, int ring_fd, struct offer *offer) {
     if (strcmp(answer->bytes, "ring") == 0 && accept_offer(answer, ring_fd, offer) == 0)
         return 0;
     if (ring_fd >= 0)
         close(ring_fd);
     const char *refusal = packet_get(answer, "reason");
     bool refused = strcmp(answer->bytes, "refused") == 0;
-    snprintf(reason, reason_bytes, "%s",
+    snprintf(offer->reason, sizeof offer->reason, "%s",
              refused && refusal ? refusal
                                 : "the collector's answer cannot be read; is it of another version?");
     return refused ? -ECONNREFUSED : -EBADMSG;
@@ -249,18 +248,19 @@ static int converse(struct connection *connection, const char *path, struct pack
     return error ? error : receive_packet(connection->fd, packet, ring_fd, deadline);
 }
 
-int connection_open(struct connection *connection, const char *path, struct offer *offer, char *reason,
-                    size_t reason_bytes) {
+int connection_open(struct connection *connection, const char *path, struct offer *offer) {
     int ring_fd = -1;
     connection->fd = -1;
+    strcpy(offer->reason, "out of memory");
     struct packet *packet = malloc(sizeof *packet);
     if (!packet)
         return -ENOMEM;
     int error = converse(connection, path, packet, &ring_fd);
     if (error)
-        snprintf(reason, reason_bytes, "no answer from a collector at %s (%s)", path, strerror(-error));
+        snprintf(offer->reason, sizeof offer->reason, "no answer from a collector at %s (%s)", path,
+                 strerror(-error));
     else
-        error = read_answer(packet, ring_fd, offer, reason, reason_bytes);
+        error = read_answer(packet, ring_fd, offer);
     free(packet);
     if (error)
         connection_close(connection);

@@ -26,6 +26,7 @@ struct offer {
     uint64_t size; /* of the data lane */
     struct ds_policy policy;
     char config[PATH_MAX]; /* the path of the dump configuration to apply, or empty */
+    char reason[512];      /* why there is no ring, in one line */
 };
 
 /* A packet under construction. */
@@ -40,9 +41,8 @@ void packet_begin(struct packet *packet, const char *type);
 __attribute__((format(printf, 2, 3))) void packet_add(struct packet *packet, const char *format, ...);
 
 /* Connects to the collector at `path`, introduces this process, and waits for the offer of
- * a ring. Returns 0, or -errno and one line in `reason`. */
-int connection_open(struct connection *connection, const char *path, struct offer *offer, char *reason,
-                    size_t reason_bytes);
+ * a ring. Returns 0, or -errno and the reason in `offer`. */
+int connection_open(struct connection *connection, const char *path, struct offer *offer);
 void connection_close(struct connection *connection);
 
 /* Sends, and waits until the deadline if the collector has not read earlier packets. With a

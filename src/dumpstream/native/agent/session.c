@@ -164,19 +164,18 @@ static int attach(struct offer *offer) {
 }
 
 static int join(const char *socket, struct offer *offer) {
-    char reason[512] = "out of memory";
     if (session.stuck)
         return -EBUSY;
-    int error = connection_open(&session.connection, socket, offer, reason, sizeof reason);
+    int error = connection_open(&session.connection, socket, offer);
     if (!error && (error = attach(offer)) != 0) {
-        snprintf(reason, sizeof reason, "the ring cannot be mapped (%s)", strerror(-error));
+        snprintf(offer->reason, sizeof offer->reason, "the ring cannot be mapped (%s)", strerror(-error));
         connection_close(&session.connection);
     }
     session.joined = !error;
     report_begin(&session.connection);
     if (error && session.refused != getpid()) {
         session.refused = getpid();
-        complain("%s; this process is not captured", reason);
+        complain("%s; this process is not captured", offer->reason);
     }
     return error;
 }
