@@ -11,6 +11,8 @@
 
 /* CANN refuses larger files. */
 #define MAX_FILE_BYTES (10u << 20)
+/* Of a longer file the collector only learns the path. */
+#define MAX_TOLD_BYTES (1u << 20)
 
 /* Returns the problem with the file, or NULL. */
 static const char *read_text(int fd, char *text, size_t *length) {
