@@ -70,30 +70,17 @@ void ds_word_store(struct ds_ring *ring, _Atomic uint64_t *word, uint64_t value)
 
 /* Life */
 
-static int open_memory(uint64_t bytes) {
-    int fd = memfd_create("dumpstream-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return -errno;
-    if (ftruncate(fd, (off_t)bytes) != 0) {
-        int error = -errno;
-        close(fd);
-        return error;
-    }
-    return fd;
+static int open_new(const char *path) {
+    int fd = path ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)
+                  : memfd_create("dumpstream-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd < 0 ? -errno : fd;
 }
 
-static int open_file(const char *path, uint64_t bytes) {
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return -errno;
+static int allocate(int fd, bool in_file, uint64_t bytes) {
     /* Allocate the blocks now: a full disk must be an error here, not a SIGBUS in the callback. */
-    int error = posix_fallocate(fd, 0, (off_t)bytes);
-    if (error != 0) {
-        close(fd);
-        unlink(path);
-        return -error;
-    }
-    return fd;
+    if (in_file)
+        return -posix_fallocate(fd, 0, (off_t)bytes);
+    return ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
 }
 
 static void touch(uint8_t *base, uint64_t bytes) {
@@ -161,11 +148,12 @@ static int make(struct ds_ring *ring, uint64_t data_size, const char *path, bool
     if (!size_is_sound(data_size))
         return -EINVAL;
     control.data_size = ds_align_up(data_size, DS_PAGE);
-    uint64_t bytes = ds_ring_bytes(control.data_size);
-    ring->memory_fd = path ? open_file(path, bytes) : open_memory(bytes);
+    ring->memory_fd = open_new(path);
     if (ring->memory_fd < 0)
         return ring->memory_fd;
-    int error = map(ring, ring->memory_fd, control.data_size, whole, 0);
+    int error = allocate(ring->memory_fd, path, ds_ring_bytes(control.data_size));
+    if (!error)
+        error = map(ring, ring->memory_fd, control.data_size, whole, 0);
     if (!error && getrandom(&control.nonce, sizeof control.nonce, 0) != (ssize_t)sizeof control.nonce)
         error = -EIO;
     if (error)
