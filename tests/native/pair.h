@@ -64,7 +64,7 @@ static inline const char *take_text(void) {
         length += view.data_length;
     }
     text[length] = '\0';
-    ds_ring_free(&reader.ring, &reader.ring.data, batch.end);
+    ds_ring_free(&reader.ring, &reader.ring.data, batch.chunks.end);
     ds_batch_free(&batch);
     return text;
 }

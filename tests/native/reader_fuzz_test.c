@@ -121,8 +121,8 @@ static int look(struct ds_reader *reader) {
     check_copy(&batch.losses);
     check_copy(&batch.chunks);
     if (result == 0 && batch.size)
-        ds_ring_free(&reader->ring, &reader->ring.data, batch.end);
-    if (result == 0 && (batch.size || batch.losses.copy))
+        ds_ring_free(&reader->ring, &reader->ring.data, batch.chunks.end);
+    if (result == 0 && (batch.size || batch.losses.end > batch.losses.start))
         result = 1;
     ds_batch_free(&batch);
     ds_ring_arm(&reader->ring, draw_number());

@@ -76,7 +76,7 @@ static uint64_t check_batch(struct ds_reader *reader) {
         CHECK(is_sound(view.data, view.data_length));
     }
     bool any = batch.size != 0;
-    ds_ring_free(&reader->ring, &reader->ring.data, batch.end);
+    ds_ring_free(&reader->ring, &reader->ring.data, batch.chunks.end);
     ds_batch_free(&batch);
     return any ? count + 1 : 0;
 }

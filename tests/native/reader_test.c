@@ -98,7 +98,7 @@ static void space_is_free_when_the_reader_says_so(void) {
 
     struct ds_batch batch = take_batch();
     CHECK_EQUAL(push("a", block, sizeof block, 0), -EAGAIN);
-    ds_ring_free(&reader.ring, &reader.ring.data, batch.end);
+    ds_ring_free(&reader.ring, &reader.ring.data, batch.chunks.end);
 
     CHECK_EQUAL(push("a", block, sizeof block, 0), 0);
     ds_batch_free(&batch);
@@ -223,7 +223,7 @@ static void hole_at_the_end_is_reported_once(void) {
     struct ds_batch batch = take_batch();
 
     CHECK_EQUAL(batch.hole_bytes, 4096);
-    ds_ring_free(&reader.ring, &reader.ring.data, batch.end);
+    ds_ring_free(&reader.ring, &reader.ring.data, batch.chunks.end);
     ds_batch_free(&batch);
     expect_text("");
     ds_reader_count(&reader, &counters);

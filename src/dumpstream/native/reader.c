@@ -29,12 +29,6 @@ int ds_records_next(const struct ds_records *records, uint64_t *position, struct
     return 0;
 }
 
-static void drop(struct ds_records *records) {
-    free(records->copy);
-    records->copy = NULL;
-    records->end = records->start;
-}
-
 /* Copies the records, which may continue at the beginning of the lane. Ends the copy before
  * the first record that is damaged: the producer may have changed the ring after the reader
  * looked at it. */
@@ -44,8 +38,10 @@ static int copy(const struct ds_ring *ring, struct ds_records *records) {
     uint64_t first = lane->size - offset < bytes ? lane->size - offset : bytes;
     struct ds_message message;
     records->copy = malloc(bytes);
-    if (!records->copy)
+    if (!records->copy) {
+        records->end = records->start;
         return -ENOMEM;
+    }
     ds_ring_load(ring, lane->start + offset, records->copy, first);
     ds_ring_load(ring, lane->start, records->copy + first, bytes - first);
     uint64_t end = records->start, position = end;
@@ -63,20 +59,16 @@ static int copy_records(const struct ds_ring *ring, const struct ds_lane *lane, 
     int found = 1;
     while (most-- > 0 && end < until && end - start < bytes) {
         uint64_t next = end;
-        if ((found = ds_ring_peek(ring, lane, &next, &message)) != 1)
-            break;
+        found = ds_ring_peek(ring, lane, &next, &message);
         /* There can be only one lap; anything longer is forged by the producer. */
-        if (next - start > lane->size)
+        if (found != 1 || next - start > lane->size)
             break;
         end = next;
     }
     if (end == start)
         return found < 0 ? found : 0;
     *records = (struct ds_records){.ring = ring, .lane = lane, .start = start, .end = end};
-    int error = copy(ring, records);
-    if (error)
-        drop(records);
-    return error;
+    return copy(ring, records);
 }
 
 /* Batches */
@@ -138,12 +130,9 @@ static int take_losses(struct ds_reader *reader, struct ds_records *losses, uint
         end = position;
         abandons += (note.flags & DS_RECORD_ABANDON) != 0;
     }
-    if (end == losses->start) {
-        drop(losses);
-        return 0;
-    }
+    if (end > losses->start)
+        ds_ring_free(&reader->ring, notes, end);
     losses->end = notes->read = end;
-    ds_ring_free(&reader->ring, notes, end);
     while (abandons-- > 0)
         ds_ring_return_abandon(&reader->ring);
     return 0;
@@ -180,9 +169,9 @@ int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, s
     error = copy_records(ring, data, records, bytes, until, &batch->chunks);
     count_finished(reader, &batch->chunks);
     batch->size += batch->chunks.end - data->read;
-    batch->end = data->read = batch->chunks.end;
+    data->read = batch->chunks.end;
     /* What was found before the damage is still delivered. */
-    return batch->size || batch->losses.copy ? 0 : error;
+    return batch->size || batch->losses.end > batch->losses.start ? 0 : error;
 }
 
 void ds_batch_free(struct ds_batch *batch) {

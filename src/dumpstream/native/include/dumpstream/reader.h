@@ -49,7 +49,7 @@ struct ds_batch {
     struct ds_records losses; /* notes, always copied */
     uint64_t hole_bytes;      /* 0: no hole */
     struct ds_records chunks;
-    uint64_t size, end; /* ring space of hole and chunks, and where it ends */
+    uint64_t size; /* ring space of hole and chunks, which ends with the chunks */
 };
 
 /* Takes what is there: losses, and after them at most `records` chunks, until they
