@@ -12,14 +12,6 @@ struct run {
 
 static PyTypeObject *lease_type;
 
-/* Returns a lease that holds nothing yet. */
-static Lease *lease_new(Ring *ring) {
-    Lease *self = (Lease *)PyType_GenericAlloc(lease_type, 0);
-    if (self)
-        self->ring = (Ring *)Py_NewRef((PyObject *)ring);
-    return self;
-}
-
 /* Puts the `size` bytes of ring space that end at `end` under the lease. */
 static int lease_begin(Lease *self, uint64_t size, uint64_t end) {
     Ring *ring = self->ring;
@@ -90,12 +82,6 @@ static int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, ui
                                             PyBool_FromLong(ended)));
 }
 
-static int append_note(PyObject *losses, const struct ds_message *note) {
-    uint32_t cause = (uint32_t)note->flag < DS_CAUSE_COUNT ? (uint32_t)note->flag : DS_CAUSE_AFTER_LOSS;
-    return append_loss(losses, decode_name(note->name, note->name_length), (enum ds_cause)cause,
-                       (uint64_t)note->offset, note->flags & DS_RECORD_LAST);
-}
-
 static int take(Ring *self, Py_ssize_t most, uint64_t bytes, struct ds_batch *batch) {
     int error;
     if (self->reader.in_place)
@@ -112,7 +98,10 @@ static int append_losses(PyObject *losses, const struct ds_batch *batch) {
     struct ds_message note;
     uint64_t position = batch->losses.start;
     while (ds_records_next(&batch->losses, &position, &note) == 1) {
-        if (append_note(losses, &note) != 0)
+        bool known = note.flag >= 0 && note.flag < DS_CAUSE_COUNT;
+        enum ds_cause cause = known ? (enum ds_cause)note.flag : DS_CAUSE_AFTER_LOSS;
+        PyObject *name = decode_name(note.name, note.name_length);
+        if (append_loss(losses, name, cause, (uint64_t)note.offset, note.flags & DS_RECORD_LAST) != 0)
             return -1;
     }
     if (!batch->hole_bytes)
@@ -143,7 +132,9 @@ static int fill_lease(Ring *self, Lease *lease, PyObject *chunks, PyObject *loss
 }
 
 PyObject *lease_take(Ring *ring, Py_ssize_t most, uint64_t bytes) {
-    Lease *lease = lease_new(ring);
+    Lease *lease = (Lease *)PyType_GenericAlloc(lease_type, 0);
+    if (lease)
+        lease->ring = (Ring *)Py_NewRef((PyObject *)ring);
     PyObject *chunks = PyList_New(0), *losses = PyList_New(0), *result = NULL;
     if (lease && chunks && losses && fill_lease(ring, lease, chunks, losses, most, bytes) == 0)
         result = lease->size || PyList_Size(losses) ? PyTuple_Pack(3, chunks, losses, (PyObject *)lease)

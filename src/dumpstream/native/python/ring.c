@@ -117,26 +117,17 @@ static PyObject *ring_arm(Ring *self, PyObject *args) {
     return PyBool_FromLong(ds_ring_arm(&self->reader.ring, distance));
 }
 
-static PyObject *ring_disarm(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!usable(self))
-        return NULL;
-    ds_ring_disarm(&self->reader.ring);
-    Py_RETURN_NONE;
-}
-
-static PyObject *ring_discard(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!usable(self))
-        return NULL;
-    ds_ring_set_state(&self->reader.ring, DS_STATE_DISCARD);
-    Py_RETURN_NONE;
-}
-
-static PyObject *shared_ring_producer_died(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!usable(self))
-        return NULL;
-    ds_reader_end(&self->reader);
-    Py_RETURN_NONE;
-}
+/* A method that only calls a function. */
+#define CALLING(name, call)                                                                                  \
+    static PyObject *name(Ring *self, PyObject *Py_UNUSED(ignored)) {                                        \
+        if (!usable(self))                                                                                   \
+            return NULL;                                                                                     \
+        call;                                                                                                \
+        Py_RETURN_NONE;                                                                                      \
+    }
+CALLING(ring_disarm, ds_ring_disarm(&self->reader.ring))
+CALLING(ring_discard, ds_ring_set_state(&self->reader.ring, DS_STATE_DISCARD))
+CALLING(shared_ring_producer_died, ds_reader_end(&self->reader))
 
 static PyObject *ring_fileno(Ring *self, PyObject *Py_UNUSED(ignored)) {
     const struct ds_ring *ring = &self->reader.ring;
