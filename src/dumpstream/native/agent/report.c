@@ -7,7 +7,7 @@
 
 #define SEND_LIMIT_NS 1000000000u
 
-static struct {
+static struct collector {
     const struct connection *connection;
     bool driven; /* the collector knows that the program drives the dump */
     bool deaf;   /* the collector did not take the latest report */
@@ -18,9 +18,7 @@ static struct {
 static struct packet packet;
 
 void report_begin(const struct connection *connection) {
-    collector.connection = connection;
-    collector.driven = collector.deaf = false;
-    collector.lost_configurations = 0;
+    collector = (struct collector){.connection = connection};
 }
 
 static uint64_t send_deadline(void) {
