@@ -82,14 +82,13 @@ static int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, ui
                                             PyBool_FromLong(ended)));
 }
 
+/* Releases the GIL while it copies. In place there is nothing to copy. */
 static int take(Ring *self, Py_ssize_t most, uint64_t bytes, struct ds_batch *batch) {
-    int error;
-    if (self->reader.in_place)
-        return ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
     self->busy = true;
-    Py_BEGIN_ALLOW_THREADS;
-    error = ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
-    Py_END_ALLOW_THREADS;
+    PyThreadState *thread = self->reader.in_place ? NULL : PyEval_SaveThread();
+    int error = ds_reader_take(&self->reader, (uint64_t)most, bytes, batch);
+    if (thread)
+        PyEval_RestoreThread(thread);
     self->busy = false;
     return error;
 }

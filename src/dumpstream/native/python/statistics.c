@@ -87,15 +87,12 @@ static PyObject *statistics_update(Statistics *self, PyObject *data) {
     Py_buffer view;
     if (!statistics_usable(self) || PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0)
         return NULL;
-    if (view.len < UNLOCKED_BYTES) {
-        ds_statistics_update(&self->statistics, view.buf, (size_t)view.len);
-    } else {
-        self->busy = true;
-        Py_BEGIN_ALLOW_THREADS;
-        ds_statistics_update(&self->statistics, view.buf, (size_t)view.len);
-        Py_END_ALLOW_THREADS;
-        self->busy = false;
-    }
+    self->busy = true;
+    PyThreadState *thread = view.len < UNLOCKED_BYTES ? NULL : PyEval_SaveThread();
+    ds_statistics_update(&self->statistics, view.buf, (size_t)view.len);
+    if (thread)
+        PyEval_RestoreThread(thread);
+    self->busy = false;
     PyBuffer_Release(&view);
     Py_RETURN_NONE;
 }
