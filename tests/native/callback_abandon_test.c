@@ -57,7 +57,7 @@ static void cut_off_chunk_is_noted_when_no_other_loss_is(void) {
 
     for (unsigned i = 0; i < notes; i++)
         CHECK_EQUAL(take(&ring, &ring.notes).flags, DS_RECORD_LAST);
-    struct ds_view note = take(&ring, &ring.notes);
+    struct ds_message note = take(&ring, &ring.notes);
     CHECK(is_named(&note, "large"));
     CHECK_EQUAL(note.flags, DS_RECORD_LAST | DS_RECORD_ABANDON);
     CHECK_EQUAL(note.flag, DS_CAUSE_FULL);
@@ -104,7 +104,7 @@ static void cut_off_chunk_without_a_reservation_is_counted_as_unnamed(void) {
 
 /* Takes one record, and the notes that come before the next, as a reader does. */
 static void read_on(void) {
-    struct ds_view note;
+    struct ds_message note;
     take(&ring, &ring.data);
     free_read(&ring, &ring.data);
     for (uint64_t position = ring.notes.read; ds_ring_peek(&ring, &ring.notes, &position, &note) == 1;) {
@@ -167,9 +167,9 @@ static void note_does_not_wait_for_a_chunk_that_is_on_its_way(void) {
 
     CHECK(send_refused("other") != 0);
 
-    struct ds_view note = take(&ring, &ring.notes);
+    struct ds_message note = take(&ring, &ring.notes);
     CHECK(is_named(&note, "other"));
-    for (struct ds_view view = {0}; !(view.flags & DS_RECORD_LAST);) {
+    for (struct ds_message view = {0}; !(view.flags & DS_RECORD_LAST);) {
         while (is_empty(&ring, &ring.data))
             sched_yield();
         view = take(&ring, &ring.data);

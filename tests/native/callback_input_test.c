@@ -29,7 +29,7 @@ static void expect_one_loss(enum ds_cause cause, uint64_t bytes, bool named) {
     CHECK_EQUAL(atomic_load(&control->callbacks), 1);
     CHECK(is_empty(&ring, &ring.data));
     if (named) {
-        struct ds_view note = take(&ring, &ring.notes);
+        struct ds_message note = take(&ring, &ring.notes);
         CHECK(is_named(&note, "file"));
         CHECK_EQUAL(note.flag, cause);
         CHECK_EQUAL(note.offset, bytes);
@@ -86,7 +86,7 @@ static void length_with_or_without_the_tail_of_the_struct_is_accepted(void) {
 
         CHECK_EQUAL(ds_on_chunk(chunk, CHUNK_HEAD + 100), 0);
 
-        struct ds_view view = take(&ring, &ring.data);
+        struct ds_message view = take(&ring, &ring.data);
         CHECK_EQUAL(view.data_length, 100 - slack);
         CHECK(memcmp(view.data, (uint8_t *)chunk + CHUNK_HEAD, view.data_length) == 0);
         end();
@@ -117,7 +117,7 @@ static void name_is_stored_up_to_its_nul_whatever_follows(void) {
 
         CHECK_EQUAL(ds_on_chunk(chunk, CHUNK_HEAD + 4), 0);
 
-        struct ds_view view = take(&ring, &ring.data);
+        struct ds_message view = take(&ring, &ring.data);
         CHECK_EQUAL(view.name_length, length);
         CHECK(memcmp(view.name, chunk->fileName, length) == 0);
         end();
@@ -204,7 +204,7 @@ static void any_nonzero_is_last_and_the_flag_passes_unchanged(void) {
 
         CHECK_EQUAL(ds_on_chunk(chunk, CHUNK_HEAD + 4), 0);
 
-        struct ds_view view = take(&ring, &ring.data);
+        struct ds_message view = take(&ring, &ring.data);
         CHECK_EQUAL(view.flags, lasts[i] ? DS_RECORD_LAST : 0);
         CHECK_EQUAL(view.flag, INT32_MIN + (int32_t)i);
         end();

@@ -42,10 +42,11 @@ static void attach_read_and_destroy(unsigned round) {
     CHECK_EQUAL(ds_detach(&ring, LONG_NS), 0);
 
     for (unsigned i = 0; !is_empty(&ring, &ring.data); i++) {
-        struct ds_view view = take(&ring, &ring.data);
+        struct ds_message view = take(&ring, &ring.data);
         CHECK_EQUAL(view.data_length, 2004);
-        CHECK_EQUAL(view.data[0], 'p');
-        CHECK_EQUAL(view.data[2003], 'p');
+        const char *data = view.data;
+        CHECK_EQUAL(data[0], 'p');
+        CHECK_EQUAL(data[2003], 'p');
     }
     CHECK_EQUAL(atomic_load(&ring.control->data.head), ring.data.read);
     ds_ring_destroy(&ring);

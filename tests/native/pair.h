@@ -33,7 +33,7 @@ static inline void open_both(void) {
 
 static inline void close_both(void) {
     ds_ring_destroy(&producer);
-    ds_reader_destroy(&reader);
+    ds_ring_destroy(&reader.ring);
 }
 
 static inline int push(const char *name, const void *data, uint32_t length, uint32_t flags) {
@@ -56,15 +56,15 @@ static inline struct ds_batch take_batch(void) {
 static inline const char *take_text(void) {
     static char text[RING_BYTES];
     struct ds_batch batch = take_batch();
-    struct ds_view view;
+    struct ds_message view;
     uint64_t position = batch.chunks.start;
     size_t length = 0;
-    while (ds_copy_next(&batch.chunks, &position, &view) == 1) {
+    while (ds_records_next(&batch.chunks, &position, &view) == 1) {
         memcpy(text + length, view.data, view.data_length);
         length += view.data_length;
     }
     text[length] = '\0';
-    ds_reader_free(&reader, batch.end);
+    ds_ring_free(&reader.ring, &reader.ring.data, batch.chunks.end);
     ds_batch_free(&batch);
     return text;
 }

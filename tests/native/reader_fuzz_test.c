@@ -92,18 +92,19 @@ static void do_harm(struct ds_ring *ring) {
     }
 }
 
-static void check_copy(const struct ds_copy *copy) {
-    struct ds_view view;
-    uint64_t position = copy->start;
-    while (ds_copy_next(copy, &position, &view) == 1) {
-        const uint8_t *end = copy->bytes + (copy->end - copy->start);
-        CHECK((const uint8_t *)view.name >= copy->bytes && view.data + view.data_length <= end);
+static void check_copy(const struct ds_records *records) {
+    struct ds_message view;
+    uint64_t position = records->start;
+    while (ds_records_next(records, &position, &view) == 1) {
+        const uint8_t *end = records->copy + (records->end - records->start);
+        const uint8_t *data = view.data;
+        CHECK((const uint8_t *)view.name >= records->copy && data + view.data_length <= end);
         CHECK(view.name_length > 0 && view.name_length <= DS_NAME_MAX);
         CHECK(view.offset >= -1);
         /* Touch every byte, so that the sanitizer sees a wrong address. */
         uint32_t sum = 0;
         for (uint32_t i = 0; i < view.data_length; i++)
-            sum += view.data[i];
+            sum += data[i];
         for (uint32_t i = 0; i < view.name_length; i++)
             sum += (uint8_t)view.name[i];
         CHECK(sum < UINT32_MAX);
@@ -120,12 +121,12 @@ static int look(struct ds_reader *reader) {
     check_copy(&batch.losses);
     check_copy(&batch.chunks);
     if (result == 0 && batch.size)
-        ds_reader_free(reader, batch.end);
-    if (result == 0 && (batch.size || batch.losses.bytes))
+        ds_ring_free(&reader->ring, &reader->ring.data, batch.chunks.end);
+    if (result == 0 && (batch.size || batch.losses.end > batch.losses.start))
         result = 1;
     ds_batch_free(&batch);
-    ds_reader_arm(reader, draw_number());
-    ds_reader_disarm(reader);
+    ds_ring_arm(&reader->ring, draw_number());
+    ds_ring_disarm(&reader->ring);
     ds_reader_count(reader, &counters);
     CHECK(counters.fill <= RING_BYTES);
     return result;
@@ -137,7 +138,8 @@ static void make_up(struct ds_reader *reader, struct ds_ring *repair) {
     reader->ring.notes.read += DS_NOTE_LANE_BYTES;
     atomic_store(&repair->control->data.tail, reader->ring.data.read);
     atomic_store(&repair->control->data.head, reader->ring.data.read);
-    reader->freed = reader->ring.data.read;
+    reader->ring.data.freed = reader->ring.data.read;
+    reader->ring.notes.freed = reader->ring.notes.read;
     atomic_store(&repair->control->notes.tail, reader->ring.notes.read);
     atomic_store(&repair->control->notes.head, reader->ring.notes.read);
 }
@@ -190,7 +192,7 @@ static uint64_t round_of(const char *path) {
 
     uint64_t taken = reader.finished;
     ds_ring_destroy(&ring);
-    ds_reader_destroy(&reader);
+    ds_ring_destroy(&reader.ring);
     return taken;
 }
 

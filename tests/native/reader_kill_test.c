@@ -68,15 +68,15 @@ static void run_producers(int fd) {
 /* Takes one batch and checks it; returns how many chunks it had. */
 static uint64_t check_batch(struct ds_reader *reader) {
     struct ds_batch batch;
-    struct ds_view view;
+    struct ds_message view;
     uint64_t count = 0;
     CHECK_EQUAL(ds_reader_take(reader, 64, RING_BYTES / 8, &batch), 0);
-    for (uint64_t at = batch.chunks.start; ds_copy_next(&batch.chunks, &at, &view) == 1; count++) {
+    for (uint64_t at = batch.chunks.start; ds_records_next(&batch.chunks, &at, &view) == 1; count++) {
         CHECK_EQUAL(view.name_length, strlen(NAME));
         CHECK(is_sound(view.data, view.data_length));
     }
     bool any = batch.size != 0;
-    ds_reader_free(reader, batch.end);
+    ds_ring_free(&reader->ring, &reader->ring.data, batch.chunks.end);
     ds_batch_free(&batch);
     return any ? count + 1 : 0;
 }
@@ -105,7 +105,7 @@ static void round_of(const char *path, uint64_t microseconds, uint64_t *unfinish
     CHECK(reader.holes <= THREADS);
     CHECK_EQUAL(counters.fill, 0);
     *unfinished += counters.lost_chunks[DS_CAUSE_UNFINISHED];
-    ds_reader_destroy(&reader);
+    ds_ring_destroy(&reader.ring);
 }
 
 int main(void) {

@@ -54,9 +54,9 @@ static void truncated_file_does_not_kill(void) {
     CHECK_EQUAL(truncate(path, 0), 0);
 
     expect_text("");
-    CHECK(!ds_reader_arm(&reader, 0));
-    ds_reader_disarm(&reader);
-    ds_reader_set_state(&reader, DS_STATE_DISCARD);
+    CHECK(!ds_ring_arm(&reader.ring, 0));
+    ds_ring_disarm(&reader.ring);
+    ds_ring_set_state(&reader.ring, DS_STATE_DISCARD);
     ds_reader_count(&reader, &counters);
     ds_reader_end(&reader);
     expect_text("");
@@ -70,7 +70,7 @@ static void resumed_reader_goes_on_where_the_other_stopped(void) {
     CHECK_EQUAL(push("a", "unread", 6, 0), 0);
     struct ds_batch batch = take_batch(); /* its space is never freed */
     ds_batch_free(&batch);
-    ds_reader_destroy(&reader);
+    ds_ring_destroy(&reader.ring);
 
     CHECK_EQUAL(ds_reader_resume(&reader, path), 0);
 

@@ -24,11 +24,11 @@ static void leave_hole(struct ds_lane *lane, uint64_t bytes) {
     atomic_fetch_add(&lane->positions->head, bytes);
 }
 
-static unsigned count_records(const struct ds_copy *copy) {
-    struct ds_view view;
+static unsigned count_records(const struct ds_records *records) {
+    struct ds_message view;
     unsigned count = 0;
-    uint64_t position = copy->start;
-    while (ds_copy_next(copy, &position, &view) == 1)
+    uint64_t position = records->start;
+    while (ds_records_next(records, &position, &view) == 1)
         count++;
     return count;
 }
@@ -67,9 +67,9 @@ static void copy_does_not_change_with_the_ring(void) {
 
     memset(producer.data.base, 0xff, producer.data.size);
 
-    struct ds_view view;
+    struct ds_message view;
     uint64_t position = batch.chunks.start;
-    CHECK_EQUAL(ds_copy_next(&batch.chunks, &position, &view), 1);
+    CHECK_EQUAL(ds_records_next(&batch.chunks, &position, &view), 1);
     CHECK(memcmp(view.data, "kept", 4) == 0);
     ds_batch_free(&batch);
     close_both();
@@ -98,7 +98,7 @@ static void space_is_free_when_the_reader_says_so(void) {
 
     struct ds_batch batch = take_batch();
     CHECK_EQUAL(push("a", block, sizeof block, 0), -EAGAIN);
-    ds_reader_free(&reader, batch.end);
+    ds_ring_free(&reader.ring, &reader.ring.data, batch.chunks.end);
 
     CHECK_EQUAL(push("a", block, sizeof block, 0), 0);
     ds_batch_free(&batch);
@@ -107,13 +107,13 @@ static void space_is_free_when_the_reader_says_so(void) {
 
 static void sleeping_reader_is_woken_once(void) {
     open_both();
-    CHECK(!ds_reader_arm(&reader, 0));
+    CHECK(!ds_ring_arm(&reader.ring, 0));
 
     CHECK_EQUAL(push("a", "x", 1, 0), 0);
     CHECK_EQUAL(push("a", "x", 1, 0), 0);
 
     CHECK_EQUAL(woken, 1);
-    CHECK(ds_reader_arm(&reader, 0));
+    CHECK(ds_ring_arm(&reader.ring, 0));
     CHECK_EQUAL(push("a", "x", 1, 0), 0);
     CHECK_EQUAL(woken, 1);
     close_both();
@@ -167,7 +167,7 @@ static void discard_reaches_the_producer(void) {
     struct ds_message message = {.name = "a", .name_length = 1};
     open_both();
 
-    ds_reader_set_state(&reader, DS_STATE_DISCARD);
+    ds_ring_set_state(&reader.ring, DS_STATE_DISCARD);
 
     CHECK_EQUAL(ds_ring_push_wait(&producer, &message, ds_clock_ns() + 1000000000u), -EPIPE);
     close_both();
@@ -223,7 +223,7 @@ static void hole_at_the_end_is_reported_once(void) {
     struct ds_batch batch = take_batch();
 
     CHECK_EQUAL(batch.hole_bytes, 4096);
-    ds_reader_free(&reader, batch.end);
+    ds_ring_free(&reader.ring, &reader.ring.data, batch.chunks.end);
     ds_batch_free(&batch);
     expect_text("");
     ds_reader_count(&reader, &counters);

@@ -7,8 +7,8 @@
 #include "dumpstream/ring.h"
 
 /* Takes the next record of a lane, which must be there. The next call of free_read frees it. */
-static inline struct ds_view take(struct ds_ring *ring, struct ds_lane *lane) {
-    struct ds_view view;
+static inline struct ds_message take(struct ds_ring *ring, struct ds_lane *lane) {
+    struct ds_message view;
     CHECK_EQUAL(ds_ring_peek(ring, lane, &lane->read, &view), 1);
     return view;
 }
@@ -18,7 +18,7 @@ static inline void free_read(struct ds_ring *ring, struct ds_lane *lane) {
 }
 
 static inline bool is_empty(const struct ds_ring *ring, const struct ds_lane *lane) {
-    struct ds_view view;
+    struct ds_message view;
     uint64_t position = lane->read;
     int found = ds_ring_peek(ring, lane, &position, &view);
     CHECK(found == 0 || found == 1);
@@ -34,6 +34,6 @@ static inline unsigned drain(struct ds_ring *ring, struct ds_lane *lane) {
     return count;
 }
 
-static inline bool is_named(const struct ds_view *view, const char *name) {
+static inline bool is_named(const struct ds_message *view, const char *name) {
     return view->name_length == strlen(name) && memcmp(view->name, name, view->name_length) == 0;
 }

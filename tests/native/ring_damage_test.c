@@ -27,7 +27,7 @@ static struct ds_record *push_sound(void) {
 }
 
 static void expect(int found) {
-    struct ds_view view;
+    struct ds_message view;
     uint64_t position = 0;
     CHECK_EQUAL(ds_ring_peek(&ring, &ring.data, &position, &view), found);
     if (found != 1)
@@ -112,7 +112,7 @@ static void padding_ends_where_its_lap_does(void) {
 }
 
 static void damaged_note_is_found_too(void) {
-    struct ds_view view;
+    struct ds_message view;
     struct ds_message note = {.name = "n", .name_length = 1};
     CHECK_EQUAL(ds_ring_create(&ring, RING_BYTES, NULL), 0);
     CHECK_EQUAL(ds_ring_push(&ring, &ring.notes, &note), 0);
@@ -125,7 +125,7 @@ static void damaged_note_is_found_too(void) {
 
 static void flags_of_notes_are_their_own(void) {
     for (unsigned bit = 0; bit < 32; bit++) {
-        struct ds_view view;
+        struct ds_message view;
         struct ds_message note = {.name = "n", .name_length = 1};
         uint32_t flag = 1u << bit;
         CHECK_EQUAL(ds_ring_create(&ring, RING_BYTES, NULL), 0);
@@ -148,11 +148,12 @@ static void random_damage_never_leads_outside(void) {
             state = state * 6364136223846793005u + 1442695040888963407u;
             words[2 + (state >> 60) % 10] = (uint32_t)(state >> 20);
         }
-        struct ds_view view;
+        struct ds_message view;
         if (ds_ring_peek(&ring, &ring.data, &ring.data.read, &view) == 1) {
-            CHECK((const uint8_t *)view.name >= ring.data.base);
-            CHECK((const uint8_t *)view.name + view.name_length <= view.data);
-            CHECK(view.data + view.data_length <= ring.data.base + ring.data.size);
+            const uint8_t *name = (const uint8_t *)view.name, *data = view.data;
+            CHECK(name >= ring.data.base);
+            CHECK(name + view.name_length <= data);
+            CHECK(data + view.data_length <= ring.data.base + ring.data.size);
         }
         ds_ring_destroy(&ring);
     }

@@ -65,7 +65,7 @@ static void *produce(void *argument) {
     return NULL;
 }
 
-static void check_record(const struct ds_view *view, uint64_t *next) {
+static void check_record(const struct ds_message *view, uint64_t *next) {
     uint8_t expected[LONGEST];
     uint32_t producer = (uint32_t)view->flag;
     CHECK(producer < PRODUCERS);
@@ -91,7 +91,7 @@ static void read_everything(void) {
     uint64_t next[PRODUCERS] = {0};
     uint64_t count = 0;
     while (count < PRODUCERS * MESSAGES) {
-        struct ds_view view;
+        struct ds_message view;
         int found;
         while ((found = ds_ring_peek(&ring, &ring.data, &ring.data.read, &view)) == 1) {
             check_record(&view, next);

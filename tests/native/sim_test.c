@@ -25,7 +25,7 @@ static struct received {
 static uint64_t file_count;
 static _Atomic bool done;
 
-static struct received *find_file(const struct ds_view *view) {
+static struct received *find_file(const struct ds_message *view) {
     for (uint64_t i = 0; i < file_count; i++)
         if (is_named(view, files[i].promised.name))
             return &files[i];
@@ -33,7 +33,7 @@ static struct received *find_file(const struct ds_view *view) {
     return NULL;
 }
 
-static void receive(const struct ds_view *view) {
+static void receive(const struct ds_message *view) {
     struct received *file = find_file(view);
     uint64_t at = view->offset < 0 ? file->length : (uint64_t)view->offset;
     CHECK(at + view->data_length <= file->promised.bytes);
@@ -46,7 +46,7 @@ static void *read_until_done(void *argument) {
     for (;;) {
         bool last = atomic_load(&done);
         while (!is_empty(&ring, &ring.data)) {
-            struct ds_view view = take(&ring, &ring.data);
+            struct ds_message view = take(&ring, &ring.data);
             receive(&view);
             free_read(&ring, &ring.data);
         }

@@ -96,11 +96,11 @@ static bool remember_refused(const char *name, uint32_t length) {
 /* Losses */
 
 /* Tells the reader about a loss. False: the note lane is full. */
-static bool note_loss(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
+static bool note_loss(struct ds_ring *ring, enum ds_cause cause, const struct ds_message *chunk,
                       uint64_t bytes, uint32_t flags) {
     struct ds_message note = {
-        .name = name,
-        .name_length = name_length,
+        .name = chunk->name,
+        .name_length = chunk->name_length,
         /* The reader applies the note when it has read the data up to here. */
         .sequence = atomic_load(&ring->data.positions->head),
         .offset = bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX,
@@ -122,24 +122,23 @@ static int32_t lose_unnamed(struct ds_ring *ring, enum ds_cause cause, uint64_t 
 }
 
 /* `flags` are the note's: LAST and ABANDON. */
-static int32_t lose(struct ds_ring *ring, enum ds_cause cause, const char *name, uint32_t name_length,
-                    uint64_t bytes, uint32_t flags) {
+static int32_t lose(struct ds_ring *ring, enum ds_cause cause, const struct ds_message *chunk, uint64_t bytes,
+                    uint32_t flags) {
     count_loss(ring, cause, bytes);
-    bool remembered = flags & DS_RECORD_LAST || remember_refused(name, name_length);
-    bool noted = note_loss(ring, cause, name, name_length, bytes, flags);
+    bool remembered = flags & DS_RECORD_LAST || remember_refused(chunk->name, chunk->name_length);
+    bool noted = note_loss(ring, cause, chunk, bytes, flags);
     if (!remembered || !noted)
         atomic_fetch_add(&ring->control->unnamed_chunks, 1);
     return REFUSED;
 }
 
 /* Whether the chunk belongs to a file that has lost one before. */
-static bool refuse_rest(struct ds_ring *ring, const char *name, uint32_t name_length, uint64_t bytes,
-                        uint32_t last) {
+static bool refuse_rest(struct ds_ring *ring, const struct ds_message *chunk, uint64_t bytes, uint32_t last) {
     if (!atomic_load_explicit(&refused_count, memory_order_relaxed))
         return false;
-    uint64_t hash = hash_name(name, name_length);
+    uint64_t hash = hash_name(chunk->name, chunk->name_length);
     lock_refused();
-    struct refused_file *file = find_refused(name, name_length, hash);
+    struct refused_file *file = find_refused(chunk->name, chunk->name_length, hash);
     uint64_t total = 0;
     if (file) {
         total = file->bytes += bytes;
@@ -152,7 +151,7 @@ static bool refuse_rest(struct ds_ring *ring, const char *name, uint32_t name_le
     if (!file)
         return false;
     count_loss(ring, DS_CAUSE_AFTER_LOSS, bytes);
-    if (last && !note_loss(ring, DS_CAUSE_AFTER_LOSS, name, name_length, total, DS_RECORD_LAST))
+    if (last && !note_loss(ring, DS_CAUSE_AFTER_LOSS, chunk, total, DS_RECORD_LAST))
         atomic_fetch_add(&ring->control->unnamed_chunks, 1);
     return true;
 }
@@ -173,25 +172,7 @@ static int push_record(struct ds_ring *ring, const struct ds_message *message) {
 }
 
 static enum ds_cause cause_of(int error) {
-    switch (error) {
-    case -ETIMEDOUT:
-        return DS_CAUSE_TIMEOUT;
-    case -EPIPE:
-        return DS_CAUSE_DISCARDED;
-    default:
-        return DS_CAUSE_FULL;
-    }
-}
-
-/* Loses the rest of a chunk after `done` bytes of it have been passed on. */
-static int32_t lose_rest(struct ds_ring *ring, enum ds_cause cause, const struct ds_message *message,
-                         uint64_t done, uint64_t rest, uint32_t last, bool reserved) {
-    uint32_t flags = last;
-    if (reserved && done)
-        flags |= DS_RECORD_ABANDON;
-    else if (reserved)
-        ds_ring_return_abandon(ring);
-    return lose(ring, cause, message->name, message->name_length, rest, flags);
+    return error == -ETIMEDOUT ? DS_CAUSE_TIMEOUT : error == -EPIPE ? DS_CAUSE_DISCARDED : DS_CAUSE_FULL;
 }
 
 /* Passes a chunk as one record, or as several that share its sequence. */
@@ -210,8 +191,12 @@ static int32_t push_records(struct ds_ring *ring, struct ds_message *message, co
         message->offset = offset < 0 ? offset : offset + (int64_t)done;
         message->flags = part < rest ? DS_RECORD_MORE : last;
         int error = push_record(ring, message);
-        if (error)
-            return lose_rest(ring, cause_of(error), message, done, rest, last, reserved);
+        if (error) {
+            uint32_t abandon = reserved && done ? DS_RECORD_ABANDON : 0;
+            if (reserved && !done)
+                ds_ring_return_abandon(ring);
+            return lose(ring, cause_of(error), message, rest, last | abandon);
+        }
         done += part;
     } while (done < data_length);
     if (reserved)
@@ -225,19 +210,19 @@ static int32_t accept_chunk(struct ds_ring *ring, const char *name, uint64_t nam
     uint32_t last = is_last ? DS_RECORD_LAST : 0;
     if (name_length == 0 || name_length > DS_NAME_MAX)
         return lose_unnamed(ring, DS_CAUSE_BAD_NAME, data_length);
-    uint32_t length = (uint32_t)name_length;
+    struct ds_message message = {
+        .name = name, .name_length = (uint32_t)name_length, .sequence = sequence, .flag = flag};
     if (atomic_load_explicit(&ring->control->state, memory_order_relaxed) != DS_STATE_OPEN)
         return lose_unnamed(ring, DS_CAUSE_DISCARDED, data_length);
-    if (refuse_rest(ring, name, length, data_length, last))
+    if (refuse_rest(ring, &message, data_length, last))
         return REFUSED;
     if (!data && data_length)
-        return lose(ring, DS_CAUSE_BAD_LENGTH, name, length, data_length, last);
+        return lose(ring, DS_CAUSE_BAD_LENGTH, &message, data_length, last);
     if (offset < -1)
-        return lose(ring, DS_CAUSE_BAD_OFFSET, name, length, data_length, last);
+        return lose(ring, DS_CAUSE_BAD_OFFSET, &message, data_length, last);
     uint64_t start = offset < 0 ? 0 : (uint64_t)offset;
     if (data_length > active_policy.max_file_bytes || start > active_policy.max_file_bytes - data_length)
-        return lose(ring, DS_CAUSE_TOO_LARGE, name, length, data_length, last);
-    struct ds_message message = {.name = name, .name_length = length, .sequence = sequence, .flag = flag};
+        return lose(ring, DS_CAUSE_TOO_LARGE, &message, data_length, last);
     return push_records(ring, &message, data, data_length, last, offset);
 }
 

@@ -212,26 +212,13 @@ bool ds_dump_data_next(struct ds_dump_data *message, struct ds_entry *entry) {
     entry->kind = entry_of(&field);
     if (entry->kind >= DS_ENTRY_ATTRIBUTE && ++message->entries > DS_MAX_ENTRIES)
         return fail(message, start, "there are more than 65536 segments and attributes");
-    switch (entry->kind) {
-    case DS_ENTRY_UNKNOWN:
-        return true;
-    case DS_ENTRY_TIME:
-        entry->time = field.value;
-        return true;
-    case DS_ENTRY_VERSION:
-    case DS_ENTRY_OP_NAME:
-    case DS_ENTRY_DFX_MESSAGE:
-        entry->text = span_of(&field);
-        return true;
-    case DS_ENTRY_ATTRIBUTE:
-        return read_attribute(message, &field, entry);
-    case DS_ENTRY_INPUT:
-    case DS_ENTRY_OUTPUT:
-    case DS_ENTRY_BUFFER:
-    case DS_ENTRY_SPACE:
+    if (entry->kind >= DS_ENTRY_INPUT)
         return read_whole_segment(message, DS_INPUT + (entry->kind - DS_ENTRY_INPUT), &field,
                                   &entry->segment);
-    }
+    if (entry->kind == DS_ENTRY_ATTRIBUTE)
+        return read_attribute(message, &field, entry);
+    entry->time = field.value;
+    entry->text = span_of(&field);
     return true;
 }
 

@@ -43,22 +43,18 @@ static bool read_segment(const struct field *segment, uint32_t size_number, uint
 }
 
 /* DumpData: 1 version, 2 dump_time, 3 output, 4 input, 5 buffer, 6 op_name,
- * 7 attr, 8 space, 9 dfx_message. */
+ * 7 attr, 8 space, 9 dfx_message. Those that are segments have their size and, if they are
+ * tensors, their address in the fields with these numbers. */
+static const struct {
+    uint8_t size, address;
+} segments[10] = {[3] = {6, 9}, [4] = {5, 8}, [5] = {3, 0}, [8] = {3, 0}};
+
 static bool read_known(const struct field *field, struct totals *totals) {
     if (field->number > 9 || field->wire != (field->number == 2 ? WIRE_VARINT : WIRE_BYTES))
         return true;
     totals->any_known = true;
-    switch (field->number) {
-    case 3:
-        return read_segment(field, 6, 9, totals);
-    case 4:
-        return read_segment(field, 5, 8, totals);
-    case 5:
-    case 8:
-        return read_segment(field, 3, 0, totals);
-    default:
-        return true;
-    }
+    uint32_t size = segments[field->number].size, address = segments[field->number].address;
+    return !size || read_segment(field, size, address, totals);
 }
 
 enum ds_header_state ds_header_read(const uint8_t *bytes, size_t length, struct ds_header *header) {

@@ -39,9 +39,11 @@ static int claim(struct ds_ring *ring, struct ds_lane *lane, uint32_t need, uint
         pad = need > rest ? rest : 0;
         if (head + pad + need > tail + size)
             return -EAGAIN;
-        /* Pad and record in one claim, so that no other producer comes between them. */
+        /* Pad and record in one claim, so that no other producer comes between them. release,
+         * pairs with the load in ds_reader_take: if the reader sees this claim, it also sees the
+         * notes that this thread pushed before. */
     } while (!atomic_compare_exchange_weak_explicit(&lane->positions->head, &head, head + pad + need,
-                                                    memory_order_relaxed, memory_order_relaxed));
+                                                    memory_order_release, memory_order_relaxed));
     if (pad) {
         struct ds_record *filler = ds_record_at(lane, head);
         filler->length = (uint32_t)pad;
@@ -113,18 +115,23 @@ bool ds_ring_reserve_abandon(struct ds_ring *ring) {
     return true;
 }
 
-void ds_ring_return_abandon(struct ds_ring *ring) {
-    atomic_fetch_sub_explicit(&ring->control->abandons, 1, memory_order_release);
-}
-
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t ns) {
     struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
     syscall(SYS_futex, word, FUTEX_WAIT, seen, &limit, NULL, 0);
 }
 
-static void futex_wake_all(_Atomic uint32_t *word) {
-    atomic_fetch_add(word, 1);
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+/* Changes a word of the control block and wakes all that wait for it. The kernel changes it:
+ * in a file that was truncated it returns an error, where a store would raise SIGBUS. */
+static void change_and_wake(_Atomic uint32_t *word, unsigned operation, int operand) {
+    const uint32_t change = FUTEX_OP(operation, (uint32_t)operand & 0xfff, FUTEX_OP_CMP_EQ, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE_OP, INT_MAX, 0, word, change);
+}
+
+void ds_ring_return_abandon(struct ds_ring *ring) {
+    if (ring->data.base)
+        atomic_fetch_sub_explicit(&ring->control->abandons, 1, memory_order_release);
+    else
+        change_and_wake(&ring->control->abandons, FUTEX_OP_ADD, -1);
 }
 
 static int push_until(struct ds_ring *ring, const struct ds_message *message, uint64_t deadline_ns) {
@@ -155,14 +162,14 @@ int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, ui
 }
 
 void ds_ring_set_state(struct ds_ring *ring, enum ds_state state) {
-    atomic_store(&ring->control->state, state);
-    futex_wake_all(&ring->control->freed);
+    change_and_wake(&ring->control->state, FUTEX_OP_SET, (int)state);
+    change_and_wake(&ring->control->freed, FUTEX_OP_ADD, 1);
 }
 
 /* Reader */
 
 int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
-                   struct ds_view *view) {
+                   struct ds_message *message) {
     uint32_t flags = *(const volatile uint32_t *)&record->flags;
     uint32_t length = *(const volatile uint32_t *)&record->length;
     if (length == 0 || length % DS_RECORD_ALIGN || length > rest)
@@ -175,69 +182,88 @@ int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known
     }
     if (length < sizeof *record || flags & ~known)
         return -EBADMSG;
-    view->name_length = *(const volatile uint32_t *)&record->name_length;
-    view->data_length = *(const volatile uint32_t *)&record->data_length;
-    view->offset = *(const volatile int64_t *)&record->offset;
-    if (view->name_length == 0 || view->name_length > DS_NAME_MAX)
+    message->name_length = *(const volatile uint32_t *)&record->name_length;
+    message->data_length = *(const volatile uint32_t *)&record->data_length;
+    message->offset = *(const volatile int64_t *)&record->offset;
+    if (message->name_length == 0 || message->name_length > DS_NAME_MAX)
         return -EBADMSG;
-    if (length != record_length(view->name_length, view->data_length))
+    if (length != record_length(message->name_length, message->data_length))
         return -EBADMSG;
-    if (view->offset < -1 || view->offset > INT64_MAX - (int64_t)view->data_length)
+    if (message->offset < -1 || message->offset > INT64_MAX - (int64_t)message->data_length)
         return -EBADMSG;
-    view->position = *position;
     *position += length;
-    view->end = *position;
-    view->name = (const char *)(record + 1);
-    view->data = (const uint8_t *)record + data_start(view->name_length);
-    view->flags = flags;
-    view->sequence = record->sequence;
-    view->flag = record->flag;
+    message->name = (const char *)(record + 1);
+    message->data = (const uint8_t *)record + data_start(message->name_length);
+    message->flags = flags;
+    message->sequence = record->sequence;
+    message->flag = record->flag;
     return 1;
 }
 
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
-                 struct ds_view *view) {
-    for (;;) {
-        const struct ds_record *record = ds_record_at(lane, *position);
+                 struct ds_message *message) {
+    for (int pads = 0; pads <= 1; pads++) {
+        struct ds_record head;
+        const struct ds_record *record = &head;
+        uint64_t offset = *position % lane->size, rest = lane->size - offset;
+        if (lane->base)
+            record = (const void *)(lane->base + offset);
+        else
+            ds_ring_load(ring, lane->start + offset, &head.stamp, sizeof head.stamp);
         /* seq_cst, pairs with the store in ds_ring_push: see wake_reader. */
         if (atomic_load_explicit(&record->stamp, memory_order_seq_cst) != ds_stamp(ring->nonce, *position))
             return 0;
-        int found = ds_record_read(record, lane->size - *position % lane->size, ds_known_flags(ring, lane),
-                                   position, view);
+        if (!lane->base) /* now that the stamp is known to be there */
+            ds_ring_load(ring, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
+        int found = ds_record_read(record, rest, ds_known_flags(ring, lane), position, message);
         if (found)
             return found;
     }
+    return -EBADMSG; /* a lap has one pad */
+}
+
+static bool has_waiters(const struct ds_ring *ring) {
+    uint32_t waiters;
+    if (ring->data.base)
+        return atomic_load(&ring->control->waiters);
+    ds_ring_load(ring, offsetof(struct ds_control, waiters), &waiters, sizeof waiters);
+    return waiters;
 }
 
 void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position) {
-    struct ds_control *control = ring->control;
+    lane->freed = position;
     /* seq_cst: release for claim(), and ordered before the load of waiters, so that
      * the reader sees a producer that found no space and waits. */
-    atomic_store_explicit(&lane->positions->tail, position, memory_order_seq_cst);
-    if (lane == &ring->data && atomic_load(&control->waiters))
-        futex_wake_all(&control->freed);
+    ds_word_store(ring, &lane->positions->tail, position);
+    if (lane == &ring->data && has_waiters(ring))
+        change_and_wake(&ring->control->freed, FUTEX_OP_ADD, 1);
 }
 
 bool ds_ring_arm(struct ds_ring *ring, uint64_t distance) {
-    struct ds_view view;
+    struct ds_message message;
     uint64_t position = ring->data.read;
     /* seq_cst, pairs with the load in wake_reader. */
-    atomic_store_explicit(&ring->control->wake_at, position + distance, memory_order_seq_cst);
-    if (ds_ring_peek(ring, &ring->data, &position, &view) == 0)
+    ds_word_store(ring, &ring->control->wake_at, position + distance);
+    if (ds_ring_peek(ring, &ring->data, &position, &message) == 0)
         return false;
     ds_ring_disarm(ring);
     return true;
 }
 
 void ds_ring_disarm(struct ds_ring *ring) {
-    atomic_store(&ring->control->wake_at, DS_NEVER);
+    ds_word_store(ring, &ring->control->wake_at, DS_NEVER);
     uint64_t count;
-    ssize_t taken = read(ring->event_fd, &count, sizeof count);
+    ssize_t taken = ring->event_fd < 0 ? 0 : read(ring->event_fd, &count, sizeof count);
     (void)taken; /* there is nothing to read unless a producer has just written */
 }
 
 void ds_ring_count(const struct ds_ring *ring, struct ds_counters *counters) {
-    struct ds_control *control = ring->control;
+    struct ds_control copy;
+    const struct ds_control *control = ring->control;
+    if (!ring->data.base) {
+        ds_ring_load(ring, 0, &copy, sizeof copy);
+        control = &copy;
+    }
     uint64_t tail = atomic_load(&control->data.tail);
     counters->fill = atomic_load(&control->data.head) - tail;
     counters->callbacks = atomic_load(&control->callbacks);

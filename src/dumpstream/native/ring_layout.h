@@ -35,20 +35,16 @@ static inline uint32_t ds_known_flags(const struct ds_ring *ring, const struct d
     return DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE);
 }
 
+/* Access to a ring that is mapped, or only in its file. `at` counts from the beginning of
+ * the ring. Bytes that are no longer in the file read as zeros, which are not a record. */
+void ds_ring_load(const struct ds_ring *ring, uint64_t at, void *to, size_t bytes);
+
+/* Words of the control block: their loads and stores are seq_cst, in a file as well. */
+uint64_t ds_word_load(const struct ds_ring *ring, const _Atomic uint64_t *word);
+void ds_word_store(struct ds_ring *ring, _Atomic uint64_t *word, uint64_t value);
+
 /* Reads the head of the record at `*position`, checks it, and moves `*position` past the
  * record. Reads each number once. The lane has `rest` bytes from that position on. Returns
- * 1 and fills `view`, 0 for a pad, which must fill the rest, or -EBADMSG. */
+ * 1 and fills `message`, 0 for a pad, which must fill the rest, or -EBADMSG. */
 int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
-                   struct ds_view *view);
-
-/* As ds_ring_create, but the ring has no way to wake its reader. */
-int ds_ring_make(struct ds_ring *ring, uint64_t data_size, const char *path);
-
-/* Makes a new file and allocates its blocks. Returns the descriptor or -errno. */
-int ds_ring_open_file(const char *path, uint64_t bytes);
-
-/* Fills in where the parts of `ring` are. `base` is NULL if the lanes are not mapped. */
-void ds_ring_lay_out(struct ds_ring *ring, struct ds_control *control, uint8_t *base, uint64_t data_size);
-
-int ds_control_init(struct ds_control *control, uint64_t data_size);
-bool ds_control_is_sound(const struct ds_control *control, uint64_t data_size);
+                   struct ds_message *message);

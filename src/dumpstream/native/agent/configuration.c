@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@
 
 /* CANN refuses larger files. */
 #define MAX_FILE_BYTES (10u << 20)
+/* Of a longer file the collector only learns the path. */
+#define MAX_TOLD_BYTES (1u << 20)
 
 /* Returns the problem with the file, or NULL. */
 static const char *read_text(int fd, char *text, size_t *length) {
@@ -73,32 +76,31 @@ static const char *obstacle(const struct configuration *configuration) {
 }
 
 static void begin(struct packet *packet, const struct circumstances *circumstances) {
-    packet_begin(packet, "config");
-    packet_add(packet, "by", circumstances->by);
-    packet_add(packet, "call", circumstances->call);
-    packet_add_number(packet, "lost", circumstances->lost);
     const char *path = circumstances->path ? circumstances->path : ""; /* a runtime may have taken it */
-    packet_add_bytes(packet, "path", path, strnlen(path, PATH_MAX));
+    packet_begin(packet, "config");
+    packet_add(packet, "by=%s", circumstances->by);
+    packet_add(packet, "call=%s", circumstances->call);
+    packet_add(packet, "lost=%" PRIu64, circumstances->lost);
+    packet_add(packet, "path=%.*s", PATH_MAX, path);
 }
 
 bool configuration_send(const struct configuration *configuration, const struct circumstances *circumstances,
                         const struct connection *connection, uint64_t deadline_ns) {
-    static const char key[] = "text";
     static struct packet packet; /* not on the stack: a thread of the program may have too little of it */
     const char *problem = obstacle(configuration);
     if (problem) {
         begin(&packet, circumstances);
-        packet_add(&packet, "problem", problem);
+        packet_add(&packet, "problem=%s", problem);
         return connection_send(connection, &packet, deadline_ns);
     }
     size_t offset = 0;
     do {
         begin(&packet, circumstances);
-        packet_add_number(&packet, "size", configuration->length);
-        packet_add_number(&packet, "offset", offset);
-        size_t room = packet_room(&packet, key), rest = configuration->length - offset;
-        size_t length = rest < room ? rest : room;
-        packet_add_bytes(&packet, key, configuration->text + offset, length);
+        packet_add(&packet, "size=%zu", configuration->length);
+        packet_add(&packet, "offset=%zu", offset);
+        size_t room = sizeof packet.bytes - packet.length - sizeof "text=";
+        size_t rest = configuration->length - offset, length = rest < room ? rest : room;
+        packet_add(&packet, "text=%.*s", (int)length, configuration->text + offset);
         if (!connection_send(connection, &packet, deadline_ns))
             return false;
         offset += length;

@@ -9,9 +9,6 @@
 
 #include "connection.h"
 
-/* Of a longer file the collector only learns the path. */
-#define MAX_TOLD_BYTES (1u << 20)
-
 struct configuration {
     char *text; /* ends with NUL; NULL: not known */
     size_t length;

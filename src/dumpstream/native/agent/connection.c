@@ -48,36 +48,19 @@ void complain(const char *format, ...) {
 
 /* Packets */
 
-size_t packet_room(const struct packet *packet, const char *key) {
-    size_t taken = packet->length + strlen(key) + 2; /* the "=" and the NUL */
-    return taken < sizeof packet->bytes ? sizeof packet->bytes - taken : 0;
-}
-
-void packet_add_bytes(struct packet *packet, const char *key, const char *bytes, size_t length) {
-    size_t key_length = strlen(key);
-    if (key_length + 1 + length + 1 > sizeof packet->bytes - packet->length)
-        return;
-    char *at = packet->bytes + packet->length;
-    memcpy(at, key, key_length);
-    at[key_length] = '=';
-    memcpy(at + key_length + 1, bytes, length);
-    at[key_length + 1 + length] = '\0';
-    packet->length += key_length + 1 + length + 1;
-}
-
 void packet_begin(struct packet *packet, const char *type) {
-    packet->length = strlen(type) + 1;
-    memcpy(packet->bytes, type, packet->length);
+    packet->length = 0;
+    packet_add(packet, "%s", type);
 }
 
-void packet_add(struct packet *packet, const char *key, const char *value) {
-    packet_add_bytes(packet, key, value, strlen(value));
-}
-
-void packet_add_number(struct packet *packet, const char *key, uint64_t value) {
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    packet_add(packet, key, text);
+void packet_add(struct packet *packet, const char *format, ...) {
+    size_t room = sizeof packet->bytes - packet->length;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(packet->bytes + packet->length, room, format, arguments);
+    va_end(arguments);
+    if (length >= 0 && (size_t)length < room)
+        packet->length += (size_t)length + 1;
 }
 
 /* The command line as the kernel knows it, without the end if it is long. */
@@ -92,22 +75,21 @@ static void add_command(struct packet *packet) {
         return;
     text[length] = '\0';
     for (const char *at = text; at < text + length; at += strlen(at) + 1)
-        packet_add(packet, "argv", at);
+        packet_add(packet, "argv=%s", at);
 }
 
 static void introduce(struct packet *packet) {
-    char text[PATH_MAX];
+    char directory[PATH_MAX];
     packet_begin(packet, "hello");
-    packet_add(packet, "version", PROTOCOL_VERSION);
-    packet_add_number(packet, "pid", (uint64_t)getpid());
-    packet_add_number(packet, "parent", (uint64_t)getppid());
-    if (getcwd(text, sizeof text))
-        packet_add(packet, "cwd", text);
+    packet_add(packet, "version=" PROTOCOL_VERSION);
+    packet_add(packet, "pid=%d", (int)getpid());
+    packet_add(packet, "parent=%d", (int)getppid());
+    if (getcwd(directory, sizeof directory))
+        packet_add(packet, "cwd=%s", directory);
     for (size_t i = 0; i < sizeof TOLD_VARIABLES / sizeof *TOLD_VARIABLES; i++) {
         const char *value = getenv(TOLD_VARIABLES[i]);
-        snprintf(text, sizeof text, "env.%s", TOLD_VARIABLES[i]);
         if (value)
-            packet_add(packet, text, value);
+            packet_add(packet, "env.%s=%s", TOLD_VARIABLES[i], value);
     }
     add_command(packet);
 }
@@ -243,15 +225,14 @@ static int accept_offer(const struct packet *answer, int ring_fd, struct offer *
     return 0;
 }
 
-static int read_answer(const struct packet *answer, int ring_fd, struct offer *offer, char *reason,
-                       size_t reason_bytes) {
+static int read_answer(const struct packet *answer, int ring_fd, struct offer *offer) {
     if (strcmp(answer->bytes, "ring") == 0 && accept_offer(answer, ring_fd, offer) == 0)
         return 0;
     if (ring_fd >= 0)
         close(ring_fd);
     const char *refusal = packet_get(answer, "reason");
     bool refused = strcmp(answer->bytes, "refused") == 0;
-    snprintf(reason, reason_bytes, "%s",
+    snprintf(offer->reason, sizeof offer->reason, "%s",
              refused && refusal ? refusal
                                 : "the collector's answer cannot be read; is it of another version?");
     return refused ? -ECONNREFUSED : -EBADMSG;
@@ -267,18 +248,19 @@ static int converse(struct connection *connection, const char *path, struct pack
     return error ? error : receive_packet(connection->fd, packet, ring_fd, deadline);
 }
 
-int connection_open(struct connection *connection, const char *path, struct offer *offer, char *reason,
-                    size_t reason_bytes) {
+int connection_open(struct connection *connection, const char *path, struct offer *offer) {
     int ring_fd = -1;
     connection->fd = -1;
+    strcpy(offer->reason, "out of memory");
     struct packet *packet = malloc(sizeof *packet);
     if (!packet)
         return -ENOMEM;
     int error = converse(connection, path, packet, &ring_fd);
     if (error)
-        snprintf(reason, reason_bytes, "no answer from a collector at %s (%s)", path, strerror(-error));
+        snprintf(offer->reason, sizeof offer->reason, "no answer from a collector at %s (%s)", path,
+                 strerror(-error));
     else
-        error = read_answer(packet, ring_fd, offer, reason, reason_bytes);
+        error = read_answer(packet, ring_fd, offer);
     free(packet);
     if (error)
         connection_close(connection);

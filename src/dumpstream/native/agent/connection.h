@@ -26,26 +26,23 @@ struct offer {
     uint64_t size; /* of the data lane */
     struct ds_policy policy;
     char config[PATH_MAX]; /* the path of the dump configuration to apply, or empty */
+    char reason[512];      /* why there is no ring, in one line */
 };
 
-/* A packet under construction. Fields that do not fit are left out. */
+/* A packet under construction. */
 struct packet {
     size_t length;
     char bytes[64 << 10];
 };
 
 void packet_begin(struct packet *packet, const char *type);
-void packet_add(struct packet *packet, const char *key, const char *value);
-void packet_add_bytes(struct packet *packet, const char *key, const char *bytes, size_t length);
-void packet_add_number(struct packet *packet, const char *key, uint64_t value);
 
-/* The longest value that a further field may have. */
-size_t packet_room(const struct packet *packet, const char *key);
+/* Adds a field "key=value", or leaves it out if it does not fit. */
+__attribute__((format(printf, 2, 3))) void packet_add(struct packet *packet, const char *format, ...);
 
 /* Connects to the collector at `path`, introduces this process, and waits for the offer of
- * a ring. Returns 0, or -errno and one line in `reason`. */
-int connection_open(struct connection *connection, const char *path, struct offer *offer, char *reason,
-                    size_t reason_bytes);
+ * a ring. Returns 0, or -errno and the reason in `offer`. */
+int connection_open(struct connection *connection, const char *path, struct offer *offer);
 void connection_close(struct connection *connection);
 
 /* Sends, and waits until the deadline if the collector has not read earlier packets. With a

@@ -47,28 +47,28 @@ void dump_unregister(const void *library) {
     }
 }
 
-static aclError call_plain(const char *name, const void *library) {
-    plain_call function = (plain_call)find(name, library);
-    aclError code = function ? function() : ACL_FAILURE;
-    report_call(name, (const void *)function, code);
+/* Calls a function that takes a path, or nothing if `path` is NULL. */
+static aclError call(const char *name, const void *library, const char *path) {
+    void *function = find(name, library);
+    aclError code = ACL_FAILURE;
+    if (function)
+        code = path ? ((path_call)function)(path) : ((plain_call)function)();
+    report_call(name, function, code);
     return code;
 }
 
 aclError dump_start(const void *library, const char *path) {
-    static const char name[] = "aclmdlSetDump";
-    aclError code = call_plain("aclmdlInitDump", library);
+    aclError code = call("aclmdlInitDump", library, NULL);
     if (code != ACL_SUCCESS)
         return code;
-    path_call set = (path_call)find(name, library);
-    code = set ? set(path) : ACL_FAILURE;
-    report_call(name, (const void *)set, code);
+    code = call("aclmdlSetDump", library, path);
     if (code != ACL_SUCCESS)
         dump_stop(library);
     return code;
 }
 
 void dump_stop(const void *library) {
-    call_plain("aclmdlFinalizeDump", library);
+    call("aclmdlFinalizeDump", library, NULL);
 }
 
 void dump_synchronize(const void *library) {

@@ -1,13 +1,13 @@
 #include "report.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 #include <unistd.h>
 
 #include "libraries.h"
 
 #define SEND_LIMIT_NS 1000000000u
 
-static struct {
+static struct collector {
     const struct connection *connection;
     bool driven; /* the collector knows that the program drives the dump */
     bool deaf;   /* the collector did not take the latest report */
@@ -18,9 +18,7 @@ static struct {
 static struct packet packet;
 
 void report_begin(const struct connection *connection) {
-    collector.connection = connection;
-    collector.driven = collector.deaf = false;
-    collector.lost_configurations = 0;
+    collector = (struct collector){.connection = connection};
 }
 
 static uint64_t send_deadline(void) {
@@ -32,12 +30,10 @@ static void send_packet(void) {
 }
 
 void report_call(const char *call, const void *function, aclError code) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", code);
     packet_begin(&packet, "acl");
-    packet_add(&packet, "call", call);
-    packet_add(&packet, "library", library_of(function));
-    packet_add(&packet, "code", text);
+    packet_add(&packet, "call=%s", call);
+    packet_add(&packet, "library=%s", library_of(function));
+    packet_add(&packet, "code=%d", code);
     send_packet();
 }
 
@@ -46,7 +42,7 @@ void report_driven(const char *call) {
         return;
     collector.driven = true;
     packet_begin(&packet, "driven");
-    packet_add(&packet, "call", call);
+    packet_add(&packet, "call=%s", call);
     send_packet();
 }
 
@@ -77,24 +73,23 @@ void report_losses(const struct ds_ring *ring) {
     ds_ring_count(ring, &counters);
     uint64_t lost = sum_of(counters.lost_chunks);
     if (connection_is_gone(collector.connection) && (lost || counters.fill))
-        complain(
-            "the collector is gone; of %llu chunks of process %d, %llu (%llu bytes) were refused and %llu "
-            "bytes were left unread",
-            (unsigned long long)counters.callbacks, (int)getpid(), (unsigned long long)lost,
-            (unsigned long long)sum_of(counters.lost_bytes), (unsigned long long)counters.fill);
+        complain("the collector is gone; of %" PRIu64 " chunks of process %d, %" PRIu64 " (%" PRIu64
+                 " bytes) were refused and %" PRIu64 " bytes were left unread",
+                 counters.callbacks, (int)getpid(), lost, sum_of(counters.lost_bytes), counters.fill);
     else if (collector.deaf && collector.lost_configurations)
-        complain("the collector does not read; %llu configurations of process %d are not in its manifest",
-                 (unsigned long long)collector.lost_configurations, (int)getpid());
+        complain("the collector does not read; %" PRIu64
+                 " configurations of process %d are not in its manifest",
+                 collector.lost_configurations, (int)getpid());
 }
 
 void report_bye(const struct ds_ring *ring) {
     struct ds_counters counters;
     ds_ring_count(ring, &counters);
     packet_begin(&packet, "bye");
-    packet_add_number(&packet, "callbacks", counters.callbacks);
-    packet_add_number(&packet, "lost", sum_of(counters.lost_chunks));
-    packet_add_number(&packet, "lost_bytes", sum_of(counters.lost_bytes));
-    packet_add_number(&packet, "lost_configurations", collector.lost_configurations);
+    packet_add(&packet, "callbacks=%" PRIu64, counters.callbacks);
+    packet_add(&packet, "lost=%" PRIu64, sum_of(counters.lost_chunks));
+    packet_add(&packet, "lost_bytes=%" PRIu64, sum_of(counters.lost_bytes));
+    packet_add(&packet, "lost_configurations=%" PRIu64, collector.lost_configurations);
     send_packet();
     report_losses(ring);
 }

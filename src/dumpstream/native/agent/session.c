@@ -27,7 +27,6 @@ static struct {
     const void *library;
     struct connection connection;
     struct ds_ring ring;
-    struct ds_policy policy;
 } session = {.connection = {.fd = -1}};
 
 static _Atomic(acldumpCallback) shared;
@@ -158,27 +157,25 @@ static int attach(struct offer *offer) {
         return error;
     session.ring.wake = wake;
     session.ring.reader_alive = collector_alive;
-    session.policy = offer->policy;
-    error = ds_attach(&session.ring, &session.policy);
+    error = ds_attach(&session.ring, &offer->policy);
     if (error)
         ds_ring_destroy(&session.ring);
     return error;
 }
 
 static int join(const char *socket, struct offer *offer) {
-    char reason[512] = "out of memory";
     if (session.stuck)
         return -EBUSY;
-    int error = connection_open(&session.connection, socket, offer, reason, sizeof reason);
+    int error = connection_open(&session.connection, socket, offer);
     if (!error && (error = attach(offer)) != 0) {
-        snprintf(reason, sizeof reason, "the ring cannot be mapped (%s)", strerror(-error));
+        snprintf(offer->reason, sizeof offer->reason, "the ring cannot be mapped (%s)", strerror(-error));
         connection_close(&session.connection);
     }
     session.joined = !error;
     report_begin(&session.connection);
     if (error && session.refused != getpid()) {
         session.refused = getpid();
-        complain("%s; this process is not captured", reason);
+        complain("%s; this process is not captured", offer->reason);
     }
     return error;
 }

@@ -27,7 +27,7 @@ static PyObject *chunk_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$LpiKp", keywords, &name, &data, &offset, &is_last,
                                      &flag, &sequence, &more))
         return NULL;
-    Chunk *self = (Chunk *)make_object(type);
+    Chunk *self = (Chunk *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
     self->offset = offset;
@@ -107,34 +107,49 @@ static PyType_Slot chunk_slots[] = {{Py_tp_new, (void *)chunk_new},
 static PyType_Spec chunk_spec = {"dumpstream._native.Chunk", sizeof(Chunk), 0, Py_TPFLAGS_DEFAULT,
                                  chunk_slots};
 
-static PyObject *leased_chunk(Lease *lease, const struct ds_view *view, PyObject *name) {
-    Chunk *chunk = (Chunk *)make_object(chunk_type);
+static PyObject *leased_chunk(Lease *lease, const struct ds_message *message, PyObject *name) {
+    Chunk *chunk = (Chunk *)PyType_GenericAlloc(chunk_type, 0);
     if (!chunk)
         return NULL;
     chunk->name = Py_NewRef(name);
     chunk->owner = Py_NewRef((PyObject *)lease);
     chunk->leased = 1;
-    chunk->data = view->data;
-    chunk->length = view->data_length;
-    chunk->offset = view->offset;
-    chunk->sequence = view->sequence;
-    chunk->flag = view->flag;
-    chunk->is_last = (view->flags & DS_RECORD_LAST) != 0;
-    chunk->more = (view->flags & DS_RECORD_MORE) != 0;
+    chunk->data = message->data;
+    chunk->length = message->data_length;
+    chunk->offset = message->offset;
+    chunk->sequence = message->sequence;
+    chunk->flag = message->flag;
+    chunk->is_last = (message->flags & DS_RECORD_LAST) != 0;
+    chunk->more = (message->flags & DS_RECORD_MORE) != 0;
     return (PyObject *)chunk;
 }
 
-int append_chunk(PyObject *chunks, Lease *lease, const struct ds_view *view, struct chunk_name *name) {
-    if (!name->text || name->length != view->name_length ||
-        memcmp(name->raw, view->name, name->length) != 0) {
-        Py_XDECREF(name->text);
-        name->raw = view->name;
-        name->length = view->name_length;
-        name->text = decode_name(view->name, view->name_length);
+int append_chunks(PyObject *chunks, Lease *lease, Py_ssize_t most, const struct ds_records *records,
+                  uint64_t *position) {
+    /* Chunks of one file follow each other, and share one str. */
+    struct ds_message previous = {0}, message;
+    PyObject *name = NULL;
+    uint64_t next = *position;
+    int error = 0, found = 0;
+    while (!error && most-- > 0 && (found = ds_records_next(records, &next, &message)) == 1) {
+        if (!name || previous.name_length != message.name_length ||
+            memcmp(previous.name, message.name, message.name_length) != 0) {
+            Py_XDECREF(name);
+            name = decode_name(message.name, message.name_length);
+        }
+        error = append_new(chunks, name ? leased_chunk(lease, &message, name) : NULL);
+        previous = message;
+        *position = next;
     }
-    return append_new(chunks, name->text ? leased_chunk(lease, view, name->text) : NULL);
+    Py_XDECREF(name);
+    if (found < 0) {
+        raise_errno(found);
+        error = -1;
+    }
+    return error;
 }
 
 int add_chunk(PyObject *module) {
-    return add_type(module, &chunk_spec, "Chunk", &chunk_type);
+    chunk_type = add_type(module, &chunk_spec);
+    return chunk_type ? 0 : -1;
 }

@@ -59,7 +59,7 @@ static PyObject *segment_tuple(const struct ds_dump_data *message, const struct 
 struct parsed {
     unsigned long long time;
     bool any_unknown;
-    struct ds_span version, op_name, dfx_message;
+    struct ds_span text[DS_ENTRY_ATTRIBUTE]; /* by kind of entry */
     PyObject *attributes;
     PyObject *segments[DS_DUMP_DATA];
 };
@@ -74,13 +74,9 @@ static int parsed_add(struct parsed *parsed, const struct ds_dump_data *message,
         parsed->time = entry->time;
         return 0;
     case DS_ENTRY_VERSION:
-        parsed->version = entry->text;
-        return 0;
     case DS_ENTRY_OP_NAME:
-        parsed->op_name = entry->text;
-        return 0;
     case DS_ENTRY_DFX_MESSAGE:
-        parsed->dfx_message = entry->text;
+        parsed->text[entry->kind] = entry->text;
         return 0;
     case DS_ENTRY_ATTRIBUTE:
         return append_new(parsed->attributes,
@@ -121,9 +117,10 @@ PyObject *parse_header(PyObject *Py_UNUSED(module), PyObject *data) {
         raise_fault(&message);
     else if (!error)
         result = Py_BuildValue(
-            "(NKNNOOOOON)", text_of(parsed.version), parsed.time, text_of(parsed.op_name),
-            text_of(parsed.dfx_message), parsed.attributes, parsed.segments[DS_INPUT],
-            parsed.segments[DS_OUTPUT], parsed.segments[DS_BUFFER], parsed.segments[DS_SPACE],
+            "(NKNNOOOOON)", text_of(parsed.text[DS_ENTRY_VERSION]), parsed.time,
+            text_of(parsed.text[DS_ENTRY_OP_NAME]), text_of(parsed.text[DS_ENTRY_DFX_MESSAGE]),
+            parsed.attributes, parsed.segments[DS_INPUT], parsed.segments[DS_OUTPUT],
+            parsed.segments[DS_BUFFER], parsed.segments[DS_SPACE],
             unknown_of(DS_DUMP_DATA, (struct ds_span){message.begin, (size_t)view.len}, parsed.any_unknown));
     Py_XDECREF(parsed.attributes);
     for (int i = 0; i < DS_DUMP_DATA; i++)

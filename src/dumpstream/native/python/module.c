@@ -20,12 +20,8 @@ const char *const CAUSE_NAMES[DS_CAUSE_COUNT] = {
 
 void free_object(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    PyObject_Free(self);
     Py_DECREF(type);
-}
-
-PyObject *make_object(PyTypeObject *type) {
-    return ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
 }
 
 PyObject *raise_errno(int error) {
@@ -37,49 +33,17 @@ PyObject *decode_name(const char *name, Py_ssize_t length) {
     return PyUnicode_DecodeUTF8(name, length, "surrogateescape");
 }
 
-int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type) {
-    PyObject *made = PyType_FromSpec(spec);
-    if (!made)
-        return -1;
-    *type = (PyTypeObject *)made;
-    return PyModule_AddObjectRef(module, name, made);
+PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
+    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+    if (type && PyModule_AddType(module, type) != 0)
+        Py_CLEAR(type);
+    return type;
 }
 
 int append_new(PyObject *list, PyObject *item) {
     int result = item ? PyList_Append(list, item) : -1;
     Py_XDECREF(item);
     return result;
-}
-
-/* Losses */
-
-int append_loss(PyObject *losses, PyObject *name, enum ds_cause cause, uint64_t bytes, bool ended) {
-    return append_new(losses, Py_BuildValue("(NsKN)", name, CAUSE_NAMES[cause], (unsigned long long)bytes,
-                                            PyBool_FromLong(ended)));
-}
-
-int append_note(PyObject *losses, const struct ds_view *note) {
-    uint32_t cause = (uint32_t)note->flag < DS_CAUSE_COUNT ? (uint32_t)note->flag : DS_CAUSE_AFTER_LOSS;
-    return append_loss(losses, decode_name(note->name, note->name_length), (enum ds_cause)cause,
-                       (uint64_t)note->offset, note->flags & DS_RECORD_LAST);
-}
-
-PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters) {
-    PyObject *losses = PyDict_New();
-    for (int i = 0; losses && i < DS_CAUSE_COUNT; i++) {
-        if (!counters->lost_chunks[i])
-            continue;
-        PyObject *loss = Py_BuildValue("(KK)", (unsigned long long)counters->lost_chunks[i],
-                                       (unsigned long long)counters->lost_bytes[i]);
-        if (!loss || PyDict_SetItemString(losses, CAUSE_NAMES[i], loss) != 0)
-            Py_CLEAR(losses);
-        Py_XDECREF(loss);
-    }
-    if (!losses)
-        return NULL;
-    return Py_BuildValue("(KKKKKN)", (unsigned long long)size, (unsigned long long)counters->fill,
-                         (unsigned long long)counters->callbacks, (unsigned long long)counters->wakeups,
-                         (unsigned long long)counters->unnamed, losses);
 }
 
 /* Functions */
@@ -183,9 +147,9 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *causes = PyTuple_New(DS_CAUSE_COUNT);
     for (int i = 0; causes && i < DS_CAUSE_COUNT; i++)
         PyTuple_SetItem(causes, i, PyUnicode_FromString(CAUSE_NAMES[i]));
-    int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_ring(module) != 0 ||
-                 add_shared_ring(module) != 0 || add_lease(module) != 0 || add_chunk(module) != 0 ||
-                 add_statistics(module) != 0 || add_tensor_rows(module) != 0;
+    int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_rings(module) != 0 ||
+                 add_lease(module) != 0 || add_chunk(module) != 0 || add_statistics(module) != 0 ||
+                 add_tensor_rows(module) != 0;
     Py_XDECREF(causes);
     if (failed)
         Py_CLEAR(module);

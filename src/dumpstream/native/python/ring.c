@@ -1,44 +1,69 @@
-/* Ring: the ring that this process's own callback fills, read in place. */
+/* Ring and SharedRing: the ring that this process's own callback fills, which is read in place,
+ * and a ring that another process fills, which is read through private copies. */
 #include "module.h"
 
 #include <unistd.h>
 
 #include "dumpstream/callback.h"
 
-#define MAX_LEASE_RECORDS 8192
-
-typedef struct {
-    AnyRing any;
-    struct ds_ring ring;
-    struct ds_policy policy;
-    bool attached;
-    bool stuck; /* a call never left the ring, which therefore stays mapped */
-    uint64_t ends[MAX_LEASE_RECORDS];
-} Ring;
-
-static PyTypeObject *ring_type;
+static PyTypeObject *ring_type, *shared_ring_type;
 
 /* Life */
 
-static int ring_create(AnyRing *any, uint64_t size, const char *path) {
-    any->ring = &((Ring *)any)->ring;
-    return ds_ring_create(any->ring, size, path);
+/* Returns the new ring, or raises the `error`. */
+static PyObject *made(Ring *self, int error) {
+    if (error) {
+        Py_DECREF(self);
+        return raise_errno(error);
+    }
+    self->pid = getpid();
+    self->open = true;
+    return (PyObject *)self;
+}
+
+static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"size", "path", NULL};
+    unsigned long long size;
+    const char *path = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|$z", keywords, &size, &path))
+        return NULL;
+    Ring *self = (Ring *)PyType_GenericAlloc(type, 0);
+    if (!self)
+        return NULL;
+    int error;
+    self->reader.in_place = type == ring_type;
+    Py_BEGIN_ALLOW_THREADS;
+    error = self->reader.in_place ? ds_ring_create(&self->reader.ring, size, path)
+                                  : ds_reader_create(&self->reader, size, path);
+    Py_END_ALLOW_THREADS;
+    return made(self, error);
+}
+
+static PyObject *shared_ring_recover(PyObject *Py_UNUSED(type), PyObject *args) {
+    const char *path;
+    if (!PyArg_ParseTuple(args, "s", &path))
+        return NULL;
+    Ring *self = (Ring *)PyType_GenericAlloc(shared_ring_type, 0);
+    if (!self)
+        return NULL;
+    int error;
+    Py_BEGIN_ALLOW_THREADS;
+    error = ds_reader_resume(&self->reader, path);
+    Py_END_ALLOW_THREADS;
+    return made(self, error);
 }
 
 static void ring_unmap(Ring *self) {
-    if (!self->any.open)
+    struct ds_ring *ring = &self->reader.ring;
+    if (!self->open)
         return;
-    self->any.open = false;
-    if (self->any.pid != getpid()) {
-        /* The ring is not mapped in this child, which may use the address for something else. */
-        close(self->ring.event_fd);
-        close(self->ring.memory_fd);
-        return;
-    }
-    if (self->attached && ds_detach(&self->ring, 0) != 0)
+    self->open = false;
+    if (self->pid != getpid())
+        ring->control = NULL; /* not mapped in this child, which may use the address for something else */
+    else if (self->attached && ds_detach(ring, 0) != 0)
         self->stuck = true;
     if (!self->stuck)
-        ds_ring_destroy(&self->ring);
+        ds_ring_destroy(ring);
 }
 
 static void ring_dealloc(Ring *self) {
@@ -47,20 +72,105 @@ static void ring_dealloc(Ring *self) {
         free_object((PyObject *)self);
 }
 
+/* Sets an error and returns false if the ring cannot be used now and here. */
+static bool usable(const Ring *self) {
+    if (!self->open)
+        PyErr_SetString(PyExc_ValueError, "the ring is closed");
+    else if (self->pid != getpid())
+        PyErr_SetString(PyExc_ValueError,
+                        "the ring belongs to the parent process; a forked child must open its own");
+    else if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "another thread reads this ring; use one at a time");
+    else
+        return true;
+    return false;
+}
+
 static PyObject *ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!self->any.runs.oldest)
+    if (!self->oldest)
         ring_unmap(self); /* otherwise the ring is unmapped after the last lease */
     Py_RETURN_NONE;
 }
 
+/* Chunks are copies: they outlive the ring. */
+static PyObject *shared_ring_close(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    if (self->open && !usable(self))
+        return NULL;
+    ring_unmap(self);
+    Py_RETURN_NONE;
+}
+
+/* Reading */
+
+static PyObject *ring_lease(Ring *self, PyObject *args) {
+    Py_ssize_t most;
+    unsigned long long bytes;
+    if (!PyArg_ParseTuple(args, "nK", &most, &bytes) || !usable(self))
+        return NULL;
+    return lease_take(self, most > 0 ? most : 0, bytes);
+}
+
+static PyObject *ring_arm(Ring *self, PyObject *args) {
+    unsigned long long distance;
+    if (!PyArg_ParseTuple(args, "K", &distance) || !usable(self))
+        return NULL;
+    return PyBool_FromLong(ds_ring_arm(&self->reader.ring, distance));
+}
+
+/* A method that only calls a function. */
+#define CALLING(name, call)                                                                                  \
+    static PyObject *name(Ring *self, PyObject *Py_UNUSED(ignored)) {                                        \
+        if (!usable(self))                                                                                   \
+            return NULL;                                                                                     \
+        call;                                                                                                \
+        Py_RETURN_NONE;                                                                                      \
+    }
+CALLING(ring_disarm, ds_ring_disarm(&self->reader.ring))
+CALLING(ring_discard, ds_ring_set_state(&self->reader.ring, DS_STATE_DISCARD))
+CALLING(shared_ring_producer_died, ds_reader_end(&self->reader))
+
+static PyObject *ring_fileno(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    const struct ds_ring *ring = &self->reader.ring;
+    return usable(self) ? PyLong_FromLong(self->reader.in_place ? ring->event_fd : ring->memory_fd) : NULL;
+}
+
+/* What `statistics` of a ring with a data lane of `size` returns. */
+static PyObject *counters_tuple(uint64_t size, const struct ds_counters *counters) {
+    PyObject *losses = PyDict_New();
+    for (int i = 0; losses && i < DS_CAUSE_COUNT; i++) {
+        if (!counters->lost_chunks[i])
+            continue;
+        PyObject *loss = Py_BuildValue("(KK)", (unsigned long long)counters->lost_chunks[i],
+                                       (unsigned long long)counters->lost_bytes[i]);
+        if (!loss || PyDict_SetItemString(losses, CAUSE_NAMES[i], loss) != 0)
+            Py_CLEAR(losses);
+        Py_XDECREF(loss);
+    }
+    if (!losses)
+        return NULL;
+    return Py_BuildValue("(KKKKKN)", (unsigned long long)size, (unsigned long long)counters->fill,
+                         (unsigned long long)counters->callbacks, (unsigned long long)counters->wakeups,
+                         (unsigned long long)counters->unnamed, losses);
+}
+
+static PyObject *ring_statistics(Ring *self, PyObject *Py_UNUSED(ignored)) {
+    if (!usable(self))
+        return NULL;
+    struct ds_counters counters;
+    ds_reader_count(&self->reader, &counters);
+    return counters_tuple(self->reader.ring.data.size, &counters);
+}
+
+/* The callback */
+
 static PyObject *ring_attach(Ring *self, PyObject *args) {
     int block;
     unsigned long long limit_ns, max_file_bytes;
-    if (!PyArg_ParseTuple(args, "pKK", &block, &limit_ns, &max_file_bytes) || !any_ring_usable(&self->any))
+    if (!PyArg_ParseTuple(args, "pKK", &block, &limit_ns, &max_file_bytes) || !usable(self))
         return NULL;
-    self->policy =
-        (struct ds_policy){.block = block != 0, .block_limit_ns = limit_ns, .max_file_bytes = max_file_bytes};
-    int error = ds_attach(&self->ring, &self->policy);
+    struct ds_policy policy = {
+        .block = block != 0, .block_limit_ns = limit_ns, .max_file_bytes = max_file_bytes};
+    int error = ds_attach(&self->reader.ring, &policy);
     if (error)
         return raise_errno(error);
     self->attached = true;
@@ -69,135 +179,74 @@ static PyObject *ring_attach(Ring *self, PyObject *args) {
 
 static PyObject *ring_detach(Ring *self, PyObject *args) {
     unsigned long long limit_ns;
-    if (!PyArg_ParseTuple(args, "K", &limit_ns) || !any_ring_usable(&self->any))
+    if (!PyArg_ParseTuple(args, "K", &limit_ns) || !usable(self))
         return NULL;
     int error;
     Py_BEGIN_ALLOW_THREADS;
-    error = ds_detach(&self->ring, limit_ns);
+    error = ds_detach(&self->reader.ring, limit_ns);
     Py_END_ALLOW_THREADS;
     self->stuck = error != 0;
     self->attached = false;
     return PyBool_FromLong(!self->stuck);
 }
 
-/* Reading */
-
-/* Moves the notes that belong before the next chunk into `losses`. Sets `until` to the
- * position up to which chunks may be read before the next note. */
-static int take_notes(Ring *self, PyObject *losses, uint64_t *until) {
-    struct ds_lane *notes = &self->ring.notes;
-    struct ds_view view;
-    uint64_t position = notes->read;
-    int found;
-    *until = UINT64_MAX;
-    while ((found = ds_ring_peek(&self->ring, notes, &position, &view)) == 1) {
-        if (!ds_note_is_due(&view, self->ring.data.read, until))
-            return 0;
-        if (append_note(losses, &view) != 0)
-            return -1;
-        notes->read = position;
-        ds_ring_free(&self->ring, notes, position);
-        if (view.flags & DS_RECORD_ABANDON)
-            ds_ring_return_abandon(&self->ring);
-    }
-    return found < 0 ? found : 0;
-}
-
-/* Appends the chunks between `*position` and `until`, within the limits. */
-static int take_chunks(Ring *self, Lease *lease, PyObject *chunks, Py_ssize_t most, uint64_t bytes,
-                       uint64_t until, uint64_t *position) {
-    struct ds_view view;
-    struct chunk_name name = {0};
-    uint64_t start = *position;
-    Py_ssize_t count = 0;
-    int found = 0;
-    while (count < most && *position < until && *position - start < bytes) {
-        uint64_t next = *position;
-        if ((found = ds_ring_peek(&self->ring, &self->ring.data, &next, &view)) != 1)
-            break;
-        if ((found = append_chunk(chunks, lease, &view, &name)) != 0)
-            break;
-        *position = self->ends[count++] = next;
-    }
-    Py_XDECREF(name.text);
-    return found < 0 ? found : 0;
-}
-
-/* A note that came while the chunks were read belongs between them. */
-static int cut_at_note(Ring *self, PyObject *chunks, uint64_t *position) {
-    struct ds_view view;
-    uint64_t note = self->ring.notes.read;
-    int found = ds_ring_peek(&self->ring, &self->ring.notes, &note, &view);
-    if (found != 1 || !ds_note_cuts(&view, *position))
-        return found < 0 ? found : 0;
-    Py_ssize_t count = PyList_Size(chunks);
-    Py_ssize_t keep = count;
-    while (keep > 0 && ds_note_cuts(&view, self->ends[keep - 1]))
-        keep--;
-    *position = keep ? self->ends[keep - 1] : self->ring.data.read;
-    return PyList_SetSlice(chunks, keep, count, NULL);
-}
-
-static int lease_run(Ring *self, Lease *lease, uint64_t position) {
-    if (lease_begin(lease, position - self->ring.data.read, position) != 0)
-        return -1;
-    self->ring.data.read = position;
-    return 0;
-}
-
-/* Losses are older than the chunks that come with them. */
-int ring_fill_lease(AnyRing *any, Lease *lease, PyObject *chunks, PyObject *losses, Py_ssize_t most,
-                    uint64_t bytes) {
-    Ring *self = (Ring *)any;
-    uint64_t until;
-    uint64_t position = self->ring.data.read;
-    most = most < MAX_LEASE_RECORDS ? most : MAX_LEASE_RECORDS;
-    int error = take_notes(self, losses, &until);
-    if (!error)
-        error = take_chunks(self, lease, chunks, most, bytes, until, &position);
-    if (!error)
-        error = cut_at_note(self, chunks, &position);
-    if (!error)
-        error = lease_run(self, lease, position);
-    if (error && !PyErr_Occurred())
-        raise_errno(error);
-    return error;
-}
-
 /* After `detach`: the names of the files that are still refused, and their bytes. */
 static PyObject *ring_refused(Ring *self, PyObject *Py_UNUSED(ignored)) {
-    if (!any_ring_usable(&self->any))
+    if (!usable(self))
         return NULL;
-    PyObject *names = PyList_New(0);
-    for (uint32_t i = 0; names && i < DS_REFUSED_MAX; i++) {
+    PyObject *files = PyList_New(0);
+    for (uint32_t i = 0; files && i < DS_REFUSED_MAX; i++) {
         const char *name;
         uint32_t length;
         uint64_t bytes;
         if (!ds_refused_file(i, &name, &length, &bytes))
             continue;
-        if (append_new(names, Py_BuildValue("(NK)", decode_name(name, length), (unsigned long long)bytes)) !=
-            0)
-            Py_CLEAR(names);
+        PyObject *file = Py_BuildValue("(NK)", decode_name(name, length), (unsigned long long)bytes);
+        if (append_new(files, file) != 0)
+            Py_CLEAR(files);
     }
-    return names;
+    return files;
 }
 
-static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    return any_ring_new(type, ring_create, args, kwargs);
-}
+/* The types */
 
-static PyMethodDef ring_methods[] = {ANY_RING_METHODS,
+/* The methods that both have. */
+#define BOTH                                                                                                 \
+    {"lease", (PyCFunction)ring_lease, METH_VARARGS, NULL},                                                  \
+        {"arm", (PyCFunction)ring_arm, METH_VARARGS, NULL},                                                  \
+        {"disarm", (PyCFunction)ring_disarm, METH_NOARGS, NULL},                                             \
+        {"discard", (PyCFunction)ring_discard, METH_NOARGS, NULL},                                           \
+        {"fileno", (PyCFunction)ring_fileno, METH_NOARGS, NULL}, {                                           \
+        "statistics", (PyCFunction)ring_statistics, METH_NOARGS, NULL                                        \
+    }
+
+static PyMethodDef ring_methods[] = {BOTH,
                                      {"attach", (PyCFunction)ring_attach, METH_VARARGS, NULL},
                                      {"detach", (PyCFunction)ring_detach, METH_VARARGS, NULL},
                                      {"refused", (PyCFunction)ring_refused, METH_NOARGS, NULL},
                                      {"close", (PyCFunction)ring_close, METH_NOARGS, NULL},
                                      {0}};
+static PyMethodDef shared_ring_methods[] = {
+    BOTH,
+    {"recover", (PyCFunction)shared_ring_recover, METH_VARARGS | METH_STATIC, NULL},
+    {"producer_died", (PyCFunction)shared_ring_producer_died, METH_NOARGS, NULL},
+    {"close", (PyCFunction)shared_ring_close, METH_NOARGS, NULL},
+    {0}};
+
 static PyType_Slot ring_slots[] = {{Py_tp_new, (void *)ring_new},
                                    {Py_tp_dealloc, (void *)ring_dealloc},
                                    {Py_tp_methods, ring_methods},
                                    {0, NULL}};
+static PyType_Slot shared_ring_slots[] = {{Py_tp_new, (void *)ring_new},
+                                          {Py_tp_dealloc, (void *)ring_dealloc},
+                                          {Py_tp_methods, shared_ring_methods},
+                                          {0, NULL}};
 static PyType_Spec ring_spec = {"dumpstream._native.Ring", sizeof(Ring), 0, Py_TPFLAGS_DEFAULT, ring_slots};
+static PyType_Spec shared_ring_spec = {"dumpstream._native.SharedRing", sizeof(Ring), 0, Py_TPFLAGS_DEFAULT,
+                                       shared_ring_slots};
 
-int add_ring(PyObject *module) {
-    return add_type(module, &ring_spec, "Ring", &ring_type);
+int add_rings(PyObject *module) {
+    ring_type = add_type(module, &ring_spec);
+    shared_ring_type = ring_type ? add_type(module, &shared_ring_spec) : NULL;
+    return shared_ring_type ? 0 : -1;
 }

@@ -15,7 +15,7 @@ typedef struct {
     bool busy;
 } Statistics;
 
-static PyTypeObject *statistics_type, *summary_type;
+static PyTypeObject *summary_type;
 
 /* Copies the values of `object` to `values`. If `repeated`, 2^n values fill all `size` places. */
 static int read_table(PyObject *object, size_t size, bool repeated, double *values) {
@@ -69,7 +69,7 @@ static PyObject *statistics_new(PyTypeObject *type, PyObject *args, PyObject *kw
     uint64_t limit = elements == Py_None ? DS_UNLIMITED : PyLong_AsUnsignedLongLong(elements);
     if (limit == DS_UNLIMITED && PyErr_Occurred())
         return NULL;
-    Statistics *self = (Statistics *)make_object(type);
+    Statistics *self = (Statistics *)PyType_GenericAlloc(type, 0);
     if (self)
         ds_statistics_init(&self->statistics, kind, table != Py_None ? values : NULL, min_normal, limit,
                            histogram != 0);
@@ -87,15 +87,12 @@ static PyObject *statistics_update(Statistics *self, PyObject *data) {
     Py_buffer view;
     if (!statistics_usable(self) || PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0)
         return NULL;
-    if (view.len < UNLOCKED_BYTES) {
-        ds_statistics_update(&self->statistics, view.buf, (size_t)view.len);
-    } else {
-        self->busy = true;
-        Py_BEGIN_ALLOW_THREADS;
-        ds_statistics_update(&self->statistics, view.buf, (size_t)view.len);
-        Py_END_ALLOW_THREADS;
-        self->busy = false;
-    }
+    self->busy = true;
+    PyThreadState *thread = view.len < UNLOCKED_BYTES ? NULL : PyEval_SaveThread();
+    ds_statistics_update(&self->statistics, view.buf, (size_t)view.len);
+    if (thread)
+        PyEval_RestoreThread(thread);
+    self->busy = false;
     PyBuffer_Release(&view);
     Py_RETURN_NONE;
 }
@@ -199,9 +196,8 @@ static PyType_Spec statistics_spec = {"dumpstream._native.Statistics", sizeof(St
 
 int add_statistics(PyObject *module) {
     summary_type = PyStructSequence_NewType(&summary_desc);
-    if (!summary_type || PyModule_AddObjectRef(module, "Summary", (PyObject *)summary_type) != 0)
+    if (!summary_type || PyModule_AddType(module, summary_type) != 0 ||
+        PyModule_AddIntConstant(module, "CACHED_BYTES", CACHED_BYTES) != 0)
         return -1;
-    if (PyModule_AddIntConstant(module, "CACHED_BYTES", CACHED_BYTES) != 0)
-        return -1;
-    return add_type(module, &statistics_spec, "Statistics", &statistics_type);
+    return add_type(module, &statistics_spec) ? 0 : -1;
 }

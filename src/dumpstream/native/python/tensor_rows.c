@@ -116,25 +116,20 @@ static PyObject *rows_tuple(const struct ds_tensor_rows *rows) {
 }
 
 PyObject *measure_files(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *files, *list, *result = NULL;
+    PyObject *files, *list;
     struct ds_reading readings[DS_DATA_TYPES] = {0};
     struct views views;
     if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &files, &PyList_Type, &list) ||
         read_readings(list, readings) != 0 || take_views(files, &views) != 0)
         return NULL;
-    struct ds_tensor_rows *rows = malloc(sizeof *rows);
-    if (rows) {
-        int error;
-        ds_tensor_rows_init(rows, readings);
-        Py_BEGIN_ALLOW_THREADS;
-        error = add_files(rows, &views);
-        Py_END_ALLOW_THREADS;
-        result = error < 0 ? PyErr_NoMemory() : rows_tuple(rows);
-        ds_tensor_rows_free(rows);
-    } else {
-        PyErr_NoMemory();
-    }
-    free(rows);
+    struct ds_tensor_rows rows;
+    int error;
+    ds_tensor_rows_init(&rows, readings);
+    Py_BEGIN_ALLOW_THREADS;
+    error = add_files(&rows, &views);
+    Py_END_ALLOW_THREADS;
+    PyObject *result = error < 0 ? PyErr_NoMemory() : rows_tuple(&rows);
+    ds_tensor_rows_free(&rows);
     release_views(&views);
     return result;
 }

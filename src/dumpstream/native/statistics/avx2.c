@@ -2,7 +2,7 @@
 #define DS_VECTOR_BYTES 32
 #include <immintrin.h>
 
-#include "lanes.h"
+#include "vectors.h"
 
 DS_OF_TWO(vf, max_f, _mm256_max_ps(a, b))
 DS_OF_TWO(vf, min_f, _mm256_min_ps(a, b))
@@ -17,19 +17,21 @@ DS_OF_ONE(vd, high_f, vf, _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)))
 DS_OF_ONE(vd, low_i, vi, _mm256_cvtepi32_pd(_mm256_castsi256_si128((__m256i)x)))
 DS_OF_ONE(vd, high_i, vi, _mm256_cvtepi32_pd(_mm256_extracti128_si256((__m256i)x, 1)))
 
-vf load_f2(const uint8_t *data) {
+DS_INLINE vf load_f2(const uint8_t *data) {
     vf x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)data));
     /* Otherwise clang joins this with the conversion to doubles and converts lane by lane. */
     __asm__("" : "+x"(x));
     return x;
 }
 
-vi load_i2(const uint8_t *data) {
+DS_INLINE vi load_i2(const uint8_t *data) {
     return (vi)_mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)data));
 }
 
-vi load_u2(const uint8_t *data) {
+DS_INLINE vi load_u2(const uint8_t *data) {
     return (vi)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)data));
 }
+
+#include "lanes.h"
 
 const struct ds_kernels ds_avx2_kernels = DS_KERNEL_TABLE("avx2");

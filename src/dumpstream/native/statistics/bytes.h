@@ -58,10 +58,7 @@ DS_INLINE void end_byte_run(struct byte_lanes *lanes, struct byte_sums *sums) {
 DS_INLINE void reduce_bytes(const struct byte_lanes *lanes, const struct byte_sums *sums, size_t count,
                             int offset, struct ds_block *block) {
     int max = INT8_MIN, min = INT8_MAX;
-    for (size_t i = 0; i < DS_VECTOR_BYTES; i++) {
-        max = lanes->max[i] > max ? lanes->max[i] : max;
-        min = lanes->min[i] < min ? lanes->min[i] : min;
-    }
+    DS_FIND_EXTREMES(lanes, max, min);
     int64_t moved = (int64_t)count * offset;
     *block = (struct ds_block){.zero = sums->zero,
                                .negative = sums->negative,

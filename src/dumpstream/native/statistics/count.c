@@ -56,17 +56,12 @@ DS_INLINE void count_exponents(uint64_t counters[DS_COUNTER_TABLES][256], enum d
 
 void ds_count_exponents(uint64_t counters[DS_COUNTER_TABLES][256], enum ds_kind kind, const uint8_t *data,
                         size_t count) {
-    switch (kind) {
-    case DS_F8:
+    if (kind == DS_F8)
         count_exponents(counters, DS_F8, data, count);
-        break;
-    case DS_F4:
+    else if (kind == DS_F4)
         count_exponents(counters, DS_F4, data, count);
-        break;
-    case DS_F2:
+    else if (kind == DS_F2)
         count_exponents(counters, DS_F2, data, count);
-        break;
-    default:
+    else
         count_exponents(counters, DS_BF16, data, count);
-    }
 }

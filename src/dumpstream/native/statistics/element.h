@@ -16,36 +16,7 @@
     })
 
 DS_INLINE size_t ds_width(enum ds_kind kind) {
-    switch (kind) {
-    case DS_F8:
-    case DS_I8:
-    case DS_U8:
-        return 8;
-    case DS_F4:
-    case DS_I4:
-    case DS_U4:
-        return 4;
-    case DS_I1:
-    case DS_U1:
-        return 1;
-    default:
-        return 2;
-    }
-}
-
-/* Smaller magnitudes are subnormal in the format of `kind`; 0 for integers. */
-DS_INLINE double ds_min_normal(enum ds_kind kind) {
-    switch (kind) {
-    case DS_F8:
-        return 0x1p-1022;
-    case DS_F2:
-        return 0x1p-14;
-    case DS_F4:
-    case DS_BF16:
-        return 0x1p-126;
-    default:
-        return 0;
-    }
+    return DS_KIND[kind].bits / 8;
 }
 
 DS_INLINE double ds_half_value(uint16_t half) {

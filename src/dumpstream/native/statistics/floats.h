@@ -3,6 +3,17 @@
 
 #include "vectors.h"
 
+DS_INLINE vf load_floats(enum ds_kind kind, const uint8_t *data) {
+    switch (kind) {
+    case DS_F2:
+        return load_f2(data);
+    case DS_BF16:
+        return (vf)(load_u2(data) << 16);
+    default:
+        return DS_LOAD(vf, data);
+    }
+}
+
 /* Floats of 4 and 2 bytes, as floats */
 
 struct single_lanes {
@@ -38,10 +49,7 @@ DS_INLINE void take_singles(struct single_lanes *lanes, vf x, float min_normal, 
 
 DS_INLINE void reduce_singles(const struct single_lanes *lanes, struct ds_block *block) {
     float max = -INFINITY, min = INFINITY;
-    for (size_t i = 0; i < DS_LANES; i++) {
-        max = lanes->max[i] > max ? lanes->max[i] : max;
-        min = lanes->min[i] < min ? lanes->min[i] : min;
-    }
+    DS_FIND_EXTREMES(lanes, max, min);
     uint64_t zero = count_of(lanes->zero);
     *block = (struct ds_block){.nan = count_of(lanes->nan),
                                .pos_inf = count_of(lanes->pos_inf),
@@ -57,7 +65,7 @@ DS_INLINE void reduce_singles(const struct single_lanes *lanes, struct ds_block 
 
 DS_INLINE void sum_up_singles(enum ds_kind kind, const uint8_t *data, size_t count, struct ds_block *block,
                               bool checked) {
-    float min_normal = (float)ds_min_normal(kind);
+    float min_normal = (float)DS_KIND[kind].min_normal;
     size_t width = ds_width(kind), i = 0;
     struct single_lanes lanes = {.max = (vf){0} - INFINITY, .min = (vf){0} + INFINITY};
     for (; i + DS_LANES <= count; i += DS_LANES) {
@@ -97,7 +105,7 @@ DS_INLINE void take_doubles(struct double_lanes *lanes, size_t chain, vd x, bool
     lanes->max = max_d(lanes->max, for_max);
     lanes->min = min_d(lanes->min, for_min);
     lanes->zero -= (vu)(x == 0);
-    lanes->tiny -= (vu)(magnitude < ds_min_normal(DS_F8));
+    lanes->tiny -= (vu)(magnitude < DS_KIND[DS_F8].min_normal);
     lanes->negative -= (vu)(x < 0);
     lanes->sum[chain] += for_sum;
     lanes->squares[chain] += for_sum * for_sum;
@@ -113,10 +121,7 @@ DS_INLINE void end_run(struct double_lanes *lanes, double *sum, double *error) {
 
 DS_INLINE void reduce_doubles(const struct double_lanes *lanes, struct ds_block *block) {
     double max = -INFINITY, min = INFINITY;
-    for (size_t i = 0; i < DS_DOUBLE_LANES; i++) {
-        max = lanes->max[i] > max ? lanes->max[i] : max;
-        min = lanes->min[i] < min ? lanes->min[i] : min;
-    }
+    DS_FIND_EXTREMES(lanes, max, min);
     const vd *squares = lanes->squares;
     uint64_t zero = count_of_wide(lanes->zero);
     *block = (struct ds_block){.nan = count_of_wide(lanes->nan),
@@ -149,7 +154,7 @@ DS_INLINE void sum_up_doubles(const uint8_t *data, size_t count, struct ds_block
     reduce_doubles(&lanes, block);
     block->sum = ds_pair(sum, error);
     for (; i < count; i++)
-        ds_block_add(block, DS_LOAD(double, data + i * width), ds_min_normal(DS_F8));
+        ds_block_add(block, DS_LOAD(double, data + i * width), DS_KIND[DS_F8].min_normal);
 }
 
 DS_INLINE void pass_floats(enum ds_kind kind, const uint8_t *data, size_t count, struct ds_block *block,

@@ -3,6 +3,17 @@
 
 #include "vectors.h"
 
+DS_INLINE vi load_integers(enum ds_kind kind, const uint8_t *data) {
+    switch (kind) {
+    case DS_I2:
+        return load_i2(data);
+    case DS_U2:
+        return load_u2(data);
+    default:
+        return DS_LOAD(vi, data);
+    }
+}
+
 /* Integers of 4 and 2 bytes, in 4 bytes. The top bit of unsigned integers of 4 bytes is
  * flipped: read as signed, they are then 2^31 smaller. */
 
@@ -28,10 +39,7 @@ DS_INLINE void take_integers(struct integer_lanes *lanes, vi x, bool flipped) {
 
 DS_INLINE void reduce_integers(const struct integer_lanes *lanes, struct ds_block *block, bool flipped) {
     int32_t max = INT32_MIN, min = INT32_MAX;
-    for (size_t i = 0; i < DS_LANES; i++) {
-        max = lanes->max[i] > max ? lanes->max[i] : max;
-        min = lanes->min[i] < min ? lanes->min[i] : min;
-    }
+    DS_FIND_EXTREMES(lanes, max, min);
     double offset = flipped ? 0x1p31 : 0;
     *block = (struct ds_block){.zero = count_of(lanes->zero),
                                .negative = count_of(lanes->negative),
@@ -96,10 +104,7 @@ DS_INLINE void reduce_longs(enum ds_kind kind, const struct long_lanes *lanes, s
                             struct ds_block *block) {
     const __int128 offset = kind == DS_I8 ? 0 : (__int128)1 << 63;
     int64_t max = INT64_MIN, min = INT64_MAX;
-    for (size_t i = 0; i < DS_DOUBLE_LANES; i++) {
-        max = lanes->max[i] > max ? lanes->max[i] : max;
-        min = lanes->min[i] < min ? lanes->min[i] : min;
-    }
+    DS_FIND_EXTREMES(lanes, max, min);
     __int128 sum = ((__int128)count_of_wide(lanes->high_sum) << 32) + count_of_wide(lanes->low_sum);
     *block = (struct ds_block){.zero = count_of_wide(lanes->zero),
                                .negative = count_of_wide(lanes->negative),

@@ -40,9 +40,27 @@ void ds_count_exponents(uint64_t counters[DS_COUNTER_TABLES][256], enum ds_kind 
 void ds_statistics_summarise(const struct ds_statistics *statistics, struct ds_summary *summary,
                              uint64_t histogram[256]);
 
-/* The length of an element of a kind, and whether it is an integer. */
-size_t ds_kind_bits(enum ds_kind kind);
-bool ds_kind_is_integer(enum ds_kind kind);
+/* Smaller magnitudes than `min_normal` are subnormal; 0 where there are none, or where a table
+ * comes with its own. */
+static const struct {
+    const char *name;
+    double min_normal;
+    uint8_t bits;
+} DS_KIND[DS_KINDS] = {
+    [DS_F8] = {"f8", 0x1p-1022, 64}, [DS_F4] = {"f4", 0x1p-126, 32},
+    [DS_F2] = {"f2", 0x1p-14, 16},   [DS_BF16] = {"bf16", 0x1p-126, 16},
+    [DS_I8] = {"i8", 0, 64},         [DS_U8] = {"u8", 0, 64},
+    [DS_I4] = {"i4", 0, 32},         [DS_U4] = {"u4", 0, 32},
+    [DS_I2] = {"i2", 0, 16},         [DS_U2] = {"u2", 0, 16},
+    [DS_I1] = {"i1", 0, 8},          [DS_U1] = {"u1", 0, 8},
+    [DS_BOOL] = {"bool", 0, 8},      [DS_BYTE] = {"byte", 0, 8},
+    [DS_BITS6] = {"bits6", 0, 6},    [DS_BITS4] = {"bits4", 0, 4},
+    [DS_BITS2] = {"bits2", 0, 2},    [DS_BITS1] = {"bits1", 0, 1},
+};
+
+static inline bool ds_kind_is_integer(enum ds_kind kind) {
+    return kind >= DS_I8 && kind <= DS_BOOL;
+}
 
 /* Whether `table`, `counters` and `loose` are in use. */
 static inline bool ds_counts_values(const struct ds_statistics *statistics) {

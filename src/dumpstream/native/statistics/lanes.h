@@ -1,5 +1,5 @@
-/* All kernels of one set. A set defines DS_VECTOR_BYTES, includes this file, and then defines
- * the operations that vectors.h declares. */
+/* All kernels of one set. A set defines DS_VECTOR_BYTES, includes vectors.h, defines the
+ * operations that are listed there, and then includes this file. */
 #pragma once
 
 #include "bytes.h"

@@ -2,7 +2,7 @@
 #define DS_VECTOR_BYTES 16
 #include <arm_neon.h>
 
-#include "lanes.h"
+#include "vectors.h"
 
 DS_OF_TWO(vf, max_f, (vf)vmaxq_f32((float32x4_t)a, (float32x4_t)b))
 DS_OF_TWO(vf, min_f, (vf)vminq_f32((float32x4_t)a, (float32x4_t)b))
@@ -17,16 +17,18 @@ DS_OF_ONE(vd, high_f, vf, (vd)vcvt_high_f64_f32((float32x4_t)x))
 DS_OF_ONE(vd, low_i, vi, (vd)vcvtq_f64_s64(vmovl_s32(vget_low_s32((int32x4_t)x))))
 DS_OF_ONE(vd, high_i, vi, (vd)vcvtq_f64_s64(vmovl_high_s32((int32x4_t)x)))
 
-vf load_f2(const uint8_t *data) {
+DS_INLINE vf load_f2(const uint8_t *data) {
     return (vf)vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(data)));
 }
 
-vi load_i2(const uint8_t *data) {
+DS_INLINE vi load_i2(const uint8_t *data) {
     return (vi)vmovl_s16(vreinterpret_s16_u8(vld1_u8(data)));
 }
 
-vi load_u2(const uint8_t *data) {
+DS_INLINE vi load_u2(const uint8_t *data) {
     return (vi)vmovl_u16(vreinterpret_u16_u8(vld1_u8(data)));
 }
+
+#include "lanes.h"
 
 const struct ds_kernels ds_neon_kernels = DS_KERNEL_TABLE("neon");

@@ -1,7 +1,7 @@
 /* Kernels for any machine: vectors of 16 bytes, which the compiler breaks up on machines
  * without vectors. */
 #define DS_VECTOR_BYTES 16
-#include "lanes.h"
+#include "vectors.h"
 
 DS_OF_TWO(vf, max_f, DS_SELECT(vf, (vi)(a > b), a, b))
 DS_OF_TWO(vf, min_f, DS_SELECT(vf, (vi)(a < b), a, b))
@@ -16,22 +16,24 @@ DS_OF_ONE(vd, high_f, vf, (vd){x[2], x[3]})
 DS_OF_ONE(vd, low_i, vi, (vd){x[0], x[1]})
 DS_OF_ONE(vd, high_i, vi, (vd){x[2], x[3]})
 
-vi load_i2(const uint8_t *data) {
+DS_INLINE vi load_i2(const uint8_t *data) {
     typedef int16_t half __attribute__((vector_size(DS_VECTOR_BYTES / 2)));
     return __builtin_convertvector(DS_LOAD(half, data), vi);
 }
 
-vi load_u2(const uint8_t *data) {
+DS_INLINE vi load_u2(const uint8_t *data) {
     typedef uint16_t half __attribute__((vector_size(DS_VECTOR_BYTES / 2)));
     return __builtin_convertvector(DS_LOAD(half, data), vi);
 }
 
 /* The shifted bits, read as a float, are 2^112 times too small; so are subnormals. */
-vf load_f2(const uint8_t *data) {
+DS_INLINE vf load_f2(const uint8_t *data) {
     vi bits = load_u2(data);
     vf magnitude = (vf)((bits & 0x7fff) << 13) * 0x1p112f;
     vi special = ((bits & 0x7c00) == 0x7c00) & 0x7f800000;
     return (vf)((vi)magnitude | special | (bits & 0x8000) << 16);
 }
+
+#include "lanes.h"
 
 const struct ds_kernels ds_portable_kernels = DS_KERNEL_TABLE("portable");

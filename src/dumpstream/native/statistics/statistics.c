@@ -7,26 +7,9 @@
 
 #include "kernels.h"
 
-static const struct {
-    const char *name;
-    uint8_t bits;
-    bool is_integer;
-    bool has_table;
-} KINDS[DS_KINDS] = {
-    [DS_F8] = {"f8", 64, false, false},     [DS_F4] = {"f4", 32, false, false},
-    [DS_F2] = {"f2", 16, false, false},     [DS_BF16] = {"bf16", 16, false, false},
-    [DS_I8] = {"i8", 64, true, false},      [DS_U8] = {"u8", 64, true, false},
-    [DS_I4] = {"i4", 32, true, false},      [DS_U4] = {"u4", 32, true, false},
-    [DS_I2] = {"i2", 16, true, false},      [DS_U2] = {"u2", 16, true, false},
-    [DS_I1] = {"i1", 8, true, false},       [DS_U1] = {"u1", 8, true, false},
-    [DS_BOOL] = {"bool", 8, true, false},   [DS_BYTE] = {"byte", 8, false, true},
-    [DS_BITS6] = {"bits6", 6, false, true}, [DS_BITS4] = {"bits4", 4, false, true},
-    [DS_BITS2] = {"bits2", 2, false, true}, [DS_BITS1] = {"bits1", 1, false, true},
-};
-
 bool ds_kind_find(const char *name, enum ds_kind *kind) {
     for (int i = 0; i < DS_KINDS; i++) {
-        if (strcmp(name, KINDS[i].name) == 0) {
+        if (strcmp(name, DS_KIND[i].name) == 0) {
             *kind = (enum ds_kind)i;
             return true;
         }
@@ -35,26 +18,18 @@ bool ds_kind_find(const char *name, enum ds_kind *kind) {
 }
 
 const char *ds_kind_name(enum ds_kind kind) {
-    return KINDS[kind].name;
+    return DS_KIND[kind].name;
 }
 
 size_t ds_kind_table_size(enum ds_kind kind) {
-    return KINDS[kind].has_table ? (size_t)1 << KINDS[kind].bits : 0;
-}
-
-size_t ds_kind_bits(enum ds_kind kind) {
-    return KINDS[kind].bits;
-}
-
-bool ds_kind_is_integer(enum ds_kind kind) {
-    return KINDS[kind].is_integer;
+    return kind >= DS_BYTE ? (size_t)1 << DS_KIND[kind].bits : 0;
 }
 
 void ds_statistics_init(struct ds_statistics *statistics, enum ds_kind kind, const double *table,
                         double min_normal, uint64_t elements, bool histogram) {
     memset(statistics, 0, offsetof(struct ds_statistics, table));
     statistics->kind = kind;
-    statistics->histogram = histogram && !KINDS[kind].is_integer;
+    statistics->histogram = histogram && !ds_kind_is_integer(kind);
     if (ds_counts_values(statistics))
         memset(statistics->table, 0,
                offsetof(struct ds_statistics, block) - offsetof(struct ds_statistics, table));
@@ -65,7 +40,7 @@ void ds_statistics_init(struct ds_statistics *statistics, enum ds_kind kind, con
     statistics->totals.min = INFINITY;
     /* Whole elements: four elements of 6 bits take three bytes. */
     statistics->block_bytes = kind == DS_BITS6 ? DS_STATISTICS_BLOCK / 3 * 3 : DS_STATISTICS_BLOCK;
-    if (KINDS[kind].has_table)
+    if (table)
         memcpy(statistics->table, table, ds_kind_table_size(kind) * sizeof *table);
     else if (kind == DS_BOOL)
         for (size_t code = 0; code < 256; code++)
@@ -131,7 +106,7 @@ static void sum_up(struct ds_statistics *statistics, const uint8_t *data, size_t
     /* With a NaN or an infinity there is no spread. */
     if (totals->nan + totals->pos_inf + totals->neg_inf == 0)
         merge_spread(totals, &block, count, block_spread(statistics, data, count, &block));
-    if (KINDS[statistics->kind].is_integer)
+    if (ds_kind_is_integer(statistics->kind))
         merge_exact(totals, &block);
     ds_add(&totals->sum, &totals->sum_error, block.sum);
     ds_add(&totals->squares, &totals->squares_error, block.squares);
@@ -139,7 +114,7 @@ static void sum_up(struct ds_statistics *statistics, const uint8_t *data, size_t
 }
 
 static void count_packed(struct ds_statistics *statistics, const uint8_t *data, size_t count) {
-    size_t bits = KINDS[statistics->kind].bits, whole = count * bits / 8;
+    size_t bits = DS_KIND[statistics->kind].bits, whole = count * bits / 8;
     ds_count_bytes(statistics->counters, data, whole);
     for (size_t used = 0; used < count * bits % 8; used += bits)
         statistics->loose[data[whole] >> used & ((1u << bits) - 1)]++;
@@ -148,7 +123,7 @@ static void count_packed(struct ds_statistics *statistics, const uint8_t *data, 
 /* Takes the complete elements in `length` bytes of a block. */
 static void take_block(struct ds_statistics *statistics, const uint8_t *data, size_t length) {
     enum ds_kind kind = statistics->kind;
-    size_t count = length * 8 / KINDS[kind].bits;
+    size_t count = length * 8 / DS_KIND[kind].bits;
     if (count > statistics->elements_left)
         count = (size_t)statistics->elements_left;
     if (count == 0)

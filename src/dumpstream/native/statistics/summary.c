@@ -17,7 +17,7 @@ static void add_counters(const struct ds_statistics *statistics, uint64_t sums[2
 /* Computes the counts of codes from the counts of the bytes that they are packed in. */
 static void count_codes(const struct ds_statistics *statistics, uint64_t codes[256]) {
     /* Codes of 6 bits were counted one by one. */
-    size_t bits = statistics->kind == DS_BITS6 ? 8 : ds_kind_bits(statistics->kind);
+    size_t bits = statistics->kind == DS_BITS6 ? 8 : DS_KIND[statistics->kind].bits;
     uint64_t bytes[256];
     add_counters(statistics, bytes);
     for (size_t i = 0; i < 256; i++)

@@ -113,7 +113,7 @@ static bool measure(struct ds_tensor_rows *rows, struct file *file, const struct
     const struct ds_reading *reading = find_reading(rows, segment->data_type);
     if (!reading)
         return false;
-    uint64_t element_bytes = ds_kind_bits(reading->kind) / 8 * reading->components;
+    uint64_t element_bytes = DS_KIND[reading->kind].bits / 8 * reading->components;
     if (segment->size > file->length - file->position || !count_elements(segment, element_bytes, &elements))
         return false;
     row->stored = true;

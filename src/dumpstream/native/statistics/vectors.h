@@ -18,32 +18,16 @@ typedef uint16_t vhu __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef uint32_t viu __attribute__((vector_size(DS_VECTOR_BYTES)));
 
 /* Each kernel set defines the operations that the extensions do not have: the larger and the
- * smaller by lane, ... */
-DS_INLINE vf max_f(vf a, vf b);
-DS_INLINE vf min_f(vf a, vf b);
-DS_INLINE vd max_d(vd a, vd b);
-DS_INLINE vd min_d(vd a, vd b);
-DS_INLINE vi max_i(vi a, vi b);
-DS_INLINE vi min_i(vi a, vi b);
-DS_INLINE vb max_b(vb a, vb b);
-DS_INLINE vb min_b(vb a, vb b);
-/* ... the first and the second half as doubles, ... */
-DS_INLINE vd low_f(vf x);
-DS_INLINE vd high_f(vf x);
-DS_INLINE vd low_i(vi x);
-DS_INLINE vd high_i(vi x);
-/* ... and elements of 2 bytes as elements of 4. */
-DS_INLINE vf load_f2(const uint8_t *data);
-DS_INLINE vi load_i2(const uint8_t *data);
-DS_INLINE vi load_u2(const uint8_t *data);
-
-/* A set defines an operation of two vectors `a` and `b`, or of one vector `x`, by its result. */
+ * smaller by lane (max_f, min_f for vf, and so on for vd, vi and vb); the first and the second
+ * half as doubles (low_f, high_f, low_i, high_i); and elements of 2 bytes as elements of 4
+ * (load_f2, load_i2, load_u2). A set defines an operation of two vectors `a` and `b`, or of one
+ * vector `x`, by its result. */
 #define DS_OF_TWO(type, name, result)                                                                        \
-    type name(type a, type b) {                                                                              \
+    DS_INLINE type name(type a, type b) {                                                                    \
         return result;                                                                                       \
     }
 #define DS_OF_ONE(type, name, from, ...)                                                                     \
-    type name(from x) {                                                                                      \
+    DS_INLINE type name(from x) {                                                                            \
         return __VA_ARGS__;                                                                                  \
     }
 
@@ -59,45 +43,21 @@ DS_INLINE void read_ahead(const uint8_t *data) {
     __builtin_prefetch((const void *)((uintptr_t)data + 2048));
 }
 
-DS_INLINE vf load_floats(enum ds_kind kind, const uint8_t *data) {
-    switch (kind) {
-    case DS_F2:
-        return load_f2(data);
-    case DS_BF16:
-        return (vf)(load_u2(data) << 16);
-    default:
-        return DS_LOAD(vf, data);
+/* Raises `largest` to the largest lane of lanes->max, and lowers `smallest` likewise. */
+#define DS_FIND_EXTREMES(lanes, largest, smallest)                                                           \
+    for (size_t i_ = 0; i_ < sizeof((lanes)->max) / sizeof((lanes)->max[0]); i_++) {                         \
+        largest = (lanes)->max[i_] > largest ? (lanes)->max[i_] : largest;                                   \
+        smallest = (lanes)->min[i_] < smallest ? (lanes)->min[i_] : smallest;                                \
     }
-}
 
-DS_INLINE vi load_integers(enum ds_kind kind, const uint8_t *data) {
-    switch (kind) {
-    case DS_I2:
-        return load_i2(data);
-    case DS_U2:
-        return load_u2(data);
-    default:
-        return DS_LOAD(vi, data);
+/* Defines a sum over the lanes of a vector. */
+#define DS_SUM_OF(result, name, from, lane)                                                                  \
+    DS_INLINE result name(from x) {                                                                          \
+        result sum = 0;                                                                                      \
+        for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)                                                  \
+            sum += lane;                                                                                     \
+        return sum;                                                                                          \
     }
-}
-
-DS_INLINE double sum_of(vd x) {
-    double sum = 0;
-    for (size_t i = 0; i < DS_DOUBLE_LANES; i++)
-        sum += x[i];
-    return sum;
-}
-
-DS_INLINE uint64_t count_of(vi x) {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < DS_LANES; i++)
-        sum += (uint32_t)x[i];
-    return sum;
-}
-
-DS_INLINE uint64_t count_of_wide(vu x) {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < DS_DOUBLE_LANES; i++)
-        sum += x[i];
-    return sum;
-}
+DS_SUM_OF(double, sum_of, vd, x[i])
+DS_SUM_OF(uint64_t, count_of, vi, (uint32_t)x[i])
+DS_SUM_OF(uint64_t, count_of_wide, vu, x[i])

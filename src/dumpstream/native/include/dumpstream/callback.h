@@ -25,8 +25,8 @@ int32_t ds_on_chunk(const acldumpChunk *chunk, int32_t len);
 int32_t ds_push_chunk(const char *name, uint64_t name_length, const void *data, uint64_t data_length,
                       uint32_t is_last, int64_t offset, int32_t flag);
 
-/* Makes `ring` the active one. -EBUSY: another ring is active. The ring and the
- * policy must stay where they are until ds_detach. */
+/* Makes `ring` the active one. -EBUSY: another ring is active. The ring must stay
+ * where it is until ds_detach. */
 int ds_attach(struct ds_ring *ring, const struct ds_policy *policy);
 
 /* Refuses all further calls and waits for at most `limit_ns` until no call is inside

@@ -1,9 +1,9 @@
-/* The reader of a ring that another process fills.
+/* The reader of a ring.
  *
- * The reader never trusts anything in such a ring: the other process may write
- * to all of it at any time. The reader first copies what it takes to private
- * memory and checks it there, and it steers by numbers of its own. The worst
- * that a producer can do is to lose or forge its own chunks.
+ * The ring that this process fills is read in place. A ring that another process fills is
+ * never trusted: the other process may write to all of it at any time. The reader first copies what it takes
+ * to private memory and checks it there, and it steers by numbers of its own. The worst that a producer can
+ * do is to lose or forge its own chunks.
  *
  * A ring in memory is mapped, and sealed so that no process can shrink it. A ring
  * in a file is read and written by system calls: if another program truncates the
@@ -16,11 +16,10 @@
 #include "dumpstream/ring.h"
 
 struct ds_reader {
-    struct ds_ring ring; /* in a file, only the control page is mapped, for futexes */
-    bool in_file;
+    struct ds_ring ring;    /* in a file, only the control page is mapped, for futexes */
+    bool in_place;          /* this process fills the ring: chunks are not copied */
     bool resumed;           /* began with what an earlier reader left */
     bool producer_died;     /* no process writes any more */
-    uint64_t freed;         /* the tail as this reader left it */
     uint64_t finished;      /* chunks of which the last record was taken */
     uint64_t holes;         /* in the data lane, left by a producer that died */
     uint64_t hole_bytes;    /* of ring space */
@@ -34,42 +33,37 @@ int ds_reader_create(struct ds_reader *reader, uint64_t data_size, const char *p
  * gone, stopped. -EBADMSG: the file does not hold a ring. */
 int ds_reader_resume(struct ds_reader *reader, const char *path);
 
-void ds_reader_destroy(struct ds_reader *reader);
-
-/* Consecutive records of a lane, copied. */
-struct ds_copy {
-    uint8_t *bytes;       /* from malloc; NULL: no records */
-    uint64_t start, end;  /* positions */
-    uint64_t size, nonce; /* of the lane */
-    uint32_t known;       /* flags */
+/* Consecutive records of a lane. */
+struct ds_records {
+    const struct ds_ring *ring;
+    const struct ds_lane *lane;
+    uint8_t *copy;       /* from malloc; NULL: they are read in the ring */
+    uint64_t start, end; /* positions */
 };
 
-/* Reads the record at `*position` as ds_ring_peek does; 0 at the end of the copy. */
-int ds_copy_next(const struct ds_copy *copy, uint64_t *position, struct ds_view *view);
+/* Reads the record at `*position` as ds_ring_peek does; 0 also at the end of the records. */
+int ds_records_next(const struct ds_records *records, uint64_t *position, struct ds_message *message);
 
 /* What one look at the ring found. The losses and the hole happened before the chunks. */
 struct ds_batch {
-    struct ds_copy losses; /* notes */
-    uint64_t hole_bytes;   /* 0: no hole */
-    struct ds_copy chunks;
-    uint64_t size, end; /* ring space of hole and chunks, and where it ends */
+    struct ds_records losses; /* notes, always copied */
+    uint64_t hole_bytes;      /* 0: no hole */
+    struct ds_records chunks;
+    uint64_t size; /* ring space of hole and chunks, which ends with the chunks */
 };
 
 /* Takes what is there: losses, and after them at most `records` chunks, until they
  * fill `bytes` of ring space. The caller frees that space later, and frees the batch
- * even after an error. -EBADMSG: there is only a damaged record. */
+ * even after an error. -EBADMSG: there is only a damaged record.
+ *
+ * In place, it does not look at the chunks: the caller reads as many as it wants, and sets
+ * `ring.data.read` to where it has stopped. */
 int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, struct ds_batch *batch);
 void ds_batch_free(struct ds_batch *batch);
 
 /* The producer is dead: what it claimed and did not publish is a hole. Reading goes
  * on after the hole. */
 void ds_reader_end(struct ds_reader *reader);
-
-/* As the functions of the ring. How a producer wakes the reader is up to the producer. */
-void ds_reader_free(struct ds_reader *reader, uint64_t position);
-bool ds_reader_arm(struct ds_reader *reader, uint64_t distance);
-void ds_reader_disarm(struct ds_reader *reader);
-void ds_reader_set_state(struct ds_reader *reader, enum ds_state state);
 
 /* As ds_ring_count. The numbers come from the producer, and only `fill` is checked.
  * A callback that a dead producer did not finish counts as DS_CAUSE_UNFINISHED,

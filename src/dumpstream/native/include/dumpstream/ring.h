@@ -112,9 +112,10 @@ struct ds_lane {
     uint8_t *base;  /* NULL: not mapped */
     uint64_t start; /* in the ring's memory or file */
     uint64_t size;
-    uint64_t kept; /* bytes that only abandon notes may take */
-    uint64_t read; /* the reader's own position */
-    uint64_t end;  /* where the claims of a dead producer end */
+    uint64_t kept;  /* bytes that only abandon notes may take */
+    uint64_t read;  /* the reader's own position */
+    uint64_t freed; /* the tail as the reader left it */
+    uint64_t end;   /* where the claims of a dead producer end */
 };
 
 struct ds_ring {
@@ -133,7 +134,8 @@ struct ds_ring {
     bool (*reader_alive)(struct ds_ring *ring);
 };
 
-/* What a producer passes to the ring. */
+/* What a producer passes to the ring, and what the reader finds there: checked, with numbers
+ * that are copies, and with a name and data that lie in the ring or in a copy of it. */
 struct ds_message {
     const char *name;
     const void *data;
@@ -144,38 +146,6 @@ struct ds_message {
     uint32_t flags;
     int32_t flag;
 };
-
-/* A record that the reader has checked. `name` and `data` point into the ring;
- * the numbers are copies. */
-struct ds_view {
-    const char *name;
-    const uint8_t *data;
-    uint64_t position;
-    uint64_t end;
-    uint64_t sequence;
-    int64_t offset;
-    uint32_t name_length;
-    uint32_t data_length;
-    uint32_t flags;
-    int32_t flag;
-};
-
-/* Where a loss lies among chunks: its note carries, as its sequence, where the data lane
- * stood when the loss happened. */
-
-/* Whether chunks that end at `end` reach beyond the note, which belongs before some. */
-static inline bool ds_note_cuts(const struct ds_view *note, uint64_t end) {
-    return note->sequence < end;
-}
-
-/* Returns whether the note comes before the chunk at `read`; otherwise sets `until` to
- * where the chunks before the note end. */
-static inline bool ds_note_is_due(const struct ds_view *note, uint64_t read, uint64_t *until) {
-    if (note->sequence <= read)
-        return true;
-    *until = note->sequence;
-    return false;
-}
 
 /* Makes a ring with a data lane of `data_size` bytes, rounded up to a page. Without
  * a path it lies in memory that is touched in advance; with one it lies in a new
@@ -211,9 +181,10 @@ int ds_ring_push_wait(struct ds_ring *ring, const struct ds_message *message, ui
 void ds_ring_set_state(struct ds_ring *ring, enum ds_state state);
 
 /* Reads the record at `*position` and moves `*position` past it. Returns 1, 0 if
- * nothing is published there, or -EBADMSG if the record is damaged. */
+ * nothing is published there, or -EBADMSG if the record is damaged. Without name and
+ * data if the lane is not mapped. */
 int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t *position,
-                 struct ds_view *view);
+                 struct ds_message *message);
 
 /* Frees everything before `position`. */
 void ds_ring_free(struct ds_ring *ring, struct ds_lane *lane, uint64_t position);
