@@ -83,6 +83,14 @@ def _add_files(parser: ArgumentParser) -> None:
         help="chunks of an open file that are recognised when they are sent again",
     )
     add("--max-header-bytes", type=size, metavar="SIZE")
+    add("--max-pieces", type=int, metavar="N", help="pieces of an open file that may wait behind a gap")
+    add(
+        "--max-open-files",
+        type=int,
+        metavar="N",
+        help="one more open file closes the one that is idle longest",
+    )
+    add("--max-open-bytes", type=size, metavar="SIZE", help="the same for the memory that open files take")
     add("--held-bytes", type=size, metavar="SIZE")
     add("--gathered-bytes", type=size, metavar="SIZE")
 
