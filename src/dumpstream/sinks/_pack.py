@@ -2,9 +2,6 @@
 
 import struct
 
-#: The most that fit the field that every reader knows.
-MOST_ENTRIES = 0xFFFE
-
 _ZSTD = 93
 _VERSION = 63  # of the ZIP format: the first one with zstd
 _UNIX = 3
@@ -80,6 +77,7 @@ class Pack:
             )
         )
         pieces, self._pieces, self._directory = [*self._pieces, directory, tail], [], []
+        self._names.clear()
         # If all are bytes, Python releases its lock while it joins them.
         return b"".join(pieces)
 
