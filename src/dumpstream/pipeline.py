@@ -27,8 +27,8 @@ from dumpstream.system.timeslice import TimeSlice
 _PLANS_IN_FLIGHT = 2
 #: Held bytes that come back are passed on in portions of about this size.
 _RECALL_BYTES = 8 << 20
-#: Chunks that are fed at once: a few milliseconds' work, whatever they are.
-_FED_CHUNKS = 512
+#: Chunks that are fed at once: about a millisecond of work, whatever they are.
+_FED_CHUNKS = 256
 #: A plan in which files with so many parts end is not extended.
 _PLAN_PARTS = 1024
 _EXPIRE_S = 1.0

@@ -93,7 +93,8 @@ class Reassembler:
                     part.size += length
                     emit(new(Piece, (part, chunk)))
                 file.chunks += 1
-                self._open.touch(file, now)
+                if file.touched != now:
+                    self._open.touch(file, now)
                 continue
             self._open.touch(file, now)
             self._add(chunk, file, events)

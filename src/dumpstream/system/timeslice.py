@@ -4,8 +4,8 @@ from time import monotonic
 
 from anyio.lowlevel import checkpoint
 
-#: Much longer than changing to another task takes, and much shorter than anyone waits for a line.
-_SECONDS = 0.01
+#: Much longer than a change of tasks takes, and short beside the dozen turns after which a line is written.
+_SECONDS = 0.002
 
 
 class TimeSlice:
