@@ -1,6 +1,5 @@
 """Assembly: the chunks of one file put in order."""
 
-from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from sys import getsizeof
 from typing import NamedTuple
@@ -10,14 +9,10 @@ from xxhash import xxh3_64_intdigest
 
 from dumpstream.chunk import APPEND, Chunk
 from dumpstream.format.text import TEXT_SUFFIX, TextFilter, strip_nul
-from dumpstream.format.verdict import NO_HEADER, Header, HeaderReader, Verdict, judge
+from dumpstream.format.verdict import HeaderReader
+from dumpstream.stages.account import Account
 from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece
 from dumpstream.stages.overlap import Bytes, HeldPieces, differs, recall
-
-#: The cause of losses of a file of which too many pieces wait.
-TOO_MANY_PIECES = "too_many_pieces"
-#: The cause that a file has in the journal if it was closed to make room for others.
-TOO_MANY_OPEN = "too_many_open"
 
 # What an open file takes besides its name and what waits of it, with what the pipeline and a sink keep; and
 # what each piece that waits and each digest takes.
@@ -37,38 +32,20 @@ Waiting = dict[int, list[_Record]]
 
 
 @dataclass(slots=True, eq=False)
-class File:
+class File(Account):
     """One occurrence of a name, from its first chunk to its end.
 
     There may be many thousand open files, and Python's garbage collector looks at every list and set of
     theirs. So a file has only those that it needs.
     """
 
-    name: str
     touched: float  #: when its latest chunk came
     _max_pieces: int
     _max_digests: int
     max_header_bytes: InitVar[int]
     first_row: InitVar[bytes | None]  #: header row of an earlier text file of the same name
-    prefix: Part = field(init=False)
-    _behind: list[Part] | None = None  #: the parts behind gaps; set by `close`
-    chunks: int = 0  #: callbacks, not records
-    cause: str | None = None  #: of its first loss
-    lost_bytes: int = 0
-    refusing: bool = False  #: whether all that still comes is lost, because too many pieces wait
-    refused: int = 0  #: callbacks of which bytes were refused
-    refused_bytes: int = 0  #: of the lost ones, those that came and were refused
-    surplus: bool = False  #: whether it was closed to make room for others
-    weighed: int = 0  #: the weight that `OpenFiles` has counted
-    duplicates: int = 0  #: chunks dropped because the same bytes had come before
-    dropped_bytes: int = 0  #: came, but are in no part: repeated bytes, and what `TextFilter` takes out
-    missing: Sequence[tuple[int, int]] = ()  #: ranges that never came; set by `close`
-    overlapped: bool = False  #: whether a range came again with other bytes
-    closed: bool = False  #: whether the last chunk has come; for text, whether the latest was marked last
     plain: bool = False  #: whether a chunk in append mode, unless it is the last, is just passed on
-    _text: TextFilter | None = None
-    _reader: HeaderReader | None = None
-    _header: Header = NO_HEADER
+    weighed: int = 0  #: the weight that `OpenFiles` has counted
     _digests: set[tuple[int, int, int]] | None = None
     _held: HeldPieces | None = None
     _reach: int = 0  #: the end of the furthest byte that was ever expected behind a gap
@@ -76,7 +53,6 @@ class File:
     _callback: int | None = None  #: the append callback whose further records follow
     _waiting: Waiting = field(default_factory=dict)
     _waiting_count: int = 0  #: of the records in it
-    _cut: bool = False  #: whether a callback was given up before its final record
 
     def __post_init__(self, max_header_bytes: int, first_row: bytes | None) -> None:
         self.prefix = Part(self.name, 0)
@@ -84,26 +60,6 @@ class File:
             self._text = TextFilter(first_row)
         else:
             self._reader = HeaderReader(max_header_bytes)
-
-    @property
-    def header_row(self) -> bytes | None:
-        """The header row of statistics text, once it is known."""
-        return None if self._text is None else self._text.header_row
-
-    @property
-    def parts(self) -> list[Part]:
-        """What there is of the file, in order."""
-        return [self.prefix, *(self._behind or ())]
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all parts."""
-        return sum(part.size for part in self.parts)
-
-    @property
-    def text(self) -> bool:
-        """Whether this is statistics text."""
-        return self._text is not None
 
     @property
     def complete(self) -> bool:
@@ -119,28 +75,6 @@ class File:
     def unfinished(self) -> bool:
         """Whether further records of a callback are to come."""
         return self._callback is not None
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict so far; final when the `End` of the file is reached."""
-        if self.cause is not None:
-            return Verdict.LOST
-        if self.missing:
-            return Verdict.GAP
-        if self.overlapped:
-            return Verdict.OVERLAP
-        closed = self.closed and not self._cut
-        if self._text is not None:
-            return Verdict.COMPLETE if closed else Verdict.NEVER_CLOSED
-        header = self._header if self._reader is None else self._reader.header
-        return judge(self.prefix.size, header, closed=closed)
-
-    @property
-    def reason(self) -> str | None:
-        """Why it is not whole, as far as that is known: the cause in its line."""
-        if self.cause is None and self.surplus and not self.verdict.whole:
-            return TOO_MANY_OPEN
-        return self.cause
 
     @property
     def weight(self) -> int:
@@ -159,13 +93,6 @@ class File:
     @property
     def _pieces(self) -> int:
         return self._waiting_count + (0 if self._held is None else self._held.count)
-
-    def refuse(self, size: int) -> None:
-        """Lose *size* bytes, and from now on all that still comes."""
-        self.refusing = True
-        self.cause = self.cause or TOO_MANY_PIECES
-        self.lost_bytes += size
-        self.refused_bytes += size
 
     def add(self, chunk: Chunk, events: list[Event]) -> None:
         """Take in *chunk*. The caller closes the file if it is `complete` then."""

@@ -14,7 +14,8 @@ from dumpstream.chunk import Loss
 from dumpstream.custody import Custody, Stage
 from dumpstream.format.verdict import Verdict
 from dumpstream.sinks import Stored
-from dumpstream.stages.assembly import TOO_MANY_OPEN, TOO_MANY_PIECES, File
+from dumpstream.stages.account import TOO_MANY_OPEN, TOO_MANY_PIECES
+from dumpstream.stages.assembly import File
 from dumpstream.stages.events import Whole
 from dumpstream.stages.plan import PartWriter
 
