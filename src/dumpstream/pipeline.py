@@ -17,7 +17,7 @@ from dumpstream.source import Source
 from dumpstream.stages.abandonment import Abandonment
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import End, Event, Hold, Part, Piece, Recall, Whole
-from dumpstream.stages.outlet import Outlet
+from dumpstream.stages.outlet import Outlet, out_of_memory, unwrapped
 from dumpstream.stages.plan import PartWriter, Plan
 from dumpstream.stages.tally import NO_MEMORY, SINK_FAILED, Tally
 from dumpstream.system.heldbytes import HeldBytes
@@ -119,16 +119,16 @@ class Pipeline:
     def fail(self, error: Exception) -> None:
         """Keep *error*, unless an earlier one is kept."""
         if isinstance(error, MemoryError):
-            remedy = "lower max_open_bytes, held_bytes, gathered_bytes or workers, or capture less at a time"
-            error = SinkError(f"the capture ran out of memory; {remedy}")
+            error = out_of_memory()
         elif not isinstance(error, DumpstreamError):
             remedy = "free some space or choose another destination"
             error = SinkError(f"the capture cannot be written: {error}; {remedy}")
         self.error = self.error or error
 
     def _abandon_for(self, error: Exception) -> None:
-        self.fail(error)
-        self._abandon(NO_MEMORY if isinstance(error, MemoryError) else SINK_FAILED)
+        cause = unwrapped(error)
+        self.fail(cause if isinstance(cause, MemoryError) else error)
+        self._abandon(NO_MEMORY if isinstance(cause, MemoryError) else SINK_FAILED)
 
     def _abandon(self, cause: str) -> None:
         if self.cause is None:

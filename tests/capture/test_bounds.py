@@ -13,12 +13,15 @@ from anyio.to_thread import run_sync
 from dumpstream import RingOptions, RingSource, SinkError, Verdict, open_capture
 from dumpstream.archive.rows import JOURNAL, LossRow, read_journal
 from dumpstream.reassemble import ReassemblyOptions
+from dumpstream.sinks.memory import MemorySink
 from dumpstream.stages.report import LossCount
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.capture.conftest import Rig
 
-    from dumpstream import Capture
+    from dumpstream import Capture, Stored, WholeFile
     from dumpstream.chunk import Batch
 
 pytestmark = pytest.mark.anyio
@@ -150,3 +153,13 @@ async def test_a_capture_that_runs_out_of_memory_tells_the_remedy(rig: Rig) -> N
     assert capture.report.losses == {"no_memory": LossCount(1, 4)}
     (row,) = (await run_sync(rig.rows))["open"]
     assert (row.verdict, row.cause) == (Verdict.LOST, "no_memory")
+
+
+async def test_a_sink_that_runs_out_of_memory_tells_the_remedy_too(rig: Rig) -> None:
+    class Exhausted(MemorySink):
+        async def put(self, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:
+            raise MemoryError
+
+    capturing = rig.pushed(sinks=[Exhausted()])
+    async with rig.raising(SinkError, r"ran out of memory; lower max_open_bytes", capturing):
+        rig.push("file", b"data", last=True)

@@ -14,7 +14,7 @@ from dumpstream.stages.tally import Tally
 from dumpstream.system.timeslice import TimeSlice
 
 #: When more names than this have come, their lines are written; a name that comes again gets another line.
-_MOST_NAMES = 1 << 16
+_MOST_NAMES = 1 << 12
 
 
 class Abandonment:
