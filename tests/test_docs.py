@@ -24,7 +24,16 @@ _DOCS = _ROOT / "docs"
 _PAGES = [*_ROOT.glob("*.md"), *_DOCS.glob("*.md")]
 
 #: The causes that the pipeline adds to those of the callback.
-_PIPELINE_CAUSES = ("sink_failed", "spill_full", "cancelled", "collector_died", "late")
+_PIPELINE_CAUSES = (
+    "sink_failed",
+    "no_memory",
+    "spill_full",
+    "cancelled",
+    "collector_died",
+    "late",
+    "too_many_pieces",
+    "too_many_open",
+)
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:

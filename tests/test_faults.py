@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.conftest import LIMIT_S
+from tests.failingwrites import failing_writes
 
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.reading.problem import Kind
@@ -20,7 +21,7 @@ from dumpstream.reading.verification import verify
 from dumpstream.simulation import Workload, dump_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _DUMPSTREAM = [sys.executable, "-m", "dumpstream"]
@@ -40,13 +41,16 @@ class Capturing:
         self.config.write_text(dump_config(self.dump_path))
         self.processes: list[subprocess.Popen[str]] = []
 
-    def start(self, workload: str, *arguments: str) -> subprocess.Popen[str]:
+    def start(
+        self, workload: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         command = [*_DUMPSTREAM, "capture", "--out", str(self.out), "--config", str(self.config)]
         process = subprocess.Popen(
             [*command, "--simulate", workload, "--buffer-bytes", "1M", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         self.processes.append(process)
         return process
@@ -214,6 +218,31 @@ def test_a_full_disk_ends_the_capture_with_an_error_and_keeps_what_is_finished(
     assert "choose another" in error
     assert end in kinds <= {end, "loss", "verdict"}
     assert verification["leftovers"] == []
+
+
+_HALF = "models=1,ops=20,steps=3,tensor_bytes=200-60000,slice_bytes=20000"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--pack",)], ids=["files", "packs"])
+@pytest.mark.parametrize("target", ["journal.jsonl", ".dumpstream-part"], ids=["journal", "stored"])
+def test_a_write_that_fails_half_way_leaves_nothing_that_is_called_whole_and_is_not(
+    capturing: Capturing, tmp_path: Path, target: str, arguments: tuple[str, ...]
+) -> None:
+    environment = failing_writes(tmp_path, target, least=100)
+    process = capturing.start(_HALF, *arguments, environment=environment)
+
+    _, errors = process.communicate(timeout=LIMIT_S)
+
+    stored = StoredCapture.open(capturing.out)
+    forecast = Workload.parse(_HALF).expected_files
+    expected = {file.name: file.data for step in range(3) for file in forecast(capturing.dump_path, step)}
+    whole = capturing.read()
+    assert process.returncode == 1
+    assert "Input/output error" in errors
+    assert errors.count("\n") == 1
+    assert all(sum(row.verdict.whole for row in file.rows) <= 1 for file in stored.files)
+    assert {name: expected[name] for name in whole} == whole
+    assert capturing.problems() <= {Kind.FAILED, Kind.LOSS, Kind.VERDICT, Kind.INTERRUPTED}
 
 
 _EXITING = """

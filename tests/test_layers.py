@@ -43,7 +43,14 @@ LAYERS = (
 )
 _LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 #: What the reassembler is made of; it may use each other, chunk and format, and nothing that does I/O.
-_PURE = {"reassemble", "stages.events", "stages.assembly", "stages.overlap"}
+_PURE = {
+    "reassemble",
+    "stages.account",
+    "stages.events",
+    "stages.assembly",
+    "stages.openfiles",
+    "stages.overlap",
+}
 _MOST_MODULES = 18
 
 

@@ -68,6 +68,9 @@ def test_without_a_ring_its_defaults_are_not_checked() -> None:
         ({"text_idle_timeout": -1}, "text_idle_timeout must be at least 0 seconds"),
         ({"max_digests": -1}, "max_digests must be at least 0, not -1"),
         ({"max_header_bytes": -1}, "max_header_bytes must be at least 0, not -1"),
+        ({"max_pieces": 0}, "max_pieces must be at least 1, not 0"),
+        ({"max_open_files": 0}, "max_open_files must be at least 1, not 0"),
+        ({"max_open_bytes": 0}, "max_open_bytes must be at least 1, not 0"),
     ],
 )
 def test_value_out_of_range_is_refused(options: dict[str, Any], problem: str) -> None:

@@ -17,15 +17,20 @@ from dumpstream.source import Source
 from dumpstream.stages.abandonment import Abandonment
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import End, Event, Hold, Part, Piece, Recall, Whole
-from dumpstream.stages.outlet import Outlet
+from dumpstream.stages.outlet import Outlet, out_of_memory, unwrapped
 from dumpstream.stages.plan import PartWriter, Plan
-from dumpstream.stages.tally import SINK_FAILED, Tally
+from dumpstream.stages.tally import NO_MEMORY, SINK_FAILED, Tally
 from dumpstream.system.heldbytes import HeldBytes
+from dumpstream.system.timeslice import TimeSlice
 
 #: While the sinks work on one plan, the next is made and the one after that waits.
 _PLANS_IN_FLIGHT = 2
 #: Held bytes that come back are passed on in portions of about this size.
 _RECALL_BYTES = 8 << 20
+#: Chunks that are fed at once: about a millisecond of work, whatever they are.
+_FED_CHUNKS = 256
+#: A plan in which files with so many parts end is not extended.
+_PLAN_PARTS = 1024
 _EXPIRE_S = 1.0
 #: Once the source accepts nothing more, the reader has received everything after this time.
 _QUIET_S = 0.01
@@ -76,6 +81,7 @@ class Pipeline:
         self._plan = Plan()
         self._unhandled: list[Event] = []  # when the capture was abandoned
         self._unfed: Sequence[Chunk] = ()
+        self._slice = TimeSlice()
 
     @property
     def open_files(self) -> int:
@@ -93,17 +99,16 @@ class Pipeline:
                 with self._consuming:
                     try:
                         await self._consume(tasks)
-                    except (DumpstreamError, OSError) as exc:
-                        self.fail(exc)
-                        self._abandon(SINK_FAILED)
+                    except (DumpstreamError, OSError, MemoryError) as exc:
+                        self._abandon_for(exc)
             if self.cause is None:
                 self.ended.set()
                 return
             await self._give_up(self.cause)
             self.ended.set()
-            rest = Abandonment(self.tally)  # what was on its way into the ring, until the source is stopped
+            rest = Abandonment(self.tally, self.cause)  # what was on its way into the ring
             await rest.drain(self.source, patience=inf)
-            rest.record(self.cause)
+            await rest.record()
 
     def cancel(self) -> None:
         """Refuse and discard everything from now on, without waiting for sinks; finished files stay."""
@@ -113,10 +118,17 @@ class Pipeline:
 
     def fail(self, error: Exception) -> None:
         """Keep *error*, unless an earlier one is kept."""
-        if not isinstance(error, DumpstreamError):
+        if isinstance(error, MemoryError):
+            error = out_of_memory()
+        elif not isinstance(error, DumpstreamError):
             remedy = "free some space or choose another destination"
             error = SinkError(f"the capture cannot be written: {error}; {remedy}")
         self.error = self.error or error
+
+    def _abandon_for(self, error: Exception) -> None:
+        cause = unwrapped(error)
+        self.fail(cause if isinstance(cause, MemoryError) else error)
+        self._abandon(NO_MEMORY if isinstance(cause, MemoryError) else SINK_FAILED)
 
     def _abandon(self, cause: str) -> None:
         if self.cause is None:
@@ -152,10 +164,12 @@ class Pipeline:
             await self._handle(
                 self.reassembler.lose(loss.name, loss.cause, loss.bytes, ended=loss.ended, now=now), tasks
             )
-        self._unfed = ()
         self.chunks += len(chunks) - sum([chunk.more for chunk in chunks])
         self.bytes += sum(map(len, chunks))
-        await self._handle(self.reassembler.feed(chunks, now), tasks)
+        for start in range(0, len(chunks), _FED_CHUNKS):
+            fed, self._unfed = chunks[start : start + _FED_CHUNKS], chunks[start + _FED_CHUNKS :]
+            await self._handle(self.reassembler.feed(fed, now), tasks)
+            await self._slice.pause()
         await self._submit(tasks)
 
     async def _handle(self, events: Iterable[Event], tasks: TaskGroup) -> None:
@@ -174,7 +188,7 @@ class Pipeline:
                 elif isinstance(event, Piece):
                     writer = writers.get(event.part)
                     if writer is None:
-                        plan = await self._plan_without(event.part.file.name, tasks)
+                        plan = await self._plan_without(event.part.name, tasks)
                         writer = writers[event.part] = PartWriter(event.part)
                     if not writer.pending:
                         plan.touched.append(writer)
@@ -187,6 +201,7 @@ class Pipeline:
             raise
 
     async def _handle_rare(self, event: Hold | Recall | End, tasks: TaskGroup) -> Plan:
+        await self._slice.pause()  # one chunk may have thousands of these events
         if isinstance(event, End):
             await self._end(event.file, tasks)
         elif isinstance(event, Hold):
@@ -199,6 +214,9 @@ class Pipeline:
         plan = await self._plan_without(file.name, tasks)
         plan.names.add(file.name)
         plan.ended.append((file, [self._writers.pop(part, PartWriter(part)) for part in file.parts]))
+        plan.parts += len(file.parts)
+        if plan.parts >= _PLAN_PARTS:
+            await self._split_plan(tasks)
 
     async def _recall(self, event: Recall, tasks: TaskGroup) -> None:
         data = await self.held.take(event.held)
@@ -261,8 +279,7 @@ class Pipeline:
                 self.fail(plan.error)
                 self._abandon(SINK_FAILED)
         except Exception as exc:  # noqa: BLE001 - after any error, the capture must not end as if all were well
-            self.fail(exc)
-            self._abandon(SINK_FAILED)
+            self._abandon_for(exc)
         finally:
             plan.release()
             self._in_flight.remove(plan)
@@ -273,12 +290,13 @@ class Pipeline:
 
     async def _give_up(self, cause: str) -> None:
         """Record every unfinished file as lost to *cause*, and abort it in the sinks."""
-        abandoned = Abandonment(self.tally)
+        abandoned = Abandonment(self.tally, cause)
         writers = [*self._writers.values()]
         for file, ending in self._plan.ended:
             writers += ending
             abandoned.add_file(file)
-        abandoned.add_events([*self._plan.wholes, *self._unhandled, *self.reassembler.finish()])
+        for events in (self._plan.wholes, self._unhandled, self.reassembler.finish()):
+            await abandoned.add_events(events)
         abandoned.add_chunks(self._unfed)
         self._unhandled, self._unfed = [], ()
         self._plan.release()
@@ -286,4 +304,4 @@ class Pipeline:
             await writer.abort()
         await self.held.aclose()  # the journal may need the space
         await abandoned.drain(self.source, patience=_QUIET_S)
-        abandoned.record(cause)
+        await abandoned.record()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
 
 from typing_extensions import Buffer
 
@@ -14,6 +13,7 @@ from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import WHOLE_HEADER, Verdict, judge
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import Event, Held, Piece, Whole
+from dumpstream.stages.openfiles import OpenFiles
 
 #: Ended files of statistics text whose header rows are remembered.
 _MAX_HEADER_ROWS = 1024
@@ -21,12 +21,15 @@ _MAX_HEADER_ROWS = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReassemblyOptions:
-    """When a file is given up, and how much is remembered of an open one."""
+    """When a file is given up, and how much is remembered of open ones."""
 
     idle_timeout: float | None = 660.0  #: seconds; longer than the runtime tries to send a chunk
     text_idle_timeout: float | None = 10.0  #: seconds; for statistics text, which has no last chunk
     max_digests: int = 1024  #: chunks with offsets, per open file, that are recognised if they come again
     max_header_bytes: int = 1 << 20  #: of a header that comes in several chunks; a larger one is not read
+    max_pieces: int = 1024  #: of an open file, that wait behind a gap; what comes beyond them is lost
+    max_open_files: int = 1 << 14  #: one more closes the file that has been idle longest
+    max_open_bytes: int = 64 << 20  #: memory that open files take besides their bytes; more closes files too
 
     def __post_init__(self) -> None:
         for name in ("idle_timeout", "text_idle_timeout"):
@@ -36,31 +39,38 @@ class ReassemblyOptions:
         for name in ("max_digests", "max_header_bytes"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+        for name in ("max_pieces", "max_open_files", "max_open_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 class Reassembler:
     """Puts the chunks of interleaved files in order.
 
-    Every method returns events. The caller handles them in order, and all of them before the next call; only
-    a `Recall` it answers at once, by `restore`.
+    Every method returns events, some as they are asked for. The caller handles them in order, and all of them
+    before the next call; only a `Recall` it answers at once, by `restore`.
     """
 
     def __init__(self, options: ReassemblyOptions | None = None) -> None:
         self._options = options or ReassemblyOptions()
-        self._files = _OpenFiles(self._options.idle_timeout)
-        self._texts = _OpenFiles(self._options.text_idle_timeout)
+        self._open = OpenFiles(
+            most=self._options.max_open_files,
+            most_bytes=self._options.max_open_bytes,
+            timeout=self._options.idle_timeout,
+            text_timeout=self._options.text_idle_timeout,
+        )
         self._header_rows: dict[str, bytes] = {}  #: of ended statistics text, the latest name last
 
     @property
     def open_files(self) -> int:
         """The number of unfinished files."""
-        return len(self._files.by_name) + len(self._texts.by_name)
+        return len(self._open)
 
     def feed(self, chunks: Sequence[Chunk], now: float) -> list[Event]:
         """Take in a batch of chunks. Its bytes must stay valid until all events are handled."""
         events: list[Event] = []
         emit = events.append
-        files = self._files.by_name
+        files = self._open.dumps
         # A named tuple's own constructor is a Python function and takes twice as long.
         new = tuple.__new__
         complete = Verdict.COMPLETE
@@ -83,12 +93,11 @@ class Reassembler:
                     part.size += length
                     emit(new(Piece, (part, chunk)))
                 file.chunks += 1
-                file.touched = now
+                if file.touched != now:
+                    self._open.touch(file, now)
                 continue
-            file.touched = now
-            file.add(chunk, events)
-            if file.complete:
-                self._settle(file, events)
+            self._open.touch(file, now)
+            self._add(chunk, file, events)
         return events
 
     def restore(self, held: Held, data: Buffer) -> list[Event]:
@@ -97,50 +106,62 @@ class Reassembler:
         Raises:
             ValueError: *held* is not being recalled, or *data* has another length.
         """
-        merge, held.merge = held.merge, None
-        if merge is None:
+        if held.part is None:
             raise ValueError("these bytes are not being recalled; restore() answers a Recall, once")
         if memoryview(data).nbytes != held.length:
             raise ValueError(f"{memoryview(data).nbytes} bytes restored where {held.length} were held")
-        return merge.add(held.offset, data, order=held.order, until=held.until)
+        return held.file.restore(held, data)
 
     def lose(self, name: str, cause: str, size: int, *, ended: bool, now: float) -> list[Event]:
         """Note that *size* bytes of *name* are lost; *ended* if the last chunk is among them."""
         events: list[Event] = []
         file = self._find(name, now)
-        file.touched = now
+        self._open.touch(file, now)
         file.cause = file.cause or cause
         file.lost_bytes += size
         file.give_up_callback(events)
         self._settle(file, events, closing=ended and not file.text)
+        self._close_surplus(file, events)
         return events
 
-    def expire(self, now: float) -> list[Event]:
-        """Close the files that have got nothing for too long."""
-        events: list[Event] = []
-        for file in self._files.find_idle(now) + self._texts.find_idle(now):
+    def expire(self, now: float) -> Iterator[Event]:
+        """Close the files that have got nothing for too long, each when the events before it are handled."""
+        while (file := self._open.next_idle(now)) is not None:
+            events: list[Event] = []
             self._settle(file, events, closing=True)
-        return events
+            yield from events
 
-    def finish(self) -> list[Event]:
-        """Close every file, because nothing more will come."""
-        events: list[Event] = []
-        for file in [*self._files.by_name.values(), *self._texts.by_name.values()]:
+    def finish(self) -> Iterator[Event]:
+        """Close every file, because nothing more will come, as `expire` does."""
+        while (file := self._open.next_open()) is not None:
+            events: list[Event] = []
             self._settle(file, events, closing=True)
-        return events
+            yield from events
+
+    def _add(self, chunk: Chunk, file: File, events: list[Event]) -> None:
+        file.add(chunk, events)
+        ended = file.refusing and chunk.is_last and not chunk.more and not file.text
+        if ended or file.complete:
+            self._settle(file, events, closing=ended)
+        else:
+            self._open.weigh(file)
+            self._close_surplus(file, events)
 
     def _find(self, name: str, now: float) -> File:
         """Return the open file *name*; open it if it is not."""
-        files = self._files_like(name)
-        file = files.by_name.get(name)
+        file = self._open.find(name)
         if file is None:
-            first_row = self._header_rows.pop(name, None)
-            file = File(name, now, self._options.max_digests, self._options.max_header_bytes, first_row)
-            files.add(file)
+            options = self._options
+            limits = options.max_pieces, options.max_digests, options.max_header_bytes
+            file = File(name, now, *limits, self._header_rows.pop(name, None))
+            self._open.add(file)
         return file
 
-    def _files_like(self, name: str) -> _OpenFiles:
-        return self._texts if name.endswith(TEXT_SUFFIX) else self._files
+    def _close_surplus(self, latest: File, events: list[Event]) -> None:
+        """As long as too many files are open, close the one that has been idle longest, but not *latest*."""
+        while (file := self._open.next_surplus(latest)) is not None:
+            file.surplus = True
+            self._settle(file, events, closing=True)
 
     def _settle(self, file: File, events: list[Event], *, closing: bool = False) -> None:
         """End *file* if it is complete or *closing*; likewise the file that begins behind its last chunk."""
@@ -148,7 +169,7 @@ class Reassembler:
             while closing and file.unfinished:
                 file.give_up_callback(events)
             waiting = file.close(events)
-            del self._files_like(file.name).by_name[file.name]
+            self._open.remove(file)
             self._keep_header_row(file)
             if not waiting:
                 return
@@ -161,34 +182,3 @@ class Reassembler:
             self._header_rows[file.name] = file.header_row
             if len(self._header_rows) > _MAX_HEADER_ROWS:
                 del self._header_rows[next(iter(self._header_rows))]
-
-
-class _OpenFiles:
-    """The open files with the same time limit.
-
-    Does not look at all files at every call: it looks again when the file that is idle longest may be due,
-    but not before a sixteenth of the limit has passed. So a file may be found that much later.
-    """
-
-    __slots__ = ("_due", "_timeout", "by_name")
-
-    def __init__(self, timeout: float | None) -> None:
-        self.by_name: dict[str, File] = {}
-        self._timeout = inf if timeout is None else timeout
-        self._due = inf
-
-    def add(self, file: File) -> None:
-        """Add a file that was just opened."""
-        self.by_name[file.name] = file
-        self._due = min(self._due, file.touched + self._timeout)
-
-    def find_idle(self, now: float) -> list[File]:
-        """Return the files that have got nothing for too long."""
-        if now < self._due:
-            return []
-        timeout = self._timeout
-        files = self.by_name.values()
-        idle = [file for file in files if file.touched + timeout <= now]
-        oldest = min((file.touched for file in files if file.touched + timeout > now), default=inf)
-        self._due = max(oldest + timeout, now + timeout / 16)
-        return idle

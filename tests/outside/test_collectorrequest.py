@@ -1,8 +1,17 @@
 from __future__ import annotations
 
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
 import pytest
 
-from dumpstream.outside.collectorrequest import sink_below
+from dumpstream.outside.collectorrequest import CollectorRequest, sink_below
+from dumpstream.outside.sharedsource import SharedSource
+from dumpstream.outside.shares import Shares
+from dumpstream.stages.options import StageOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -16,3 +25,21 @@ from dumpstream.outside.collectorrequest import sink_below
 )
 def test_each_process_of_a_collector_has_a_place_of_its_own(sink: str, of_process: str) -> None:
     assert sink_below(sink, "rank-0") == of_process
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("captures", "open_bytes"), [(1, 64 << 20), (4, 16 << 20), (1000, 2 << 20)], ids=["one", "four", "many"]
+)
+async def test_each_process_has_its_part_of_the_memory_for_open_files(
+    tmp_path: Path, captures: int, open_bytes: int
+) -> None:
+    stages = StageOptions.divide({}, directory=tmp_path)
+    request = CollectorRequest(destination=tmp_path, stages=stages)
+
+    async with aclosing(Shares(16 << 20, None)) as shares:
+        share = await shares.take(None, "ring")
+        part = request.part("rank-0", SharedSource(share.ring), captures)
+        await share.aclose()
+
+    assert part.stages.reassembly.max_open_bytes == open_bytes

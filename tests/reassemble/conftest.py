@@ -59,7 +59,7 @@ class Runner:
             self.feed(*batch)
         return self.finish()
 
-    def handle(self, events: Sequence[Event]) -> None:
+    def handle(self, events: Iterable[Event]) -> None:
         for event in events:
             match event:
                 case Whole(chunk, verdict):

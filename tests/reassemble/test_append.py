@@ -6,7 +6,7 @@ import pytest
 
 from dumpstream._native import Chunk
 from dumpstream.format.verdict import Verdict
-from dumpstream.reassemble import Reassembler
+from dumpstream.reassemble import Reassembler, ReassemblyOptions
 from dumpstream.stages.events import Whole
 
 from .conftest import NAME, Runner, dump, more
@@ -80,7 +80,8 @@ def test_names_that_differ_only_in_undecodable_bytes_are_different_files(runner:
     assert ended == {b"op\xff": {0: b"op\xff"}, b"op\xfe": {0: b"op\xfe"}}
 
 
-def test_hundred_thousand_files_are_open_at_once(runner: Runner) -> None:
+def test_hundred_thousand_files_are_open_at_once_if_the_options_say_so() -> None:
+    runner = Runner(ReassemblyOptions(max_open_files=100_000, max_open_bytes=1 << 30))
     names = [f"op.{i}" for i in range(100_000)]
 
     runner.feed(*(more(b"begin", name=name) for name in names))

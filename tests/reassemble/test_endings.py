@@ -49,18 +49,18 @@ def test_file_opened_after_a_look_for_idle_ones_is_found_in_its_turn() -> None:
     assert [ended.name for ended in runner.ended] == ["first", "second"]
 
 
-def test_looks_for_idle_files_are_a_sixteenth_of_the_limit_apart() -> None:
+def test_files_are_found_idle_in_the_order_of_their_latest_chunks() -> None:
     runner = Runner(ReassemblyOptions(idle_timeout=160.0))
-    runner.feed(more(b"a", name="first"), now=0.0)
-    runner.feed(more(b"a", name="second"), now=5.0)
+    for when, name in enumerate(["first", "second", "third", "first", "second"]):
+        runner.feed(more(b"a", name=name), now=float(when))
 
-    for now in (160.0, 169.9):
+    for now in (162.0, 163.0):
         runner.expire(now)
     before = [ended.name for ended in runner.ended]
-    runner.expire(170.0)
+    runner.expire(200.0)
 
-    assert before == ["first"]
-    assert [ended.name for ended in runner.ended] == ["first", "second"]
+    assert before == ["third", "first"]
+    assert [ended.name for ended in runner.ended] == ["third", "first", "second"]
 
 
 def test_file_without_time_limit_stays_open_until_the_end() -> None:

@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import zipfile
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -190,6 +191,18 @@ async def test_files_too_large_for_a_pack_go_elsewhere_and_keep_their_place() ->
         xxh3_64_hexdigest(b"small"),
         xxh3_64_hexdigest(b""),
     ]
+
+
+async def test_pack_of_tiny_files_is_stored_when_it_has_very_many() -> None:
+    shelf: dict[str, bytes] = {}
+    packer = make_packer(shelf)
+
+    outcomes = await add(packer, *[b"tiny"] * 20_000)
+    stored = Counter(one.path for one in outcomes if isinstance(one, Stored))
+    await packer.aclose()
+
+    assert sorted(stored.values()) == [20_000 - 2 * 8192, 8192, 8192]
+    assert set(stored) == set(shelf)
 
 
 async def test_pack_is_stored_when_it_is_large_enough() -> None:

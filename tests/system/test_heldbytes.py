@@ -152,5 +152,7 @@ def test_space_in_use_never_overlaps_and_no_hole_is_forgotten(steps: list[int]) 
         edges = [0, *(edge for both in ranges for edge in both)]
         holes = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=False) if start < end]
         assert edges == sorted(edges)
-        assert space._free == holes
+        assert sorted(space._starts.items()) == holes
+        assert sorted((start, end) for end, start in space._ends.items()) == holes
+        assert space._lengths == sorted((end - start, start) for start, end in holes)
         assert space._end == edges[-1]

@@ -73,6 +73,7 @@ class Journal:
         self._fsync = fsync
         self._lines: list[str] = []
         self._unwritten = b""  # the rest of a failed write
+        self._doubtful_from: int | None = None  # where in the file a failed write began
         self._added = 0  # bytes, like _written
         self._written = 0
         # Not in a task group: a cancellation must not leave half a line, or keep `add` waiting.
@@ -163,12 +164,23 @@ class Journal:
             self._lines.append("")
             self._unwritten += "\n".join(self._lines).encode("ascii")
             self._lines.clear()
-        while self._unwritten:
-            written = await self._file.write(self._unwritten)
-            self._unwritten = self._unwritten[written:]
+        if self._unwritten:
+            await asyncio.to_thread(self._write_all)
         if self._fsync is Fsync.FILE:
             await self._sync()
         self._written = goal
+
+    def _write_all(self) -> None:
+        """Write everything; after a failure, first find out how much of it is in the file already."""
+        fd = self._file.fileno()
+        if self._doubtful_from is not None:
+            self._unwritten = self._unwritten[_mend_failed_write(fd, self._doubtful_from, self._unwritten) :]
+        self._doubtful_from = os.fstat(fd).st_size
+        while self._unwritten:
+            written = os.write(fd, self._unwritten)
+            self._doubtful_from += written
+            self._unwritten = self._unwritten[written:]
+        self._doubtful_from = None
 
     async def _sync(self) -> None:
         await anyio.to_thread.run_sync(os.fsync, self._file.fileno())
@@ -180,6 +192,25 @@ def _take_reserve(directory: Path) -> IO[bytes]:
     with suppress(OSError):  # a disk that is nearly full cannot reserve so much
         os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
     return reserve
+
+
+def _mend_failed_write(fd: int, end: int, unwritten: bytes) -> int:
+    """Return how much of *unwritten* is behind *end* in the file, and remove all else that is there.
+
+    A write to a network file system may fail after it has written some. If the rest cannot be removed, its
+    line is ended, so that readers pass over one line that they cannot read, and no line is there twice.
+    """
+    there = os.pread(fd, len(unwritten) + 1, end)
+    pairs = enumerate(zip(there, unwritten, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(there), len(unwritten)))
+    if same == len(there):
+        return same
+    try:
+        os.ftruncate(fd, end + same)
+    except OSError:
+        os.write(fd, b"\n")
+        return unwritten.rfind(b"\n", 0, same) + 1
+    return same
 
 
 def _open_and_mend(path: str, _flags: int) -> int:

@@ -37,6 +37,9 @@ _FILES: _Flags = {
     "--text-idle-timeout": (float, "SECONDS", "the same for statistics text, which has no last chunk"),
     "--max-digests": (int, "N", "chunks of an open file that are recognised when they are sent again"),
     "--max-header-bytes": (size, "SIZE", None),
+    "--max-pieces": (int, "N", "pieces of an open file that may wait behind a gap"),
+    "--max-open-files": (int, "N", "one more open file closes the one that is idle longest"),
+    "--max-open-bytes": (size, "SIZE", "the same for the memory that open files take"),
     "--held-bytes": (size, "SIZE", None),
     "--gathered-bytes": (size, "SIZE", None),
 }

@@ -6,6 +6,7 @@ from dumpstream.chunk import Chunk
 TEXT_SUFFIX = ".csv"
 
 _LONGEST_HEADER = 1 << 12
+_MATCH_BYTES = 128
 
 
 class TextFilter:
@@ -27,6 +28,11 @@ class TextFilter:
     def header_row(self) -> bytes | None:
         """The header row with its newline, once it is known."""
         return self._line or None
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how much memory it takes."""
+        return _LONGEST_HEADER + _MATCH_BYTES * len(self._matched)
 
     def text_of(self, chunk: Chunk) -> memoryview | bytes:
         """Return the text of *chunk*, a record in append mode, that goes into the file now.

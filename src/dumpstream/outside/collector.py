@@ -63,9 +63,9 @@ async def open_collector(
             a location.
         append: add processes to the captures that are in *destination*.
         force: delete the captures that are in *destination*.
-        **options: see `CaptureOptions`. `buffer_bytes`, `held_bytes`, `gathered_bytes`, `workers`,
-            `max_descriptors` and `spill_bytes` are for all processes together; `buffer_file` is a directory,
-            with a file each, and only for captures in directories.
+        **options: see `CaptureOptions`. `buffer_bytes`, `max_open_bytes`, `held_bytes`, `gathered_bytes`,
+            `workers`, `max_descriptors` and `spill_bytes` are for all processes together; `buffer_file` is a
+            directory, with a file each, and only for captures in directories.
 
     Raises:
         CollectorError: the socket cannot be made.

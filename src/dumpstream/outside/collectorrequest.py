@@ -13,6 +13,8 @@ from dumpstream.system.location import Prefix, is_remote
 
 #: With fewer a sink works, but opens the same directories again and again.
 _GOOD_DESCRIPTORS = 8
+#: With less a capture works, but closes files that are merely slow.
+_GOOD_OPEN_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +34,11 @@ class CollectorRequest(Request):
         """Return the request for one of so many captures, with its part of what they have together."""
         destination, pipeline, sinks = self.destination / directory, self.stages.pipeline, self.stages.sinks
         descriptors = max(sinks.max_descriptors // captures, min(sinks.max_descriptors, _GOOD_DESCRIPTORS))
+        reassembly = self.stages.reassembly
+        open_bytes = reassembly.max_open_bytes
+        open_bytes = max(open_bytes // captures, min(open_bytes, _GOOD_OPEN_BYTES))
         stages = self.stages._replace(
+            reassembly=replace(reassembly, max_open_bytes=open_bytes),
             pipeline=replace(
                 pipeline,
                 held_bytes=pipeline.held_bytes // captures,

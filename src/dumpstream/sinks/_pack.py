@@ -2,9 +2,6 @@
 
 import struct
 
-#: The most that fit the field that every reader knows.
-MOST_ENTRIES = 0xFFFE
-
 _ZSTD = 93
 _VERSION = 63  # of the ZIP format: the first one with zstd
 _MADE_BY = 3 << 8 | _VERSION  # on Unix
@@ -60,6 +57,7 @@ class Pack:
         end = _END.pack(b"PK\5\6", 0, 0, most, most, min(length, _MOST_32), min(begin, _MOST_32), 0)
         pieces = [*self._pieces, directory, end64, locator64, end]
         self._pieces, self._directory = [], []
+        self._names.clear()
         # If all are bytes, Python releases its lock while it joins them.
         return b"".join(pieces)
 

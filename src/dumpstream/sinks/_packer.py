@@ -18,13 +18,15 @@ from dumpstream.names import clean_name
 from dumpstream.sinks import Stored, WholeFile
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import EMPTY_FRAME, view_bytes
-from dumpstream.sinks._pack import MOST_ENTRIES, Pack
+from dumpstream.sinks._pack import Pack
 from dumpstream.sinks._workers import Workers
 
 #: Larger files are not packed.
 _PACKED_BYTES = 1 << 20
 
 _PACK_BYTES = 8 << 20
+#: Until a pack is stored, the name and the line of each of its files take about 1 KiB besides its bytes.
+_PACK_FILES = 8192
 _PACK_S = 5.0
 _PACKS_IN_FLIGHT = 4
 # What it costs to hash a file and keep its frame, as the number of bytes compressed in the same time.
@@ -78,7 +80,7 @@ class Packer:
     Args:
         workers: compress the files.
         open_target: begins the pack of that name.
-        pack_bytes: the size at which a pack is stored,
+        pack_bytes: the size at which a pack is stored, unless it has very many files before that,
         pack_s: or the age in seconds.
     """
 
@@ -137,7 +139,7 @@ class Packer:
                     continue
                 start = pack.add("/".join(clean_name(file.name)), file.frame, len(file.data), file.crc)
                 outcomes.append(Stored(target.path, len(file.frame), file.xxh3, start, None, custody))
-                if pack.size >= self._pack_bytes or pack.entries >= MOST_ENTRIES:
+                if pack.size >= self._pack_bytes or pack.entries >= _PACK_FILES:
                     self._send()
         return outcomes
 

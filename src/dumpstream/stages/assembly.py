@@ -1,6 +1,7 @@
 """Assembly: the chunks of one file put in order."""
 
 from dataclasses import InitVar, dataclass, field
+from sys import getsizeof
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -8,11 +9,14 @@ from xxhash import xxh3_64_intdigest
 
 from dumpstream.chunk import APPEND, Chunk
 from dumpstream.format.text import TEXT_SUFFIX, TextFilter, strip_nul
-from dumpstream.format.verdict import NO_HEADER, Header, HeaderReader, Verdict, judge
+from dumpstream.format.verdict import HeaderReader
+from dumpstream.stages.account import Account
 from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece
-from dumpstream.stages.overlap import HeldPieces, Merge
+from dumpstream.stages.overlap import Bytes, HeldPieces, differs, recall
 
-_Bytes = Chunk | memoryview | bytes
+# What an open file takes besides its name and what waits of it, with what the pipeline and a sink keep; and
+# what each piece that waits and each digest takes.
+_FILE_BYTES, _PIECE_BYTES, _DIGEST_BYTES = 1536, 1024, 256
 
 
 class _Record(NamedTuple):
@@ -28,57 +32,34 @@ Waiting = dict[int, list[_Record]]
 
 
 @dataclass(slots=True, eq=False)
-class File:
-    """One occurrence of a name, from its first chunk to its end."""
+class File(Account):
+    """One occurrence of a name, from its first chunk to its end.
 
-    name: str
+    There may be many thousand open files, and Python's garbage collector looks at every list and set of
+    theirs. So a file has only those that it needs.
+    """
+
     touched: float  #: when its latest chunk came
+    _max_pieces: int
     _max_digests: int
     max_header_bytes: InitVar[int]
     first_row: InitVar[bytes | None]  #: header row of an earlier text file of the same name
-    prefix: Part = field(init=False)
-    parts: list[Part] = field(init=False)
-    chunks: int = 0  #: callbacks, not records
-    cause: str | None = None  #: of its first loss
-    lost_bytes: int = 0
-    duplicates: int = 0  #: chunks dropped because the same bytes had come before
-    dropped_bytes: int = 0  #: came, but are in no part: repeated bytes, and what `TextFilter` takes out
-    missing: list[tuple[int, int]] = field(default_factory=list)  #: ranges that never came; set by `close`
-    overlapped: bool = False  #: whether a range came again with other bytes
-    closed: bool = False  #: whether the last chunk has come; for text, whether the latest was marked last
     plain: bool = False  #: whether a chunk in append mode, unless it is the last, is just passed on
-    _text: TextFilter | None = None
-    _reader: HeaderReader | None = None
-    _header: Header = NO_HEADER
-    _digests: set[tuple[int, int, int]] = field(default_factory=set)
-    _held: HeldPieces = field(default_factory=HeldPieces)
+    weighed: int = 0  #: the weight that `OpenFiles` has counted
+    _digests: set[tuple[int, int, int]] | None = None
+    _held: HeldPieces | None = None
+    _reach: int = 0  #: the end of the furthest byte that was ever expected behind a gap
     _known_end: int = 0  #: where the last chunk said that the file ends
     _callback: int | None = None  #: the append callback whose further records follow
     _waiting: Waiting = field(default_factory=dict)
-    _cut: bool = False  #: whether a callback was given up before its final record
+    _waiting_count: int = 0  #: of the records in it
 
     def __post_init__(self, max_header_bytes: int, first_row: bytes | None) -> None:
-        self.prefix = Part(self, 0)
-        self.parts = [self.prefix]
+        self.prefix = Part(self.name, 0)
         if self.name.endswith(TEXT_SUFFIX):
             self._text = TextFilter(first_row)
         else:
             self._reader = HeaderReader(max_header_bytes)
-
-    @property
-    def header_row(self) -> bytes | None:
-        """The header row of statistics text, once it is known."""
-        return None if self._text is None else self._text.header_row
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all parts."""
-        return sum(part.size for part in self.parts)
-
-    @property
-    def text(self) -> bool:
-        """Whether this is statistics text."""
-        return self._text is not None
 
     @property
     def complete(self) -> bool:
@@ -96,36 +77,37 @@ class File:
         return self._callback is not None
 
     @property
-    def verdict(self) -> Verdict:
-        """The verdict so far; final when the `End` of the file is reached."""
-        if self.cause is not None:
-            return Verdict.LOST
-        if self.missing:
-            return Verdict.GAP
-        if self.overlapped:
-            return Verdict.OVERLAP
-        closed = self.closed and not self._cut
-        if self._text is not None:
-            return Verdict.COMPLETE if closed else Verdict.NEVER_CLOSED
-        header = self._header if self._reader is None else self._reader.header
-        return judge(self.prefix.size, header, closed=closed)
+    def weight(self) -> int:
+        """How much memory it takes, its bytes apart, which others bound."""
+        weight = _FILE_BYTES + getsizeof(self.name) + _DIGEST_BYTES * len(self._digests or ())
+        weight += _PIECE_BYTES * self._pieces
+        if self._reader is not None:
+            weight += len(self._reader.kept)
+        return weight if self._text is None else weight + self._text.kept_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether as many pieces wait as may."""
+        return self._pieces >= self._max_pieces
+
+    @property
+    def _pieces(self) -> int:
+        return self._waiting_count + (0 if self._held is None else self._held.count)
 
     def add(self, chunk: Chunk, events: list[Event]) -> None:
         """Take in *chunk*. The caller closes the file if it is `complete` then."""
-        offset = chunk.offset
-        if offset == APPEND:
+        if self.refusing:
+            self.refuse(len(chunk))
+        elif chunk.offset == APPEND:
             self._add_in_turn(chunk, events)
         else:
-            data = chunk if self._text is None else strip_nul(chunk)
-            length = len(data)
-            self.dropped_bytes += len(chunk) - length
-            repeated = length > 0 and self._place(offset, data, events)
-            if not chunk.more:
-                self.duplicates += repeated
-                self._finish_callback(offset + length, is_last=chunk.is_last)
+            self._add_at_offset(chunk, events)
+        if self.refusing and not chunk.more:
+            self.refused += 1
         self.plain = not (
-            self._held.pieces
+            self._held is not None
             or self.closed
+            or self.refusing
             or self._callback is not None
             or self._reader is not None
             or self._text is not None
@@ -151,6 +133,7 @@ class File:
         """Begin with the records that waited behind the last chunk of the name's previous file."""
         self._waiting = waiting
         for records in waiting.values():
+            self._waiting_count += len(records)
             for record in records:
                 if record.held is not None:
                     record.held.file = self
@@ -159,21 +142,35 @@ class File:
     def close(self, events: list[Event]) -> Waiting:
         """End the file: what lies behind gaps becomes parts. Return the records that still wait."""
         end = self.prefix.size
-        while self._held.pieces:
-            start = self._held.pieces[0].offset
-            self.missing.append((end, start))
-            part = Part(self, start)
-            self.parts.append(part)
-            end = self._held.recall(Merge(part, start), start, events)
-            part.size = end - start
+        parts, missing = [self.prefix], []
+        for held in () if self._held is None else self._held.pieces:
+            if held.offset > end:
+                missing.append((end, held.offset))
+                parts.append(Part(self.name, held.offset))
+            end = held.end
+            parts[-1].size += held.length
+            recall(held, parts[-1], events)
         if end < self._known_end:
-            self.missing.append((end, self._known_end))
+            missing.append((end, self._known_end))
+        self._held, self._behind, self.missing = None, parts[1:], missing
         events.append(End(self))
         return self._waiting
 
+    def _add_at_offset(self, chunk: Chunk, events: list[Event]) -> None:
+        data = chunk if self._text is None else strip_nul(chunk)
+        length = len(data)
+        self.dropped_bytes += len(chunk) - length
+        repeated = length > 0 and self._place(chunk.offset, data, events)
+        if not chunk.more:
+            self.duplicates += repeated
+            self._finish_callback(chunk.offset + length, is_last=chunk.is_last)
+
     def _add_in_turn(self, chunk: Chunk, events: list[Event]) -> None:
         """Append *chunk*, or let it wait if another callback is unfinished."""
-        data: _Bytes = chunk
+        if self._callback is not None and self._callback != chunk.sequence and self.full:
+            self.refuse(len(chunk))
+            return
+        data: Bytes = chunk
         if self._text is not None:
             data = self._text.text_of(chunk)
             self.dropped_bytes += len(chunk) - len(data)
@@ -184,6 +181,7 @@ class File:
                 held = Held(self, len(data))
                 events.append(Hold(held, data))
             self._waiting.setdefault(sequence, []).append(_Record(held, more, is_last))
+            self._waiting_count += 1
             return
         if len(data):
             end = self._end_of_bytes()
@@ -197,19 +195,22 @@ class File:
 
     def _append_waiting(self, events: list[Event]) -> None:
         """Append the records that wait, one callback after the other, until a callback is unfinished."""
-        for sequence in list(self._waiting):
-            if self._callback is not None or self.complete:
-                return
-            for record in self._waiting.pop(sequence):
+        while self._waiting and self._callback is None and not self.complete:
+            sequence = next(iter(self._waiting))
+            records = self._waiting.pop(sequence)
+            self._waiting_count -= len(records)
+            for record in records:
                 if record.held is not None:
                     self._append_held(record.held, events)
                 self._finish_record(sequence, more=record.more, is_last=record.is_last)
 
     def _append_held(self, held: Held, events: list[Event]) -> None:
         end = self._end_of_bytes()
-        self._held.add(held, end)
+        self._holding().add(held, end)
         if end == self.prefix.size:
-            self.prefix.size = self._held.recall(Merge(self.prefix, end), end, events)
+            self._recall_prefix(end, events)
+        else:
+            self._reach = held.end
 
     def _finish_record(self, sequence: int, *, more: bool, is_last: bool) -> None:
         self._callback = sequence if more else None
@@ -220,7 +221,7 @@ class File:
         self.chunks += 1
         if is_last:
             self._known_end = max(self._known_end, end)
-            self._held.reach = max(self._held.reach, end)
+            self._reach = max(self._reach, end)
         if is_last or self._text is not None:
             self.closed = is_last
 
@@ -228,6 +229,8 @@ class File:
         """Put *data*, which is not empty, at *offset*; return whether the same was put there before."""
         length = len(data)
         digest = (offset, length, xxh3_64_intdigest(data))
+        if self._digests is None:
+            self._digests = set()
         if digest in self._digests:
             self.dropped_bytes += length
             return True
@@ -246,21 +249,53 @@ class File:
         return False
 
     def _end_of_bytes(self) -> int:
-        return max(self.prefix.size, self._held.reach)
+        return max(self.prefix.size, self._reach)
 
-    def _hold(self, offset: int, data: _Bytes, events: list[Event]) -> None:
-        held = Held(self, len(data))
-        self._held.add(held, offset)
-        events.append(Hold(held, data))
+    def _holding(self) -> HeldPieces:
+        if self._held is None:
+            self._held = HeldPieces(self)
+        return self._held
 
-    def _extend_prefix(self, data: _Bytes, events: list[Event]) -> None:
+    def _hold(self, offset: int, data: Bytes, events: list[Event]) -> None:
+        self._holding().hold(offset, data, events)
+        self._reach = max(self._reach, offset + len(data))
+
+    def _extend_prefix(self, data: Bytes, events: list[Event]) -> None:
         start = self.prefix.size
         end = start + len(data)
-        held = self._held.pieces
-        if not held or held[0].offset > end:
+        held = self._held
+        if held is None or not held.pieces or held.pieces[0].offset > end:
             self.pass_on(self.prefix, start, data, events)
             self.prefix.size = end
             return
-        merge = Merge(self.prefix, start)
-        events += merge.add(start, data, order=self._held.next_order(), until=held[0].offset)
-        self.prefix.size = self._held.recall(merge, end, events)
+        view = memoryview(data)
+        for at, stop, first in held.divide(start, end):
+            piece = view[at - start : stop - start]
+            if first is None:
+                self.pass_on(self.prefix, at, piece, events)
+            else:
+                held.repeat(at, piece, first, events)
+                recall(first, self.prefix, events)
+        self._recall_prefix(end, events)
+
+    def _recall_prefix(self, end: int, events: list[Event]) -> None:
+        """Recall what continues the prefix, which reaches to *end*."""
+        held_pieces = self._holding()
+        for held in held_pieces.take(end):
+            if held.part is None:
+                recall(held, self.prefix, events)
+            end = max(end, held.end)
+        self.prefix.size = end
+        if not held_pieces.pieces:
+            self._held = None
+
+    def restore(self, held: Held, data: Buffer) -> list[Event]:
+        """Take back the bytes of *held*, which was recalled: pass them on, or compare them."""
+        events: list[Event] = []
+        part, held.part = held.part, None
+        if held.first is not None:
+            self.overlapped = differs(held, data) or self.overlapped
+        elif part is not None:
+            self.pass_on(part, held.offset, data, events)
+            held.data = data if held.repeats else None
+        return events

@@ -12,14 +12,13 @@ from dumpstream.format.verdict import Verdict
 
 if TYPE_CHECKING:
     from dumpstream.stages.assembly import File
-    from dumpstream.stages.overlap import Merge
 
 
 @dataclass(slots=True, eq=False)
 class Part:
     """Contiguous bytes of a file: its beginning, or what lies behind a gap."""
 
-    file: File
+    name: str  #: of its file
     offset: int  #: 0 for the beginning, more behind a gap
     size: int = 0  #: in bytes, with those that are still to be recalled
 
@@ -31,9 +30,15 @@ class Held:
     file: File
     length: int
     offset: int = -1  #: where they go in the file; -1 until the callback they wait for is finished
-    order: int = 0  #: which of two overlapping pieces came first: the lower
-    merge: Merge | None = None  #: what takes them in, once recalled
-    until: int = 0  #: where the next piece of that merge starts
+    part: Part | None = None  #: the part that they continue, once recalled
+    first: Held | None = None  #: the piece that came before in the same place, which these bytes only repeat
+    repeats: list[Held] | None = None  #: what came again in the place of this piece
+    data: Buffer | None = None  #: the recalled bytes, until all that repeats them is compared
+
+    @property
+    def end(self) -> int:
+        """Where they end in the file."""
+        return self.offset + self.length
 
 
 class Whole(NamedTuple):

@@ -31,6 +31,9 @@ class CaptureOptions(TypedDict, total=False):
     text_idle_timeout: float | None
     max_digests: int
     max_header_bytes: int
+    max_pieces: int
+    max_open_files: int
+    max_open_bytes: int
     held_bytes: int
     gathered_bytes: int
     level: int

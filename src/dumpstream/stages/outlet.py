@@ -39,13 +39,27 @@ async def write_pieces(file: SinkFile, pieces: Sequence[Buffer], *, commit: bool
 
 def as_sink_error(outlet: Outlet, error: BaseException) -> SinkError:
     """Return *error* as the `SinkError` that the sink should have raised."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    error = unwrapped(error)
     if isinstance(error, SinkError):
         return error
+    if isinstance(error, MemoryError):
+        return out_of_memory()
     wrapped = SinkError(f"the {outlet.label} sink failed: {error!r}")
     wrapped.__cause__ = error
     return wrapped
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """Return the error that is alone in the groups that task groups put around it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def out_of_memory() -> SinkError:
+    """Return the error that says that memory is used up."""
+    remedy = "lower max_open_bytes, held_bytes, gathered_bytes or workers, or capture less at a time"
+    return SinkError(f"the capture ran out of memory; {remedy}")
 
 
 def _check_stored(stored: Stored, method: str) -> None:

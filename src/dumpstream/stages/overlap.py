@@ -1,89 +1,116 @@
-"""Overlap: pieces that came out of order, held behind a gap and merged where they overlap. Does no I/O."""
+"""Overlap: pieces of a file that came out of order, held behind a gap, and what came again in their place."""
 
 from __future__ import annotations
 
-from bisect import insort
-from itertools import pairwise
-from operator import attrgetter, itemgetter
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
-from dumpstream.stages.events import Event, Held, Part, Recall
+from dumpstream.chunk import Chunk
+from dumpstream.stages.events import Event, Held, Hold, Part, Recall
+
+if TYPE_CHECKING:
+    from dumpstream.stages.assembly import File
 
 _COMPARE_BYTES = 1 << 16
+_OFFSET = attrgetter("offset")
+
+Bytes = Chunk | memoryview | bytes
 
 
 class HeldPieces:
-    """The pieces of a file that wait behind a gap."""
+    """The pieces of *file* that wait behind a gap. No two of them overlap: of two bytes, the first stays."""
 
-    __slots__ = ("_count", "pieces", "reach")
+    __slots__ = ("_file", "count", "pieces")
 
-    def __init__(self) -> None:
+    def __init__(self, file: File) -> None:
+        self._file = file
         self.pieces: list[Held] = []  #: by offset
-        self.reach = 0  #: the end of the furthest byte that was ever expected behind a gap
-        self._count = 0
-
-    def next_order(self) -> int:
-        """Return the number of the piece that comes now: of two that overlap, the lower came first."""
-        self._count += 1
-        return self._count
+        self.count = 0  #: of them and of their repeats
 
     def add(self, held: Held, offset: int) -> None:
-        """Add *held*, whose bytes go to *offset*."""
+        """Add *held*, whose bytes go to *offset*, where no other piece is."""
         held.offset = offset
-        held.order = self.next_order()
-        insort(self.pieces, held, key=attrgetter("offset"))
-        self.reach = max(self.reach, offset + held.length)
+        insort(self.pieces, held, key=_OFFSET)
+        self.count += 1
 
-    def recall(self, merge: Merge, end: int, events: list[Event]) -> int:
-        """Recall the pieces that continue *merge*, which reaches to *end*; return how far they reach."""
+    def hold(self, offset: int, data: Bytes, events: list[Event]) -> None:
+        """Hold *data*, which begins behind a gap; beyond the limit, the file refuses it."""
+        for start, stop, first in list(self.divide(offset, offset + len(data))):
+            whole = stop - start == len(data)
+            piece = data if whole else memoryview(data)[start - offset : stop - offset]
+            if first is not None:
+                self.repeat(start, piece, first, events)
+            elif self._file.full:
+                self._file.refuse(len(piece))
+            else:
+                held = Held(self._file, len(piece))
+                self.add(held, start)
+                events.append(Hold(held, piece))
+
+    def repeat(self, start: int, data: Bytes, first: Held, events: list[Event]) -> None:
+        """Hold *data*, which came in the place of *first*, to compare it, unless the verdict is known."""
+        file = self._file
+        file.dropped_bytes += len(data)
+        file.overlapped = file.overlapped or file.full
+        if not file.overlapped:
+            held = Held(file, len(data), start, first=first)
+            first.repeats = [*(first.repeats or ()), held]
+            self.count += 1
+            events.append(Hold(held, data))
+
+    def divide(self, start: int, end: int) -> Iterator[tuple[int, int, Held | None]]:
+        """Yield the ranges from *start* to *end*, in order, each with the piece that is there already."""
+        pieces = self.pieces
+        index = bisect_right(pieces, start, key=_OFFSET)
+        if index and pieces[index - 1].end > start:
+            index -= 1
+        for held in pieces[index : bisect_right(pieces, end - 1, key=_OFFSET)]:
+            if start < held.offset:
+                yield start, held.offset, None
+                start = held.offset
+            yield start, min(end, held.end), held
+            start = held.end
+        if start < end:
+            yield start, end, None
+
+    def take(self, end: int) -> list[Held]:
+        """Return and forget the pieces that continue what reaches to *end*, in order."""
         count = 0
         for held in self.pieces:
             if held.offset > end:
                 break
-            end = max(end, held.offset + held.length)
+            end = max(end, held.end)
             count += 1
-        recalled = self.pieces[:count]
+        taken = self.pieces[:count]
         del self.pieces[:count]
-        recalled[-1].until = end
-        for held, following in pairwise(recalled):
-            held.until = following.offset
-        for held in recalled:
-            held.merge = merge
-            events.append(Recall(held))
-        return end
+        self.count -= count + sum([len(held.repeats) for held in taken if held.repeats])
+        return taken
 
 
-class Merge:
-    """Pieces that have become contiguous, passed on in the order of the file.
+def recall(held: Held, part: Part, events: list[Event]) -> None:
+    """Recall *held* as the next piece of *part*, and then what repeats it."""
+    held.part = part
+    events.append(Recall(held))
+    for repeat in held.repeats or ():
+        repeat.part = part
+        events.append(Recall(repeat))
 
-    Where pieces overlap, the bytes of the one that came first count, and the others are compared with them.
-    """
 
-    __slots__ = ("_at", "_live", "_part")
-
-    def __init__(self, part: Part, at: int) -> None:
-        self._part = part
-        self._at = at  #: everything before it has been passed on
-        self._live: list[tuple[int, int, memoryview]] = []  #: order, start and bytes of the unfinished pieces
-
-    def add(self, start: int, data: Buffer, *, order: int, until: int) -> list[Event]:
-        """Take in the piece at *start*; pass on what comes before *until*, where the next piece starts."""
-        self._live.append((order, start, memoryview(data)))
-        self._live.sort(key=itemgetter(0))
-        file = self._part.file
-        events: list[Event] = []
-        while self._live and self._at < until:
-            at = self._at
-            end = min(until, *(begin + len(view) for _, begin, view in self._live))
-            first, *others = [view[at - begin : end - begin] for _, begin, view in self._live]
-            file.pass_on(self._part, at, first, events)
-            for other in others:
-                file.dropped_bytes += len(other)
-                file.overlapped = file.overlapped or not _same(first, other)
-            self._at = end
-            self._live = [piece for piece in self._live if piece[1] + len(piece[2]) > end]
-        return events
+def differs(repeat: Held, data: Buffer) -> bool:
+    """Whether *data*, the bytes of *repeat*, differ from those that were recalled just before."""
+    first = repeat.first
+    assert first is not None
+    assert first.data is not None
+    assert first.repeats is not None
+    start = repeat.offset - first.offset
+    before = memoryview(first.data)[start : start + repeat.length]
+    if repeat is first.repeats[-1]:
+        first.data = None
+    return not _same(before, memoryview(data))
 
 
 def _same(one: memoryview, other: memoryview) -> bool:

@@ -15,6 +15,7 @@ from dumpstream.sinks import SinkFile, Stored, WholeFile
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import Part, Whole
 from dumpstream.stages.outlet import Outlet, as_sink_error, write_pieces
+from dumpstream.system.timeslice import TimeSlice
 
 #: So much of a file is gathered in memory; a file of at most this size is put whole, a larger one written.
 _SMALL_BYTES = 1 << 20
@@ -34,7 +35,7 @@ class PartWriter:
     part: Part
     pending: list[Buffer] = field(default_factory=list)  #: pieces of the plan that is being made
     gathered: bytearray = field(default_factory=bytearray)  #: of earlier plans, copied, while they are few
-    files: list[SinkFile] = field(default_factory=list)  #: one per outlet, once a piece was written
+    files: Sequence[SinkFile] = ()  #: one per outlet, once a piece was written
     stored: dict[int, Stored] = field(default_factory=dict)  #: by the index of the outlet that committed it
     failed: bool = False
     cause: str | None = None  #: what it is lost to, if a sink refused only this file
@@ -58,7 +59,7 @@ class PartWriter:
             if index not in self.stored:
                 with suppress(Exception), anyio.move_on_after(_ABORT_S):
                     await file.abort()
-        self.files = []
+        self.files = ()
 
 
 class _Write(NamedTuple):
@@ -78,6 +79,7 @@ class Plan:
     ended: list[tuple[File, list[PartWriter]]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)  #: of files that end here; once arranged, of all files
     recalled: int = 0
+    parts: int = 0  #: of the files that end
     error: SinkError | None = None
     _puts: list[tuple[PartWriter, Buffer]] = field(default_factory=list)
     _writes: list[list[_Write]] = field(default_factory=list)  #: those of one file together, in order
@@ -95,7 +97,7 @@ class Plan:
         for writer in self.touched:
             if writer in ending:
                 continue
-            self.names.add(writer.part.file.name)
+            self.names.add(writer.part.name)
             grown -= len(writer.gathered)
             if writer.unsent <= _SMALL_BYTES:
                 for piece in writer.pending:
@@ -128,7 +130,7 @@ class Plan:
                 break
             if writer.gathered:
                 freed += len(writer.gathered)
-                self.names.add(writer.part.file.name)
+                self.names.add(writer.part.name)
                 self._writes.append([_Write(writer, writer.take(), commit=False)])
         return freed
 
@@ -152,8 +154,10 @@ class Plan:
         unknown = [_CANCELLED] * (len(self.wholes) + len(self._puts))
         results: list[Sequence[Stored | SinkError]] = [unknown] * len(outlets)
         with self._calls:
+            opening = TimeSlice()
             for write in self._each_write():
                 await self._open(write.writer, outlets)
+                await opening.pause()
             if len(outlets) == 1 and not self._writes:
                 results[0] = await self._put(outlets[0])
             else:
@@ -180,16 +184,16 @@ class Plan:
         if writer.files or writer.failed:
             return
         for outlet in outlets:
-            opening = outlet.sink.open(writer.part.file.name, offset=writer.part.offset)
+            opening = outlet.sink.open(writer.part.name, offset=writer.part.offset)
             file = await self._result_of(opening, outlet)
             if isinstance(file, SinkError):
                 self._fail(writer, file)
                 return
-            writer.files.append(file)
+            writer.files = (*writer.files, file)
 
     async def _put(self, outlet: Outlet) -> Sequence[Stored | SinkError]:
         files = [WholeFile(chunk.name, chunk) for chunk, _ in self.wholes]
-        files += [WholeFile(writer.part.file.name, data) for writer, data in self._puts]
+        files += [WholeFile(writer.part.name, data) for writer, data in self._puts]
         if not files:
             return ()
         stored = await self._result_of(outlet.put(files), outlet)

@@ -14,12 +14,15 @@ from dumpstream.chunk import Loss
 from dumpstream.custody import Custody, Stage
 from dumpstream.format.verdict import Verdict
 from dumpstream.sinks import Stored
+from dumpstream.stages.account import TOO_MANY_OPEN, TOO_MANY_PIECES
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import Whole
 from dumpstream.stages.plan import PartWriter
 
 #: The cause of losses when a sink could not store files.
 SINK_FAILED = "sink_failed"
+#: The cause of losses when the process ran out of memory.
+NO_MEMORY = "no_memory"
 
 
 class Tally:
@@ -79,6 +82,7 @@ class Tally:
     def record_ended(self, ended: Iterable[tuple[File, Sequence[PartWriter]]], cause: str) -> None:
         """Record files that came in several chunks; *cause* is what they are lost to if a sink failed."""
         for file, writers in ended:
+            self.count_own(file)
             parts = [part for writer in writers for part in self._parts_of(writer)]
             if any(writer.failed for writer in writers):
                 refused = next((writer.cause for writer in writers if writer.cause), None)
@@ -92,7 +96,7 @@ class Tally:
                 file.chunks,
                 file.verdict,
                 parts,
-                file.cause,
+                file.reason,
                 file.lost_bytes,
                 file.missing,
                 file.duplicates,
@@ -118,8 +122,7 @@ class Tally:
         *first_cause* is the cause of bytes that it had lost before.
         """
         self.verdicts[Verdict.LOST] += 1
-        lost_chunks, lost_bytes = self.losses.get(cause, (0, 0))
-        self.losses[cause] = lost_chunks + chunks, lost_bytes + size
+        self._count(cause, chunks, size)
         self.stored_bytes += sum(part.stored_bytes for part in parts)
         kept = sum({part.offset: part.bytes for part in parts}.values())
         self._journal.add(
@@ -135,10 +138,21 @@ class Tally:
             FileRow(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes).to_line()
         )
 
+    def count_own(self, file: File) -> None:
+        """Count what *file*, which has ended, lost because too much of it waited, or to make room."""
+        if file.refusing:
+            self._count(TOO_MANY_PIECES, max(1, file.refused), file.refused_bytes)
+        if file.reason == TOO_MANY_OPEN:
+            self._count(TOO_MANY_OPEN, 1, 0)
+
     def give_up_unsafe(self, cause: str) -> None:
         """Record as lost to *cause* the files that no sink has made safe. All sinks are closed by then."""
         for files in list(self._unsafe):
             self._settle(files, cause)
+
+    def _count(self, cause: str, chunks: int, size: int) -> None:
+        before_chunks, before_bytes = self.losses.get(cause, (0, 0))
+        self.losses[cause] = before_chunks + chunks, before_bytes + size
 
     def _parts_of(self, writer: PartWriter) -> list[StoredPart]:
         part = writer.part

@@ -1,7 +1,7 @@
 """Held bytes: those that cannot go on yet, in memory first and then in a temporary file."""
 
 import os
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Hashable
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -92,28 +92,44 @@ class _Space:
 
     def __init__(self) -> None:
         self._end = 0
-        self._free: list[tuple[int, int]] = []  #: (start, end) of the holes in front of `_end`, in order
+        # The holes in front of `_end`, so that each is found at once by its start, its end or its length.
+        self._starts: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self._lengths: list[tuple[int, int]] = []  #: length and start, in order
 
     def take(self, length: int) -> int:
-        """Return the start of *length* free bytes, in the first hole that is large enough or at the end."""
-        for index, (start, end) in enumerate(self._free):
-            if end - start >= length:
-                self._free[index : index + 1] = [(start + length, end)] if end - start > length else []
-                return start
-        start = self._end
-        self._end += length
+        """Return the start of *length* free bytes: in the smallest hole that has them, or at the end."""
+        index = bisect_left(self._lengths, (length, 0))
+        if index == len(self._lengths):
+            start = self._end
+            self._end += length
+            return start
+        start = self._lengths[index][1]
+        end = self._close(start)
+        if start + length < end:
+            self._open(start + length, end)
         return start
 
     def give_back(self, start: int, length: int) -> None:
         """Free a range, and join it with its free neighbours."""
         end = start + length
-        index = bisect_left(self._free, (start, end))
-        if index < len(self._free) and self._free[index][0] == end:
-            end = self._free.pop(index)[1]
-        if index > 0 and self._free[index - 1][1] == start:
-            index -= 1
-            start = self._free.pop(index)[0]
+        if end in self._starts:
+            end = self._close(end)
+        if start in self._ends:
+            start = self._ends[start]
+            self._close(start)
         if end == self._end:
             self._end = start
         else:
-            self._free.insert(index, (start, end))
+            self._open(start, end)
+
+    def _open(self, start: int, end: int) -> None:
+        self._starts[start], self._ends[end] = end, start
+        insort(self._lengths, (end - start, start))
+
+    def _close(self, start: int) -> int:
+        """Forget the hole at *start*, and return where it ended."""
+        end = self._starts.pop(start)
+        del self._ends[end]
+        del self._lengths[bisect_left(self._lengths, (end - start, start))]
+        return end
