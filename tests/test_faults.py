@@ -237,9 +237,12 @@ def test_a_write_that_fails_half_way_leaves_nothing_that_is_called_whole_and_is_
     forecast = Workload.parse(_HALF).expected_files
     expected = {file.name: file.data for step in range(3) for file in forecast(capturing.dump_path, step)}
     whole = capturing.read()
-    assert process.returncode == 1
-    assert "Input/output error" in errors
-    assert errors.count("\n") == 1
+    if target == "journal.jsonl" and process.returncode == 0:  # the last write, which is tried again
+        assert whole == expected
+    else:
+        assert process.returncode == 1
+        assert "Input/output error" in errors
+        assert errors.count("\n") == 1
     assert all(sum(row.verdict.whole for row in file.rows) <= 1 for file in stored.files)
     assert {name: expected[name] for name in whole} == whole
     assert capturing.problems() <= {Kind.FAILED, Kind.LOSS, Kind.VERDICT, Kind.INTERRUPTED}
