@@ -11,6 +11,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import AclError
+from dumpstream.archive.excerpt import excerpt
 from dumpstream.archive.manifest import Configured, Process
 from dumpstream.archive.rows import timestamp
 from dumpstream.capture import Capture
@@ -26,6 +27,8 @@ from dumpstream.stages.report import Report
 if TYPE_CHECKING:
     from dumpstream.config import AclConfig
 
+#: Bytes that the manifest has for the problem of a process.
+_LONGEST_PROBLEM = 1 << 10
 _STILL_RUNNING = "still running when its capture ended"
 _REPLACED = "replaced by another program"
 
@@ -61,13 +64,14 @@ class CapturedProcess:
 
     def fail(self, problem: str) -> None:
         """Record why it was not captured as it should have been; the first reason stays."""
-        self.record.problem = self.record.problem if self._failed else problem
+        if not self._failed:
+            self.record.problem = excerpt(problem, _LONGEST_PROBLEM)
         self._failed = True
 
     def note(self, text: str | None) -> None:
         """Record what the user should know although nothing failed; it replaces an earlier note."""
         if not self._failed:
-            self.record.problem = text
+            self.record.problem = None if text is None else excerpt(text, _LONGEST_PROBLEM)
 
 
 def introduced(pid: int, hello: Hello) -> Process:
