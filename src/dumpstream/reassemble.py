@@ -122,9 +122,14 @@ class Reassembler:
             self._settle(file, events, closing=True)
         return events
 
-    def finish(self) -> list[Event]:
-        """Close every file, because nothing more will come."""
+    def finish(self, cut_off: str | None = None) -> list[Event]:
+        """Close every file, because nothing more will come.
+
+        *cut_off* is why the producer did not end in order, if so: then text may lack its end.
+        """
         events: list[Event] = []
+        for file in self._texts.by_name.values():
+            file.cut_off = cut_off
         for file in [*self._files.by_name.values(), *self._texts.by_name.values()]:
             self._settle(file, events, closing=True)
         return events

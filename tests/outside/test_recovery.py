@@ -128,3 +128,7 @@ async def test_pack_that_a_dead_collector_had_not_written_down_is_deleted_unless
 
     assert pack.exists() is kept
     assert ("had not recorded: 0123abcd-000001.zip" in (process.record.problem or "")) is not kept
+
+
+def test_text_that_a_dead_collector_left_open_may_lack_its_end() -> None:
+    assert source_of({}).cut_off == "collector_died"

@@ -119,7 +119,7 @@ class Follower:
             self.source.wake()
         elif message.kind == "bye":
             self._configurations.hear_of_losses(message.number("lost_configurations") or 0)
-            self.leave()
+            self.leave(in_order=True)
         elif message.kind == "acl":
             self._hear_of_call(message)
         elif message.kind == "driven":
@@ -145,9 +145,9 @@ class Follower:
                 return
             await self._news.wait()
 
-    def leave(self) -> None:
-        """Expect nothing more in the ring."""
-        self.source.producer_ended()
+    def leave(self, *, in_order: bool = False) -> None:
+        """Expect nothing more in the ring, because the process has left *in_order*, or is gone."""
+        self.source.producer_ended(in_order=in_order)
         self._configurations.hear_no_more()
         self._end_attendance()
 

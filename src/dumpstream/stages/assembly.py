@@ -40,6 +40,7 @@ class File:
     parts: list[Part] = field(init=False)
     chunks: int = 0  #: callbacks, not records
     cause: str | None = None  #: of its first loss
+    cut_off: str | None = None  #: why its text may lack its end, although its latest chunk was marked last
     lost_bytes: int = 0
     duplicates: int = 0  #: chunks dropped because the same bytes had come before
     dropped_bytes: int = 0  #: came, but are in no part: repeated bytes, and what `TextFilter` takes out
@@ -106,7 +107,7 @@ class File:
             return Verdict.OVERLAP
         closed = self.closed and not self._cut
         if self._text is not None:
-            return Verdict.COMPLETE if closed else Verdict.NEVER_CLOSED
+            return Verdict.COMPLETE if closed and self.cut_off is None else Verdict.NEVER_CLOSED
         header = self._header if self._reader is None else self._reader.header
         return judge(self.prefix.size, header, closed=closed)
 

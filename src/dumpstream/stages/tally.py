@@ -92,7 +92,7 @@ class Tally:
                 file.chunks,
                 file.verdict,
                 parts,
-                file.cause,
+                file.cause or file.cut_off,
                 file.lost_bytes,
                 file.missing,
                 file.duplicates,
