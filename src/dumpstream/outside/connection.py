@@ -10,16 +10,17 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 
 from dumpstream._errors import CollectorError
 from dumpstream.archive.destination import make_directory
 from dumpstream.outside.wire import MAX_MESSAGE_BYTES, Message, decode
+from dumpstream.system.scratch import ScratchDirectory, name_length
 
 #: Bytes that `sun_path` holds, without the NUL.
 LONGEST_SOCKET_PATH = 107
 
-_LONGEST_PARENT = LONGEST_SOCKET_PATH - len("/dumpstream-12345678/socket")
+_KIND = "socket"
 _CREDENTIALS = struct.Struct("=iII")
 _BACKLOG = 512
 #: Packets that are read at once: one peer must not keep the event loop from the others.
@@ -130,15 +131,16 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-def make_private_directory() -> TemporaryDirectory[str]:
+def make_private_directory() -> ScratchDirectory:
     """Return a new private directory whose path is short enough for a socket.
 
     Raises:
         CollectorError: no directory is writable and has a short path.
     """
+    longest = LONGEST_SOCKET_PATH - name_length(_KIND) - len("//socket")
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), gettempdir(), "/tmp"):  # noqa: S108 - it is private
-        if parent and os.access(parent, os.W_OK) and len(os.fsencode(parent)) < _LONGEST_PARENT:
-            return TemporaryDirectory(prefix="dumpstream-", dir=parent)
+        if parent and os.access(parent, os.W_OK) and len(os.fsencode(parent)) <= longest:
+            return ScratchDirectory(_KIND, Path(parent))
     raise CollectorError("no directory for a socket was found; set XDG_RUNTIME_DIR to one with a short path")
 
 
