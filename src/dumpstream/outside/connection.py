@@ -61,23 +61,27 @@ class Connection:
             return False
         return True
 
-    def read(self) -> None:
-        """Read what has come; a packet that is not a message ends the connection."""
+    def read(self) -> bool:
+        """Read what has come; a packet that is not a message ends the connection.
+
+        Returns whether there may be more: one call reads only so much.
+        """
         for _ in range(_PACKETS_AT_ONCE):
             if self._peer is None:
-                return
+                return False
             try:
                 packet = self._peer.recv(MAX_MESSAGE_BYTES + 1)
                 if not packet:
                     self.close()
-                    return
+                    return False
                 message = decode(packet)
             except BlockingIOError:
-                return
+                return False
             except (OSError, ValueError):
                 self.close()
-                return
+                return False
             self._on_message(self, message)
+        return True
 
     def close(self) -> None:
         """Hang up; a second call does nothing."""

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 #: Bytes that the manifest has for the problem of a process.
 _LONGEST_PROBLEM = 1 << 10
+#: Reads of a connection after which a process that has ended has nothing more in it.
+_LAST_READS = 64
 _STILL_RUNNING = "still running when its capture ended"
 _REPLACED = "replaced by another program"
+_REJOINED = "left, and joined again"
 
 
 class CapturedProcess:
@@ -111,7 +114,7 @@ class Follower:
         self.over = anyio.Event()  #: nothing more will come, or the collector wants no more
         self.gone = anyio.Event()  #: the process has ended, or the collector no longer waits for it
         self.stored = anyio.Event()  #: everything that came is stored
-        self._replaced = False
+        self._ending: str | None = None  # if the collector does not wait for the end of the process
 
     def hear(self, message: Message) -> None:
         """Take a message from its agent."""
@@ -122,7 +125,7 @@ class Follower:
             self.leave(in_order=True)
         elif message.kind == "acl":
             self._hear_of_call(message)
-        elif message.kind == "driven":
+        elif message.kind == "driven" and self._driven is None:
             self._driven = call_of(message)
             self.process.note(self._difference(self._configurations.told))
         elif message.kind == "config" and self._configurations.hear(parse_config_part(message)):
@@ -153,15 +156,23 @@ class Follower:
 
     def end(self) -> None:
         """Take what the process, which has ended, has left in its connection and its ring."""
-        self.connection.read()
+        for _ in range(_LAST_READS):
+            if not self.connection.read():
+                break
         self.leave()
         self.gone.set()
 
     def replace(self) -> None:
         """Take it that the process lives on as another program, which has joined again."""
-        self._replaced = True
+        self._ending = _REPLACED
         self.leave()
         self.gone.set()
+
+    def rejoin(self) -> None:
+        """Do not wait for the end of the process, which has left and joins again: it may do so for ever."""
+        if not self.gone.is_set():
+            self._ending = _REJOINED
+            self.gone.set()
 
     def dismiss(self) -> None:
         """Take nothing more from the process, and do not wait for its end."""
@@ -170,8 +181,8 @@ class Follower:
 
     async def ending(self, handle: ProcessHandle) -> str:
         """Return in words how the process ended, once it is `gone`."""
-        if self._replaced:
-            return _REPLACED
+        if self._ending is not None:
+            return self._ending
         return _STILL_RUNNING if handle.alive else ending_text(await handle.status())
 
     def _end_attendance(self) -> None:
