@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import anyio
@@ -68,6 +70,24 @@ async def test_thousands_of_processes_with_long_command_lines_are_listed_in_seco
     assert {process.ending for process in processes} == {"exit code 0"}
     assert {process.command[0] for process in processes} == {"python"}
     assert (out / MANIFEST).stat().st_size < 8 << 20
+
+
+async def test_a_few_kibibytes_are_kept_of_a_process_that_has_ended(roster: Roster) -> None:
+    async def come_and_go(rank: int) -> None:
+        process = CapturedProcess(introduced(1000 + rank, parse_hello(decode(long_hello(rank)))))
+        await roster.add(process)
+        await roster.end(process, "exit code 0")
+
+    await come_and_go(0)
+    tracemalloc.start()
+    for rank in range(1, 101):
+        await come_and_go(rank)
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(roster.processes) == 101
+    assert kept / 100 < 12_000
 
 
 async def test_processes_of_the_same_rank_have_directories_of_their_own(roster: Roster, out: Path) -> None:
