@@ -18,6 +18,7 @@ from dumpstream.archive.manifest import MANIFEST, read_manifest
 from dumpstream.outside.process import CapturedProcess, introduced
 from dumpstream.outside.roster import Roster
 from dumpstream.outside.wire import decode, encode, parse_hello
+from dumpstream.stages.report import LossCount, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,3 +182,23 @@ async def test_a_problem_that_a_process_words_is_bounded_in_the_list(roster: Ros
     (record,) = json.loads((out / MANIFEST).read_text())["processes"]
     assert record["problem"].startswith("it dumps by")
     assert record["problem"].endswith("...")
+
+
+async def test_the_figures_of_processes_that_have_ended_are_summed_once(roster: Roster) -> None:
+    ended = [CapturedProcess(make_process(pid)) for pid in range(3)]
+    for process in ended:
+        process._report = Report(
+            seconds=1, files=2, verdicts={"complete": 2}, losses={"late": LossCount(1, 5)}
+        )
+        await roster.add(process)
+        roster.finish(process)
+    running = CapturedProcess(make_process(9))
+    await roster.add(running)
+    running._report = Report(seconds=1, files=1, verdicts={"short": 1}, failure="it failed")
+
+    report = roster.report(7.0)
+
+    assert (report.seconds, report.files, report.failure) == (7.0, 7, "it failed")
+    assert report.verdicts == {"complete": 6, "short": 1}
+    assert report.losses == {"late": LossCount(3, 15)}
+    assert list(roster._present) == [running]

@@ -62,7 +62,7 @@ class CapturedProcess:
         return {**record, "whole": self.whole, "report": self.report.as_dict()}
 
     def finish(self) -> None:
-        """Keep only the report of its capture, which is over: a collector may run for a long time."""
+        """Keep only the report of its capture, which is over."""
         self._report, self.capture = self.report, None
 
     def fail(self, problem: str) -> None:

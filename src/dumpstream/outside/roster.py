@@ -13,6 +13,7 @@ from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.archive.manifestwriter import ManifestWriter
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.refusals import Refusals
+from dumpstream.stages.report import Report, total_report
 
 #: Processes that one manifest lists: with more, no reader would take it.
 _MOST_PROCESSES = 16384
@@ -43,6 +44,8 @@ class Roster:
     def __init__(self, destination: ManifestWriter) -> None:
         self.processes: list[CapturedProcess] = []  #: in the order in which they came
         self.error: DumpstreamError | None = None  #: why the manifest could not be written
+        self._present: dict[CapturedProcess, None] = {}  # those whose figures may still change
+        self._past = Report(seconds=0)  # the figures of all others together
         self._refusals = Refusals()
         self._destination = destination
         self._writing = anyio.Lock()
@@ -52,6 +55,16 @@ class Roster:
     def whole(self) -> bool:
         """Whether all were captured as they should have been, and everything is whole."""
         return self._refusals.count == 0 and all(process.whole for process in self.processes)
+
+    def report(self, seconds: float) -> Report:
+        """Return the figures of all processes together, after *seconds*."""
+        return total_report([self._past, *(process.report for process in self._present)], seconds)
+
+    def finish(self, process: CapturedProcess) -> None:
+        """Keep only the figures of a process whose capture is over: a collector may run for a long time."""
+        process.finish()
+        del self._present[process]
+        self._past = total_report([self._past, process.report], 0)
 
     async def add(self, process: CapturedProcess, ring: Path | None = None) -> None:
         """Record a process that is captured; its record gets the directory for that.
@@ -67,6 +80,7 @@ class Roster:
             )
         process.record.ring = None if ring is None else str(ring)
         await self._add(process)
+        self._present[process] = None
 
     async def refuse(self, process: CapturedProcess, reason: str) -> None:
         """Record a process that is not captured."""

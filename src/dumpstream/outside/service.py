@@ -176,7 +176,7 @@ class Service:
             with anyio.CancelScope(shield=True):
                 await self._roster.drop_ring(process)
                 await follower.share.aclose()
-            process.finish()
+            self._roster.finish(process)
             follower.stored.set()
 
     def _hand_over(self, follower: Follower) -> None:
