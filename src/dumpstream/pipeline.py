@@ -152,7 +152,7 @@ class Pipeline:
             if self.reassembler.open_files:
                 await self._handle(self.reassembler.expire(now), tasks)
                 await self._submit(tasks)
-        await self._handle(self.reassembler.finish(), tasks)
+        await self._handle(self.reassembler.finish(self.source.cut_off), tasks)
         await self._submit(tasks)
         await self._settle()
         await self.journal.drain()

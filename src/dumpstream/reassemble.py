@@ -131,9 +131,14 @@ class Reassembler:
             self._settle(file, events, closing=True)
             yield from events
 
-    def finish(self) -> Iterator[Event]:
-        """Close every file, because nothing more will come, as `expire` does."""
+    def finish(self, cut_off: str | None = None) -> Iterator[Event]:
+        """Close every file, because nothing more will come, as `expire` does.
+
+        *cut_off* is why the producer did not end in order, if so: then text may lack its end.
+        """
         while (file := self._open.next_open()) is not None:
+            if file.text:
+                file.cut_off = cut_off
             events: list[Event] = []
             self._settle(file, events, closing=True)
             yield from events

@@ -85,6 +85,9 @@ class RingStatistics(NamedTuple):
 class Source(AbstractAsyncContextManager["Source"], Protocol):
     """What a capture reads batches from."""
 
+    #: Why the producer may not have sent all that it began; None if it ended in order. Final at the end.
+    cut_off: str | None
+
     async def receive(self) -> Batch:
         """Return the next batch; raise `anyio.EndOfStream` once the source is stopped and drained."""
 
@@ -104,6 +107,7 @@ class RingReader(Generic[_Ring]):
     """Reads batches from a ring of *size* bytes, and waits so that producers seldom have to wake it."""
 
     def __init__(self, size: int) -> None:
+        self.cut_off: str | None = None
         self._size = size
         self._batch_bytes = size // 8
         self._ring: _Ring | None = None

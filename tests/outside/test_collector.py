@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.to_thread import run_sync
 from tests.conftest import LIMIT_S
@@ -172,6 +173,24 @@ async def test_a_process_that_comes_again_has_a_capture_of_its_own(rig: Rig) -> 
     assert [record.directory for record in await rig.records()] == ["rank-0", "rank-0.2"]
 
 
+async def test_nothing_is_kept_open_for_a_process_that_left_and_joined_again(rig: Rig) -> None:
+    async with rig.collecting() as collector:
+        open_files = []
+        for count in range(1, 9):
+            peer = rig.peer(collector)
+            assert (await peer.join(("env.RANK", 0))).kind == "ring"
+            peer.send("bye")
+            peer.close()
+            await rig.until(lambda: collector._service._shares.free == _TOTAL)
+            await rig.until(lambda: collector.running == 1)
+            open_files.append(len(await run_sync(os.listdir, "/proc/self/fd")))
+            assert len(collector.processes) == count
+
+    endings = [record.ending for record in await rig.records()]
+    assert endings == ["left, and joined again"] * 7 + ["still running when its capture ended"]
+    assert open_files[-1] <= open_files[1] + 2
+
+
 async def test_a_process_that_became_another_program_joins_anew(rig: Rig) -> None:
     async with rig.collecting() as collector:
         before, after = rig.peer(collector), rig.peer(collector)
@@ -289,13 +308,62 @@ async def test_of_hundreds_of_idle_connections_the_oldest_make_room(rig: Rig) ->
         assert idle[0].socket.recv(1) == b""  # at once, and not because it has said nothing for so long
 
 
+_IDLE = """
+import socket, sys
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+peer.connect(sys.argv[1])
+print(flush=True)
+sys.stdin.readline()
+peer.send(b"hello\\0version=1\\0")
+print(peer.recv(100)[:4].decode(), flush=True)
+"""
+
+
+async def test_idle_connections_of_one_process_do_not_disconnect_another(rig: Rig) -> None:
+    async with rig.collecting() as collector:
+        command = [sys.executable, "-c", _IDLE, str(collector.socket_path)]
+        other = await run_sync(
+            lambda: subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        )
+        assert other.stdout is not None
+        await run_sync(other.stdout.readline)
+
+        for _ in range(300):
+            rig.peer(collector)
+        await rig.peer(collector).join()  # all before it are accepted then
+        answer, _ = await run_sync(other.communicate, b"\n")
+
+    assert answer == b"ring\n"
+
+
+async def test_a_process_that_asks_through_many_connections_is_refused_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dumpstream.outside.service._CLOSING_S", LIMIT_S)
+    async with rig.collecting() as collector:
+        first = rig.peer(collector)
+        await first.join()
+        others = [rig.peer(collector) for _ in range(12)]
+        for other in others:
+            other.say_hello()
+            await anyio.lowlevel.checkpoint()
+
+        refusals = [await other.answer() for other in others[4:]]
+        first.close()  # those that still wait may join now
+
+    assert {refusal.kind for refusal in refusals} == {"refused"}
+    assert "being captured already" in refusals[0].text("reason")
+
+
 async def test_many_refusals_are_counted_and_not_all_written_down(rig: Rig) -> None:
     async with rig.collecting() as collector:
         await rig.peer(collector).join()
         for _ in range(20):
             await rig.peer(collector).join()
 
-    assert len(await rig.records()) == 21
+    records = await rig.records()
+    assert len(records) == 17
+    assert (records[-1].problem or "").endswith("; more were refused for this reason: 4")
     assert not collector.whole
 
 

@@ -13,6 +13,7 @@ from tests.conftest import LIMIT_S
 
 from dumpstream.archive.manifest import read_manifest
 from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, read_journal
+from dumpstream.format.text import TEXT_SUFFIX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.outside.conftest import Outside
 
     from dumpstream.archive.manifest import Run
+    from dumpstream.reading.storedfile import StoredFile
 
 _LONG = ("--steps", "100000", "--rate", "4M")
 
@@ -54,6 +56,43 @@ def test_what_a_killed_process_had_committed_is_stored_and_its_end_is_known(
     assert end.report["chunks"] >= 50
     assert outside.problems() <= {"verdict", "loss"}
     assert outside.verdicts().count("complete") >= 49
+
+
+def texts(outside: Outside) -> list[StoredFile]:
+    """Return the statistics text of the only process."""
+    (process,) = outside.processes()
+    return [file for file in outside.stored(process.directory).files if file.name.endswith(TEXT_SUFFIX)]
+
+
+def test_statistics_text_that_was_open_when_its_process_was_killed_is_not_whole(outside: Outside) -> None:
+    outside.capture([*outside.simulated, "--workload", "demo", "--crash-at", "2"])
+
+    assert {(str(file.verdict), file.cause) for file in texts(outside)} == {("never_closed", "process_gone")}
+    assert "verdict" in outside.problems()
+
+
+def test_statistics_text_of_a_process_that_ended_in_order_is_whole(outside: Outside) -> None:
+    result = outside.capture([*outside.simulated, "--workload", "demo"])
+
+    assert {(str(file.verdict), file.cause) for file in texts(outside)} == {("complete", None)}
+    assert outside.problems() == set()
+    assert result.returncode == 0
+
+
+def test_statistics_text_that_is_open_when_the_collector_stops_is_not_whole(outside: Outside) -> None:
+    socket = outside.directory / "socket"
+    collector = outside.start(*outside.dumpstream, "collect", "--socket", socket, "--out", outside.out)
+    outside.until(socket.exists)
+    job = (*outside.simulated, "--workload", "demo", "--steps", "100000", "--rate", "20M")
+    outside.start(*job, env=outside.joined(socket, RANK="0"))
+    outside.until(lambda: outside.journal_lines() > 100)
+
+    collector.send_signal(signal.SIGTERM)
+    collector.communicate(timeout=LIMIT_S)
+
+    verdicts = {(str(file.verdict), file.cause) for file in texts(outside)}
+    assert ("never_closed", "process_running") in verdicts
+    assert collector.returncode == 3
 
 
 def test_a_rank_that_crashes_takes_no_other_with_it(outside: Outside) -> None:

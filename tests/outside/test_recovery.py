@@ -222,3 +222,7 @@ async def test_a_file_that_is_not_called_like_a_ring_is_not_taken_for_one(tmp_pa
 
     assert "is not called as a collector calls its rings" in (process.record.problem or "")
     assert ring.exists()
+
+
+def test_text_that_a_dead_collector_left_open_may_lack_its_end() -> None:
+    assert source_of({}).cut_off == "collector_died"

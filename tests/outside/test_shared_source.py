@@ -87,10 +87,19 @@ async def test_a_source_that_is_not_woken_looks_by_itself() -> None:
 
 async def test_an_empty_ring_ends_at_once_when_its_process_has_left() -> None:
     async with SharedSource(SharedRing(_SIZE)) as source:
-        source.producer_ended()
+        source.producer_ended(in_order=True)
         await source.stop()
 
         with pytest.raises(anyio.EndOfStream):
             await source.receive()
 
     assert source.statistics().size == _SIZE
+
+
+async def test_a_source_knows_whether_its_process_left_in_order() -> None:
+    running, left, gone = (SharedSource(SharedRing(_SIZE)) for _ in range(3))
+    left.producer_ended(in_order=True)
+    left.producer_ended(in_order=False)  # it left, and then it ended
+    gone.producer_ended(in_order=False)
+
+    assert (running.cut_off, left.cut_off, gone.cut_off) == ("process_running", None, "process_gone")

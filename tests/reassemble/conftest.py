@@ -48,8 +48,8 @@ class Runner:
     def expire(self, now: float) -> None:
         self.handle(self.reassembler.expire(now))
 
-    def finish(self) -> list[Ended]:
-        self.handle(self.reassembler.finish())
+    def finish(self, cut_off: str | None = None) -> list[Ended]:
+        self.handle(self.reassembler.finish(cut_off))
         assert not self.kept
         assert self.reassembler.open_files == 0
         return self.ended

@@ -5,7 +5,7 @@ import pytest
 from dumpstream._native import Chunk
 from dumpstream.format.verdict import Verdict
 
-from .conftest import TEXT, Runner, more, record, text
+from .conftest import NAME, TEXT, Runner, more, record, text
 
 HEADER = b"Input/Output,Index,Data Size\n"
 
@@ -41,6 +41,20 @@ def test_text_whose_latest_chunk_was_not_the_last_was_never_closed(runner: Runne
     runner.finish()
 
     assert runner.only[:2] == (Verdict.NEVER_CLOSED, b"a\nb\n")
+
+
+def test_text_that_is_open_when_its_producer_is_cut_off_was_never_closed(runner: Runner) -> None:
+    runner.feed(text(HEADER + b"a\n"))
+    runner.expire(10.0)
+    runner.feed(text(b"b\n"), more(b"x"), now=11.0)
+
+    ended = [(it.name, it.verdict, it.file and it.file.cut_off) for it in runner.finish("process_gone")]
+
+    assert ended == [
+        (TEXT, Verdict.COMPLETE, None),
+        (NAME, Verdict.NEVER_CLOSED, None),
+        (TEXT, Verdict.NEVER_CLOSED, "process_gone"),
+    ]
 
 
 def test_text_has_its_own_time_limit(runner: Runner) -> None:

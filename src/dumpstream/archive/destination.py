@@ -146,9 +146,11 @@ class Destination(ManifestWriter):
         with explained(self.path):
             write_manifest(self.manifest, self._dir_fd)
 
-    def _names(self) -> set[str]:
-        with explained(self.path):
-            return _entries(self._dir_fd)
+    def _is_taken(self, name: str) -> bool:
+        with explained(self.path), suppress(FileNotFoundError):
+            os.stat(name, dir_fd=self._dir_fd, follow_symlinks=False)
+            return True
+        return False
 
     def close(self) -> None:
         if self._dir_fd >= 0:

@@ -1,10 +1,13 @@
 """The manifest: what a capture is, which runs it had, and with which options and versions."""
 
+import errno
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from dumpstream._errors import NotACaptureError
@@ -19,12 +22,14 @@ TEMPORARY = replacement_of(MANIFEST)
 FILES, PACKS, STATS, PROFILE = "files", "packs", "stats", "profile"
 
 _FOREIGN = f"holds no capture: its {MANIFEST} is not dumpstream's; choose another directory"
+_TOO_LONG = f"cannot be read: its {MANIFEST} has more than 64 MiB; name the captures below it one by one"
 #: The most bytes of the dump configurations of a run; longer ones would slow every read and write.
 LONGEST_CONFIG = 256 << 10
 #: `Configured.by` of a configuration that was not set by a call.
 ENVIRONMENT = "environment"
-#: No manifest is longer.
+#: No manifest is longer: a longer one is neither written nor read.
 LARGEST_BYTES = 64 << 20
+_NO_PROCESSES = "[]\n}\n"  # the end of such a manifest
 _DIRECTORY = re.compile(r"(?:(?:rank|pid)-\d+(?:\.\d+)?)?", re.ASCII)
 
 
@@ -76,6 +81,9 @@ class Process:
     ring: str | None = None  #: the file of its ring, as long as it may still have chunks
 
 
+_state_of = attrgetter(*(it.name for it in fields(Process)))
+
+
 @dataclass(kw_only=True, slots=True)
 class Manifest:
     """The content of `manifest.json`: of a capture with runs of its own, or with a capture per process."""
@@ -84,6 +92,27 @@ class Manifest:
     created: str
     runs: list[Run] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
+    _texts: list[tuple[Any, str]] = field(init=False, default_factory=list, repr=False, compare=False)
+
+    def text(self) -> str:
+        """Return what `parse_manifest` reads; only processes that have changed are formatted again."""
+        about = {"format": FORMAT, "dumpstream": self.dumpstream, "created": self.created}
+        rest = {"runs": [asdict(run) for run in self.runs], "processes": []}
+        text = json.dumps({**about, **rest}, indent=2, default=str) + "\n"
+        if not self.processes:
+            return text
+        processes = ",\n".join([self._text_of(number) for number in range(len(self.processes))])
+        return f"{text.removesuffix(_NO_PROCESSES)}[\n{processes}\n  ]\n}}\n"
+
+    def _text_of(self, number: int) -> str:
+        process = self.processes[number]
+        state = _state_of(process)
+        if number == len(self._texts):
+            self._texts.append((None, ""))
+        if self._texts[number][0] != state:
+            text = json.dumps(asdict(process), indent=2, default=str)
+            self._texts[number] = (state, indent(text, "    "))
+        return self._texts[number][1]
 
     @property
     def profiled(self) -> bool:
@@ -95,7 +124,7 @@ def read_manifest(path: Path) -> Manifest:
     """Return the manifest in the directory *path*; raises `NotACaptureError` if it cannot be read."""
     try:
         with os.fdopen(open_regular(path / MANIFEST, os.O_RDONLY), "rb") as file:
-            data = file.read(LARGEST_BYTES)
+            data = file.read(LARGEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise NotACaptureError(path, _absence(path)) from None
     except OSError as exc:
@@ -105,32 +134,45 @@ def read_manifest(path: Path) -> Manifest:
 
 def parse_manifest(location: Path | Prefix, data: bytes) -> Manifest:
     """Return the manifest in *data*; raises `NotACaptureError` about *location* if it cannot be read."""
+    if len(data) > LARGEST_BYTES:
+        raise NotACaptureError(location, _TOO_LONG)
     try:
-        fields = json.loads(data)
-        number = int(fields["format"])
+        content = json.loads(data)
+        number = int(content["format"])
         if number > FORMAT:
             raise NotACaptureError(
                 location,
-                f"has capture format {number} (dumpstream {fields.get('dumpstream')}), "
+                f"has capture format {number} (dumpstream {content.get('dumpstream')}), "
                 f"and this version reads up to format {FORMAT}; upgrade dumpstream",
             )
         return Manifest(
-            created=str(fields["created"]),
-            dumpstream=str(fields["dumpstream"]),
-            runs=[_run(run) for run in fields["runs"]],
-            processes=[_process(process) for process in fields.get("processes", ())],
+            created=str(content["created"]),
+            dumpstream=str(content["dumpstream"]),
+            runs=[_run(run) for run in content["runs"]],
+            processes=[_process(process) for process in content.get("processes", ())],
         )
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise NotACaptureError(location, _FOREIGN) from None
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """Return the text that `parse_manifest` reads."""
-    return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, default=str) + "\n"
+    """Return the text that `parse_manifest` reads.
+
+    Raises:
+        OSError: no reader would take it, because it is too long.
+    """
+    text = manifest.text()
+    if len(text) > LARGEST_BYTES:
+        raise OSError(errno.EFBIG, f"{MANIFEST} would have {len(text)} bytes, more than {LARGEST_BYTES}")
+    return text
 
 
 def write_manifest(manifest: Manifest, dir_fd: int) -> None:
-    """Replace the manifest in the directory *dir_fd*; a reader sees the old one or the new one, whole."""
+    """Replace the manifest in the directory *dir_fd*; a reader sees the old one or the new one, whole.
+
+    Raises:
+        OSError: it cannot be written, or no reader would take it; the old one stays.
+    """
     replace_file(MANIFEST, [manifest_text(manifest).encode("ascii")], dir_fd)
 
 

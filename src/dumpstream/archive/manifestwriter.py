@@ -1,9 +1,10 @@
 """ManifestWriter: the runs and processes of a capture, recorded in its manifest wherever that is."""
 
-import itertools
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ class ManifestWriter(ABC):
         self.manifest = Manifest(dumpstream=version("dumpstream"), created=timestamp())
         self.remains = Remains()  #: of the capture that was replaced
         self._replaced: Manifest | None = None
+        self._gathering = False
+        self._earlier: set[str] | None = None  # the directories of the processes of earlier collectors
+        self._counts: Counter[str] = Counter()  # by name without its number, the last number that was tried
 
     @property
     @abstractmethod
@@ -81,21 +85,36 @@ class ManifestWriter(ABC):
         """Delete a capture that is to be replaced, and record that processes may follow."""
         self._begin()
 
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Write the manifest once, after the block, instead of for every process that the block records."""
+        self._gathering = True
+        try:
+            yield
+        finally:
+            self._gathering = False
+        self._write()
+
     def begin_process(self, process: Process, *, refused: bool = False) -> None:
         """Record *process*; unless it is *refused*, its capture goes to a new `directory`."""
         if not refused:
             process.directory = self._choose_directory(process.rank, process.pid)
         self.manifest.processes.append(process)
-        self._write()
+        self.update_processes()
+
+    def forget_process(self, process: Process) -> None:
+        """Take *process*, which could not be recorded, from the list again."""
+        self.manifest.processes[:] = [it for it in self.manifest.processes if it is not process]
 
     def update_processes(self) -> None:
         """Record what has changed in processes."""
-        self._write()
+        if not self._gathering:
+            self._write()
 
     def end_process(self, process: Process, ending: str) -> None:
         """Record how *process* ended."""
         process.ended, process.ending = timestamp(), ending
-        self._write()
+        self.update_processes()
 
     @abstractmethod
     def end_processes(self) -> None:
@@ -118,8 +137,8 @@ class ManifestWriter(ABC):
         """Replace the manifest; a reader sees the old one or the new one, whole."""
 
     @abstractmethod
-    def _names(self) -> set[str]:
-        """Return the names that captures of processes cannot have, besides those in the manifest."""
+    def _is_taken(self, name: str) -> bool:
+        """Whether the directory *name* exists already, so that no new process can have it."""
 
     def _accept(self, earlier: Manifest, *, append: bool, force: bool, of_processes: bool) -> None:
         """Add to *earlier*, or remember to replace it; raise `DestinationError` if neither is wanted."""
@@ -142,9 +161,14 @@ class ManifestWriter(ABC):
 
     def _choose_directory(self, rank: int | None, pid: int) -> str:
         name = f"pid-{pid}" if rank is None else f"rank-{rank}"
-        taken = self._names().union(process.directory for process in self.manifest.processes)
-        names = itertools.chain([name], (f"{name}.{count}" for count in itertools.count(2)))
-        return next(free for free in names if free not in taken)
+        if self._earlier is None:
+            self._earlier = {process.directory for process in self.manifest.processes}
+        while True:
+            self._counts[name] += 1
+            count = self._counts[name]
+            free = name if count == 1 else f"{name}.{count}"
+            if free not in self._earlier and not self._is_taken(free):
+                return free
 
 
 def refuse_both(*, append: bool, force: bool) -> None:

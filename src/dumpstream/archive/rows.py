@@ -64,7 +64,7 @@ class FileRow(NamedTuple):
     chunks: int
     verdict: Verdict
     stored: Sequence[StoredPart]
-    cause: str | None = None  #: of the first loss
+    cause: str | None = None  #: of the first loss, or why text may lack its end
     lost_bytes: int = 0
     missing: Sequence[tuple[int, int]] = ()  #: start and end of the ranges that never came
     duplicates: int = 0

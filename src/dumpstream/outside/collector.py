@@ -27,7 +27,7 @@ from dumpstream.outside.shares import LEAST_SHARE, Shares
 from dumpstream.remote.outboxes import waiting_text
 from dumpstream.request import DEFAULT_SINKS
 from dumpstream.stages.options import CaptureOptions, StageOptions
-from dumpstream.stages.report import Report, total_report
+from dumpstream.stages.report import Report
 from dumpstream.system.cancellation import finish_in_thread, isolated
 from dumpstream.system.location import Prefix, as_location
 
@@ -184,7 +184,7 @@ class Collector:
         """The figures of all processes together; may be read at any time."""
         running = self._service.served or self._reception is not None
         seconds = (monotonic() if running else self._service.ended) - self._started
-        report = total_report([process.report for process in self.processes], seconds)
+        report = self._roster.report(seconds)
         return replace(report, waiting=report.waiting + self._destination.waiting)
 
     @property

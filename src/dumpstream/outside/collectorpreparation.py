@@ -73,8 +73,8 @@ async def _listening(path: Path | None) -> AsyncIterator[tuple[socket.socket, Pa
     async with AsyncExitStack() as stack:
         if path is None:
             directory = await run_sync(make_private_directory)
-            stack.push_async_callback(finish_in_thread, directory.cleanup)
-            path = Path(directory.name, "socket")
+            stack.push_async_callback(finish_in_thread, directory.close)
+            path = directory.path / "socket"
         listener = await run_sync(listen, path)
         stack.callback(listener.close)
         stack.push_async_callback(finish_in_thread, partial(path.unlink, missing_ok=True))

@@ -10,16 +10,17 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 
 from dumpstream._errors import CollectorError
 from dumpstream.archive.destination import make_directory
 from dumpstream.outside.wire import MAX_MESSAGE_BYTES, Message, decode
+from dumpstream.system.scratch import ScratchDirectory, name_length
 
 #: Bytes that `sun_path` holds, without the NUL.
 LONGEST_SOCKET_PATH = 107
 
-_LONGEST_PARENT = LONGEST_SOCKET_PATH - len("/dumpstream-12345678/socket")
+_KIND = "socket"
 _CREDENTIALS = struct.Struct("=iII")
 _BACKLOG = 512
 #: Packets that are read at once: one peer must not keep the event loop from the others.
@@ -60,23 +61,27 @@ class Connection:
             return False
         return True
 
-    def read(self) -> None:
-        """Read what has come; a packet that is not a message ends the connection."""
+    def read(self) -> bool:
+        """Read what has come; a packet that is not a message ends the connection.
+
+        Returns whether there may be more: one call reads only so much.
+        """
         for _ in range(_PACKETS_AT_ONCE):
             if self._peer is None:
-                return
+                return False
             try:
                 packet = self._peer.recv(MAX_MESSAGE_BYTES + 1)
                 if not packet:
                     self.close()
-                    return
+                    return False
                 message = decode(packet)
             except BlockingIOError:
-                return
+                return False
             except (OSError, ValueError):
                 self.close()
-                return
+                return False
             self._on_message(self, message)
+        return True
 
     def close(self) -> None:
         """Hang up; a second call does nothing."""
@@ -130,15 +135,16 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-def make_private_directory() -> TemporaryDirectory[str]:
+def make_private_directory() -> ScratchDirectory:
     """Return a new private directory whose path is short enough for a socket.
 
     Raises:
         CollectorError: no directory is writable and has a short path.
     """
+    longest = LONGEST_SOCKET_PATH - name_length(_KIND) - len("//socket")
     for parent in (os.environ.get("XDG_RUNTIME_DIR"), gettempdir(), "/tmp"):  # noqa: S108 - it is private
-        if parent and os.access(parent, os.W_OK) and len(os.fsencode(parent)) < _LONGEST_PARENT:
-            return TemporaryDirectory(prefix="dumpstream-", dir=parent)
+        if parent and os.access(parent, os.W_OK) and len(os.fsencode(parent)) <= longest:
+            return ScratchDirectory(_KIND, Path(parent))
     raise CollectorError("no directory for a socket was found; set XDG_RUNTIME_DIR to one with a short path")
 
 

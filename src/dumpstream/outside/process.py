@@ -11,6 +11,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import AclError
+from dumpstream.archive.excerpt import excerpt
 from dumpstream.archive.manifest import Configured, Process
 from dumpstream.archive.rows import timestamp
 from dumpstream.capture import Capture
@@ -26,8 +27,13 @@ from dumpstream.stages.report import Report
 if TYPE_CHECKING:
     from dumpstream.config import AclConfig
 
+#: Bytes that the manifest has for the problem of a process.
+_LONGEST_PROBLEM = 1 << 10
+#: Reads of a connection after which a process that has ended has nothing more in it.
+_LAST_READS = 64
 _STILL_RUNNING = "still running when its capture ended"
 _REPLACED = "replaced by another program"
+_REJOINED = "left, and joined again"
 
 
 class CapturedProcess:
@@ -56,18 +62,19 @@ class CapturedProcess:
         return {**record, "whole": self.whole, "report": self.report.as_dict()}
 
     def finish(self) -> None:
-        """Keep only the report of its capture, which is over: a collector may run for a long time."""
+        """Keep only the report of its capture, which is over."""
         self._report, self.capture = self.report, None
 
     def fail(self, problem: str) -> None:
         """Record why it was not captured as it should have been; the first reason stays."""
-        self.record.problem = self.record.problem if self._failed else problem
+        if not self._failed:
+            self.record.problem = excerpt(problem, _LONGEST_PROBLEM)
         self._failed = True
 
     def note(self, text: str | None) -> None:
         """Record what the user should know although nothing failed; it replaces an earlier note."""
         if not self._failed:
-            self.record.problem = text
+            self.record.problem = None if text is None else excerpt(text, _LONGEST_PROBLEM)
 
 
 def introduced(pid: int, hello: Hello) -> Process:
@@ -107,7 +114,7 @@ class Follower:
         self.over = anyio.Event()  #: nothing more will come, or the collector wants no more
         self.gone = anyio.Event()  #: the process has ended, or the collector no longer waits for it
         self.stored = anyio.Event()  #: everything that came is stored
-        self._replaced = False
+        self._ending: str | None = None  # if the collector does not wait for the end of the process
 
     def hear(self, message: Message) -> None:
         """Take a message from its agent."""
@@ -115,10 +122,10 @@ class Follower:
             self.source.wake()
         elif message.kind == "bye":
             self._configurations.hear_of_losses(message.number("lost_configurations") or 0)
-            self.leave()
+            self.leave(in_order=True)
         elif message.kind == "acl":
             self._hear_of_call(message)
-        elif message.kind == "driven":
+        elif message.kind == "driven" and self._driven is None:
             self._driven = call_of(message)
             self.process.note(self._difference(self._configurations.told))
         elif message.kind == "config" and self._configurations.hear(parse_config_part(message)):
@@ -141,23 +148,31 @@ class Follower:
                 return
             await self._news.wait()
 
-    def leave(self) -> None:
-        """Expect nothing more in the ring."""
-        self.source.producer_ended()
+    def leave(self, *, in_order: bool = False) -> None:
+        """Expect nothing more in the ring, because the process has left *in_order*, or is gone."""
+        self.source.producer_ended(in_order=in_order)
         self._configurations.hear_no_more()
         self._end_attendance()
 
     def end(self) -> None:
         """Take what the process, which has ended, has left in its connection and its ring."""
-        self.connection.read()
+        for _ in range(_LAST_READS):
+            if not self.connection.read():
+                break
         self.leave()
         self.gone.set()
 
     def replace(self) -> None:
         """Take it that the process lives on as another program, which has joined again."""
-        self._replaced = True
+        self._ending = _REPLACED
         self.leave()
         self.gone.set()
+
+    def rejoin(self) -> None:
+        """Do not wait for the end of the process, which has left and joins again: it may do so for ever."""
+        if not self.gone.is_set():
+            self._ending = _REJOINED
+            self.gone.set()
 
     def dismiss(self) -> None:
         """Take nothing more from the process, and do not wait for its end."""
@@ -166,8 +181,8 @@ class Follower:
 
     async def ending(self, handle: ProcessHandle) -> str:
         """Return in words how the process ended, once it is `gone`."""
-        if self._replaced:
-            return _REPLACED
+        if self._ending is not None:
+            return self._ending
         return _STILL_RUNNING if handle.alive else ending_text(await handle.status())
 
     def _end_attendance(self) -> None:

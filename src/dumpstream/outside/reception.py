@@ -9,6 +9,8 @@ from dumpstream.outside.wire import Message, encode
 
 #: Peers that have not introduced themselves; if one more comes, the oldest is disconnected.
 _MAX_STRANGERS = 256
+#: The same for the peers of one process, so that one process does not disconnect those of another.
+_MAX_STRANGERS_OF_ONE = 16
 _INTRODUCTION_S = 10.0
 _ACCEPTS_AT_ONCE = 64
 #: Pause before the next accept, when this process has no descriptor left.
@@ -57,8 +59,7 @@ class Reception:
                 connection.close()
                 continue
             self._strangers[connection] = self._loop.call_later(_INTRODUCTION_S, connection.close)
-            if len(self._strangers) > _MAX_STRANGERS:
-                next(iter(self._strangers)).close()
+            self._make_room(connection.pid)
 
     def close(self) -> None:
         """Accept no more peers, and disconnect those that have not introduced themselves."""
@@ -68,6 +69,14 @@ class Reception:
         self._listener.close()
         for stranger in list(self._strangers):
             stranger.close()
+
+    def _make_room(self, pid: int) -> None:
+        """Disconnect the oldest stranger if there are too many of the process *pid*, or of all."""
+        of_one = [stranger for stranger in self._strangers if stranger.pid == pid]
+        if len(of_one) > _MAX_STRANGERS_OF_ONE:
+            of_one[0].close()
+        elif len(self._strangers) > _MAX_STRANGERS:
+            next(iter(self._strangers)).close()
 
     def _go_on(self) -> None:
         self._loop.add_reader(self._listener.fileno(), self.let_in)

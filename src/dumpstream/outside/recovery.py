@@ -227,6 +227,7 @@ class RecoveredSource(SharedSource):
 
     def __init__(self, ring: SharedRing, stored: Mapping[str, set[tuple[int, str | None]]]) -> None:
         super().__init__(ring)
+        self.cut_off = _CAUSE
         self._stored = stored
         self._seen: set[str] = set()
         self._doubtful = 0

@@ -22,6 +22,9 @@ from dumpstream.outside.wire import VERSION, Hello, Message, encode, parse_hello
 _BEGINNINGS = 8
 #: After an exec, a new child of the program before may have its copy of the connection for a moment.
 _CLOSING_S = 2.0
+#: Connections through which one process may ask at the same time; one that behaves has one.
+_MOST_JOINING = 4
+_TWICE = "it is being captured already; let every process join only once"
 
 
 class Service:
@@ -104,6 +107,8 @@ class Service:
                 f"its agent speaks version {hello.version} of the protocol, and the collector {VERSION}; "
                 "use the agent of the same dumpstream"
             )
+        if sum(other.pid == connection.pid for other in self._joining) > _MOST_JOINING:
+            raise CollectorError(_TWICE)
         for follower in [*self._following]:
             if follower.process.record.pid == connection.pid:
                 follower.connection.read()  # it may hold the message that the process has left
@@ -112,9 +117,10 @@ class Service:
                         await self.changed()
                 if not follower.over.is_set():
                     if follower.connection.open:
-                        raise CollectorError("it is being captured already; let every process join only once")
+                        raise CollectorError(_TWICE)
                     follower.replace()
                 await follower.stored.wait()
+                follower.rejoin()
 
     async def _begin(self, connection: Connection, hello: Hello) -> Follower:
         """Give the process the ring that it waits for, and its capture a directory."""
@@ -170,7 +176,7 @@ class Service:
             with anyio.CancelScope(shield=True):
                 await self._roster.drop_ring(process)
                 await follower.share.aclose()
-            process.finish()
+            self._roster.finish(process)
             follower.stored.set()
 
     def _hand_over(self, follower: Follower) -> None:

@@ -19,6 +19,8 @@ _MAX_BATCH_BYTES = 32 << 20
 _MAX_COUNTER = 1 << 60
 #: Some programs close every descriptor that they do not know: without its socket, an agent cannot wake.
 _UNHEARD_WAIT_S = 0.02
+#: Why text that is open at the end may lack its end: the process ended, or runs on, without a farewell.
+_GONE, _RUNNING = "process_gone", "process_running"
 
 
 class SharedSource(RingReader[SharedRing]):
@@ -29,6 +31,7 @@ class SharedSource(RingReader[SharedRing]):
 
     def __init__(self, ring: SharedRing) -> None:
         super().__init__(ring.statistics()[0])
+        self.cut_off = _RUNNING
         self._ring = ring
         self._batch_bytes = min(self._batch_bytes, _MAX_BATCH_BYTES)
         self._quiet = False
@@ -67,8 +70,10 @@ class SharedSource(RingReader[SharedRing]):
         self._long_wait_s = _UNHEARD_WAIT_S
         self._wake.set()
 
-    def producer_ended(self) -> None:
-        """Expect no more records: the process has left, or has ended."""
+    def producer_ended(self, *, in_order: bool) -> None:
+        """Expect no more records: the process has left *in_order*, or has ended; the first call counts."""
+        if not self._quiet:
+            self.cut_off = None if in_order else _GONE
         self._quiet = True
         self._wake.set()
 

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from dumpstream.archive.excerpt import excerpt_words
+
 MAX_MESSAGE_BYTES = 64 << 10
 VERSION = 1
 LONGEST_PROBLEM = 200  #: characters of the reason why a configuration is not known
@@ -18,6 +20,8 @@ _DEVICE = ("DEVICE_ID", "LOCAL_RANK")
 _DUMPING = ("ASCEND_DUMP_SCENE", "NPU_COLLECT_PATH")
 _MAX_CONFIG_BYTES = 1 << 20
 _LONGEST_CALL = 64
+#: Bytes that the manifest has for the command line of a process.
+_LONGEST_COMMAND = 2 << 10
 _LONGEST_PATH = 4096
 _NO_TEXT = "its text was not sent"
 _LOCAL_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
@@ -59,7 +63,7 @@ class Hello(NamedTuple):
 
     version: int | None
     parent: int
-    command: tuple[str, ...]
+    command: Sequence[str]  #: its beginning, if it is long
     rank: int | None
     device: int | None
     local_size: int | None  #: processes of the job on this machine, if the launcher says so
@@ -93,10 +97,11 @@ def decode(packet: bytes) -> Message:
 
 def parse_hello(message: Message) -> Hello:
     """Return how a process introduces itself; what is not a number is left out."""
+    words = [os.fsdecode(word) for word in message.fields.get("argv", ())]
     return Hello(
         version=message.number("version"),
         parent=message.number("parent") or 0,
-        command=tuple(os.fsdecode(word) for word in message.fields.get("argv", ())),
+        command=excerpt_words(words, _LONGEST_COMMAND),
         rank=_first(message, _RANK),
         device=_first(message, _DEVICE),
         local_size=_first(message, _LOCAL_SIZE) or None,

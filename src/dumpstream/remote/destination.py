@@ -143,8 +143,8 @@ class RemoteDestination(ManifestWriter):
             with _explained(self.path):
                 self._store.write(MANIFEST, text)
 
-    def _names(self) -> set[str]:
-        return self._folders
+    def _is_taken(self, name: str) -> bool:
+        return name in self._folders
 
     def _delete_capture(self, manifest: Manifest) -> None:
         """Delete what the journals name; every object goes before the journal that names it."""

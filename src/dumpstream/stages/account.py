@@ -21,6 +21,8 @@ class Account:
     prefix: Part = field(init=False)  #: what there is before the first gap
     chunks: int = field(default=0, init=False)  #: callbacks, not records
     cause: str | None = field(default=None, init=False)  #: of its first loss
+    #: Why its text may lack its end, although its latest chunk was marked last.
+    cut_off: str | None = field(default=None, init=False)
     lost_bytes: int = field(default=0, init=False)
     refusing: bool = field(default=False, init=False)  #: whether all else is lost: too many pieces wait
     refused: int = field(default=0, init=False)  #: callbacks of which bytes were refused
@@ -70,7 +72,7 @@ class Account:
             return Verdict.OVERLAP
         closed = self.closed and not self._cut
         if self._text is not None:
-            return Verdict.COMPLETE if closed else Verdict.NEVER_CLOSED
+            return Verdict.COMPLETE if closed and self.cut_off is None else Verdict.NEVER_CLOSED
         header = self._header if self._reader is None else self._reader.header
         return judge(self.prefix.size, header, closed=closed)
 
@@ -79,7 +81,7 @@ class Account:
         """Why it is not whole, as far as that is known: the cause in its line."""
         if self.cause is None and self.surplus and not self.verdict.whole:
             return TOO_MANY_OPEN
-        return self.cause
+        return self.cause or self.cut_off
 
     def refuse(self, size: int) -> None:
         """Lose *size* bytes, and from now on all that still comes."""

@@ -19,7 +19,6 @@ exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not e
 a command's own, if it is not 0
 """
 
-import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -39,6 +38,7 @@ from dumpstream.profiling.settings import ProfileSettings
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
 from dumpstream.stages.options import StageOptions
 from dumpstream.stages.report import Report
+from dumpstream.system.scratch import ScratchDirectory
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -75,13 +75,13 @@ def _simulate(args: Namespace) -> int:
     except ValueError as exc:
         raise WrongUsageError(str(exc)) from exc
     with (
-        tempfile.TemporaryDirectory(prefix="dumpstream-") as dump_path,
+        ScratchDirectory("simulate") as directory,
         SimulatedRuntime(workload) as runtime,
     ):
         if args.config is None:
-            args.config = Path(dump_path, "acl.json")
+            args.config = directory.path / "acl.json"
             # Exception dumps are not captured, so they must outlive the temporary directory.
-            lasting = None if workload.mode == "exception" else dump_path
+            lasting = None if workload.mode == "exception" else directory.path
             args.config.write_text(workload.config(lasting), encoding="utf-8")
         args.acl_lib = args.acl_lib or simulated_library()
         before = runtime.counters.exceptions

@@ -14,7 +14,6 @@ Examples:
 import os
 import signal
 import sys
-import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from dumpstream.cli._display import count_text, say
 from dumpstream.cli._exit import BY_SIGNAL, FAILED, WrongUsageError
 from dumpstream.simulation.job import Job, JobOptions, JobResult
 from dumpstream.simulation.workload import Workload, opened
+from dumpstream.system.scratch import ScratchDirectory
 
 _MOST_RANKS = 1024
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -103,9 +103,9 @@ def _configured(args: Namespace, workload: Workload) -> Iterator[Path | None]:
     if args.config is not None or args.no_dump:
         yield args.config
         return
-    with tempfile.TemporaryDirectory(prefix="dumpstream-", ignore_cleanup_errors=True) as dump_path:
-        config = Path(dump_path, "acl.json")
-        config.write_text(workload.config(dump_path), encoding="utf-8")
+    with ScratchDirectory("simulate") as directory:
+        config = directory.path / "acl.json"
+        config.write_text(workload.config(directory.path), encoding="utf-8")
         yield config
 
 

@@ -1,0 +1,96 @@
+"""Processes that flood a collector with introductions, and those that it captures meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.conftest import LIMIT_S
+
+from dumpstream.archive.manifest import MANIFEST
+from dumpstream.outside.wire import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from subprocess import Popen
+
+    from tests.outside.conftest import Outside
+
+_LARGEST_LIST = 4 << 20
+_FLOOD = 300
+
+
+class Service:
+    """A collector in a process of its own, that has captured one job."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+        self.socket = outside.directory / "socket"
+        flags = ("--socket", self.socket, "--out", outside.out, "--buffer-bytes", "32M")
+        self.collector: Popen[str] = outside.start(*outside.dumpstream, "collect", *flags)
+        outside.until(self.socket.exists)
+        self.run_job(0)
+
+    def run_job(self, rank: int) -> None:
+        job = self._outside.start(*self._outside.job, env=self._outside.joined(self.socket, RANK=str(rank)))
+        assert job.wait(LIMIT_S) == 0
+
+    def introduce(self, packet: bytes) -> bytes:
+        """Return what the collector answers to a peer that begins with *packet*."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+            peer.settimeout(LIMIT_S)
+            peer.connect(str(self.socket))
+            peer.send(packet)
+            return peer.recv(1 << 16)
+
+    def end(self) -> str:
+        """End the collector with SIGTERM, and return what it says."""
+        self.collector.send_signal(signal.SIGTERM)
+        _, errors = self.collector.communicate(timeout=LIMIT_S / 4)
+        return errors
+
+
+@pytest.fixture
+def service(outside: Outside) -> Iterator[Service]:
+    service = Service(outside)
+    yield service
+    service.collector.kill()
+
+
+def hello(version: int, command: bytes) -> bytes:
+    return encode("hello", [("version", version), ("parent", 1)]) + b"argv=" + command + b"\0"
+
+
+@pytest.mark.parametrize("versions", [1, _FLOOD], ids=["one-reason", "many-reasons"])
+def test_a_flood_of_refused_introductions_leaves_the_captures_of_others_readable(
+    outside: Outside, service: Service, versions: int
+) -> None:
+    for number in range(_FLOOD):
+        answer = service.introduce(hello(2 + number % versions, b"\xff" * 65000))
+        assert answer.startswith(b"refused\0")
+    service.run_job(1)
+
+    errors = service.end()
+
+    assert (outside.out / MANIFEST).stat().st_size < _LARGEST_LIST
+    ranks = [process.rank for process in outside.processes() if process.directory]
+    assert ranks == [0, 1]
+    assert outside.verdicts() == ["complete"] * 32
+    assert max(map(len, errors.splitlines())) < 2000
+    listing = outside.start(*outside.dumpstream, "ls", outside.out)
+    output, _ = listing.communicate(timeout=LIMIT_S)
+    assert listing.returncode == 0
+    assert "32 files (32 complete)" in output
+
+
+def test_a_long_command_line_is_shortened_and_says_so(outside: Outside, service: Service) -> None:
+    service.introduce(hello(2, b"train.py\0argv=" + b"x" * 60000))
+    service.end()
+
+    (refused,) = [process for process in outside.processes() if not process.directory]
+    program, argument, mark = refused.command
+    assert (program, set(argument)) == ("train.py", {"x"})
+    assert 1000 < len(argument) < 2048
+    assert mark == f"... ({60000 - len(argument)} more bytes)"
