@@ -28,6 +28,7 @@ _ALLOWED: dict[str, tuple[set[str], str]] = {
     "system/tree.py": ({"mkdir", "open"}, f"{_BELOW_A_DESCRIPTOR}; {_USERS_PATH} as the root"),
     "system/walk.py": ({"open"}, "a directory, for reading: the one above, compared with where the walk was"),
     "system/cache.py": ({"TemporaryFile", "mkdir", "unlink"}, "a private directory of the user's"),
+    "system/scratch.py": ({"mkdtemp", "open", "rename"}, "a temporary directory of this process's own"),
     "system/heldbytes.py": ({"TemporaryFile"}, _NAMELESS),
     "archive/destination.py": ({"mkdir", "rmdir"}, f"{_USERS_PATH} for a capture, and the directories to it"),
     "archive/journal.py": ({"TemporaryFile", "open"}, f"{_NAMELESS}; the journal by `open_regular`"),

@@ -4,13 +4,14 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from types import TracebackType
 from typing import Self
+
+from dumpstream.system.removal import remove_tree
 
 #: Kind, process and its start time, in clock ticks since the boot: together they are no other process's.
 _NAME = re.compile(r"dumpstream-[a-z]+-([0-9]{1,10})-([0-9]{1,20})-[0-9a-f]{8}", re.ASCII)
@@ -50,7 +51,8 @@ class ScratchDirectory:
     def close(self) -> None:
         """Remove it with everything in it; does nothing if that was done, or in a forked child."""
         if self._fd >= 0 and os.getpid() == self._pid:
-            shutil.rmtree(self.path, ignore_errors=True)
+            with suppress(OSError), _opened(self.path.parent) as parent_fd:
+                remove_tree(self.path.name, parent_fd)
             os.close(self._fd)
             self._fd = -1
 
@@ -76,7 +78,7 @@ def _remove_if_abandoned(name: str, parent_fd: int, pid: int, start: int) -> Non
     with _opened(name, parent_fd) as fd:  # raises if it is a link, or not a directory
         if os.fstat(fd).st_uid == os.geteuid():
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if its owner lives elsewhere
-            shutil.rmtree(name, ignore_errors=True, dir_fd=parent_fd)
+            remove_tree(name, parent_fd)
 
 
 @contextmanager
