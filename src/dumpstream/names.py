@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 
 #: The longest component: NAME_MAX (255) less room for ``.<number>.zst``.
@@ -13,6 +14,8 @@ MAX_DEPTH = 128
 
 _PREFIX_BYTES = 64
 _DIGEST_BYTES = 16
+#: A component that stays as it is: ASCII that can be shown, and no mark of a hash.
+_PLAIN = re.compile(rf"(?!\.\.?\Z)[ -.0-}}]{{1,{MAX_COMPONENT_BYTES}}}")
 #: How a component ends that has a hash. Names from the runtime that end so get one, too.
 _HASHED = re.compile(rf".*~[0-9a-f]{{{2 * _DIGEST_BYTES}}}", re.DOTALL)
 
@@ -26,6 +29,10 @@ def clean_name(name: str) -> tuple[str, ...]:
     looks as if it were marked is changed. So names get different paths unless they differ only in what is
     dropped.
     """
+    folder, _, last = name.rpartition("/")
+    above = _plain_folder(folder)
+    if above is not None and _PLAIN.fullmatch(last):
+        return (*above, last)
     components = tuple([part for part in name.split("/") if part and part != "."])
     # If the whole name can be a component, so can every part of it.
     if "~" in name or ".." in components or not _usable(name):
@@ -33,6 +40,17 @@ def clean_name(name: str) -> tuple[str, ...]:
     if 0 < len(components) <= MAX_DEPTH and len("/".join(components).encode()) <= MAX_PATH_BYTES:
         return components
     return (hashed_name(name),)
+
+
+@lru_cache(1024)
+def _plain_folder(folder: str) -> tuple[str, ...] | None:
+    """Return the components of *folder* if they stay as they are, whatever component follows.
+
+    Most names share their folders with many others.
+    """
+    components = tuple([part for part in folder.split("/") if part and part != "."])
+    fits = len(components) < MAX_DEPTH and len(folder) < MAX_PATH_BYTES - MAX_COMPONENT_BYTES
+    return components if fits and all(map(_PLAIN.fullmatch, components)) else None
 
 
 def hashed_name(name: str) -> str:

@@ -51,10 +51,9 @@ def find_extracted(member: Member, selection: Selection) -> Iterator[Extracted]:
     # Names with the same path, or with a path below it, have its last component in common.
     components = {next(filter(_is_kept, reversed(file.name.split("/"))), "") for file in some}
     known = {file.name: file for file in some}
-    names = partial(files.names_with, components)
-    yield from _placed(
-        member, (known.get(name) or StoredFile(name, ()) for name in names()), names, selection
-    )
+    names = [*files.names_with(components)]
+    rivals = (known.get(name) or StoredFile(name, ()) for name in names)
+    yield from _placed(member, rivals, lambda: iter(names), selection)
 
 
 def _is_kept(component: str) -> bool:

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.storedfile import StoredFile
 
+_FEW = 16
 _WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -16,6 +18,7 @@ class Selection:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = tuple(dict.fromkeys(patterns))
+        self._found: dict[tuple[str, str], list[StoredFile]] = {}  # by prefix and pattern, if they are few
 
     @property
     def everything(self) -> bool:
@@ -33,15 +36,22 @@ class Selection:
             yield from (file for file in files if self.selects(prefix + file.name))
         else:
             for pattern in self._patterns:
-                yield from _files(member, pattern)
+                yield from self._found.get((prefix, pattern)) or _files(member, pattern)
 
     def refuse_unmatched(self, collection: Collection) -> None:
-        """Raise `DumpstreamError` if a pattern selects no file of *collection*."""
+        """Raise `DumpstreamError` if a pattern selects no file of *collection*.
+
+        Files that are found here are not looked for again, if they are few.
+        """
         unmatched = dict.fromkeys(self._patterns)
         if unmatched:
             for member in collection.members():
-                for pattern in [it for it in unmatched if next(_files(member, it), None) is not None]:
-                    del unmatched[pattern]
+                for pattern in self._patterns:
+                    found = [*islice(_files(member, pattern), _FEW + 1)]
+                    if found:
+                        unmatched.pop(pattern, None)
+                    if len(found) <= _FEW and len(self._found) < _FEW:
+                        self._found[member.prefix, pattern] = found
         for pattern in unmatched:
             raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
 

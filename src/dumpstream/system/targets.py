@@ -77,7 +77,11 @@ def _key(path: Target) -> int:
 def _found(paths: Iterable[Target], keys: NDArray[np.uint64]) -> Iterator[int]:
     """Yield the keys of directories that *paths* lead through and that are among *keys*, which are sorted."""
     seen: set[int] = set()
+    above: Target = ()
     for path in paths:
+        if path[:-1] == above:
+            continue
+        above = path[:-1]
         for depth in range(len(path) - 1, 0, -1):
             key = _key(path[:depth])
             if key in seen:
