@@ -19,7 +19,8 @@ from dumpstream.format.opname import OpName, parse_name
 from dumpstream.statistics.kernels import encoding_of
 from dumpstream.statistics.table import COLUMNS, HOST, Condition
 
-_SAID = [name for name in COLUMNS if name in OpName._fields]
+#: The columns that the name of a file says.
+SAID = [name for name in COLUMNS if name in OpName._fields]
 _RECORD: np.dtype[Any] = np.dtype(TENSOR_ROW)  # type: ignore[call-overload]  # numpy has no type for a layout
 _READINGS = [
     (number, encoding.kind, encoding.components)
@@ -165,7 +166,7 @@ def join_columns(parts: Sequence[FileColumns]) -> FileColumns:
         files += len(part.names)
     return FileColumns(
         [*chain.from_iterable(part.names for part in parts)],
-        {name: [*chain.from_iterable(part.said[name] for part in parts)] for name in _SAID},
+        {name: [*chain.from_iterable(part.said[name] for part in parts)] for name in SAID},
         tensors,
         np.concatenate([part.shapes for part in parts]),
         np.concatenate([part.original_shapes for part in parts]),
@@ -186,7 +187,7 @@ def _said(names: Iterable[str]) -> dict[str, list[Any]]:
     for name in names:
         cells.extend(parse_name(name))
     fields = OpName._fields
-    return {name: cells[fields.index(name) :: len(fields)] for name in _SAID}
+    return {name: cells[fields.index(name) :: len(fields)] for name in SAID}
 
 
 def _hashes(tensors: NDArray[np.void], data: Sequence[Buffer]) -> list[str | None]:
