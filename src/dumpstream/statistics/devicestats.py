@@ -12,7 +12,7 @@ from typing import Any
 
 from dumpstream.format.dtypes import DTYPES
 from dumpstream.statistics.canncsv import COUNT, DEFAULT_SELECTION, DESCRIPTION, SELECTABLE, CannCsv
-from dumpstream.statistics.table import DEVICE, Number, TensorRow
+from dumpstream.statistics.table import COLUMNS, DEVICE, Kind, Number, TensorRow
 
 #: More lines than this in one file are not read: CANN writes one for each tensor of an operator.
 MAX_LINES = 1 << 16
@@ -23,8 +23,9 @@ _COLUMNS[COUNT.lower()] = "count"
 _FIRST_CELL = next(iter(DESCRIPTION))
 _DEFAULT_HEADER = CannCsv(DEFAULT_SELECTION).header.strip().split(",")
 
-_SHORT_NAMES = {dtype.name: dtype.short for dtype in DTYPES.values()}
 _IO = {"Input": "input", "Output": "output"}
+# The words of a cell that the column has in another form.
+_WORDS = {"io": _IO, "dtype": {dtype.name: dtype.short for dtype in DTYPES.values()}}
 _ABSENT = {"", "-", "NA", "UNKNOW"}
 # No integer of 64 bits has more digits.
 _NUMBER = re.compile(
@@ -122,8 +123,14 @@ def _values(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
     for name, cell in zip(header, cells, strict=True):
         column = _COLUMNS.get(name.lower())
         if column is not None and values.get(column) is None:
-            values[column] = None if cell in _ABSENT else _READERS[column](cell)
+            values[column] = None if cell in _ABSENT else _value(column, cell)
     return values
+
+
+def _value(column: str, cell: str) -> Any:
+    if column in _WORDS:
+        return _WORDS[column].get(cell, cell)
+    return _READERS[COLUMNS[column]](cell)
 
 
 def _count(cell: str) -> int:
@@ -152,21 +159,12 @@ def _number(cell: str) -> Number:
     return int(cell) if match["whole"] else float(cell)
 
 
-_READERS: dict[str, Callable[[str], Any]] = {
-    "io": _IO.__getitem__,
-    "index": _count,
-    "size": _count,
-    "dtype": lambda cell: _SHORT_NAMES.get(cell, cell),
-    "format": str,
-    "shape": _shape,
-    "max": _number,
-    "min": _number,
-    "mean": lambda cell: float(_number(cell)),
-    "l2norm": lambda cell: float(_number(cell)),
-    "count": _count,
-    "nan": _count,
-    "pos_inf": _count,
-    "neg_inf": _count,
+_READERS: dict[Kind, Callable[[str], Any]] = {
+    Kind.TEXT: str,
+    Kind.WHOLE: _count,
+    Kind.REAL: lambda cell: float(_number(cell)),
+    Kind.EXACT: _number,
+    Kind.LIST: _shape,
 }
 
 

@@ -26,7 +26,6 @@ class Encoding(NamedTuple):
     min_normal: float  #: values of the table below it are subnormal
     components: int  #: numbers in an element: 2 of a complex one
     is_integer: bool
-    is_float: bool
     saturates: bool  #: whether the share of saturated elements says something: floats of 8 bits
 
 
@@ -43,9 +42,8 @@ def encoding_of(number: int, *, packed: bool) -> Encoding | None:
     table: Buffer | None = None
     is_integer = dtype.numpy.kind in "iub"
     if kind == "byte":
-        values = (
-            dtype.table if dtype.table is not None else np.arange(_CODES, dtype=np.uint8).view(dtype.numpy)
-        )
+        codes = np.arange(_CODES, dtype=np.uint8)
+        values = codes.view(dtype.numpy) if dtype.table is None else dtype.table
         if not is_integer:
             min_normal = _min_normal(dtype.short, values)
         if packed:
@@ -57,7 +55,6 @@ def encoding_of(number: int, *, packed: bool) -> Encoding | None:
         min_normal,
         components=2 if dtype.numpy.kind == "c" else 1,
         is_integer=is_integer,
-        is_float=not is_integer,
         saturates=dtype.kernel == "byte" and dtype.bits == _BYTE_BITS and not is_integer,
     )
 
