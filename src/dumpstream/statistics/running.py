@@ -3,6 +3,7 @@
 import math
 from dataclasses import fields, replace
 from operator import attrgetter
+from typing import Any
 
 from typing_extensions import Buffer
 from xxhash import xxh3_64
@@ -84,7 +85,9 @@ class RunningStatistics:
         if encoding.saturates and found.saturated is not None and found.count:
             saturated = found.saturated / found.count
         histogram = None if found.histogram is None else tuple(found.histogram)
-        statistics = TensorStatistics(*_NUMBERS(found), digest, saturated, histogram)
+        values: list[Any] = [*_NUMBERS(found), digest, saturated, histogram]
+        statistics = TensorStatistics(*values)
         if encoding.is_integer and encoding.table is not None and found.count:  # the table has doubles
-            return replace(statistics, **{name: int(getattr(found, name)) for name in _EXTREMES})
+            exact: dict[str, Any] = {name: int(getattr(found, name)) for name in _EXTREMES}
+            statistics = replace(statistics, **exact)
         return statistics
