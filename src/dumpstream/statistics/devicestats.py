@@ -6,7 +6,7 @@ types printed as if they were 32-bit integers. What cannot be put right is None,
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -170,35 +170,28 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
 
 def _repaired(row: TensorRow) -> TensorRow:
     """Return *row* with the extremes that its type must have, or without them."""
-    if row.max is None and row.min is None:
+    known: dict[str, Any] = {"max": row.max, "min": row.min}
+    known = {name: value for name, value in known.items() if value is not None}
+    if not known:
         return row
     if row.dtype in {"uint32", "uint64"}:
-        row = replace(row, max=_unsigned(row.max), min=_unsigned(row.min))
-    if row.dtype not in _TRUSTED and not _credible(row):
+        known = {name: value + _UNSIGNED if value < 0 else value for name, value in known.items()}
+    if row.dtype not in _TRUSTED and not _credible(row, known):
         problem = f"max and min are unknown: the runtime printed 32 bits of each {row.dtype or 'value'}"
         return replace(row, max=None, min=None, problem=problem)
     if row.dtype is not None and "float" in row.dtype:
-        return replace(row, max=_float(row.max), min=_float(row.min))  # the text of 1.0 is 1
-    return row
+        known = {name: float(value) for name, value in known.items()}  # the text of 1.0 is 1
+    return replace(row, **known)
 
 
-def _float(value: Number | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _unsigned(value: Number | None) -> Number | None:
-    return value + _UNSIGNED if value is not None and value < 0 else value
-
-
-def _credible(row: TensorRow) -> bool:
-    """Whether the extremes of *row* are those of the tensor and not what 32 bits of them look like."""
-    known = [value for value in (row.min, row.max) if value is not None]
-    if any(isinstance(value, float) for value in known):
+def _credible(row: TensorRow, known: Mapping[str, Number]) -> bool:
+    """Whether the extremes *known* are those of the tensor and not what 32 bits of them look like."""
+    if any(isinstance(value, float) for value in known.values()):
         return True
-    if "float" in (row.dtype or "") and max(map(abs, known)) >= _LARGEST_PLAIN:
+    largest, mean = max(map(abs, known.values())), row.mean
+    if "float" in (row.dtype or "") and largest >= _LARGEST_PLAIN:
         return False
-    mean = row.mean
     if mean is None or not math.isfinite(mean):
         return False
-    slack = _ROUNDING * max(abs(mean), *map(abs, known))
-    return (row.min is None or row.min <= mean + slack) and (row.max is None or mean <= row.max + slack)
+    slack = _ROUNDING * max(abs(mean), largest)
+    return known.get("min", mean) <= mean + slack and mean <= known.get("max", mean) + slack
