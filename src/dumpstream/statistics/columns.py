@@ -117,7 +117,7 @@ class FileColumns(NamedTuple):
         result: list[Any] = values.tolist()
         if name in _EXACT and self.tensors["is_integer"].any():
             exact, exactly = self.integers(name)
-            integers = map(_integer, exact[exactly].tolist())
+            integers = (int.from_bytes(data, "little", signed=True) for data in exact[exactly].tolist())
             result = [next(integers) if it else value for value, it in zip(result, exactly, strict=True)]
         if known.all():
             return result
@@ -164,10 +164,6 @@ def join_columns(parts: Sequence[FileColumns]) -> FileColumns:
         [*chain.from_iterable(part.hashes for part in parts)],
         parts[0].rank,
     )
-
-
-def _integer(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
 
 
 # What follows keeps no tuple or view for a file: thousands of them would have the garbage collector come by.

@@ -99,15 +99,12 @@ class DeviceText:
         header = self._header or _DEFAULT_HEADER
         if len(cells) == len(header) - 1 and "NA" in cells and COUNT in header:
             cells.insert(header.index(COUNT), "NA")
-        if len(cells) != len(header):
-            self._note(f"has {len(cells)} cells, and its header {len(header)}")
-            return
         try:
             values = _values(header, cells)
         except ValueError as exc:
             self._note(str(exc))
-            return
-        self._rows.append(_repaired(replace(self._origin, **values)))
+        else:
+            self._rows.append(_repaired(replace(self._origin, **values)))
 
     def _note(self, problem: str) -> None:
         self._problem = self._problem or f"is damaged: line {self._lines} {problem}; dump it again"
@@ -119,6 +116,8 @@ class DeviceText:
 
 def _values(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
     """Return the values of the columns in *header*; of one that is there twice, the first."""
+    if len(cells) != len(header):
+        raise ValueError(f"has {len(cells)} cells, and its header {len(header)}")
     values: dict[str, Any] = {}
     for name, cell in zip(header, cells, strict=True):
         column = _COLUMNS.get(name.lower())
