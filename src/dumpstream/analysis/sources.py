@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -65,17 +65,14 @@ class StoredTable(NamedTuple):
     bytes: int = 0
     groups: Sequence[int] | None = None  #: the row groups of the portion
 
-    def portions(self) -> Iterator[StoredTable]:
-        """Yield it in portions that take little memory; one that cannot be read stays whole."""
-        try:
-            with self.open() as file:
-                portions = row_groups(file)
-        except (DumpstreamError, OSError):
-            portions = []
-        if not portions:
-            yield self
-        for number, groups in enumerate(portions):
-            yield self._replace(groups=groups, bytes=0 if number else self.bytes)
+    def portions(self) -> list[StoredTable]:
+        """Return it in portions that take little memory; one that cannot be read stays whole."""
+        groups: list[range] = []
+        with suppress(DumpstreamError, OSError), self.open() as file:
+            groups = row_groups(file)
+        if not groups:
+            return [self]
+        return [self._replace(groups=groups[0]), *(self._replace(groups=it, bytes=0) for it in groups[1:])]
 
 
 class StoredTables:
@@ -95,7 +92,8 @@ class StoredTables:
                 tensors = self._read(item, problems)
             except (DumpstreamError, OSError) as exc:
                 tensors, problems = TensorRows(), {label: str(exc)}
-            measured = Measured(label, item.bytes, problems=_told(problems), process=self._prefix)
+            told = [f"{file}: {problem}" for file, problem in problems.items()]
+            measured = Measured(label, item.bytes, problems=told, process=self._prefix)
             yield Batch([measured], tensors, [sys.maxsize])
 
     def _read(self, item: StoredTable, problems: dict[str, str]) -> Tensors:
@@ -185,20 +183,11 @@ def _measure(origin: TensorRow, content: Content, *, histogram: bool) -> Measure
     return _sorted_out(origin.file, size, rows)
 
 
-def _sorted_out(label: str, size: int, rows: Iterable[TensorRow]) -> Measured:
-    """Return those of *rows* that are tensors, and a line for each file with a problem."""
-    tensors: list[TensorRow] = []
-    problems: dict[str, str] = {}
-    for row in rows:
-        if row.problem is not None:
-            problems.setdefault(row.file, row.problem)
-        if row.io is not None:
-            tensors.append(row)
-    return Measured(label, size, tensors, _told(problems))
-
-
-def _told(problems: Mapping[str, str]) -> list[str]:
-    return [f"{file}: {problem}" for file, problem in problems.items()]
+def _sorted_out(label: str, size: int, rows: Sequence[TensorRow]) -> Measured:
+    """Return those of the *rows* of a file that are tensors, and a line for its first problem."""
+    tensors = [row for row in rows if row.io is not None]
+    problems = [f"{label}: {row.problem}" for row in rows if row.problem is not None]
+    return Measured(label, size, tensors, problems[:1])
 
 
 def _judged(item: Item, measured: Measured) -> Measured:
@@ -214,11 +203,9 @@ class Paths(_Files):
         return [self._read_small(item.place) if item.bytes <= SMALL_BYTES else None for item in items]
 
     def _read_small(self, path: Path) -> Buffer | None:
-        try:
-            with closing(content_of_path(path)) as content:
-                return None if content.copies else content.read(0, content.length())
-        except OSError:
-            return None
+        with suppress(OSError), closing(content_of_path(path)) as content:
+            return None if content.copies else content.read(0, content.length())
+        return None
 
     def measure_alone(self, item: Item, origin: TensorRow) -> Measured:
         try:
