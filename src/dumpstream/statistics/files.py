@@ -20,7 +20,8 @@ from dumpstream.statistics.table import COLUMNS, HOST, TensorRow, TensorStatisti
 
 _TEXT_SUFFIXES = (TEXT_SUFFIX, f"{TEXT_SUFFIX}.zst")
 
-# What a row begins with, and what is computed, in the order of the columns.
+# What a name says, what a row begins with, and what is computed, in the order of the columns.
+_SAID = attrgetter(*SAID)
 _ORIGIN = attrgetter(*list(COLUMNS)[: list(COLUMNS).index("io")])
 _NUMBERS = attrgetter(*(field.name for field in fields(TensorStatistics)))
 
@@ -66,9 +67,9 @@ def whole_file(origin: TensorRow, content: Buffer, *, histogram: bool = False) -
 
 def origin_of(name: str, label: str | None = None, rank: int | None = None) -> TensorRow:
     """Return what the name of a file says, as the beginning of its rows; *label* is what they call it."""
-    parsed = parse_name(name)
-    said: dict[str, Any] = {column: getattr(parsed, column) for column in SAID}
-    return TensorRow(name if label is None else label, rank=rank, **said)
+    *said, model_id = _SAID(parse_name(name))
+    called = name if label is None else label
+    return TensorRow(called, *said, model_id=model_id, rank=rank)  # type: ignore[misc]  # *said* has 8 values
 
 
 def is_text(name: str) -> bool:
