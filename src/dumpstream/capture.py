@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,7 +31,7 @@ from dumpstream.system.location import Prefix, as_location
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-    StrPath = str | os.PathLike[str]
+    from dumpstream.request import StrPath
 
 
 class Capture:

@@ -143,18 +143,14 @@ async def _check_name_again(sink: Sink, read: Read) -> None:
     await sink.put([WholeFile("again", parts[0])])
     await sink.put([WholeFile("again", parts[1])])
     for part, offset in zip(parts[2:], (0, 100), strict=True):
-        file = await sink.open("again", offset=offset)
-        await file.write([part])
-        await file.commit()
+        await _store(sink, "again", [part], offset=offset)
 
     await _expect(read, "again", parts, "a further file of the same name goes beside the first")
 
 
 async def _check_empty_files(sink: Sink, read: Read) -> None:
     await (await sink.open("empty/unwritten")).commit()
-    file = await sink.open("empty/written")
-    await file.write([b"", b""])
-    _expect_stored(await file.commit(), b"")
+    _expect_stored(await _store(sink, "empty/written", [b"", b""]), b"")
     results = await sink.put([WholeFile("empty/whole", b"")])
 
     _expect_stored(results[0], b"")
@@ -190,17 +186,13 @@ async def _check_many_open_at_once(sink: Sink, read: Read) -> None:
 
 
 async def _check_calls_overlap(sink: Sink, read: Read) -> None:
-    async def write(name: str) -> None:
-        file = await sink.open(name)
-        await file.write([name.encode(), _LARGE])
-        await file.commit()
-
     async def put(name: str) -> None:
         await sink.put([WholeFile(f"{name}/{number}", name.encode()) for number in range(_MANY)])
 
     async with anyio.create_task_group() as group:
         for number in range(4):
-            group.start_soon(write, f"overlap/written/{number}")
+            name = f"overlap/written/{number}"
+            group.start_soon(_store, sink, name, [name.encode(), _LARGE])
             group.start_soon(put, f"overlap/put/{number}")
 
     for number in range(4):
@@ -215,9 +207,7 @@ async def _check_hostile_names(sink: Sink, read: Read) -> None:
         if number % 2:
             _expect_stored((await sink.put([WholeFile(name, ascii(name).encode())]))[0], None)
         else:
-            file = await sink.open(name)
-            await file.write([ascii(name).encode()])
-            await file.commit()
+            await _store(sink, name, [ascii(name).encode()])
 
     for name in HOSTILE_NAMES:
         await _expect(read, name, [ascii(name).encode()], f"the name {name!r:.60} is a file of its own")
@@ -236,6 +226,12 @@ _CHECKS = (
     _check_calls_overlap,
     _check_hostile_names,
 )
+
+
+async def _store(sink: Sink, name: str, pieces: Sequence[bytes], *, offset: int = 0) -> Stored:
+    file = await sink.open(name, offset=offset)
+    await file.write(pieces)
+    return await file.commit()
 
 
 async def _expect(read: Read, name: str, parts: Sequence[bytes], promise: str) -> None:

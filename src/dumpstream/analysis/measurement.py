@@ -9,6 +9,7 @@ from typing import IO, Any, NamedTuple
 from dumpstream._errors import PartError
 from dumpstream.analysis.sources import (
     Batch,
+    Item,
     Measured,
     Paths,
     StoredFiles,
@@ -91,7 +92,8 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted) -> Iterator[_Task]:
                 table = StoredTable(item.label, partial(_open_file, item.path), item.bytes)
                 yield from (_Task(tables, portion, _TABLE_BYTES) for portion in table.portions())
             else:
-                yield _Task(paths, item, item.bytes)
+                file = Item(item.full_name, item.label, item.bytes, item.path, may_be_foreign=not item.named)
+                yield _Task(paths, file, item.bytes)
         elif item.capture is not None and item.file is not None:
             if capture is None or capture.stored is not item.capture:
                 capture = _Capture(item.capture, wanted, item.prefix, item.rank)
@@ -108,7 +110,7 @@ class _Capture:
 
     def __init__(self, stored: StoredCapture, wanted: Wanted, prefix: str, rank: int | None) -> None:
         self.stored = stored
-        self._histogram = wanted.histogram
+        self._histogram, self._prefix = wanted.histogram, prefix
         self._tables = StoredTables(wanted, prefix, rank)
         self._files = StoredFiles(stored, wanted, prefix, rank)
         self._is_used: dict[str, bool] = {}  #: whether a table is, by its path
@@ -127,7 +129,8 @@ class _Capture:
                     portions = [table] if remote else table.portions()
                     yield from (_Task(self._tables, it, _TABLE_BYTES, remote) for it in portions)
                     return
-        yield _Task(self._files, row, row.bytes if has_start(row) else 0, remote)
+        file = Item(row.name, self._prefix + row.name, row.bytes, row, may_be_foreign=row.verdict.whole)
+        yield _Task(self._files, file, row.bytes if has_start(row) else 0, remote)
 
     def _exists(self, path: str) -> bool:
         try:

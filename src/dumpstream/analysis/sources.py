@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from typing_extensions import Buffer
 
-from dumpstream._errors import DumpFormatError, DumpstreamError, PartError
+from dumpstream._errors import DumpFormatError, DumpstreamError
 from dumpstream.archive.rows import FileRow
 from dumpstream.format.opname import parse_name
 from dumpstream.reading.content import Content, content_of_path, content_of_stored
-from dumpstream.reading.inputs import Input
 from dumpstream.reading.smallfiles import read_small
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, is_readable
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 
     files: Sequence[Measured]  #: without rows
     tensors: Tensors  #: of all files, in order, as far as they are wanted
-    counts: Sequence[int]  #: how many tensors each file has
+    counts: Sequence[int]  #: how many tensors each file has, or more if it is the only one
 
 
 class Wanted(NamedTuple):
@@ -65,17 +65,14 @@ class StoredTable(NamedTuple):
     bytes: int = 0
     groups: Sequence[int] | None = None  #: the row groups of the portion
 
-    def portions(self) -> Iterator[StoredTable]:
-        """Yield it in portions that take little memory; one that cannot be read stays whole."""
-        try:
-            with self.open() as file:
-                portions = row_groups(file)
-        except (DumpstreamError, OSError):
-            portions = []
-        if not portions:
-            yield self
-        for number, groups in enumerate(portions):
-            yield self._replace(groups=groups, bytes=0 if number else self.bytes)
+    def portions(self) -> list[StoredTable]:
+        """Return it in portions that take little memory; one that cannot be read stays whole."""
+        groups: list[range] = []
+        with suppress(DumpstreamError, OSError), self.open() as file:
+            groups = row_groups(file)
+        if not groups:
+            return [self]
+        return [self._replace(groups=groups[0]), *(self._replace(groups=it, bytes=0) for it in groups[1:])]
 
 
 class StoredTables:
@@ -89,16 +86,15 @@ class StoredTables:
     def measure(self, items: Sequence[StoredTable]) -> Iterator[Batch]:
         """Yield what is known of *items*, one by one."""
         for item in items:
-            measured = Measured(self._prefix + item.label, item.bytes, process=self._prefix)
+            label = self._prefix + item.label
             problems: dict[str, str] = {}
             try:
                 tensors = self._read(item, problems)
             except (DumpstreamError, OSError) as exc:
-                problem = f"{self._prefix}{item.label}: {exc}"
-                yield Batch([measured._replace(problems=[problem])], TensorRows(), [0])
-            else:
-                told = [f"{file}: {problem}" for file, problem in problems.items()]
-                yield Batch([measured._replace(problems=told)], tensors, [sys.maxsize])
+                tensors, problems = TensorRows(), {label: str(exc)}
+            told = [f"{file}: {problem}" for file, problem in problems.items()]
+            measured = Measured(label, item.bytes, problems=told, process=self._prefix)
+            yield Batch([measured], tensors, [sys.maxsize])
 
     def _read(self, item: StoredTable, problems: dict[str, str]) -> Tensors:
         """Return the tensors that are wanted; the first problem of each file is added to *problems*."""
@@ -112,18 +108,27 @@ class StoredTables:
         return parts[0].join(parts[1:]) if parts else TensorRows()
 
 
+class Item(NamedTuple):
+    """A file that is to be measured."""
+
+    name: str  #: says what its tensors are of
+    label: str  #: what to call it
+    bytes: int
+    place: Any  #: where its bytes are: a `Path`, or a `FileRow` of a capture
+    may_be_foreign: bool  #: whether it need not be a dump file
+
+
 class _Files:
     """Files that are measured together; those that are not small, each by itself."""
 
     def __init__(self, wanted: Wanted, prefix: str = "", rank: int | None = None) -> None:
         self._wanted, self._prefix, self._rank = wanted, prefix, rank
 
-    def measure(self, items: Sequence[Any]) -> Iterator[Batch]:
+    def measure(self, items: Sequence[Item]) -> Iterator[Batch]:
         """Yield what is known of *items*, at one go."""
         data = self.read_small(items)
-        names = [self.name(item) for item in items]
-        labels = [self.label(item) for item in items]
-        small = [*zip(names, data, strict=True)]
+        labels = [item.label for item in items]
+        small = [(item.name, content) for item, content in zip(items, data, strict=True)]
         found = measure_whole(small, histogram=self._wanted.histogram, labels=labels, rank=self._rank)
         in_file = np.bincount(found.columns.tensors["file"].astype(np.intp), minlength=len(found.numbers))
         counts = dict(zip(found.numbers, in_file.tolist(), strict=True))
@@ -132,36 +137,24 @@ class _Files:
         for number, (item, content) in enumerate(zip(items, data, strict=True)):
             size = 0 if content is None else memoryview(content).nbytes
             if number in counts:
-                files.append(Measured(labels[number], size, process=self._prefix))
+                files.append(Measured(item.label, size, process=self._prefix))
                 continue
             if number in found.rows:
-                measured = self.judged(item, _sorted_out(labels[number], size, found.rows[number]))
+                measured = _judged(item, _sorted_out(item.label, size, found.rows[number]))
             else:
-                measured = self.measure_alone(item, origin_of(names[number], labels[number], self._rank))
+                measured = self.measure_alone(item, origin_of(item.name, item.label, self._rank))
             files.append(measured._replace(rows=(), process=self._prefix))
             if measured.rows:
                 rows[number], counts[number] = measured.rows, len(measured.rows)
         tensors = self._wanted_of(found._replace(rows=rows))
         yield Batch(files, tensors, [counts.get(number, 0) for number in range(len(items))])
 
-    def name(self, item: Any) -> str:
-        """Return the name of *item*, which says what its tensors are of."""
-        raise NotImplementedError
-
-    def label(self, item: Any) -> str:
-        """Return what to call *item*."""
-        raise NotImplementedError
-
-    def read_small(self, items: Sequence[Any]) -> Sequence[Buffer | None]:
+    def read_small(self, items: Sequence[Item]) -> Sequence[Buffer | None]:
         """Return the bytes of those *items* that are small, and None of the others."""
         raise NotImplementedError
 
-    def measure_alone(self, item: Any, origin: TensorRow) -> Measured:
+    def measure_alone(self, item: Item, origin: TensorRow) -> Measured:
         """Return what is known of *item*, and why it is not all."""
-        raise NotImplementedError
-
-    def judged(self, item: Any, measured: Measured) -> Measured:
-        """Return *measured*, or that *item* is not a dump file."""
         raise NotImplementedError
 
     def _wanted_of(self, found: MeasuredFiles) -> Tensors:
@@ -190,51 +183,38 @@ def _measure(origin: TensorRow, content: Content, *, histogram: bool) -> Measure
     return _sorted_out(origin.file, size, rows)
 
 
-def _sorted_out(label: str, size: int, rows: Iterable[TensorRow]) -> Measured:
-    """Return those of *rows* that are tensors, and a line for each file with a problem."""
-    tensors: list[TensorRow] = []
-    problems: dict[str, str] = {}
-    for row in rows:
-        if row.problem is not None:
-            problems.setdefault(row.file, row.problem)
-        if row.io is not None:
-            tensors.append(row)
-    return Measured(label, size, tensors, [f"{file}: {problem}" for file, problem in problems.items()])
+def _sorted_out(label: str, size: int, rows: Sequence[TensorRow]) -> Measured:
+    """Return those of the *rows* of a file that are tensors, and a line for its first problem."""
+    tensors = [row for row in rows if row.io is not None]
+    problems = [f"{label}: {row.problem}" for row in rows if row.problem is not None]
+    return Measured(label, size, tensors, problems[:1])
+
+
+def _judged(item: Item, measured: Measured) -> Measured:
+    """Return *measured*, or that *item* is not a dump file."""
+    foreign = item.may_be_foreign and not measured.rows and parse_name(item.name).scheme is None
+    return Measured(item.label, item.bytes, skipped=True) if foreign else measured
 
 
 class Paths(_Files):
     """Files on the disk."""
 
-    def name(self, item: Input) -> str:
-        return item.full_name
+    def read_small(self, items: Sequence[Item]) -> list[Buffer | None]:
+        return [self._read_small(item.place) if item.bytes <= SMALL_BYTES else None for item in items]
 
-    def label(self, item: Input) -> str:
-        return item.label
+    def _read_small(self, path: Path) -> Buffer | None:
+        with suppress(OSError), closing(content_of_path(path)) as content:
+            return None if content.copies else content.read(0, content.length())
+        return None
 
-    def read_small(self, items: Sequence[Input]) -> list[Buffer | None]:
-        return [self._read_small(item) if item.bytes <= SMALL_BYTES else None for item in items]
-
-    def _read_small(self, item: Input) -> Buffer | None:
-        assert item.path is not None
+    def measure_alone(self, item: Item, origin: TensorRow) -> Measured:
         try:
-            with closing(content_of_path(item.path)) as content:
-                return None if content.copies else content.read(0, content.length())
-        except OSError:
-            return None
-
-    def measure_alone(self, item: Input, origin: TensorRow) -> Measured:
-        assert item.path is not None
-        try:
-            with closing(content_of_path(item.path)) as content:
-                return self.judged(item, _measure(origin, content, histogram=self._wanted.histogram))
+            with closing(content_of_path(item.place)) as content:
+                return _judged(item, _measure(origin, content, histogram=self._wanted.histogram))
         except DumpFormatError as exc:
             return Measured(item.label, item.bytes, problems=[f"{item.label}: {exc}"])
         except OSError as exc:
             return Measured(item.label, problems=[f"{item.label}: cannot be read: {exc.strerror}"])
-
-    def judged(self, item: Input, measured: Measured) -> Measured:
-        foreign = not item.named and not measured.rows and parse_name(item.full_name).scheme is None
-        return Measured(item.label, item.bytes, skipped=True) if foreign else measured
 
 
 class StoredFiles(_Files):
@@ -244,42 +224,27 @@ class StoredFiles(_Files):
         super().__init__(wanted, prefix, rank)
         self._stored = stored
 
-    def name(self, item: FileRow) -> str:
-        return item.name
+    def read_small(self, items: Sequence[Item]) -> list[Buffer | None]:
+        return read_small(self._stored, [item.place for item in items])
 
-    def label(self, item: FileRow) -> str:
-        return self._prefix + item.name
-
-    def read_small(self, items: Sequence[FileRow]) -> list[Buffer | None]:
-        return read_small(self._stored, items)
-
-    def measure_alone(self, item: FileRow, origin: TensorRow) -> Measured:
+    def measure_alone(self, item: Item, origin: TensorRow) -> Measured:
         try:
-            if not has_start(item):
-                return self._read_text(item, origin)
-            content = content_of_stored(self._stored, StoredFile(item.name, [item]))
-            measured = _measure(origin, content, histogram=self._wanted.histogram)
-        except PartError as exc:
-            return Measured(origin.file, problems=[f"{origin.file}: {exc}"])
-        return self.judged(item, measured)
+            if not has_start(item.place):
+                return _sorted_out(item.label, 0, self._read_text(item.place, origin))
+            content = content_of_stored(self._stored, StoredFile(item.name, [item.place]))
+            return _judged(item, _measure(origin, content, histogram=self._wanted.histogram))
+        except (DumpstreamError, OSError) as exc:
+            return Measured(item.label, problems=[f"{item.label}: {exc}"])
 
-    def judged(self, item: FileRow, measured: Measured) -> Measured:
-        foreign = item.verdict.whole and not measured.rows and parse_name(item.name).scheme is None
-        return Measured(measured.label, item.bytes, skipped=True) if foreign else measured
-
-    def _read_text(self, item: FileRow, origin: TensorRow) -> Measured:
+    def _read_text(self, row: FileRow, origin: TensorRow) -> list[TensorRow]:
         """Return what the statistics sink left as CANN's text."""
-        paths = left_by_sink(item, _CSV)
+        paths = left_by_sink(row, _CSV)
         if not paths:
-            problem = "nothing is stored that statistics could be computed from"
-            return Measured(origin.file, problems=[f"{origin.file}: {problem}"])
+            raise DumpstreamError("nothing is stored that statistics could be computed from")
         text = DeviceText(origin, source=HOST)
-        try:
-            with self._stored.open_stored(paths[0]).file as file:
-                text.add(memoryview(file.read()))
-        except OSError as exc:
-            return Measured(origin.file, problems=[f"{origin.file}: {exc}"])
-        return _sorted_out(origin.file, 0, text.finish())
+        with self._stored.open_stored(paths[0]).file as file:
+            text.add(memoryview(file.read()))
+        return text.finish()
 
 
 def has_start(row: FileRow) -> bool:

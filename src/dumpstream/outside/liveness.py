@@ -35,7 +35,6 @@ class ProcessHandle:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._fd = os.pidfd_open(pid)
-        self._on_end: Callable[[], None] | None = None
         self.alive = True  #: False once the event loop has seen its end
 
     def __enter__(self) -> Self:
@@ -46,8 +45,7 @@ class ProcessHandle:
 
     def when_ended(self, on_end: Callable[[], None]) -> None:
         """Let the event loop call *on_end* when the process has ended, or soon if it has already."""
-        self._on_end = on_end
-        asyncio.get_running_loop().add_reader(self._fd, self._note_end)
+        asyncio.get_running_loop().add_reader(self._fd, self._note_end, on_end)
 
     def send_signal(self, number: int) -> None:
         """Send the signal, unless the process has ended."""
@@ -68,11 +66,10 @@ class ProcessHandle:
             os.close(self._fd)
             self._fd = -1
 
-    def _note_end(self) -> None:
+    def _note_end(self, on_end: Callable[[], None]) -> None:
         asyncio.get_running_loop().remove_reader(self._fd)
         self.alive = False
-        if self._on_end is not None:
-            self._on_end()
+        on_end()
 
 
 def open_process(pid: int) -> ProcessHandle:
@@ -123,13 +120,11 @@ def _status(pidfd: int, pid: int) -> int | None:
 
 
 def _own_status(pidfd: int) -> int | None:
-    try:
+    with suppress(ChildProcessError):
         result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return None
-    if result is None:
-        return None
-    return result.si_status << 8 if result.si_code == os.CLD_EXITED else result.si_status
+        if result is not None:
+            return result.si_status << 8 if result.si_code == os.CLD_EXITED else result.si_status
+    return None
 
 
 def _reaped_status(pidfd: int) -> int | None:

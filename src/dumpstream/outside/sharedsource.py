@@ -2,7 +2,6 @@
 
 from math import inf
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 import anyio
@@ -41,9 +40,7 @@ class SharedSource(RingReader[SharedRing]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
         self._statistics = self.statistics()
         self._ring = None

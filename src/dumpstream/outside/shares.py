@@ -71,7 +71,7 @@ class Shares:
         file = None if self._directory is None else self._directory / name
         self.free -= size
         try:
-            spare = self._take_spare(size)
+            spare = self._take_spare() if size == self._spare_size else None
             ring = await run_sync(_make, size, file) if spare is None else spare
         except OSError as exc:
             self.free += size
@@ -96,14 +96,11 @@ class Shares:
 
     async def aclose(self) -> None:
         """Close the spare ring."""
-        spare, self._spare, self._spare_size = self._spare, None, 0
-        if spare is not None:
+        if (spare := self._take_spare()) is not None:
             with anyio.CancelScope(shield=True):
                 await run_sync(spare.close)
 
-    def _take_spare(self, size: int) -> SharedRing | None:
-        if self._spare_size != size:
-            return None
+    def _take_spare(self) -> SharedRing | None:
         spare, self._spare, self._spare_size = self._spare, None, 0
         return spare
 

@@ -5,7 +5,7 @@ Needs pyarrow, which is slow to import and optional: import this module where it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dumpstream.statistics.columns import FileColumns, join_columns
+from dumpstream.statistics.columns import DIMS, FileColumns, join_columns
 from dumpstream.statistics.parquet import EXACT
 from dumpstream.statistics.table import COLUMNS, HOST, Condition, Kind
 
@@ -25,7 +25,7 @@ _TYPES = {
     Kind.LIST: pa.list_(pa.uint64()),
 }
 _INTEGER = pa.decimal128(20)
-_INT64 = range(-(1 << 63), 1 << 63)
+_BEYOND = 1 << 63  # the first that is too large for an int64
 
 _INTEGERS = {column: name for name, column in EXACT.items()}
 
@@ -49,39 +49,27 @@ def table_of(
 def _table_of_columns(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Table:
     arrays: dict[str, Any] = {}
     for name, values in columns.items():
-        arrays[name] = _CONVERSIONS[COLUMNS[name]](values)
+        arrays[name] = _array(name, values)
         if name in EXACT:
             exact = [value if isinstance(value, int) else None for value in values]
             arrays[EXACT[name]] = pa.array(exact, _INTEGER)
-    return _table(arrays, schema)
+    return pa.table(arrays, schema=schema)
 
 
 def _table_of_files(files: FileColumns, schema: pa.Schema) -> pa.Table:
-    file = pa.array(files.tensors["file"])
     arrays: dict[str, Any] = {}
     for name in schema.names:
-        if name in files.said:
-            arrays[name] = _CONVERSIONS[COLUMNS[name]](files.said[name]).take(file)
-        elif name == "file":
-            arrays[name] = _texts(files.names).take(file)
+        if (shared := files.shared(name)) is not None:
+            arrays[name] = _array(name, shared[0]).take(pa.array(shared[1]))
         elif name in _INTEGERS:
             arrays[name] = _integers(*files.integers(_INTEGERS[name]))
         elif (numbers := files.numbers(name)) is not None:
             arrays[name] = _known(*numbers)
-        elif name in {"dtype", "format"}:
-            values, places = files.named(name)
-            arrays[name] = pa.array(values, pa.string()).take(pa.array(places))
-        elif name == "shape":
-            arrays[name] = _lists(files.tensors["dims"], files.shapes)
-        elif name == "original_shape":
-            arrays[name] = _lists(files.tensors["original_dims"], files.original_shapes)
+        elif name in files.shapes:
+            arrays[name] = _lists(files.tensors[DIMS[name]], files.shapes[name])
         else:
-            arrays[name] = pa.array(files.columns([name])[name], schema.field(name).type)
-    return _table(arrays, schema)
-
-
-def _table(arrays: dict[str, Any], schema: pa.Schema) -> pa.Table:
-    return pa.table([arrays[name] for name in schema.names], schema=schema)
+            arrays[name] = _array(name, files.columns([name])[name])
+    return pa.table(arrays, schema=schema)
 
 
 class ArrowTensors(NamedTuple):
@@ -173,38 +161,18 @@ def _is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
 
 
-# From values, of which any may be None
-
-
-def _texts(values: Sequence[str | None]) -> pa.Array:
-    """Return *values* as UTF-8 can hold them: the bytes of a name that are not, as the journal shows them."""
+def _array(name: str, values: Sequence[Any]) -> pa.Array:
+    """Return the *values* of a column, of which any may be None, as far as Arrow can hold them."""
+    type_ = _TYPES[COLUMNS[name]]
+    if pa.types.is_floating(type_):
+        values = [None if value is None else float(value) for value in values]
     try:
-        return pa.array(values, pa.string())
-    except UnicodeEncodeError:
-        shown = [value and value.encode("utf-8", "backslashreplace").decode() for value in values]
-        return pa.array(shown, pa.string())
-
-
-def _wholes(values: Sequence[int | None]) -> pa.Array:
-    """Return *values* without those that have more than 64 bits, which only a forged name or header has."""
-    try:
-        return pa.array(values, pa.int64())
-    except OverflowError:
-        known = [value if value is None or value in _INT64 else None for value in values]
-        return pa.array(known, pa.int64())
-
-
-def _reals(values: Iterable[float | None]) -> pa.Array:
-    return pa.array([None if value is None else float(value) for value in values], pa.float64())
-
-
-_CONVERSIONS: dict[Kind, Callable[[Sequence[Any]], pa.Array]] = {
-    Kind.TEXT: _texts,
-    Kind.WHOLE: _wholes,
-    Kind.REAL: _reals,
-    Kind.EXACT: _reals,
-    Kind.LIST: lambda values: pa.array(values, _TYPES[Kind.LIST]),
-}
+        return pa.array(values, type_)
+    except UnicodeEncodeError:  # the bytes of a name that are not UTF-8, as the journal shows them
+        values = [value and value.encode("utf-8", "backslashreplace").decode() for value in values]
+    except OverflowError:  # without those of more than 64 bits, which only a forged name or header has
+        values = [None if value is None or not -_BEYOND <= value < _BEYOND else value for value in values]
+    return pa.array(values, type_)
 
 
 # From records
@@ -212,7 +180,7 @@ _CONVERSIONS: dict[Kind, Callable[[Sequence[Any]], pa.Array]] = {
 
 def _known(values: NDArray[Any], known: NDArray[np.bool_]) -> pa.Array:
     if values.dtype.kind == "u":  # without those beyond 63 bits, which only a forged header has
-        values, known = values.astype(np.int64), known & (values < _INT64.stop)
+        values, known = values.astype(np.int64), known & (values < _BEYOND)
     return pa.array(values, mask=~known)
 
 

@@ -19,7 +19,10 @@ from dumpstream.format.opname import OpName, parse_name
 from dumpstream.statistics.kernels import encoding_of
 from dumpstream.statistics.table import COLUMNS, HOST, Condition
 
-_SAID = [name for name in COLUMNS if name in OpName._fields]
+#: The columns that the name of a file says.
+SAID = [name for name in COLUMNS if name in OpName._fields]
+#: The fields of a record that say how many dimensions a shape has, by its column.
+DIMS = {"shape": "dims", "original_shape": "original_dims"}
 _RECORD: np.dtype[Any] = np.dtype(TENSOR_ROW)  # type: ignore[call-overload]  # numpy has no type for a layout
 _READINGS = [
     (number, encoding.kind, encoding.components)
@@ -43,8 +46,7 @@ class FileColumns(NamedTuple):
     names: list[str]
     said: dict[str, list[Any]]  #: by the names, column by column; `op_name` also by the header
     tensors: NDArray[np.void]  #: the records of `measure_files`; `file` counts *names*
-    shapes: NDArray[np.uint64]  #: all dimensions, row by row
-    original_shapes: NDArray[np.uint64]
+    shapes: dict[str, NDArray[np.uint64]]  #: all dimensions, row by row, of each column in `DIMS`
     hashes: list[str | None]  #: row by row
     rank: int | None = None  #: of the process that all of them are from
 
@@ -58,12 +60,9 @@ class FileColumns(NamedTuple):
         if not conditions:
             return self
         kept = np.logical_and.reduce([self._holds(condition) for condition in conditions])
-        return self._replace(
-            tensors=self.tensors[kept],
-            shapes=self.shapes[np.repeat(kept, self.tensors["dims"])],
-            original_shapes=self.original_shapes[np.repeat(kept, self.tensors["original_dims"])],
-            hashes=[*compress(self.hashes, kept)],
-        )
+        shapes = {name: dims[np.repeat(kept, self.tensors[DIMS[name]])] for name, dims in self.shapes.items()}
+        hashes = [*compress(self.hashes, kept)]
+        return self._replace(tensors=self.tensors[kept], shapes=shapes, hashes=hashes)
 
     def columns(self, names: Iterable[str]) -> dict[str, list[Any]]:
         """Return the columns *names*, with the values that `TensorRow` has."""
@@ -83,8 +82,14 @@ class FileColumns(NamedTuple):
         """Return the extremes of integers, which have 128 bits, and where they are."""
         return self.tensors[_EXACT[name]], self.tensors["is_integer"] & (self.tensors["count"] > 0)
 
-    def named(self, name: str) -> tuple[list[str], NDArray[np.intp]]:
-        """Return the different values of `dtype` or `format`, and which of them each row has."""
+    def shared(self, name: str) -> tuple[list[Any], NDArray[Any]] | None:
+        """Return values that rows share, and which of them each row has; None if the column has others."""
+        if name == "file" or name in self.said:
+            return self.names if name == "file" else self.said[name], self.tensors["file"]
+        if name == "io":
+            return _IO, self.tensors["io"]
+        if name not in _NAMED:
+            return None
         field, name_of = _NAMED[name]
         found, places = np.unique(self.tensors[field], return_inverse=True)
         return [name_of(number) for number in found.tolist()], places
@@ -99,16 +104,12 @@ class FileColumns(NamedTuple):
     def _column(self, name: str) -> list[Any]:
         if (numbers := self.numbers(name)) is not None:
             return self._numbers(name, *numbers)
-        if name == "file" or name in self.said:
-            values = self.names if name == "file" else self.said[name]
-            return [values[file] for file in self.tensors["file"].tolist()]
-        if name in _NAMED:
-            found, places = self.named(name)
+        if (shared := self.shared(name)) is not None:
+            found, places = shared
             return [found[place] for place in places.tolist()]
-        if name in {"shape", "original_shape"}:
-            return self._shapes(name)
-        if name == "io":
-            return [_IO[io] for io in self.tensors["io"].tolist()]
+        if name in self.shapes:
+            ends, dims = np.cumsum(self.tensors[DIMS[name]]).tolist(), self.shapes[name].tolist()
+            return [tuple(dims[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
         constants = {"source": HOST, "rank": self.rank}
         return self.hashes if name == "hash" else [constants.get(name)] * self.rows
 
@@ -116,16 +117,11 @@ class FileColumns(NamedTuple):
         result: list[Any] = values.tolist()
         if name in _EXACT and self.tensors["is_integer"].any():
             exact, exactly = self.integers(name)
-            integers = map(_integer, exact[exactly].tolist())
+            integers = (int.from_bytes(data, "little", signed=True) for data in exact[exactly].tolist())
             result = [next(integers) if it else value for value, it in zip(result, exactly, strict=True)]
         if known.all():
             return result
         return [value if it else None for value, it in zip(result, known, strict=True)]
-
-    def _shapes(self, name: str) -> list[tuple[int, ...]]:
-        lengths, dims = ("dims", self.shapes) if name == "shape" else ("original_dims", self.original_shapes)
-        ends, values = np.cumsum(self.tensors[lengths]).tolist(), dims.tolist()
-        return [tuple(values[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 _NAMED: dict[str, tuple[str, Callable[[int], str]]] = {
@@ -140,7 +136,7 @@ def measure_columns(files: Sequence[tuple[str, Buffer]]) -> tuple[FileColumns, l
     The others are not dump files, not exactly what their headers promise, or have elements of a rarer type.
     """
     data = [data for _, data in files]
-    records, shapes, original_shapes = measure_files(data, _READINGS)
+    records, *shapes = measure_files(data, _READINGS)
     tensors = np.frombuffer(records, _RECORD).copy()
     numbers, first, place = np.unique(tensors["file"], return_index=True, return_inverse=True)
     measured: list[int] = numbers.tolist()
@@ -151,31 +147,23 @@ def measure_columns(files: Sequence[tuple[str, Buffer]]) -> tuple[FileColumns, l
     for number, op_name in enumerate(said["op_name"]):
         if op_name is None:
             said["op_name"][number] = _op_name(tensors[first[number]], data[measured[number]])
-    dims = (np.frombuffer(shapes, np.uint64), np.frombuffer(original_shapes, np.uint64))
-    return FileColumns(names, said, tensors, *dims, hashes), measured
+    dims = {name: np.frombuffer(shape, np.uint64) for name, shape in zip(DIMS, shapes, strict=True)}
+    return FileColumns(names, said, tensors, dims, hashes), measured
 
 
 def join_columns(parts: Sequence[FileColumns]) -> FileColumns:
     """Return *parts*, which are of the same process, as one, in order."""
     tensors = np.concatenate([part.tensors for part in parts])
-    row = files = 0
-    for part in parts:
-        tensors["file"][row : row + part.rows] += np.uint64(files)
-        row += part.rows
-        files += len(part.names)
+    first_files = np.cumsum([0, *(len(part.names) for part in parts[:-1])], dtype=np.uint64)
+    tensors["file"] += np.repeat(first_files, [part.rows for part in parts])
     return FileColumns(
         [*chain.from_iterable(part.names for part in parts)],
-        {name: [*chain.from_iterable(part.said[name] for part in parts)] for name in _SAID},
+        {name: [*chain.from_iterable(part.said[name] for part in parts)] for name in SAID},
         tensors,
-        np.concatenate([part.shapes for part in parts]),
-        np.concatenate([part.original_shapes for part in parts]),
+        {name: np.concatenate([part.shapes[name] for part in parts]) for name in DIMS},
         [*chain.from_iterable(part.hashes for part in parts)],
         parts[0].rank,
     )
-
-
-def _integer(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
 
 
 # What follows keeps no tuple or view for a file: thousands of them would have the garbage collector come by.
@@ -186,7 +174,7 @@ def _said(names: Iterable[str]) -> dict[str, list[Any]]:
     for name in names:
         cells.extend(parse_name(name))
     fields = OpName._fields
-    return {name: cells[fields.index(name) :: len(fields)] for name in _SAID}
+    return {name: cells[fields.index(name) :: len(fields)] for name in SAID}
 
 
 def _hashes(tensors: NDArray[np.void], data: Sequence[Buffer]) -> list[str | None]:

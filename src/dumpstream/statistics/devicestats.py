@@ -6,13 +6,13 @@ types printed as if they were 32-bit integers. What cannot be put right is None,
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dumpstream.format.dtypes import DTYPES
 from dumpstream.statistics.canncsv import COUNT, DEFAULT_SELECTION, DESCRIPTION, SELECTABLE, CannCsv
-from dumpstream.statistics.table import DEVICE, Number, TensorRow
+from dumpstream.statistics.table import COLUMNS, DEVICE, Kind, Number, TensorRow
 
 #: More lines than this in one file are not read: CANN writes one for each tensor of an operator.
 MAX_LINES = 1 << 16
@@ -23,8 +23,9 @@ _COLUMNS[COUNT.lower()] = "count"
 _FIRST_CELL = next(iter(DESCRIPTION))
 _DEFAULT_HEADER = CannCsv(DEFAULT_SELECTION).header.strip().split(",")
 
-_SHORT_NAMES = {dtype.name: dtype.short for dtype in DTYPES.values()}
 _IO = {"Input": "input", "Output": "output"}
+# The words of a cell that the column has in another form.
+_WORDS = {"io": _IO, "dtype": {dtype.name: dtype.short for dtype in DTYPES.values()}}
 _ABSENT = {"", "-", "NA", "UNKNOW"}
 # No integer of 64 bits has more digits.
 _NUMBER = re.compile(
@@ -98,15 +99,12 @@ class DeviceText:
         header = self._header or _DEFAULT_HEADER
         if len(cells) == len(header) - 1 and "NA" in cells and COUNT in header:
             cells.insert(header.index(COUNT), "NA")
-        if len(cells) != len(header):
-            self._note(f"has {len(cells)} cells, and its header {len(header)}")
-            return
         try:
             values = _values(header, cells)
         except ValueError as exc:
             self._note(str(exc))
-            return
-        self._rows.append(_repaired(replace(self._origin, **values)))
+        else:
+            self._rows.append(_repaired(replace(self._origin, **values)))
 
     def _note(self, problem: str) -> None:
         self._problem = self._problem or f"is damaged: line {self._lines} {problem}; dump it again"
@@ -118,12 +116,20 @@ class DeviceText:
 
 def _values(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
     """Return the values of the columns in *header*; of one that is there twice, the first."""
+    if len(cells) != len(header):
+        raise ValueError(f"has {len(cells)} cells, and its header {len(header)}")
     values: dict[str, Any] = {}
     for name, cell in zip(header, cells, strict=True):
         column = _COLUMNS.get(name.lower())
         if column is not None and values.get(column) is None:
-            values[column] = None if cell in _ABSENT else _READERS[column](cell)
+            values[column] = None if cell in _ABSENT else _value(column, cell)
     return values
+
+
+def _value(column: str, cell: str) -> Any:
+    if column in _WORDS:
+        return _WORDS[column].get(cell, cell)
+    return _READERS[COLUMNS[column]](cell)
 
 
 def _count(cell: str) -> int:
@@ -152,55 +158,39 @@ def _number(cell: str) -> Number:
     return int(cell) if match["whole"] else float(cell)
 
 
-_READERS: dict[str, Callable[[str], Any]] = {
-    "io": _IO.__getitem__,
-    "index": _count,
-    "size": _count,
-    "dtype": lambda cell: _SHORT_NAMES.get(cell, cell),
-    "format": str,
-    "shape": _shape,
-    "max": _number,
-    "min": _number,
-    "mean": lambda cell: float(_number(cell)),
-    "l2norm": lambda cell: float(_number(cell)),
-    "count": _count,
-    "nan": _count,
-    "pos_inf": _count,
-    "neg_inf": _count,
+_READERS: dict[Kind, Callable[[str], Any]] = {
+    Kind.TEXT: str,
+    Kind.WHOLE: _count,
+    Kind.REAL: lambda cell: float(_number(cell)),
+    Kind.EXACT: _number,
+    Kind.LIST: _shape,
 }
 
 
 def _repaired(row: TensorRow) -> TensorRow:
     """Return *row* with the extremes that its type must have, or without them."""
-    if row.max is None and row.min is None:
+    known: dict[str, Any] = {"max": row.max, "min": row.min}
+    known = {name: value for name, value in known.items() if value is not None}
+    if not known:
         return row
     if row.dtype in {"uint32", "uint64"}:
-        row = replace(row, max=_unsigned(row.max), min=_unsigned(row.min))
-    if row.dtype not in _TRUSTED and not _credible(row):
+        known = {name: value + _UNSIGNED if value < 0 else value for name, value in known.items()}
+    if row.dtype not in _TRUSTED and not _credible(row, known):
         problem = f"max and min are unknown: the runtime printed 32 bits of each {row.dtype or 'value'}"
         return replace(row, max=None, min=None, problem=problem)
     if row.dtype is not None and "float" in row.dtype:
-        return replace(row, max=_float(row.max), min=_float(row.min))  # the text of 1.0 is 1
-    return row
+        known = {name: float(value) for name, value in known.items()}  # the text of 1.0 is 1
+    return replace(row, **known)
 
 
-def _float(value: Number | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _unsigned(value: Number | None) -> Number | None:
-    return value + _UNSIGNED if value is not None and value < 0 else value
-
-
-def _credible(row: TensorRow) -> bool:
-    """Whether the extremes of *row* are those of the tensor and not what 32 bits of them look like."""
-    known = [value for value in (row.min, row.max) if value is not None]
-    if any(isinstance(value, float) for value in known):
+def _credible(row: TensorRow, known: Mapping[str, Number]) -> bool:
+    """Whether the extremes *known* are those of the tensor and not what 32 bits of them look like."""
+    if any(isinstance(value, float) for value in known.values()):
         return True
-    if "float" in (row.dtype or "") and max(map(abs, known)) >= _LARGEST_PLAIN:
+    largest, mean = max(map(abs, known.values())), row.mean
+    if "float" in (row.dtype or "") and largest >= _LARGEST_PLAIN:
         return False
-    mean = row.mean
     if mean is None or not math.isfinite(mean):
         return False
-    slack = _ROUNDING * max(abs(mean), *map(abs, known))
-    return (row.min is None or row.min <= mean + slack) and (row.max is None or mean <= row.max + slack)
+    slack = _ROUNDING * max(abs(mean), largest)
+    return known.get("min", mean) <= mean + slack and mean <= known.get("max", mean) + slack

@@ -13,13 +13,15 @@ from dumpstream._errors import DumpFormatError
 from dumpstream.format.header import DumpHeader, HeaderCollector, Tensor, parse_header, parse_version_1
 from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
+from dumpstream.statistics.columns import SAID
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.running import RunningStatistics
 from dumpstream.statistics.table import COLUMNS, HOST, TensorRow, TensorStatistics
 
 _TEXT_SUFFIXES = (TEXT_SUFFIX, f"{TEXT_SUFFIX}.zst")
 
-# What a row begins with, and what is computed, in the order of the columns.
+# What a name says, what a row begins with, and what is computed, in the order of the columns.
+_SAID = attrgetter(*SAID)
 _ORIGIN = attrgetter(*list(COLUMNS)[: list(COLUMNS).index("io")])
 _NUMBERS = attrgetter(*(field.name for field in fields(TensorStatistics)))
 
@@ -65,20 +67,9 @@ def whole_file(origin: TensorRow, content: Buffer, *, histogram: bool = False) -
 
 def origin_of(name: str, label: str | None = None, rank: int | None = None) -> TensorRow:
     """Return what the name of a file says, as the beginning of its rows; *label* is what they call it."""
-    parsed = parse_name(name)
-    return TensorRow(
-        name if label is None else label,
-        parsed.op_type,
-        parsed.op_name,
-        parsed.model,
-        parsed.iteration,
-        parsed.device,
-        parsed.task,
-        parsed.stream,
-        parsed.timestamp,
-        model_id=parsed.model_id,
-        rank=rank,
-    )
+    *said, model_id = _SAID(parse_name(name))
+    called = name if label is None else label
+    return TensorRow(called, *said, model_id=model_id, rank=rank)  # type: ignore[misc]  # *said* has 8 values
 
 
 def is_text(name: str) -> bool:
@@ -99,11 +90,9 @@ class DumpStatistics:
         self._collector: HeaderCollector | None = HeaderCollector()
         self._header: DumpHeader | None = None
         self._walks: list[_Walk] = []
-        self._bytes = 0
         self._problem = "ends inside its header; dump it again"
 
     def add(self, piece: memoryview) -> None:
-        self._bytes += len(piece)
         if self._collector is not None:
             piece = self._add_to_header(self._collector, piece)
         for walk in self._walks:
@@ -112,9 +101,7 @@ class DumpStatistics:
     def finish(self) -> list[TensorRow]:
         if self._header is None:
             return [replace(self._origin, problem=self._problem)]
-        walk = self._walks[0]
-        if len(self._walks) > 1 and self._bytes > self._header.length:
-            walk = self._walks[1]
+        walk = self._walks[-1 if self._walks[0].surplus else 0]
         return _rows(self._origin, self._header, walk.finish(), surplus=walk.surplus)
 
     def _add_to_header(self, collector: HeaderCollector, piece: memoryview) -> memoryview:
@@ -149,34 +136,27 @@ class _Walk:
 
     def add(self, data: memoryview) -> None:
         """Take the next bytes."""
-        while data and self._running is not None:
+        while self._running is not None:
             left = self._running.tensor.size - self._running.bytes
             self._running.update(data[:left])
+            if len(data) < left:
+                return
             data = data[left:]
-            if self._running.bytes == self._running.tensor.size:
-                self._end()
+            self._begin_next()
         self.surplus += len(data)
 
     def finish(self) -> dict[int, _Measured]:
         """Return what was found, by the numbers of the tensors; all of them are in it."""
         while self._running is not None:
-            self._end()
+            self._begin_next()
         return self._measured
 
-    def _end(self) -> None:
+    def _begin_next(self) -> None:
         """Write down the tensor that is running, and begin the next."""
         if self._running is not None:
             self._measured[self._number] = _Measured.of(self._running)
-        self._running = None
-        self._begin_next()
-
-    def _begin_next(self) -> None:
-        for number, tensor in self._tensors:
-            running = RunningStatistics(tensor, histogram=self._histogram)
-            if tensor.size:
-                self._number, self._running = number, running
-                return
-            self._measured[number] = _Measured.of(running)
+        self._number, tensor = next(self._tensors, (0, None))
+        self._running = None if tensor is None else RunningStatistics(tensor, histogram=self._histogram)
 
 
 class _Measured(NamedTuple):

@@ -1,11 +1,10 @@
 """Kernels: how `_native.Statistics` is told to read the elements of a data type."""
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from dumpstream.format import hifloat8
@@ -26,7 +25,6 @@ class Encoding(NamedTuple):
     min_normal: float  #: values of the table below it are subnormal
     components: int  #: numbers in an element: 2 of a complex one
     is_integer: bool
-    is_float: bool
     saturates: bool  #: whether the share of saturated elements says something: floats of 8 bits
 
 
@@ -43,11 +41,11 @@ def encoding_of(number: int, *, packed: bool) -> Encoding | None:
     table: Buffer | None = None
     is_integer = dtype.numpy.kind in "iub"
     if kind == "byte":
-        values = (
-            dtype.table if dtype.table is not None else np.arange(_CODES, dtype=np.uint8).view(dtype.numpy)
-        )
+        codes = np.arange(_CODES, dtype=np.uint8)
+        values = codes.view(dtype.numpy) if dtype.table is None else dtype.table
         if not is_integer:
-            min_normal = _min_normal(dtype.short, values)
+            known = _MIN_NORMAL.get(dtype.short)
+            min_normal = known or float(ml_dtypes.finfo(dtype.numpy).smallest_normal)  # type: ignore[no-untyped-call]
         if packed:
             kind = f"bits{dtype.bits}"
         table = values.astype(np.float64).data
@@ -57,11 +55,5 @@ def encoding_of(number: int, *, packed: bool) -> Encoding | None:
         min_normal,
         components=2 if dtype.numpy.kind == "c" else 1,
         is_integer=is_integer,
-        is_float=not is_integer,
         saturates=dtype.kernel == "byte" and dtype.bits == _BYTE_BITS and not is_integer,
     )
-
-
-def _min_normal(name: str, values: NDArray[Any]) -> float:
-    known = _MIN_NORMAL.get(name)
-    return float(ml_dtypes.finfo(values.dtype).smallest_normal) if known is None else known  # type: ignore[no-untyped-call]

@@ -75,15 +75,10 @@ def row_groups(file: IO[bytes]) -> list[range]:
         DumpstreamError: it is not a Parquet file, or a damaged one.
     """
     with _opened(file) as parquet:
-        metadata = parquet.metadata
-        rows = max(
-            [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], default=0
-        )
+        groups = range(parquet.metadata.num_row_groups)
+        rows = max((parquet.metadata.row_group(number).num_rows for number in groups), default=0)
         step = max(1, _READ_ROWS // max(1, rows))
-        return [
-            range(start, min(start + step, metadata.num_row_groups))
-            for start in range(0, metadata.num_row_groups, step)
-        ]
+        return [groups[start : start + step] for start in groups[::step]]
 
 
 def read_tensors(

@@ -1,6 +1,9 @@
 """Statistics of tensors, in one pass over bytes that come in any pieces."""
 
 import math
+from dataclasses import fields, replace
+from operator import attrgetter
+from typing import Any
 
 from typing_extensions import Buffer
 from xxhash import xxh3_64
@@ -12,6 +15,9 @@ from dumpstream.statistics.kernels import encoding_of
 from dumpstream.statistics.table import TensorStatistics
 
 _LARGEST = (1 << 63) - 1
+_EXTREMES = ("max", "min", "finite_max", "finite_min")
+# What `TensorStatistics` begins with: all but the hash, the share of saturated elements and the histogram.
+_NUMBERS = attrgetter(*[field.name for field in fields(TensorStatistics)][:-3])
 # A thread that gives up the GIL may wait for milliseconds until it has it again. So what is soon done is done
 # in blocks for which the kernels and the hash keep it.
 _SMALL_BYTES = 256 << 10
@@ -53,7 +59,7 @@ class RunningStatistics:
                 table=encoding.table,
                 min_normal=encoding.min_normal,
                 elements=None if elements is None else elements * encoding.components,
-                histogram=histogram and encoding.is_float,
+                histogram=histogram and not encoding.is_integer,
             )
         self._hash = xxh3_64()
 
@@ -75,29 +81,13 @@ class RunningStatistics:
         if self._kernel is None or encoding is None:
             return TensorStatistics(hash=digest)
         found = self._kernel.result()
-        extremes = [found.max, found.min, found.finite_max, found.finite_min]
-        if encoding.is_integer:  # those from a table are doubles
-            extremes = [None if value is None else int(value) for value in extremes]
         saturated = None
         if encoding.saturates and found.saturated is not None and found.count:
             saturated = found.saturated / found.count
-        return TensorStatistics(
-            found.count,
-            extremes[0],
-            extremes[1],
-            found.mean,
-            found.l2norm,
-            found.std,
-            found.nan,
-            found.pos_inf,
-            found.neg_inf,
-            found.zero,
-            found.negative,
-            found.subnormal,
-            extremes[2],
-            extremes[3],
-            found.finite_mean,
-            digest,
-            saturated,
-            None if found.histogram is None else tuple(found.histogram),
-        )
+        histogram = None if found.histogram is None else tuple(found.histogram)
+        values: list[Any] = [*_NUMBERS(found), digest, saturated, histogram]
+        statistics = TensorStatistics(*values)
+        if encoding.is_integer and encoding.table is not None and found.count:  # the table has doubles
+            exact: dict[str, Any] = {name: int(getattr(found, name)) for name in _EXTREMES}
+            statistics = replace(statistics, **exact)
+        return statistics

@@ -6,6 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol, get_type_hints
@@ -151,9 +152,8 @@ class Condition(NamedTuple):
             raise ValueError(f"no condition {text!r}; write COLUMN OP NUMBER, for example nan > 0")
         column = find_column(match[1])
         if not COLUMNS[column].numeric:
-            raise ValueError(
-                f"{column} does not hold numbers; conditions compare {', '.join(_numeric_columns())}"
-            )
+            numeric = [name for name, kind in COLUMNS.items() if kind.numeric]
+            raise ValueError(f"{column} does not hold numbers; conditions compare {', '.join(numeric)}")
         return cls(column, _OPERATORS[match[2]], _number(match[3]))
 
     def holds(self, value: Number | None) -> bool:
@@ -195,19 +195,11 @@ def rows_of(tensors: Tensors) -> list[TensorRow]:
     return [TensorRow(*values) for values in zip(*tensors.columns(COLUMNS).values(), strict=True)]
 
 
-def _numeric_columns() -> list[str]:
-    return [name for name, kind in COLUMNS.items() if kind.numeric]
-
-
 def _number(text: str) -> Number:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number; write for example 0, -1.5, 1e-6 or inf") from None
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    raise ValueError(f"{text!r} is not a number; write for example 0, -1.5, 1e-6 or inf")
 
 
 class SortKey(NamedTuple):
