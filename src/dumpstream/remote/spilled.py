@@ -1,7 +1,8 @@
 """Objects that lie in an outbox: read in parts, and uploaded to their store."""
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager
 
 from anyio.to_thread import run_sync
 
@@ -62,7 +63,12 @@ async def read_pieces(
         os.close(fd)
 
 
-def spill_error(exc: OSError) -> SinkError:
-    """Return the error to report for *exc*, which came from the disk of the spill."""
-    reason = exc.strerror or type(exc).__name__
-    return SinkError(f"the spill cannot be used: {reason}; free some space or choose another --spill")
+@contextmanager
+def explained_spill() -> Iterator[None]:
+    """Turn an `OSError` of the block, which came from the disk of the spill, into a `SinkError`."""
+    try:
+        yield
+    except OSError as exc:
+        reason = exc.strerror or type(exc).__name__
+        problem = f"the spill cannot be used: {reason}; free some space or choose another --spill"
+        raise SinkError(problem) from None
