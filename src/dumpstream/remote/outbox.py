@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from dumpstream.remote.outboxes import (
     open_outbox,
     outer_outbox,
     refuse_foreign,
+    undone,
 )
 from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
@@ -97,16 +99,13 @@ class Outbox:
             raise _not_here(root, f"is inside the outbox {outer} of another capture")
         outbox = cls(root / new_name(), Description(destination), quota=quota, on_full=on_full)
         try:
-            outbox._take(make_directory(outbox.path))
-            os.close(open_directory(outbox._dir_fd, [OBJECTS], create=True))
-            outbox._write_description()
-            refuse_foreign(outbox.path, outbox._dir_fd)  # some file systems give it to another user
+            with undone(outbox.close):
+                outbox._take(make_directory(outbox.path))
+                os.close(open_directory(outbox._dir_fd, [OBJECTS], create=True))
+                outbox._write_description()
+                refuse_foreign(outbox.path, outbox._dir_fd)  # some file systems give it to another user
         except OSError as exc:
-            outbox.close()
             raise _not_here(root, f"cannot hold what waits for a store ({exc.strerror})") from exc
-        except BaseException:
-            outbox.close()
-            raise
         return outbox
 
     @classmethod
@@ -124,11 +123,8 @@ class Outbox:
         outbox.needed = True
         with explained(path):
             outbox._take(open_outbox(path))
-        try:
+        with undone(outbox.close):
             outbox.description = outbox._read_description()
-        except BaseException:
-            outbox.close()
-            raise
         return outbox
 
     @property
@@ -281,11 +277,8 @@ class Outbox:
 
     def _take(self, dir_fd: int) -> None:
         """Lock the directory *dir_fd*, which is closed with it."""
-        try:
+        with undone(partial(os.close, dir_fd)):
             self._lock_fd = take_lock(self.path, dir_fd)
-        except BaseException:
-            os.close(dir_fd)
-            raise
         self._dir_fd = dir_fd
 
     def _read_description(self) -> Description:
@@ -298,11 +291,8 @@ class Outbox:
     def _open(self, name: str) -> int:
         """Return a descriptor of the file *name*, which no other user can have written."""
         fd = open_regular(name, os.O_RDONLY, dir_fd=self._dir_fd)
-        try:
+        with undone(partial(os.close, fd)):
             refuse_foreign(self.path, fd, name)
-        except BaseException:
-            os.close(fd)
-            raise
         return fd
 
 
