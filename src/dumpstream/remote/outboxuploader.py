@@ -3,13 +3,12 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream.archive.manifest import FILES, PACKS
-from dumpstream.archive.rows import FileRow, read_rows
+from dumpstream.archive.rows import FileRow, Row, read_rows
 from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
@@ -21,18 +20,13 @@ from dumpstream.system.location import Prefix
 
 
 class OutboxUploader:
-    """The stores for which objects wait in *outbox*, which a capture at *location* left.
+    """The stores for which objects wait in *outbox*. *locks* are held. Making one blocks."""
 
-    *locks* are held. Making one blocks.
-    """
-
-    def __init__(
-        self, outbox: Outbox, location: Path | Prefix, locks: Sequence[StoreLock], patience: Patience
-    ) -> None:
+    def __init__(self, outbox: Outbox, locks: Sequence[StoreLock], patience: Patience) -> None:
         self._outbox, self._locks = outbox, locks
         self._description = outbox.description
+        location = self._description.location
         self._base = f"{location}/" if isinstance(location, Prefix) else ""
-        own = [location] if isinstance(location, Prefix) else []
         self._stores = {
             prefix: Store(
                 prefix,
@@ -40,7 +34,7 @@ class OutboxUploader:
                 lock=next((lock for lock in locks if lock.covers(prefix)), None),
                 patience=patience,
             )
-            for prefix in {*own, *self._description.prefixes}
+            for prefix in self._description.touched
         }
 
     def url(self, path: str) -> str:
@@ -89,10 +83,11 @@ class OutboxUploader:
             for entry in store.entries(PACKS):
                 if self._description.is_pack(prefix, entry.key):
                     found[f"{prefix}/{entry.key}"] = store, entry.key
-        for path in _paths(lines):
+        for path in paths_of(read_rows(lines)):
             found.pop(self.url(path), None)
-        for path in _paths(read_journal() if found else ()):  # a power cut may have taken lines from the disk
-            found.pop(self.url(path), None)
+        if found:  # a power cut may have taken lines from the disk
+            for path in paths_of(read_rows(read_journal())):
+                found.pop(self.url(path), None)
         for store, key in found.values():
             store.delete(key)
         return len(found)
@@ -128,15 +123,12 @@ class OutboxUploader:
         """Return names and paths of the files of *rows* that wait, by prefix and key."""
         waiting: dict[Prefix, dict[str, tuple[str, str]]] = {}
         for row in rows:
-            for part in row.stored:
-                if part.path is not None and self._waits(part.path):
-                    prefix, key = self._description.locate(self.url(part.path))
+            for path in paths_of([row]):
+                if self._outbox.size(self.url(path)) is not None:
+                    prefix, key = self._description.locate(self.url(path))
                     if not self._description.is_pack(prefix, key):  # packs have names of their own
-                        waiting.setdefault(prefix, {})[key] = row.name, part.path
+                        waiting.setdefault(prefix, {})[key] = row.name, path
         return waiting
-
-    def _waits(self, path: str) -> bool:
-        return self._outbox.size(self.url(path)) is not None
 
     def _is_same(self, store: Store, key: str, url: str) -> bool:
         """Whether an earlier upload, which could not record that, has stored the object *url* as *key*."""
@@ -146,7 +138,8 @@ class OutboxUploader:
             return all(file.read(len(block)) == block for block in store.read(key))
 
 
-def _paths(lines: Iterable[bytes]) -> Iterator[str]:
-    for row in read_rows(lines):
+def paths_of(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield where the parts of the files of *rows* are."""
+    for row in rows:
         if isinstance(row, FileRow):
             yield from (part.path for part in row.stored if part.path is not None)
