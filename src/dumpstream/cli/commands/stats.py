@@ -153,28 +153,23 @@ class _Found:
     def __init__(self, args: Namespace, request: _Request) -> None:
         self._args, self._request = args, request
         # A line that is rewritten does not go with rows that are printed meanwhile.
-        self._line = None if request.streams else ProgressLine()
+        self._line = ProgressLine(wanted=not request.streams)
         self._skipped = 0
         self.problems = 0
 
     def __iter__(self) -> Iterator[_Columns]:
         args, needed = self._args, self._request.needed
         wanted = Wanted(self._request.conditions, needed, args.histogram)
+        locations = map(as_location, args.names)
         files = size = 0
-        try:
-            for batch in measure_batches(
-                map(as_location, args.names), wanted, ranks=args.rank, workers=args.workers
-            ):
+        with self._line:
+            for batch in measure_batches(locations, wanted, ranks=args.rank, workers=args.workers):
                 files += len(batch.files)
                 size += sum(file.bytes for file in batch.files)
                 self._skipped += sum(file.skipped for file in batch.files)
                 self._tell([problem for file in batch.files for problem in file.problems])
-                if self._line is not None:
-                    self._line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
+                self._line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
                 yield batch.tensors.columns(needed)
-        finally:
-            if self._line is not None:
-                self._line.clear()
 
     def tell_skipped(self) -> None:
         """Say how many files were not dump files."""
@@ -183,7 +178,7 @@ class _Found:
 
     def _tell(self, problems: Sequence[str]) -> None:
         self.problems += len(problems)
-        if problems and self._line is not None:
+        if problems:
             self._line.clear()
         for problem in problems:
             say(problem)
