@@ -7,7 +7,6 @@ import re
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from dumpstream._errors import StoreError
 from dumpstream.archive.manifest import PACKS
@@ -97,7 +96,9 @@ class Description:
             raise ValueError(self)
         locks = dict(self.locks)
         left = [text for text in locks.values() if text is not None]
-        _check_texts([self.destination, *self.stores, *self.packs, *locks, *left])
+        texts = [self.destination, *self.stores, *self.packs, *locks, *left]
+        if any(type(text) is not str for text in texts):
+            raise ValueError(self)
         stores = {str(_parse(url)) for url in self.stores}
         for url in self.locks:
             _parse(url)
@@ -106,12 +107,6 @@ class Description:
             if match is None or match[1] not in stores:
                 raise ValueError(begin)
         as_location(self.destination)
-
-
-def _check_texts(values: list[Any]) -> None:
-    for value in values:
-        if type(value) is not str:
-            raise TypeError(value)
 
 
 def _parse(url: str) -> Prefix | str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import anyio
 from anyio.to_thread import run_sync
@@ -139,7 +139,7 @@ class Outbox:
             OSError: it cannot be read, or is not a regular file.
             DestinationError: another user may have written it.
         """
-        with suppress(FileNotFoundError), os.fdopen(self._open(JOURNAL), "rb") as file:
+        with suppress(FileNotFoundError), self._open(JOURNAL) as file:
             yield from file
 
     def add_store(self, prefix: Prefix) -> None:
@@ -166,7 +166,7 @@ class Outbox:
     def manifest(self) -> Manifest | None:
         """Return the manifest that was kept; None if the capture had not begun."""
         try:
-            with os.fdopen(self._open(MANIFEST), "rb") as file:
+            with self._open(MANIFEST) as file:
                 return parse_manifest(self.path, file.read(LARGEST_BYTES))
         except FileNotFoundError:
             return None
@@ -200,11 +200,8 @@ class Outbox:
         """Mark the object *url* as whole; with *durable* it is on the disk then."""
         part, whole = _object_name(url, whole=False), _object_name(url, whole=True)
         if durable:
-            fd = open_regular(part, os.O_RDONLY, dir_fd=self._dir_fd)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            with os.fdopen(open_regular(part, os.O_RDONLY, dir_fd=self._dir_fd), "rb") as file:
+                os.fsync(file.fileno())
         os.rename(part, whole, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
         if durable:
             with opened_directory(self._dir_fd, [OBJECTS]) as objects_fd:
@@ -218,13 +215,13 @@ class Outbox:
             return None
         return found.st_size
 
-    def open_object(self, url: str, *, whole: bool = True) -> int:
-        """Return a descriptor of the object *url*, or of what there is of it, which the caller closes."""
+    def open_object(self, url: str, *, whole: bool = True) -> IO[bytes]:
+        """Open the object *url*, or what there is of it, for reading."""
         return self._open(_object_name(url, whole=whole))
 
     def read_object(self, url: str, size: int) -> bytes:
         """Return the first *size* bytes of the whole object *url*."""
-        with os.fdopen(self.open_object(url), "rb") as file:
+        with self.open_object(url) as file:
             return file.read(size)
 
     def move(self, urls: Mapping[str, str], lines: Iterable[bytes]) -> None:
@@ -283,17 +280,17 @@ class Outbox:
 
     def _read_description(self) -> Description:
         try:
-            with os.fdopen(self._open(DESCRIPTION), "rb") as file:
+            with self._open(DESCRIPTION) as file:
                 return Description.parse(file.read(LARGEST_DESCRIPTION))
         except (OSError, ValueError):
             raise not_an_outbox(self.path, DESCRIPTION) from None
 
-    def _open(self, name: str) -> int:
-        """Return a descriptor of the file *name*, which no other user can have written."""
-        fd = open_regular(name, os.O_RDONLY, dir_fd=self._dir_fd)
-        with undone(partial(os.close, fd)):
-            refuse_foreign(self.path, fd, name)
-        return fd
+    def _open(self, name: str) -> IO[bytes]:
+        """Open the file *name*, which no other user can have written, for reading."""
+        file = os.fdopen(open_regular(name, os.O_RDONLY, dir_fd=self._dir_fd), "rb")
+        with undone(file.close):
+            refuse_foreign(self.path, file.fileno(), name)
+        return file
 
 
 def _object_name(url: str, *, whole: bool) -> str:

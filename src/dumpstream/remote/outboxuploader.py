@@ -132,7 +132,7 @@ class OutboxUploader:
 
     def _is_same(self, store: Store, key: str, url: str) -> bool:
         """Whether an earlier upload, which could not record that, has stored the object *url* as *key*."""
-        with os.fdopen(self._outbox.open_object(url), "rb") as file:
+        with self._outbox.open_object(url) as file:
             if os.fstat(file.fileno()).st_size != store.head(key).bytes:
                 return False
             return all(file.read(len(block)) == block for block in store.read(key))

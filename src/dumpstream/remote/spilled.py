@@ -53,14 +53,11 @@ async def read_pieces(
 
     The file is open as long as the pieces are wanted: a store goes on even if its caller is cancelled.
     """
-    fd = await run_sync(lambda: outbox.open_object(url, whole=whole))
-    try:
+    with await run_sync(lambda: outbox.open_object(url, whole=whole)) as file:
         position = 0
-        while position < size and (piece := await run_sync(os.pread, fd, PART_BYTES, position)):
+        while position < size and (piece := await run_sync(os.pread, file.fileno(), PART_BYTES, position)):
             position += len(piece)
             yield piece
-    finally:
-        os.close(fd)
 
 
 @contextmanager
