@@ -100,23 +100,17 @@ def _lines(store: Store) -> Iterator[bytes]:
     found = _segments(store)
     numbers = takewhile(found.__contains__, count(through + 1))
     get = partial(_get_segments, store)
-    for segment in run_batches(get, numbers, bytes_of=lambda _: 0, is_remote=lambda _: True):
-        if segment is None:
-            raise _JournalReplaced
-        yield from segment.splitlines(keepends=True)
+    try:
+        for segment in run_batches(get, numbers, bytes_of=lambda _: 0, is_remote=lambda _: True):
+            yield from segment.splitlines(keepends=True)
+    except ObjectMissingError:  # it has just been merged
+        raise _JournalReplaced from None
     if merged_through(store) != through:
         raise _JournalReplaced
 
 
-def _get_segments(store: Store, numbers: Iterable[int]) -> list[bytes | None]:
-    """Return the segments *numbers*; None for a segment that has just been merged."""
-    found: list[bytes | None] = []
-    for number in numbers:
-        try:
-            found.append(store.get(segment_key(number), _LARGEST_SEGMENT))
-        except ObjectMissingError:
-            found.append(None)
-    return found
+def _get_segments(store: Store, numbers: Iterable[int]) -> list[bytes]:
+    return [store.get(segment_key(number), _LARGEST_SEGMENT) for number in numbers]
 
 
 def _segments(store: Store) -> set[int]:
