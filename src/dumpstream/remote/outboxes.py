@@ -184,10 +184,8 @@ def _remove_object(name: str, dir_fd: int) -> bool:
 
 def _remove(name: str, dir_fd: int) -> bool:
     """Remove *name* if it is a regular file; return whether it is gone."""
-    try:
+    with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
             return False
         os.unlink(name, dir_fd=dir_fd)
-    except FileNotFoundError:
-        pass
     return True

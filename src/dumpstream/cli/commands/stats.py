@@ -37,7 +37,6 @@ from dumpstream.system.location import as_location
 
 _Columns = Mapping[str, list[Any]]
 
-
 _TABLE_COLUMNS = (
     *("model", "iteration", "op_type", "op_name", "io", "index", "dtype", "shape"),
     *("count", "max", "min", "mean", "nan", "pos_inf", "neg_inf"),
