@@ -10,13 +10,14 @@ import anyio
 from anyio.to_thread import run_sync
 from typing_extensions import Buffer
 
-from dumpstream._errors import ObjectMissingError, SinkError, StoreError
+from dumpstream._errors import FileRefusedError, ObjectMissingError, SinkError, StoreError
 from dumpstream.custody import Custody, Stage
 from dumpstream.objectstore.backoff import Backoff
 from dumpstream.objectstore.patience import GRACE_S
 from dumpstream.objectstore.store import PROBE, Store
-from dumpstream.remote.outbox import Outbox
+from dumpstream.remote.outbox import SPILL_FULL, Outbox
 from dumpstream.remote.spilled import explained_spill, upload_from
+from dumpstream.source import OnFull
 
 _UPLOADED_AT_ONCE = 16
 #: How long the end of a capture waits for a store that is away.
@@ -100,12 +101,17 @@ class Backlog:
             FileRefusedError: there is no room, and files are to be dropped then.
             SinkError: the store refuses for good, or has been given up.
         """
-        while not self.outbox.take_room(size, key):
+        quota = self.outbox.quota
+        while size > quota.free:
+            if self.outbox.on_full is OnFull.DROP:
+                problem = f"{key!r} does not fit into the spill of {quota.capacity} bytes"
+                raise FileRefusedError(f"{problem}; raise --spill-bytes", cause=SPILL_FULL)
             if not self.away:
                 return False
             if self._closing.is_set():
                 raise SinkError("the spill is full and the store does not answer; raise --spill-bytes")
-            await self.outbox.quota.freed()
+            await quota.freed()
+        quota.take(size)
         return True
 
     async def append(self, key: str, pieces: Sequence[Buffer], *, new: bool) -> None:

@@ -15,7 +15,7 @@ import anyio
 from anyio.to_thread import run_sync
 from typing_extensions import Buffer
 
-from dumpstream._errors import DestinationError, FileRefusedError
+from dumpstream._errors import DestinationError
 from dumpstream.archive.destination import absolute, explained, make_directory
 from dumpstream.archive.manifest import (
     LARGEST_BYTES,
@@ -170,22 +170,6 @@ class Outbox:
                 return parse_manifest(self.path, file.read(LARGEST_BYTES))
         except FileNotFoundError:
             return None
-
-    def take_room(self, size: int, name: str) -> bool:
-        """Take room for *size* bytes of the object *name*; return whether there was enough.
-
-        Raises:
-            FileRefusedError: there was not enough, and files are to be refused then.
-        """
-        if size <= self.quota.free:
-            self.quota.take(size)
-            return True
-        if self.on_full is OnFull.DROP:
-            raise FileRefusedError(
-                f"{name!r} does not fit into the spill of {self.quota.capacity} bytes; raise --spill-bytes",
-                cause=SPILL_FULL,
-            )
-        return False
 
     def append(self, url: str, pieces: Iterable[Buffer], *, new: bool) -> None:
         """Add *pieces* to what there is of the object *url*, or begin it if it is *new*."""

@@ -27,7 +27,8 @@ class OutboxUploader:
         self._description = outbox.description
         location = self._description.location
         self._base = f"{location}/" if isinstance(location, Prefix) else ""
-        self._stores = {
+        #: By their prefixes: where the capture is, and for which objects wait.
+        self.stores = {
             prefix: Store(
                 prefix,
                 retry_s=SHORT_RETRY_S,
@@ -47,7 +48,7 @@ class OutboxUploader:
         if size is None:
             return None
         prefix, key = self._description.locate(self.url(path))
-        await upload_from(self._outbox, self.store_at(prefix), key, size)
+        await upload_from(self._outbox, self.stores[prefix], key, size)
         return size
 
     def find_new_paths(self, rows: Sequence[FileRow]) -> dict[str, str]:
@@ -57,7 +58,7 @@ class OutboxUploader:
         """
         found: dict[str, str] = {}
         for prefix, of_key in self._find_waiting(rows).items():
-            store = self.store_at(prefix)
+            store = self.stores[prefix]
             keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
             taken = set()
             for entry in store.entries(FILES):
@@ -79,7 +80,7 @@ class OutboxUploader:
         """
         found = {}
         for prefix in self._description.prefixes if self._description.packs else ():
-            store = self.store_at(prefix)
+            store = self.stores[prefix]
             for entry in store.entries(PACKS):
                 if self._description.is_pack(prefix, entry.key):
                     found[f"{prefix}/{entry.key}"] = store, entry.key
@@ -92,10 +93,6 @@ class OutboxUploader:
             store.delete(key)
         return len(found)
 
-    def store_at(self, prefix: Prefix) -> Store:
-        """Return the store at *prefix*, where the capture is, or for which objects wait."""
-        return self._stores[prefix]
-
     async def aclose(self) -> None:
         """Wait for all requests.
 
@@ -103,7 +100,7 @@ class OutboxUploader:
         no longer than a few seconds.
         """
         try:
-            for store in self._stores.values():
+            for store in self.stores.values():
                 await store.aclose()
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True):
@@ -111,9 +108,9 @@ class OutboxUploader:
             raise
 
     async def _abandon(self) -> None:
-        for store in self._stores.values():
+        for store in self.stores.values():
             store.abandon()
-        for prefix, store in self._stores.items():
+        for prefix, store in self.stores.items():
             await store.aclose()
             for lock in self._locks:
                 if store.requests.given_up and lock.covers(prefix):

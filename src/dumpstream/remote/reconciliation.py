@@ -84,7 +84,7 @@ async def _upload_outbox(outbox: Outbox, result: Reconciliation, progress: _Prog
             result.deleted_packs = await ask(lambda: uploader.delete_packs(lines, read))
         elif (manifest := await run_sync(_begun, outbox)) is not None:
             uploader = await _open_uploader(outbox, stack)
-            store = uploader.store_at(location)
+            store = uploader.stores[location]
             there = await ask(partial(stored_manifest, store))
             if there is not None:
                 _refuse_other(location, there, manifest, outbox)
