@@ -76,10 +76,9 @@ def _select(inputs: Iterable[Input], name: str | None) -> Input:
     """Return the one of *inputs* that is called *name*, or the only one."""
     some: list[Input] = []
     count = 0
-    for item in inputs:
+    for count, item in enumerate(inputs, 1):
         if item.name == name:
             return item
-        count += 1
         if count <= _SHOWN_MATCHES:
             some.append(item)
     if count == 1:
