@@ -253,7 +253,7 @@ def uploader_of(tmp_path: Path, memory: MemoryStore) -> Iterator[Callable[..., O
         for url in waiting:
             outbox.append(url, [b"data"], new=True)
             outbox.complete(url)
-        return OutboxUploader(outbox, prefix, (), Patience())
+        return OutboxUploader(outbox, (), Patience())
 
     yield make
     outbox.close()

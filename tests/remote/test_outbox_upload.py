@@ -144,7 +144,7 @@ async def test_objects_of_one_place_that_are_uploaded_at_once_have_one_store(
             outbox.complete(url)
 
     await run_sync(fill)
-    uploader = await run_sync(OutboxUploader, outbox, outbox.path, (), Patience())
+    uploader = await run_sync(OutboxUploader, outbox, (), Patience())
 
     await asyncio.gather(*map(uploader.upload, urls))
     await uploader.aclose()

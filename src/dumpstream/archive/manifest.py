@@ -177,11 +177,10 @@ def write_manifest(manifest: Manifest, dir_fd: int) -> None:
 
 
 def _absence(path: Path) -> str:
-    if not path.exists():
-        return "does not exist; name a directory that `dumpstream capture --out` wrote"
+    what = f"holds no capture (no {MANIFEST})"
     if not path.is_dir():
-        return "is a file; name a directory that `dumpstream capture --out` wrote"
-    return f"holds no capture (no {MANIFEST}); name a directory that `dumpstream capture --out` wrote"
+        what = "is a file" if path.exists() else "does not exist"
+    return f"{what}; name a directory that `dumpstream capture --out` wrote"
 
 
 def _run(fields: dict[str, Any]) -> Run:

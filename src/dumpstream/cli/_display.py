@@ -94,11 +94,14 @@ def number_text(value: Any) -> str:
 
 
 class ProgressLine:
-    """A line that is rewritten in place, and removed at the end; only if standard error is a terminal."""
+    """A line that is rewritten in place, and removed at the end; only if standard error is a terminal.
 
-    def __init__(self) -> None:
+    Not *wanted*, it is never shown.
+    """
+
+    def __init__(self, *, wanted: bool = True) -> None:
         self._shown = False
-        self._next = 0.0 if sys.stderr.isatty() else float("inf")
+        self._next = 0.0 if wanted and sys.stderr.isatty() else float("inf")
 
     def __enter__(self) -> Self:
         return self

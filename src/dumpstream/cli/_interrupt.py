@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread, current_thread, main_thread
 
 from dumpstream.cli._exit import BY_SIGNAL
@@ -55,9 +55,7 @@ def _watch(signals: socket.socket) -> None:
         if not signals.recv(1):
             return
         signals.settimeout(_CLEANUP_S)
-        try:
+        with suppress(TimeoutError):
             if not signals.recv(1):
                 return
-        except TimeoutError:
-            pass
         os._exit(INTERRUPTED)

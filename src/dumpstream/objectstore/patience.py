@@ -38,6 +38,7 @@ class Patience:
         seconds: the limit.
         since: when it was set, by the loop's clock.
         deadline: when the first limit ends, by the monotonic clock, for a thread that cannot tell silence.
+        watches: called at every new limit, because a store owes an answer.
     """
 
     def __init__(self, *, spills: bool = False) -> None:
@@ -46,7 +47,7 @@ class Patience:
         self.since = 0.0
         self.deadline = inf
         self._parts = WeakSet[Patience]()
-        self._watches: set[Callable[[], None]] = set()
+        self.watches: set[Callable[[], None]] = set()
 
     def part(self) -> Patience:
         """Return the patience of a part of the work: limits set here hold for it, but not the reverse."""
@@ -64,16 +65,8 @@ class Patience:
         self.deadline = min(self.deadline, monotonic() + seconds)
         for part in self._parts:
             part.limit(seconds)
-        for look in [*self._watches]:
+        for look in [*self.watches]:
             look()
-
-    def watch(self, look: Callable[[], None]) -> None:
-        """Call *look* at every new limit, because a store owes an answer."""
-        self._watches.add(look)
-
-    def unwatch(self, look: Callable[[], None]) -> None:
-        """Do not call *look* any more."""
-        self._watches.discard(look)
 
 
 async def ask(function: Callable[[], _Result]) -> _Result:

@@ -53,7 +53,7 @@ class Requests:
         _linger_at_exit()
         if self._silent_since is None and not self.given_up:
             self._silent_since = asyncio.get_running_loop().time()
-            self._patience.watch(self._look)
+            self._patience.watches.add(self._look)
             self._look()
         if not self.given_up:
             task = asyncio.get_running_loop().create_task(run())
@@ -72,7 +72,7 @@ class Requests:
             self._silent_since = asyncio.get_running_loop().time()
         else:
             self._silent_since = None
-            self._patience.unwatch(self._look)
+            self._patience.watches.discard(self._look)
 
     def when_given_up(self, call: Callable[[], None]) -> None:
         """Call *call* when the store is given up, or at once if it has been."""
@@ -112,7 +112,7 @@ class Requests:
             self._timer = loop.call_later(left, self._look)
             return
         self.given_up = True
-        patience.unwatch(self._look)
+        patience.watches.discard(self._look)
         if self._end is not None:
             self._end.set_result(None)
         for call in self._calls:

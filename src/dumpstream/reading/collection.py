@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,21 +34,14 @@ class Member(NamedTuple):
         return None if self.process is None else self.process.rank
 
 
+@dataclass(eq=False)
 class Collection:
     """Captures as they were when they were opened; the members are read one by one."""
 
-    def __init__(
-        self,
-        place: Place,
-        manifest: Manifest,
-        *,
-        writer: WritingProcess | None,
-        processes: Sequence[Process] | None,
-    ) -> None:
-        self.place = place
-        self.manifest = manifest
-        self.writer = writer  #: the process that is writing it, if any
-        self.processes = processes  #: those asked for, by rank; None if it is the capture of one process
+    place: Place
+    manifest: Manifest
+    writer: WritingProcess | None  #: the process that is writing it, if any
+    processes: Sequence[Process] | None  #: those asked for, by rank; None if it is the capture of one process
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | Prefix | Any, ranks: Iterable[int] = ()) -> Collection:

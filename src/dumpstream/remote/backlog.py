@@ -2,18 +2,22 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import anyio
 from anyio.to_thread import run_sync
+from typing_extensions import Buffer
 
-from dumpstream._errors import ObjectMissingError, SinkError, StoreError
+from dumpstream._errors import FileRefusedError, ObjectMissingError, SinkError, StoreError
 from dumpstream.custody import Custody, Stage
 from dumpstream.objectstore.backoff import Backoff
 from dumpstream.objectstore.patience import GRACE_S
 from dumpstream.objectstore.store import PROBE, Store
-from dumpstream.remote.outbox import Outbox
-from dumpstream.remote.spilled import spill_error, upload_from
+from dumpstream.remote.outbox import SPILL_FULL, Outbox
+from dumpstream.remote.spilled import explained_spill, upload_from
+from dumpstream.source import OnFull
 
 _UPLOADED_AT_ONCE = 16
 #: How long the end of a capture waits for a store that is away.
@@ -41,7 +45,7 @@ class Backlog:
         self._drain: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._abandoned = False
-        self._error: StoreError | None = None
+        self._error: StoreError | SinkError | None = None
         store.requests.when_given_up(self._give_up)
 
     @property
@@ -97,13 +101,27 @@ class Backlog:
             FileRefusedError: there is no room, and files are to be dropped then.
             SinkError: the store refuses for good, or has been given up.
         """
-        while not self.outbox.take_room(size, key):
+        quota = self.outbox.quota
+        while size > quota.free:
+            if self.outbox.on_full is OnFull.DROP:
+                problem = f"{key!r} does not fit into the spill of {quota.capacity} bytes"
+                raise FileRefusedError(f"{problem}; raise --spill-bytes", cause=SPILL_FULL)
             if not self.away:
                 return False
             if self._closing.is_set():
                 raise SinkError("the spill is full and the store does not answer; raise --spill-bytes")
-            await self.outbox.quota.freed()
+            await quota.freed()
+        quota.take(size)
         return True
+
+    async def append(self, key: str, pieces: Sequence[Buffer], *, new: bool) -> None:
+        """Add *pieces* to the object *key* in the outbox, which begins there if it is *new*.
+
+        Raises:
+            SinkError: the disk fails.
+        """
+        with explained_spill():
+            await run_sync(lambda: self.outbox.append(self.url(key), pieces, new=new))
 
     async def discard(self, key: str, size: int) -> None:
         """Remove from the outbox what there is of the object *key*, for which *size* bytes were reserved."""
@@ -116,10 +134,8 @@ class Backlog:
         Raises:
             SinkError: the disk fails.
         """
-        try:
+        with explained_spill():
             await run_sync(lambda: self.outbox.complete(self.url(key), durable=self._durable))
-        except OSError as exc:
-            raise spill_error(exc) from None
         kept = _Kept(key, size, Custody(Stage.KEPT))
         self._kept.append(kept)
         self._watch()
@@ -134,16 +150,15 @@ class Backlog:
             SinkError: the store refuses what waits.
         """
         try:
-            if self._drain is not None:
-                if self._kept:
-                    with anyio.move_on_after(_LAST_WAIT_S):
-                        await asyncio.wait([self._drain])
-                self._closing.set()
-                await asyncio.wait([self._drain])
-            await self._store.aclose()
+            if self._drain is not None and self._kept:
+                with anyio.move_on_after(_LAST_WAIT_S):
+                    await asyncio.wait([self._drain])
+            await self._stop()
         except asyncio.CancelledError:
+            self._abandoned = True
+            self._store.patience.limit(GRACE_S)
             with anyio.CancelScope(shield=True):
-                await self._abandon()
+                await self._stop()
             raise
         self._check()
 
@@ -151,12 +166,10 @@ class Backlog:
         if self._error is not None:
             raise SinkError(str(self._error))
 
-    async def _abandon(self) -> None:
-        """Upload nothing more, and wait for the requests."""
-        self._abandoned = True
-        self._closing.set()
-        self._store.patience.limit(GRACE_S)
+    async def _stop(self) -> None:
+        """Wait for the requests, and for the store only if it is not away."""
         if self._drain is not None:
+            self._closing.set()
             await asyncio.wait([self._drain])
         await self._store.aclose()
 
@@ -175,8 +188,8 @@ class Backlog:
         at_once = 1
         while (self._kept or self._away) and not self._at_end:
             batch = [self._kept[index] for index in range(min(at_once, len(self._kept)))]
-            results = await asyncio.gather(*map(self._upload, batch)) if batch else [await self._look()]
-            if all(results):
+            tries = [self._try(kept) for kept in batch] or [self._try(None)]
+            if all(await asyncio.gather(*tries)):
                 self._away, at_once = False, _UPLOADED_AT_ONCE
                 backoff.reset()
                 self.outbox.quota.wake()
@@ -192,31 +205,23 @@ class Backlog:
     def _at_end(self) -> bool:
         return self._abandoned or (self._away and self._closing.is_set())
 
-    async def _look(self) -> bool:
-        """Return whether the store answers."""
+    async def _try(self, kept: _Kept | None) -> bool:
+        """Upload *kept*, or only ask the store for an object; return whether the store has answered."""
         try:
-            await self._store.fetch(PROBE)
-        except ObjectMissingError:
-            return True
-        except StoreError as exc:
-            return self._fail(exc)
+            if kept is not None:
+                await self._upload(kept)
+            else:
+                with suppress(ObjectMissingError):
+                    await self._store.fetch(PROBE)
+        except (StoreError, SinkError) as exc:
+            if isinstance(exc, SinkError) or not exc.away:
+                self._error = exc
+            return False
         return True
 
-    async def _upload(self, kept: _Kept) -> bool:
-        """Return whether the store has the object now."""
-        try:
+    async def _upload(self, kept: _Kept) -> None:
+        with explained_spill():
             await upload_from(self.outbox, self._store, kept.key, kept.size)
-        except StoreError as exc:
-            return self._fail(exc)
-        except OSError as exc:
-            return self._fail(StoreError(str(spill_error(exc))))
         self._kept.remove(kept)
         self.outbox.quota.give_back(kept.size)
         kept.custody.advance(Stage.STORED)
-        return True
-
-    def _fail(self, exc: StoreError) -> bool:
-        """Remember *exc* unless a later try may succeed; return False."""
-        if not exc.away:
-            self._error = exc
-        return False

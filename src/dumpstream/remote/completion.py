@@ -38,14 +38,14 @@ async def complete_directory(destination: Destination, lines: Sequence[bytes]) -
 async def complete_store(store: Store, lines: Sequence[bytes], manifest: Manifest) -> int:
     """Add to the journal in *store* those of *lines* that it lacks, and end the run; return how many."""
 
-    def add_missing() -> int:
-        missing = read_journal(store, lambda there: _missing(lines, (it.removesuffix(b"\n") for it in there)))
+    def add_missing() -> tuple[int, int]:
+        missing = read_journal(store, partial(_missing, lines))
         number = last_segment(store)
         for start in range(0, len(missing), _SEGMENT_LINES):
             number += 1
             block = missing[start : start + _SEGMENT_LINES]
             store.write(segment_key(number), b"\n".join([*block, b""]))
-        return len(missing)
+        return len(missing), number
 
     def end_run() -> None:
         merged = _merge_manifests(stored_manifest(store), manifest, lines)
@@ -53,8 +53,7 @@ async def complete_store(store: Store, lines: Sequence[bytes], manifest: Manifes
 
     missing = 0
     if manifest.runs:
-        missing = await ask(add_missing)
-        last = await ask(partial(last_segment, store))
+        missing, last = await ask(add_missing)
         await merge_segments(store, (), first=last + 1, through=last)
     await ask(end_run)
     return missing
@@ -69,15 +68,14 @@ def stored_manifest(store: Store) -> Manifest | None:
 
 
 def journal_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of the journal at *path*, without their newlines; blocks."""
+    """Yield the lines of the journal at *path*, with their newlines; blocks."""
     with suppress(FileNotFoundError), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-        for line in file:
-            yield line.removesuffix(b"\n")
+        yield from file
 
 
 def _missing(lines: Sequence[bytes], there: Iterator[bytes]) -> list[bytes]:
     """Return the *lines* that are not *there*; a line that comes twice must be there twice."""
-    counts = Counter(there)
+    counts = Counter(line.removesuffix(b"\n") for line in there)
     missing = []
     for line in lines:
         if counts[line]:

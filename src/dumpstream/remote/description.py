@@ -7,7 +7,6 @@ import re
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from dumpstream._errors import StoreError
 from dumpstream.archive.manifest import PACKS
@@ -56,19 +55,22 @@ class Description:
         return [Prefix.parse(url) for url in self.stores]
 
     @property
+    def touched(self) -> set[Prefix]:
+        """Where an upload writes: where its sinks store objects and, if it is in a store, the capture."""
+        return {*self.prefixes, *([self.location] if isinstance(self.location, Prefix) else [])}
+
+    @property
     def needs_object(self) -> bool:
         """Whether a store was given as an object, which a later process does not have."""
         return any(url.startswith(f"{GIVEN}:") for url in (self.destination, *self.stores))
 
     def find_locks(self) -> dict[Prefix, str | None]:
         """Return the prefixes to lock for an upload, each with the text of the lock that was left there."""
-        location = self.location
-        own = [location] if isinstance(location, Prefix) else []
-        touched = [*own, *self.prefixes]
-        locks: dict[Prefix, str | None] = dict.fromkeys(own)
+        location, touched = self.location, self.touched
+        locks: dict[Prefix, str | None] = {location: None} if isinstance(location, Prefix) else {}
         for url, left in self.locks.items():
             prefix = Prefix.parse(url)
-            if any(prefix.covers(it) for it in touched):
+            if any(map(prefix.covers, touched)):
                 locks[prefix] = left
         return {prefix: locks[prefix] for prefix in sorted(locks, key=lambda prefix: prefix.url)}
 
@@ -94,7 +96,9 @@ class Description:
             raise ValueError(self)
         locks = dict(self.locks)
         left = [text for text in locks.values() if text is not None]
-        _check_texts([self.destination, *self.stores, *self.packs, *locks, *left])
+        texts = [self.destination, *self.stores, *self.packs, *locks, *left]
+        if any(type(text) is not str for text in texts):
+            raise ValueError(self)
         stores = {str(_parse(url)) for url in self.stores}
         for url in self.locks:
             _parse(url)
@@ -103,12 +107,6 @@ class Description:
             if match is None or match[1] not in stores:
                 raise ValueError(begin)
         as_location(self.destination)
-
-
-def _check_texts(values: list[Any]) -> None:
-    for value in values:
-        if type(value) is not str:
-            raise TypeError(value)
 
 
 def _parse(url: str) -> Prefix | str:

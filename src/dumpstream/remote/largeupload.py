@@ -5,7 +5,6 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 import anyio
-from anyio.to_thread import run_sync
 from typing_extensions import Buffer
 
 from dumpstream._errors import FileRefusedError, SinkError, StoreError
@@ -14,7 +13,7 @@ from dumpstream.objectstore.multipart import MultipartUpload
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.backlog import Backlog
 from dumpstream.remote.outbox import SPILL_FULL
-from dumpstream.remote.spilled import read_pieces, spill_error
+from dumpstream.remote.spilled import explained_spill, read_pieces
 from dumpstream.source import OnFull
 
 
@@ -82,12 +81,9 @@ class LargeUpload:
         while not await backlog.reserve(size, self._key):
             if await self._begin_again():
                 return
-        url, new = backlog.url(self._key), not self._size
+        new = not self._size
         self._size += size
-        try:
-            await run_sync(lambda: backlog.outbox.append(url, pieces, new=new))
-        except OSError as exc:
-            raise spill_error(exc) from None
+        await backlog.append(self._key, pieces, new=new)
 
     async def _begin_again(self) -> bool:
         """Send the store, which is back, what the full disk has; return whether it took that."""
@@ -108,12 +104,10 @@ class LargeUpload:
 
     async def _resend(self, upload: MultipartUpload) -> None:
         outbox, url = self._backlog.outbox, self._backlog.url(self._key)
-        try:
+        with explained_spill():
             async with aclosing(read_pieces(outbox, url, self._size, whole=False)) as pieces:
                 async for piece in pieces:
                     await upload.send(piece)
-        except OSError as exc:
-            raise spill_error(exc) from None
 
     def _give_up_upload(self, exc: StoreError) -> None:
         """Go on with the disk alone.

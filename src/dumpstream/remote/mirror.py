@@ -51,32 +51,23 @@ class Mirror:
         return not self.waiting
 
     def _run(self) -> None:
-        backoff, pause_s = Backoff(), 0.0
+        backoff = Backoff()
         closing = False
         while not closing:
-            closing, data = self._wait(pause_s)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or self.waiting)
+                closing, data = self._closing, self._data
             try:
                 if data is not None:
                     self._store.write(self._key, data)
-                    self._confirm(data)
-                backoff.reset()
-                pause_s = 0.0
             except StoreError as exc:
                 if not exc.away:
                     self._error = exc
                     return
-                pause_s = backoff.next_pause()
-
-    def _wait(self, pause_s: float) -> tuple[bool, bytes | None]:
-        """Wait for the pause, or else for data; return whether to stop, and what to write."""
-        with self._changed:
-            if pause_s:
-                self._changed.wait_for(lambda: self._closing, pause_s)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing, backoff.next_pause())
             else:
-                self._changed.wait_for(lambda: self._closing or self.waiting)
-            return self._closing, self._data
-
-    def _confirm(self, data: bytes) -> None:
-        with self._changed:
-            if self._data is data:
-                self._data = None
+                backoff.reset()
+                with self._changed:
+                    if self._data is data:
+                        self._data = None

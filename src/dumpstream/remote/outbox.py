@@ -6,15 +6,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import anyio
 from anyio.to_thread import run_sync
 from typing_extensions import Buffer
 
-from dumpstream._errors import DestinationError, FileRefusedError
+from dumpstream._errors import DestinationError
 from dumpstream.archive.destination import absolute, explained, make_directory
 from dumpstream.archive.manifest import (
     LARGEST_BYTES,
@@ -36,6 +37,7 @@ from dumpstream.remote.outboxes import (
     open_outbox,
     outer_outbox,
     refuse_foreign,
+    undone,
 )
 from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
@@ -97,16 +99,13 @@ class Outbox:
             raise _not_here(root, f"is inside the outbox {outer} of another capture")
         outbox = cls(root / new_name(), Description(destination), quota=quota, on_full=on_full)
         try:
-            outbox._take(make_directory(outbox.path))
-            os.close(open_directory(outbox._dir_fd, [OBJECTS], create=True))
-            outbox._write_description()
-            refuse_foreign(outbox.path, outbox._dir_fd)  # some file systems give it to another user
+            with undone(outbox.close):
+                outbox._take(make_directory(outbox.path))
+                os.close(open_directory(outbox._dir_fd, [OBJECTS], create=True))
+                outbox._write_description()
+                refuse_foreign(outbox.path, outbox._dir_fd)  # some file systems give it to another user
         except OSError as exc:
-            outbox.close()
             raise _not_here(root, f"cannot hold what waits for a store ({exc.strerror})") from exc
-        except BaseException:
-            outbox.close()
-            raise
         return outbox
 
     @classmethod
@@ -124,11 +123,8 @@ class Outbox:
         outbox.needed = True
         with explained(path):
             outbox._take(open_outbox(path))
-        try:
+        with undone(outbox.close):
             outbox.description = outbox._read_description()
-        except BaseException:
-            outbox.close()
-            raise
         return outbox
 
     @property
@@ -143,7 +139,7 @@ class Outbox:
             OSError: it cannot be read, or is not a regular file.
             DestinationError: another user may have written it.
         """
-        with suppress(FileNotFoundError), os.fdopen(self._open(JOURNAL), "rb") as file:
+        with suppress(FileNotFoundError), self._open(JOURNAL) as file:
             yield from file
 
     def add_store(self, prefix: Prefix) -> None:
@@ -170,26 +166,10 @@ class Outbox:
     def manifest(self) -> Manifest | None:
         """Return the manifest that was kept; None if the capture had not begun."""
         try:
-            with os.fdopen(self._open(MANIFEST), "rb") as file:
+            with self._open(MANIFEST) as file:
                 return parse_manifest(self.path, file.read(LARGEST_BYTES))
         except FileNotFoundError:
             return None
-
-    def take_room(self, size: int, name: str) -> bool:
-        """Take room for *size* bytes of the object *name*; return whether there was enough.
-
-        Raises:
-            FileRefusedError: there was not enough, and files are to be refused then.
-        """
-        if size <= self.quota.free:
-            self.quota.take(size)
-            return True
-        if self.on_full is OnFull.DROP:
-            raise FileRefusedError(
-                f"{name!r} does not fit into the spill of {self.quota.capacity} bytes; raise --spill-bytes",
-                cause=SPILL_FULL,
-            )
-        return False
 
     def append(self, url: str, pieces: Iterable[Buffer], *, new: bool) -> None:
         """Add *pieces* to what there is of the object *url*, or begin it if it is *new*."""
@@ -204,11 +184,8 @@ class Outbox:
         """Mark the object *url* as whole; with *durable* it is on the disk then."""
         part, whole = _object_name(url, whole=False), _object_name(url, whole=True)
         if durable:
-            fd = open_regular(part, os.O_RDONLY, dir_fd=self._dir_fd)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            with os.fdopen(open_regular(part, os.O_RDONLY, dir_fd=self._dir_fd), "rb") as file:
+                os.fsync(file.fileno())
         os.rename(part, whole, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
         if durable:
             with opened_directory(self._dir_fd, [OBJECTS]) as objects_fd:
@@ -222,13 +199,13 @@ class Outbox:
             return None
         return found.st_size
 
-    def open_object(self, url: str, *, whole: bool = True) -> int:
-        """Return a descriptor of the object *url*, or of what there is of it, which the caller closes."""
+    def open_object(self, url: str, *, whole: bool = True) -> IO[bytes]:
+        """Open the object *url*, or what there is of it, for reading."""
         return self._open(_object_name(url, whole=whole))
 
     def read_object(self, url: str, size: int) -> bytes:
         """Return the first *size* bytes of the whole object *url*."""
-        with os.fdopen(self.open_object(url), "rb") as file:
+        with self.open_object(url) as file:
             return file.read(size)
 
     def move(self, urls: Mapping[str, str], lines: Iterable[bytes]) -> None:
@@ -281,29 +258,23 @@ class Outbox:
 
     def _take(self, dir_fd: int) -> None:
         """Lock the directory *dir_fd*, which is closed with it."""
-        try:
+        with undone(partial(os.close, dir_fd)):
             self._lock_fd = take_lock(self.path, dir_fd)
-        except BaseException:
-            os.close(dir_fd)
-            raise
         self._dir_fd = dir_fd
 
     def _read_description(self) -> Description:
         try:
-            with os.fdopen(self._open(DESCRIPTION), "rb") as file:
+            with self._open(DESCRIPTION) as file:
                 return Description.parse(file.read(LARGEST_DESCRIPTION))
         except (OSError, ValueError):
             raise not_an_outbox(self.path, DESCRIPTION) from None
 
-    def _open(self, name: str) -> int:
-        """Return a descriptor of the file *name*, which no other user can have written."""
-        fd = open_regular(name, os.O_RDONLY, dir_fd=self._dir_fd)
-        try:
-            refuse_foreign(self.path, fd, name)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
+    def _open(self, name: str) -> IO[bytes]:
+        """Open the file *name*, which no other user can have written, for reading."""
+        file = os.fdopen(open_regular(name, os.O_RDONLY, dir_fd=self._dir_fd), "rb")
+        with undone(file.close):
+            refuse_foreign(self.path, file.fileno(), name)
+        return file
 
 
 def _object_name(url: str, *, whole: bool) -> str:

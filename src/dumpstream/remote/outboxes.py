@@ -5,7 +5,9 @@ import re
 import secrets
 import shlex
 import stat
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import gmtime, strftime
 
@@ -92,17 +94,25 @@ def open_outbox(path: Path) -> int:
     """
     if not is_outbox(path):
         raise not_an_outbox(path, DESCRIPTION)
-    fd = -1
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        refuse_foreign(path, fd)
-        with opened_directory(fd, [OBJECTS]) as objects_fd:
-            refuse_foreign(path, objects_fd, OBJECTS)
-    except (OSError, DestinationError) as exc:
-        if fd >= 0:
-            os.close(fd)
-        raise exc if isinstance(exc, DestinationError) else not_an_outbox(path, OBJECTS) from None
+        with undone(partial(os.close, fd)):
+            refuse_foreign(path, fd)
+            with opened_directory(fd, [OBJECTS]) as objects_fd:
+                refuse_foreign(path, objects_fd, OBJECTS)
+    except OSError:
+        raise not_an_outbox(path, OBJECTS) from None
     return fd
+
+
+@contextmanager
+def undone(undo: Callable[[], object]) -> Iterator[None]:
+    """Call *undo* if the block fails."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 def refuse_foreign(outbox: Path, fd: int, name: str = "") -> None:
@@ -174,10 +184,8 @@ def _remove_object(name: str, dir_fd: int) -> bool:
 
 def _remove(name: str, dir_fd: int) -> bool:
     """Remove *name* if it is a regular file; return whether it is gone."""
-    try:
+    with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
             return False
         os.unlink(name, dir_fd=dir_fd)
-    except FileNotFoundError:
-        pass
     return True

@@ -3,13 +3,12 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream.archive.manifest import FILES, PACKS
-from dumpstream.archive.rows import FileRow, read_rows
+from dumpstream.archive.rows import FileRow, Row, read_rows
 from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
@@ -21,26 +20,22 @@ from dumpstream.system.location import Prefix
 
 
 class OutboxUploader:
-    """The stores for which objects wait in *outbox*, which a capture at *location* left.
+    """The stores for which objects wait in *outbox*. *locks* are held. Making one blocks."""
 
-    *locks* are held. Making one blocks.
-    """
-
-    def __init__(
-        self, outbox: Outbox, location: Path | Prefix, locks: Sequence[StoreLock], patience: Patience
-    ) -> None:
+    def __init__(self, outbox: Outbox, locks: Sequence[StoreLock], patience: Patience) -> None:
         self._outbox, self._locks = outbox, locks
         self._description = outbox.description
+        location = self._description.location
         self._base = f"{location}/" if isinstance(location, Prefix) else ""
-        own = [location] if isinstance(location, Prefix) else []
-        self._stores = {
+        #: By their prefixes: where the capture is, and for which objects wait.
+        self.stores = {
             prefix: Store(
                 prefix,
                 retry_s=SHORT_RETRY_S,
                 lock=next((lock for lock in locks if lock.covers(prefix)), None),
                 patience=patience,
             )
-            for prefix in {*own, *self._description.prefixes}
+            for prefix in self._description.touched
         }
 
     def url(self, path: str) -> str:
@@ -53,7 +48,7 @@ class OutboxUploader:
         if size is None:
             return None
         prefix, key = self._description.locate(self.url(path))
-        await upload_from(self._outbox, self.store_at(prefix), key, size)
+        await upload_from(self._outbox, self.stores[prefix], key, size)
         return size
 
     def find_new_paths(self, rows: Sequence[FileRow]) -> dict[str, str]:
@@ -63,7 +58,7 @@ class OutboxUploader:
         """
         found: dict[str, str] = {}
         for prefix, of_key in self._find_waiting(rows).items():
-            store = self.store_at(prefix)
+            store = self.stores[prefix]
             keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
             taken = set()
             for entry in store.entries(FILES):
@@ -85,21 +80,18 @@ class OutboxUploader:
         """
         found = {}
         for prefix in self._description.prefixes if self._description.packs else ():
-            store = self.store_at(prefix)
+            store = self.stores[prefix]
             for entry in store.entries(PACKS):
                 if self._description.is_pack(prefix, entry.key):
                     found[f"{prefix}/{entry.key}"] = store, entry.key
-        for path in _paths(lines):
+        for path in paths_of(read_rows(lines)):
             found.pop(self.url(path), None)
-        for path in _paths(read_journal() if found else ()):  # a power cut may have taken lines from the disk
-            found.pop(self.url(path), None)
+        if found:  # a power cut may have taken lines from the disk
+            for path in paths_of(read_rows(read_journal())):
+                found.pop(self.url(path), None)
         for store, key in found.values():
             store.delete(key)
         return len(found)
-
-    def store_at(self, prefix: Prefix) -> Store:
-        """Return the store at *prefix*, where the capture is, or for which objects wait."""
-        return self._stores[prefix]
 
     async def aclose(self) -> None:
         """Wait for all requests.
@@ -108,7 +100,7 @@ class OutboxUploader:
         no longer than a few seconds.
         """
         try:
-            for store in self._stores.values():
+            for store in self.stores.values():
                 await store.aclose()
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True):
@@ -116,9 +108,9 @@ class OutboxUploader:
             raise
 
     async def _abandon(self) -> None:
-        for store in self._stores.values():
+        for store in self.stores.values():
             store.abandon()
-        for prefix, store in self._stores.items():
+        for prefix, store in self.stores.items():
             await store.aclose()
             for lock in self._locks:
                 if store.requests.given_up and lock.covers(prefix):
@@ -128,25 +120,23 @@ class OutboxUploader:
         """Return names and paths of the files of *rows* that wait, by prefix and key."""
         waiting: dict[Prefix, dict[str, tuple[str, str]]] = {}
         for row in rows:
-            for part in row.stored:
-                if part.path is not None and self._waits(part.path):
-                    prefix, key = self._description.locate(self.url(part.path))
+            for path in paths_of([row]):
+                if self._outbox.size(self.url(path)) is not None:
+                    prefix, key = self._description.locate(self.url(path))
                     if not self._description.is_pack(prefix, key):  # packs have names of their own
-                        waiting.setdefault(prefix, {})[key] = row.name, part.path
+                        waiting.setdefault(prefix, {})[key] = row.name, path
         return waiting
-
-    def _waits(self, path: str) -> bool:
-        return self._outbox.size(self.url(path)) is not None
 
     def _is_same(self, store: Store, key: str, url: str) -> bool:
         """Whether an earlier upload, which could not record that, has stored the object *url* as *key*."""
-        with os.fdopen(self._outbox.open_object(url), "rb") as file:
+        with self._outbox.open_object(url) as file:
             if os.fstat(file.fileno()).st_size != store.head(key).bytes:
                 return False
             return all(file.read(len(block)) == block for block in store.read(key))
 
 
-def _paths(lines: Iterable[bytes]) -> Iterator[str]:
-    for row in read_rows(lines):
+def paths_of(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield where the parts of the files of *rows* are."""
+    for row in rows:
         if isinstance(row, FileRow):
             yield from (part.path for part in row.stored if part.path is not None)

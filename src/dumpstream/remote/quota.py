@@ -3,63 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False)
+class _Room:
+    capacity: int
+    used: int = 0
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Quota:
     """*capacity* bytes; with *within*, they are part of a room that other captures use as well."""
 
     def __init__(self, capacity: int, within: Quota | None = None) -> None:
-        self._capacity = capacity
-        self._within = within
-        self._used = 0
-        self._freed = asyncio.Event()
+        self._own = _Room(capacity)
+        self._shared = self._own if within is None else within._own  # noqa: SLF001 - its own kind
 
     @property
     def capacity(self) -> int:
         """How many bytes there can ever be."""
-        return self._capacity if self._within is None else min(self._capacity, self._within.capacity)
+        return min(self._own.capacity, self._shared.capacity)
 
     @property
     def free(self) -> int:
         """How many bytes are left."""
-        own = self._capacity - self._used
-        return own if self._within is None else min(own, self._within.free)
+        return min(room.capacity - room.used for room in (self._own, self._shared))
 
     def take(self, size: int) -> None:
         """Use *size* bytes of what is free."""
-        self._used += size
-        if self._within is not None:
-            self._within.take(size)
+        for room in {self._own, self._shared}:
+            room.used += size
 
     def give_back(self, size: int) -> None:
         """Use *size* bytes less; for the event loop's thread."""
-        self._used -= size
-        if self._within is None:
-            self.wake()
-        else:
-            self._within.give_back(size)
+        self.take(-size)
+        self.wake()
 
     def leave(self, *, cleared: bool) -> None:
         """Stop using it; unless the disk was *cleared*, other captures have so much less from now on."""
-        if cleared:
-            self.give_back(self._used)
-        elif self._within is not None:
-            self._within._shrink(self._used)  # noqa: SLF001 - its own kind
-            self._used = 0
+        if not cleared:
+            self._shared.capacity -= self._own.used
+        self.give_back(self._own.used)
 
     async def freed(self) -> None:
         """Return when a capture that shares the room has given something back, or `wake` was called."""
-        await (self._freed.wait() if self._within is None else self._within.freed())
+        await self._shared.freed.wait()
 
     def wake(self) -> None:
         """Let all callers of `freed` look again, because something has changed."""
-        if self._within is not None:
-            self._within.wake()
-            return
-        self._freed.set()
-        self._freed = asyncio.Event()
-
-    def _shrink(self, size: int) -> None:
-        self._capacity -= size
-        self._used -= size
-        self.wake()
+        self._shared.freed.set()
+        self._shared.freed = asyncio.Event()

@@ -18,13 +18,16 @@ from dumpstream.archive.rows import JOURNAL, FileRow, Row, UnreadableRow, read_r
 from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.remote.completion import complete_directory, complete_store, journal_lines, stored_manifest
 from dumpstream.remote.outbox import Outbox
-from dumpstream.remote.outboxuploader import OutboxUploader
+from dumpstream.remote.outboxes import undone
+from dumpstream.remote.outboxuploader import OutboxUploader, paths_of
 from dumpstream.remote.segments import read_journal
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.system.cancellation import finish_in_thread
 from dumpstream.system.location import Prefix
 
 _UPLOADED_AT_ONCE = 16
+
+_Journalled = tuple[bytes, Row]
 
 
 @dataclass(slots=True)
@@ -39,9 +42,10 @@ class Reconciliation:
     deleted_packs: int = 0  #: that the run had stored, and had not recorded before it was killed
 
 
-async def reconcile(
-    outbox: Outbox, progress: Callable[[Reconciliation], None] | None = None
-) -> Reconciliation:
+_Progress = Callable[[Reconciliation], None]
+
+
+async def reconcile(outbox: Outbox, progress: _Progress = lambda _: None) -> Reconciliation:
     """Upload the objects in *outbox* to their stores, and then complete the journal with their lines.
 
     May be repeated after a failure or a cancellation: an object is stored under the same key again, and a
@@ -56,10 +60,9 @@ async def reconcile(
         raise StoreError(
             f"{outbox.path} is for a store that was given as an object; give its URL to the capture instead"
         )
-    location = description.location
-    result = Reconciliation(str(location))
+    result = Reconciliation(str(description.location))
     try:
-        await _upload_outbox(outbox, location, result, progress)
+        await _upload_outbox(outbox, result, progress)
     except OSError as exc:
         name = f"{exc.filename}: " if exc.filename else ""
         problem = f"cannot be uploaded ({name}{exc.strerror or exc}); correct that, and upload again"
@@ -68,24 +71,20 @@ async def reconcile(
     return result
 
 
-async def _upload_outbox(
-    outbox: Outbox,
-    location: Path | Prefix,
-    result: Reconciliation,
-    progress: Callable[[Reconciliation], None] | None,
-) -> None:
+async def _upload_outbox(outbox: Outbox, result: Reconciliation, progress: _Progress) -> None:
+    location = outbox.description.location
     async with AsyncExitStack() as stack:
         if not isinstance(location, Prefix):
             directory = await run_sync(_open_directory, location, outbox)
             stack.push_async_callback(finish_in_thread, directory.close)
-            uploader = await _open_uploader(outbox, location, stack)
+            uploader = await _open_uploader(outbox, stack)
             lines = await _upload_objects(outbox, uploader, result, progress)
             result.lines = await complete_directory(directory, lines)
             read = partial(journal_lines, location / JOURNAL)
             result.deleted_packs = await ask(lambda: uploader.delete_packs(lines, read))
         elif (manifest := await run_sync(_begun, outbox)) is not None:
-            uploader = await _open_uploader(outbox, location, stack)
-            store = uploader.store_at(location)
+            uploader = await _open_uploader(outbox, stack)
+            store = uploader.stores[location]
             there = await ask(partial(stored_manifest, store))
             if there is not None:
                 _refuse_other(location, there, manifest, outbox)
@@ -104,7 +103,7 @@ def _begun(outbox: Outbox) -> Manifest | None:
     return manifest if any(True for _ in _journalled(outbox)) else None
 
 
-async def _open_uploader(outbox: Outbox, location: Path | Prefix, stack: AsyncExitStack) -> OutboxUploader:
+async def _open_uploader(outbox: Outbox, stack: AsyncExitStack) -> OutboxUploader:
     """Return the uploader of *outbox*; *stack* holds the locks that it needs.
 
     Raises:
@@ -122,25 +121,19 @@ async def _open_uploader(outbox: Outbox, location: Path | Prefix, stack: AsyncEx
         except DestinationInUseError as exc:
             raise _in_use(exc) from None
         locks.append(lock)
-    uploader = await run_sync(OutboxUploader, outbox, location, locks, patience)
+    uploader = await run_sync(OutboxUploader, outbox, locks, patience)
     stack.push_async_callback(uploader.aclose)
     return uploader
 
 
 async def _upload_objects(
-    outbox: Outbox,
-    uploader: OutboxUploader,
-    result: Reconciliation,
-    progress: Callable[[Reconciliation], None] | None,
+    outbox: Outbox, uploader: OutboxUploader, result: Reconciliation, progress: _Progress
 ) -> Sequence[bytes]:
     """Upload the objects, and return the lines of the run, which say where they are."""
-    lines = await _settle_paths(outbox, uploader)
-    paths: dict[str, None] = {}
-    for row in read_rows(lines):
-        if isinstance(row, FileRow):
-            result.files += 1
-            paths |= dict.fromkeys(part.path for part in row.stored if part.path is not None)
-    remaining = iter(paths)
+    journalled = await _settle_paths(outbox, uploader)
+    rows = [row for _, row in journalled if isinstance(row, FileRow)]
+    result.files = len(rows)
+    remaining = iter(dict.fromkeys(paths_of(rows)))
     while batch := list(islice(remaining, _UPLOADED_AT_ONCE)):
         sizes = await asyncio.gather(*map(uploader.upload, batch), return_exceptions=True)
         for size in sizes:
@@ -149,36 +142,31 @@ async def _upload_objects(
             if size is not None:
                 result.objects += 1
                 result.bytes += size
-        if progress is not None:
-            progress(result)
-    return lines
+        progress(result)
+    return [line for line, _ in journalled]
 
 
-async def _settle_paths(outbox: Outbox, uploader: OutboxUploader) -> Sequence[bytes]:
-    """Give new keys to objects whose keys are taken by now, and return the lines of the run."""
+async def _settle_paths(outbox: Outbox, uploader: OutboxUploader) -> Sequence[_Journalled]:
+    """Give new keys to objects whose keys are taken by now, and return the lines and rows of the run."""
     journalled = await run_sync(lambda: list(_journalled(outbox)))
     rows = [row for _, row in journalled if isinstance(row, FileRow)]
-    new_paths = await ask(partial(uploader.find_new_paths, rows))
-    if not new_paths:
-        return [line for line, _ in journalled]
-    lines = [
-        _moved(row, new_paths).encode("ascii")
-        if isinstance(row, FileRow) and any(part.path in new_paths for part in row.stored)
-        else line
-        for line, row in journalled
-    ]
-    urls = {uploader.url(old): uploader.url(new) for old, new in new_paths.items()}
-    await run_sync(outbox.move, urls, lines)
-    return lines
+    if new_paths := await ask(partial(uploader.find_new_paths, rows)):
+        journalled = [_moved(line, row, new_paths) for line, row in journalled]
+        urls = {uploader.url(old): uploader.url(new) for old, new in new_paths.items()}
+        await run_sync(outbox.move, urls, [line for line, _ in journalled])
+    return journalled
 
 
-def _moved(row: FileRow, new_paths: Mapping[str, str]) -> str:
-    """Return the line of *row* with its parts at *new_paths*."""
+def _moved(line: bytes, row: Row, new_paths: Mapping[str, str]) -> _Journalled:
+    """Return the line and the row with the parts of the row at *new_paths*."""
+    if not isinstance(row, FileRow) or new_paths.keys().isdisjoint(paths_of([row])):
+        return line, row
     stored = [part._replace(path=new_paths.get(part.path or "", part.path)) for part in row.stored]
-    return row._replace(stored=stored).to_line()
+    row = row._replace(stored=stored)
+    return row.to_line().encode("ascii"), row
 
 
-def _journalled(outbox: Outbox) -> Iterator[tuple[bytes, Row]]:
+def _journalled(outbox: Outbox) -> Iterator[_Journalled]:
     """Yield the complete lines of the journal in *outbox*, without their newlines, and their rows."""
     for line in outbox.read_journal():
         if line.endswith(b"\n"):
@@ -197,12 +185,9 @@ def _open_directory(path: Path, outbox: Outbox) -> Destination:
         directory = Destination.open(path, append=True)
     except DestinationInUseError as exc:
         raise _in_use(exc) from None
-    try:
+    with undone(directory.close):
         if (kept := outbox.manifest()) is not None:
             _refuse_other(path, directory.manifest, kept, outbox)
-    except BaseException:
-        directory.close()
-        raise
     return directory
 
 

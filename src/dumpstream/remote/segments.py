@@ -105,23 +105,17 @@ def _lines(store: Store) -> Iterator[bytes]:
     found = _segments(store)
     numbers = takewhile(found.__contains__, count(through + 1))
     get = partial(_get_segments, store)
-    for segment in run_batches(get, numbers, bytes_of=lambda _: 0, is_remote=lambda _: True):
-        if segment is None:
-            raise _JournalReplaced
-        yield from segment.splitlines(keepends=True)
+    try:
+        for segment in run_batches(get, numbers, bytes_of=lambda _: 0, is_remote=lambda _: True):
+            yield from segment.splitlines(keepends=True)
+    except ObjectMissingError:  # it has just been merged
+        raise _JournalReplaced from None
     if merged_through(store) != through:
         raise _JournalReplaced
 
 
-def _get_segments(store: Store, numbers: Iterable[int]) -> list[bytes | None]:
-    """Return the segments *numbers*; None for a segment that has just been merged."""
-    found: list[bytes | None] = []
-    for number in numbers:
-        try:
-            found.append(store.get(segment_key(number), _LARGEST_SEGMENT))
-        except ObjectMissingError:
-            found.append(None)
-    return found
+def _get_segments(store: Store, numbers: Iterable[int]) -> list[bytes]:
+    return [store.get(segment_key(number), _LARGEST_SEGMENT) for number in numbers]
 
 
 def _segments(store: Store) -> set[int]:
@@ -187,9 +181,8 @@ class SegmentJournal:
         self._store = store
         self._first = last + 1
         self._last = last
-        self._lines: list[str] = []
-        self._sending = 0
-        self.waiting_files = 0  #: finished files in the lines that the store has not confirmed
+        self._lines: list[str] = []  # that the store has not confirmed
+        self.waiting_files = 0  #: finished files in those lines
         self._due = asyncio.Event()  # there are lines enough for a segment, or the end has come
         self._closing = asyncio.Event()
         self.error: StoreError | None = None  #: why nothing more is written
@@ -198,7 +191,7 @@ class SegmentJournal:
     @property
     def waiting(self) -> int:
         """The lines that the store has not confirmed."""
-        return len(self._lines) + self._sending
+        return len(self._lines)
 
     def add(self, line: str) -> None:
         """Append *line*, without its newline, soon."""
@@ -244,21 +237,11 @@ class SegmentJournal:
                 await self._gather()
 
     async def _write_segment(self) -> None:
-        if not self._lines:
-            return
-        lines, self._lines = self._lines, []
-        self._sending = len(lines)
-        try:
-            data = "\n".join([*lines, ""]).encode("ascii")
-            await self._store.put(segment_key(self._last + 1), data)
-        except StoreError:
-            self._lines = lines + self._lines
-            raise
-        else:
+        if lines := self._lines.copy():
+            await self._store.put(segment_key(self._last + 1), "\n".join([*lines, ""]).encode("ascii"))
             self._last += 1
+            del self._lines[: len(lines)]
             self.waiting_files -= sum(map(is_finished_file, lines))
-        finally:
-            self._sending = 0
 
     async def _gather(self) -> None:
         """Wait until a segment is worth its request."""

@@ -1,7 +1,8 @@
 """Objects that lie in an outbox: read in parts, and uploaded to their store."""
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager
 
 from anyio.to_thread import run_sync
 
@@ -52,17 +53,19 @@ async def read_pieces(
 
     The file is open as long as the pieces are wanted: a store goes on even if its caller is cancelled.
     """
-    fd = await run_sync(lambda: outbox.open_object(url, whole=whole))
-    try:
+    with await run_sync(lambda: outbox.open_object(url, whole=whole)) as file:
         position = 0
-        while position < size and (piece := await run_sync(os.pread, fd, PART_BYTES, position)):
+        while position < size and (piece := await run_sync(os.pread, file.fileno(), PART_BYTES, position)):
             position += len(piece)
             yield piece
-    finally:
-        os.close(fd)
 
 
-def spill_error(exc: OSError) -> SinkError:
-    """Return the error to report for *exc*, which came from the disk of the spill."""
-    reason = exc.strerror or type(exc).__name__
-    return SinkError(f"the spill cannot be used: {reason}; free some space or choose another --spill")
+@contextmanager
+def explained_spill() -> Iterator[None]:
+    """Turn an `OSError` of the block, which came from the disk of the spill, into a `SinkError`."""
+    try:
+        yield
+    except OSError as exc:
+        reason = exc.strerror or type(exc).__name__
+        problem = f"the spill cannot be used: {reason}; free some space or choose another --spill"
+        raise SinkError(problem) from None

@@ -217,9 +217,8 @@ def take_store_lock(store: Store, text: bytes, *, left: str | None = None) -> Wr
     if taken:
         return None
     found = _read(store)
-    if found is not None and found[1] == text:  # written by a request whose answer was lost
-        return None
-    return _writer(found[1]) if found else WritingProcess(0)
+    data = found[1] if found else b""
+    return None if data == text else _writer(data)  # or written by a request whose answer was lost
 
 
 def _read(store: Store) -> tuple[Entry, bytes] | None:

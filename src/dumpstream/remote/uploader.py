@@ -2,16 +2,14 @@
 
 import asyncio
 
-from anyio.to_thread import run_sync
 from typing_extensions import Buffer
 
-from dumpstream._errors import StoreError
+from dumpstream._errors import SinkError, StoreError
 from dumpstream.objectstore.client import RETRY_S
 from dumpstream.objectstore.store import Store
 from dumpstream.remote.backlog import Backlog
 from dumpstream.remote.largeupload import LargeUpload, Uploaded
 from dumpstream.remote.outbox import Outbox
-from dumpstream.remote.spilled import spill_error
 
 #: The most requests at the same time.
 IN_FLIGHT = 32
@@ -59,10 +57,10 @@ class Uploader:
             if await backlog.reserve(size, key):
                 break
         try:
-            await run_sync(lambda: backlog.outbox.append(backlog.url(key), [data], new=True))
-        except OSError as exc:
+            await backlog.append(key, [data], new=True)
+        except SinkError:
             await backlog.discard(key, size)
-            raise spill_error(exc) from None
+            raise
         return Uploaded(None, await backlog.keep(key, size))
 
     def begin_large(self, key: str) -> LargeUpload:

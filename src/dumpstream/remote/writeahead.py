@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio
 from anyio.to_thread import run_sync
@@ -22,16 +21,6 @@ from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix
 
 
-class _Line(NamedTuple):
-    text: str
-    custodies: Sequence[Custody]
-
-    @property
-    def true(self) -> bool:
-        """Whether the store has everything that the line names."""
-        return all(custody.stage >= Stage.STORED for custody in self.custodies)
-
-
 class WriteAheadJournal:
     """Lines go to *ahead* at once, and to *final* in the same order, each when it is true.
 
@@ -43,7 +32,7 @@ class WriteAheadJournal:
         self, ahead: Journal, final: Journal | SegmentJournal, finish: Callable[[bool], Awaitable[None]]
     ) -> None:
         self._ahead, self._final, self._finish = ahead, final, finish
-        self._lines: deque[_Line] = deque()
+        self._lines: deque[tuple[str, Sequence[Custody]]] = deque()  # that are not true yet
         self._files = 0  # in those lines
         self._closed = False
 
@@ -79,7 +68,7 @@ class WriteAheadJournal:
 
     def add(self, line: str, custodies: Sequence[Custody] = ()) -> None:
         self._ahead.add(line)
-        self._lines.append(_Line(line, custodies))
+        self._lines.append((line, custodies))
         self._files += is_finished_file(line)
         for custody in custodies:
             custody.when(Stage.STORED, self._pass_on)
@@ -100,8 +89,9 @@ class WriteAheadJournal:
                     await self._finish(complete)
 
     def _pass_on(self) -> None:
-        while self._lines and self._lines[0].true:
-            line = self._lines.popleft().text
+        """Pass on the lines of which the store has everything that they name."""
+        while self._lines and all(custody.stage >= Stage.STORED for custody in self._lines[0][1]):
+            line, _ = self._lines.popleft()
             self._files -= is_finished_file(line)
             self._final.add(line)
 

@@ -14,8 +14,8 @@ Examples:
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from dumpstream.archive.manifest import Process
 from dumpstream.archive.place import is_inside
 from dumpstream.archive.totals import Totals
-from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument
+from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import attributes, count_text, print_json_with_list, printable, size_text
 from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.filelist import FileSummary
@@ -37,7 +37,8 @@ _TITLES = f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_capture_argument(parser)
-    add_names_argument(parser)
+    help_text = "a name as `ls` shows it, or a pattern with * ? [ ] (default: all files)"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
     add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -53,58 +54,43 @@ def run(args: Namespace) -> int:
     return 0
 
 
-class _Sums:
-    """What files and losses come to."""
+def _totals(member: Member) -> Totals:
+    return Totals() if member.capture is None else member.capture.totals
 
-    def __init__(self) -> None:
-        self.files = self.bytes = self.stored_bytes = self.unreadable_lines = 0
-        self.verdicts: Counter[str] = Counter()
-        self.losses: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
-    @classmethod
-    def of(cls, member: Member) -> "_Sums":
-        """Return those of all files of *member*."""
-        sums = cls()
-        if member.capture is not None:
-            totals = member.capture.totals
-            sums.files, sums.bytes, sums.stored_bytes = totals.files, totals.bytes, totals.stored_bytes
-            sums.verdicts.update(totals.verdicts)
-            sums.add_losses(totals)
-        return sums
+def _add_files(total: Totals, files: Sequence[FileSummary]) -> None:
+    total.files += len(files)
+    total.bytes += sum(file.bytes for file in files)
+    total.stored_bytes += sum(file.stored_bytes for file in files)
+    total.verdicts = Counter(total.verdicts) + Counter(file.verdict for file in files)
 
-    def add_files(self, files: Sequence[FileSummary]) -> None:
-        """Add *files*."""
-        self.files += len(files)
-        self.bytes += sum(file.bytes for file in files)
-        self.stored_bytes += sum(file.stored_bytes for file in files)
-        self.verdicts.update(file.verdict for file in files)
 
-    def add_losses(self, totals: Totals) -> None:
-        """Add what a capture lost, and how many of its lines cannot be read."""
-        self.unreadable_lines += totals.unreadable
-        for cause, (chunks, size) in totals.losses.items():
-            self.losses[cause].update(chunks=chunks, bytes=size)
+def _add_losses(total: Totals, capture: Totals) -> None:
+    """Add what a capture lost, and how many of its lines cannot be read."""
+    total.unreadable += capture.unreadable
+    for cause, (chunks, size) in capture.losses.items():
+        before = total.losses.get(cause, (0, 0))
+        total.losses[cause] = [before[0] + chunks, before[1] + size]
 
-    @property
-    def counted_verdicts(self) -> str:
-        """Such as ``2 complete, 1 gap``."""
-        return ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
 
-    @property
-    def listed_losses(self) -> list[dict[str, Any]]:
-        """One object for each cause."""
-        return [{"cause": cause, **lost} for cause, lost in self.losses.items()]
+def _losses_json(totals: Totals) -> list[dict[str, Any]]:
+    return [{"cause": cause, "chunks": it[0], "bytes": it[1]} for cause, it in totals.losses.items()]
+
+
+def _verdicts_text(verdicts: Mapping[str, int]) -> str:
+    """Return ``2 complete, 1 gap``."""
+    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
 
 
 def _print_json(collection: Collection, selection: Selection) -> None:
-    total = _Sums()
+    total = Totals()
     states, processes = [], []
     runs: list[dict[str, Any]] = []
     for member in collection.members():
         if member.process is not None:
             processes.append(_process(member))
         if member.capture is not None:
-            total.add_losses(member.capture.totals)
+            _add_losses(total, member.capture.totals)
             states.append(member.capture.state)
             runs = [{"run": run, "outcome": outcome} for run, outcome in member.capture.outcomes.items()]
     several = collection.processes is not None
@@ -112,8 +98,8 @@ def _print_json(collection: Collection, selection: Selection) -> None:
         "state": collection.state(states),
         **({"processes": processes} if several else {"runs": runs}),
         "files": [],
-        "losses": total.listed_losses,
-        "unreadable_lines": total.unreadable_lines,
+        "losses": _losses_json(total),
+        "unreadable_lines": total.unreadable,
     }
     rows = (_row(file, member) for member in collection.members() for file in selection.files(member))
     print_json_with_list(listed, "files", rows)
@@ -121,16 +107,16 @@ def _print_json(collection: Collection, selection: Selection) -> None:
 
 def _process(member: Member) -> dict[str, Any]:
     assert member.process is not None
-    sums = _Sums.of(member)
+    totals = _totals(member)
     known = asdict(member.process)
     del known["ring"]  # only `recover` needs it
     return {
         **known,
         "problem": member.problem or member.process.problem,
         "state": None if member.capture is None else member.capture.state,
-        **attributes(sums, "files", "bytes", "stored_bytes"),
-        "verdicts": dict(sorted(sums.verdicts.items())),
-        "losses": sums.listed_losses,
+        **attributes(totals, "files", "bytes", "stored_bytes"),
+        "verdicts": dict(sorted(totals.verdicts.items())),
+        "losses": _losses_json(totals),
     }
 
 
@@ -146,17 +132,17 @@ def _row(file: StoredFile, member: Member) -> dict[str, Any]:
 
 
 def _print_tables(collection: Collection, selection: Selection) -> None:
-    total = _Sums()
+    total = Totals()
     states, processes = [], []
     problems: list[str] = []
     for member in collection.members():
         if member.capture is not None:
             states.append(member.capture.state)
-            total.add_losses(member.capture.totals)
+            _add_losses(total, member.capture.totals)
             for files in _summaries(member, selection):
                 if files and not total.files:
                     print(_TITLES)
-                total.add_files(files)
+                _add_files(total, files)
                 _print_files(files, member.prefix)
         if (process := member.process) is not None:
             processes.append(_process_cells(member, process, running=collection.writer is not None))
@@ -202,7 +188,7 @@ def _process_cells(member: Member, process: Process, *, running: bool) -> Sequen
         "-" if process.device is None else str(process.device),
         str(process.pid),
         printable(process.ending or ("running" if running else "not known")),
-        _Sums.of(member).counted_verdicts or "no files",
+        _verdicts_text(_totals(member).verdicts) or "no files",
         command,
     )
 
@@ -215,16 +201,15 @@ def _print_processes(processes: Sequence[Sequence[str]]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
 
 
-def _summary(total: _Sums, collection: Collection, state: str) -> str:
+def _summary(total: Totals, collection: Collection, state: str) -> str:
     summary = count_text(total.files, "file")
     if total.verdicts:
-        summary += f" ({total.counted_verdicts})"
+        summary += f" ({_verdicts_text(total.verdicts)})"
     if collection.processes is not None:
         summary += f" of {count_text(len(collection.processes), 'process')}"
     summary += f", {size_text(total.bytes)} stored in {size_text(total.stored_bytes)}; the capture is {state}"
-    for cause, lost in total.losses.items():
-        summary += f"; lost {count_text(lost['chunks'], 'chunk')}, {size_text(lost['bytes'])}"
-        summary += f" ({printable(cause)})"
-    if total.unreadable_lines:
-        summary += f"; {count_text(total.unreadable_lines, 'journal line')} unreadable"
+    for cause, (chunks, size) in total.losses.items():
+        summary += f"; lost {count_text(chunks, 'chunk')}, {size_text(size)} ({printable(cause)})"
+    if total.unreadable:
+        summary += f"; {count_text(total.unreadable, 'journal line')} unreadable"
     return summary

@@ -73,10 +73,9 @@ def run(args: Namespace) -> int:
 def _rows(args: Namespace, problems: list[str]) -> dict[str, list[TensorRow]]:
     """Return the statistics of the run by process; add why files could not be read to *problems*."""
     rows: dict[str, list[TensorRow]] = defaultdict(list)
-    files = size = 0
+    size = 0
     with ProgressLine() as line:
-        for measured in measure([args.path], ranks=args.rank):
-            files += 1
+        for files, measured in enumerate(measure([args.path], ranks=args.rank), 1):
             size += measured.bytes
             problems += measured.problems
             line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
@@ -137,8 +136,6 @@ def _as_json(overflow: Overflow) -> dict[str, Any]:
     record = overflow.record
     return {
         **_origin(overflow),
-        "record": None
-        if record is None
-        else {"file": record.file, "units": record.units, "decoded": record.decoded},
+        "record": None if record is None else attributes(record, "file", "units", "decoded"),
         "tensors": [json_object(row) for row in overflow.rows],
     }

@@ -76,10 +76,9 @@ def _select(inputs: Iterable[Input], name: str | None) -> Input:
     """Return the one of *inputs* that is called *name*, or the only one."""
     some: list[Input] = []
     count = 0
-    for item in inputs:
+    for count, item in enumerate(inputs, 1):
         if item.name == name:
             return item
-        count += 1
         if count <= _SHOWN_MATCHES:
             some.append(item)
     if count == 1:
@@ -94,12 +93,6 @@ def _print_file(described: dict[str, Any]) -> None:
     print(printable(described["file"]))
     for title, text in _about(described):
         print(f"  {title:<10} {printable(text)}")
-    for line in described["dfx_message"].splitlines():
-        print(f"  {'message':<10} {printable(line)}")
-    if described["problem"]:
-        print(f"  {'problem':<10} {printable(described['problem'])}")
-    for name, record in (described.get("overflow") or {}).items():
-        print(f"  {'overflow':<10} {name}: {_record_text(record)}")
     for tensor in described["tensors"]:
         print()
         _print_tensor(tensor)
@@ -121,7 +114,11 @@ def _about(described: dict[str, Any]) -> list[tuple[str, str]]:
     if "exception" in described:
         lines.append(("exception", _exception_text(described["exception"])))
     lines += [("attribute", f"{it['name']}: {it['value']}") for it in described["attributes"]]
-    return lines
+    lines += [("message", line) for line in described["dfx_message"].splitlines()]
+    if described["problem"]:
+        lines.append(("problem", described["problem"]))
+    records = (described.get("overflow") or {}).items()
+    return lines + [("overflow", f"{name}: {_record_text(record)}") for name, record in records]
 
 
 def _exception_text(exception: dict[str, Any]) -> str:

@@ -37,12 +37,7 @@ _CRASHES = {"kill": signal.SIGKILL, "abort": signal.SIGABRT}
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--ranks", type=int, metavar="N", help="fork N processes, each with a rank and a device of its own")
-    add(
-        "--workload",
-        default="small",
-        metavar="WORKLOAD",
-        help="a preset, a JSON file, or key=value,... (default: small)",
-    )
+    add("--workload", default="small", help="a preset, a JSON file, or key=value,... (default: small)")
     add("--steps", type=int, metavar="N", help="steps to run (default: the workload's)")
     add("--rate", type=size, metavar="SIZE", help="bytes dumped per second (default: the workload's)")
     add("--seed", type=int, metavar="N", help="the seed of names and bytes; each rank adds its number")

@@ -17,6 +17,7 @@ import io
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -35,7 +36,6 @@ from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column
 from dumpstream.system.location import as_location
 
 _Columns = Mapping[str, list[Any]]
-
 
 _TABLE_COLUMNS = (
     *("model", "iteration", "op_type", "op_name", "io", "index", "dtype", "shape"),
@@ -130,10 +130,10 @@ def run(args: Namespace) -> int:
         request = _Request.of(args)
     except ValueError as exc:
         raise WrongUsageError(str(exc)) from exc
-    found = _Found(args, request)
-    blocks: Iterable[_Columns] = found
+    counts: Counter[str] = Counter()
+    blocks: Iterable[_Columns] = _measured(args, request, counts)
     if request.sort:
-        blocks = [sort_columns(_join(request.needed, found), request.sort)]
+        blocks = [sort_columns(_join(request.needed, blocks), request.sort)]
     if args.out is None:
         _WRITERS[args.format](blocks, request, sys.stdout)
     else:
@@ -143,50 +143,29 @@ def run(args: Namespace) -> int:
             else:
                 with io.TextIOWrapper(binary, "utf-8", "backslashreplace", "") as text:
                     _WRITERS[args.format](blocks, request, text)
-    found.tell_skipped()
-    return NOT_WHOLE if found.problems else 0
+    if counts["skipped"]:
+        say(f"{count_text(counts['skipped'], 'file')} without a dump header skipped")
+    return NOT_WHOLE if counts["problems"] else 0
 
 
-class _Found:
-    """The columns that are needed, block by block; prints problems and progress meanwhile."""
-
-    def __init__(self, args: Namespace, request: _Request) -> None:
-        self._args, self._request = args, request
-        # A line that is rewritten does not go with rows that are printed meanwhile.
-        self._line = None if request.streams else ProgressLine()
-        self._skipped = 0
-        self.problems = 0
-
-    def __iter__(self) -> Iterator[_Columns]:
-        args, needed = self._args, self._request.needed
-        wanted = Wanted(self._request.conditions, needed, args.histogram)
-        files = size = 0
-        try:
-            for batch in measure_batches(
-                map(as_location, args.names), wanted, ranks=args.rank, workers=args.workers
-            ):
-                files += len(batch.files)
-                size += sum(file.bytes for file in batch.files)
-                self._skipped += sum(file.skipped for file in batch.files)
-                self._tell([problem for file in batch.files for problem in file.problems])
-                if self._line is not None:
-                    self._line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
-                yield batch.tensors.columns(needed)
-        finally:
-            if self._line is not None:
-                self._line.clear()
-
-    def tell_skipped(self) -> None:
-        """Say how many files were not dump files."""
-        if self._skipped:
-            say(f"{count_text(self._skipped, 'file')} without a dump header skipped")
-
-    def _tell(self, problems: Sequence[str]) -> None:
-        self.problems += len(problems)
-        if problems and self._line is not None:
-            self._line.clear()
-        for problem in problems:
-            say(problem)
+def _measured(args: Namespace, request: _Request, counts: Counter[str]) -> Iterator[_Columns]:
+    """Yield the columns that are needed, block by block; print problems and progress meanwhile."""
+    needed = request.needed
+    wanted = Wanted(request.conditions, needed, args.histogram)
+    locations = map(as_location, args.names)
+    # A line that is rewritten does not go with rows that are printed meanwhile.
+    with ProgressLine(wanted=not request.streams) as line:
+        for batch in measure_batches(locations, wanted, ranks=args.rank, workers=args.workers):
+            problems = [problem for file in batch.files for problem in file.problems]
+            if problems:
+                line.clear()
+            for problem in problems:
+                say(problem)
+            counts.update(files=len(batch.files), problems=len(problems))
+            counts["bytes"] += sum(file.bytes for file in batch.files)
+            counts["skipped"] += sum(file.skipped for file in batch.files)
+            line.show(f"read {count_text(counts['files'], 'file')}, {size_text(counts['bytes'])}")
+            yield batch.tensors.columns(needed)
 
 
 def _join(names: Sequence[str], blocks: Iterable[_Columns]) -> _Columns:

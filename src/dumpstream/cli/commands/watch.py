@@ -174,8 +174,7 @@ def _trampling_json(trampling: Trampling) -> dict[str, Any]:
     return {
         "before": _dump_json(trampling.before),
         "after": _dump_json(trampling.after),
-        "suspects": trampling.suspects,
-        "by_graph": trampling.by_graph,
+        **attributes(trampling, "suspects", "by_graph"),
         "tensors": [_difference_json(difference) for difference in trampling.differences],
     }
 
@@ -183,8 +182,7 @@ def _trampling_json(trampling: Trampling) -> dict[str, Any]:
 def _difference_json(difference: Difference) -> dict[str, Any]:
     tensor = difference.tensor
     return {
-        "io": tensor.io,
-        "index": tensor.index,
+        **attributes(tensor, "io", "index"),
         "dtype": tensor.dtype.short,
         "shape": tensor.shape,
         **attributes(difference, "elements", "changed", "first", "last", "padding"),
