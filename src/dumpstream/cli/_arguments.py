@@ -32,6 +32,12 @@ def add_capture_argument(parser: ArgumentParser) -> None:
     parser.add_argument("capture", type=location, metavar="CAPTURE", help=help_text)
 
 
+def add_names_argument(parser: ArgumentParser) -> None:
+    """Declare ``names``, patterns of the names of a capture's files; empty if all are meant."""
+    help_text = "a name as `ls` shows it, or a pattern with * ? [ ] (default: all files)"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
+
+
 def add_inputs_argument(parser: ArgumentParser) -> None:
     """Declare ``names``, the places of captures and dump files."""
     help_text = "a capture (directory or URL), a dump file, or a directory of dump files"

@@ -23,7 +23,7 @@ from typing import Any
 from dumpstream.archive.manifest import Process
 from dumpstream.archive.place import is_inside
 from dumpstream.archive.totals import Totals
-from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument
 from dumpstream.cli._display import attributes, count_text, print_json_with_list, printable, size_text
 from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.filelist import FileSummary
@@ -37,8 +37,7 @@ _TITLES = f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_capture_argument(parser)
-    help_text = "a name as `ls` shows it, or a pattern with * ? [ ] (default: all files)"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
+    add_names_argument(parser)
     add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
