@@ -34,6 +34,7 @@ _ALLOWED: dict[str, tuple[set[str], str]] = {
     "archive/journal.py": ({"TemporaryFile", "open"}, f"{_NAMELESS}; the journal by `open_regular`"),
     "archive/journalfile.py": ({"TemporaryFile"}, _NAMELESS),
     "reassemble.py": ({"touch"}, "a method of its own, which changes no file"),
+    "statistics/sorting.py": ({"TemporaryFile"}, _NAMELESS),
     "source.py": ({"unlink"}, f"{_USERS_PATH} for a ring"),
     "profiling/exclusion.py": ({"mkdir"}, "a directory in the system's, opened without following a link"),
     "profiling/profile.py": ({"mkdir"}, f"{_USERS_PATH}, or `Destination.make_profile` has made it"),

@@ -32,7 +32,8 @@ from dumpstream.cli._table import Table
 from dumpstream.reading.outputs import open_output
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
 from dumpstream.statistics.parquet import ParquetWriter
-from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_value, sort_columns
+from dumpstream.statistics.sorting import sort_blocks
+from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_value
 from dumpstream.system.location import as_location
 
 _Columns = Mapping[str, list[Any]]
@@ -133,7 +134,7 @@ def run(args: Namespace) -> int:
     counts: Counter[str] = Counter()
     blocks: Iterable[_Columns] = _measured(args, request, counts)
     if request.sort:
-        blocks = [sort_columns(_join(request.needed, blocks), request.sort)]
+        blocks = sort_blocks(blocks, request.sort)
     if args.out is None:
         _WRITERS[args.format](blocks, request, sys.stdout)
     else:
@@ -166,15 +167,6 @@ def _measured(args: Namespace, request: _Request, counts: Counter[str]) -> Itera
             counts["skipped"] += sum(file.skipped for file in batch.files)
             line.show(f"read {count_text(counts['files'], 'file')}, {size_text(counts['bytes'])}")
             yield batch.tensors.columns(needed)
-
-
-def _join(names: Sequence[str], blocks: Iterable[_Columns]) -> _Columns:
-    """Return *blocks* as one."""
-    columns: dict[str, list[Any]] = {name: [] for name in names}
-    for block in blocks:
-        for name, values in block.items():
-            columns[name] += values
-    return columns
 
 
 def _rows(blocks: Iterable[_Columns], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
