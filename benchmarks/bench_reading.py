@@ -85,6 +85,7 @@ def _capture(out: Path, files: int) -> None:
     """Capture one file per operator and step, with its bytes and its statistics."""
     steps = files // _OPERATORS
     workload = f"models=1,ops={_OPERATORS},inputs=1,outputs=1,tensor_bytes=256,steps={steps},nan=7@1"
+    workload += f",queue_bytes={64 << 20}"  # the runtime must not run ahead of the capture
     sinks = ("--sink", "zstd:", "--sink", "stats:")
     command = [*_COMMAND, "capture", "--out", str(out), "--simulate", workload, "--pack", *sinks]
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
@@ -173,11 +174,9 @@ def _one(capture: Path, directory: Path) -> list[Figure]:
 def _measure(capture: Path, directory: Path, files: int) -> list[Figure]:
     grown = files >= _GROWN_FILES
     figures = _listed(capture, grown=grown)
-    figures += _figures(
-        "verify", _ours("verify", capture), _loop(_VERIFY, capture), None if grown else 60, 200
-    )
     if grown:
-        return figures
+        return figures + _figures("verify", _ours("verify", capture), _loop(_LIST, capture), None, 200)
+    figures += _figures("verify", _ours("verify", capture), _loop(_VERIFY, capture), 60, 200)
     figures += _one(capture, directory)
     where = ("--where", "nan > 0")
     figures += _figures(
