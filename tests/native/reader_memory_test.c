@@ -86,7 +86,7 @@ static void file_that_is_no_ring_is_not_resumed(void) {
                               offsetof(struct ds_control, data_size), offsetof(struct ds_control, note_size),
                               offsetof(struct ds_control, data.head), offsetof(struct ds_control, data.tail),
                               offsetof(struct ds_control, notes.tail)};
-    CHECK_EQUAL(ds_reader_resume(&other, "/nonexistent"), -ENOENT);
+    CHECK_EQUAL(ds_reader_resume(&other, "/proc/nonexistent"), -ENOENT);
     CHECK_EQUAL(ds_reader_resume(&other, "/dev/null"), -EBADMSG);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         open_both();

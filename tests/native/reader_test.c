@@ -310,6 +310,18 @@ static void head_that_is_out_of_line_is_refused(void) {
     close_both();
 }
 
+static void head_that_goes_back_holds_nothing_up(void) {
+    open_both();
+    CHECK_EQUAL(push("a", "one", 3, 0), 0);
+    expect_text("one");
+    CHECK_EQUAL(push("a", "two", 3, 0), 0);
+    atomic_store(&producer.control->data.head, 0);
+
+    expect_text("two");
+
+    close_both();
+}
+
 static void run_all(void) {
     records_come_as_they_were_pushed();
     many_laps_pass();
@@ -329,6 +341,7 @@ static void run_all(void) {
     hole_among_notes_is_an_unnamed_loss();
     good_records_come_before_the_damage();
     head_that_is_out_of_line_is_refused();
+    head_that_goes_back_holds_nothing_up();
 }
 
 int main(void) {

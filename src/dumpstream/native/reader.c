@@ -73,6 +73,12 @@ static int copy_records(const struct ds_ring *ring, const struct ds_lane *lane, 
 
 /* Batches */
 
+/* How much producers have claimed from `position` on: at most a lap, whatever they say. */
+static uint64_t claimed_from(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t position) {
+    uint64_t claimed = ds_word_load(&reader->ring, &lane->positions->head) - position;
+    return claimed < lane->size ? claimed : lane->size;
+}
+
 /* The next position with a matching stamp, or `end`. */
 static uint64_t find_stamp(const struct ds_reader *reader, const struct ds_lane *lane, uint64_t position,
                            uint64_t end) {
@@ -153,7 +159,7 @@ int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, s
     /* Before the notes: a thread that notes a loss and then claims space for a chunk of the same
      * file does so in this order, see claim(). Chunks after this position may have notes that
      * were not there yet. */
-    uint64_t head = ds_word_load(ring, &data->positions->head);
+    uint64_t head = data->read + claimed_from(reader, data, data->read);
     int error = take_losses(reader, &batch->losses, &until);
     if (error)
         return error;
@@ -181,17 +187,14 @@ void ds_batch_free(struct ds_batch *batch) {
 
 /* Control */
 
-/* Sets where a lane ends when its producer is dead: at most one lap after what the
- * reader had freed, whatever the producer says. */
-static void end_lane(const struct ds_ring *ring, struct ds_lane *lane) {
-    uint64_t claimed = ds_word_load(ring, &lane->positions->head) - lane->freed;
-    lane->end =
-        lane->freed + (claimed < lane->size ? claimed / DS_RECORD_ALIGN * DS_RECORD_ALIGN : lane->size);
+/* Sets where a lane ends when its producer is dead. */
+static void end_lane(const struct ds_reader *reader, struct ds_lane *lane) {
+    lane->end = lane->freed + claimed_from(reader, lane, lane->freed) / DS_RECORD_ALIGN * DS_RECORD_ALIGN;
 }
 
 void ds_reader_end(struct ds_reader *reader) {
-    end_lane(&reader->ring, &reader->ring.data);
-    end_lane(&reader->ring, &reader->ring.notes);
+    end_lane(reader, &reader->ring.data);
+    end_lane(reader, &reader->ring.notes);
     reader->producer_died = true;
 }
 
@@ -209,8 +212,7 @@ static uint64_t unfinished(const struct ds_reader *reader, const struct ds_count
 void ds_reader_count(const struct ds_reader *reader, struct ds_counters *counters) {
     const struct ds_lane *data = &reader->ring.data;
     ds_ring_count(&reader->ring, counters);
-    uint64_t fill = ds_word_load(&reader->ring, &data->positions->head) - data->freed;
-    counters->fill = fill < data->size ? fill : data->size;
+    counters->fill = claimed_from(reader, data, data->freed);
     counters->unnamed += reader->unnamed_holes;
     counters->lost_chunks[DS_CAUSE_UNFINISHED] = unfinished(reader, counters);
     counters->lost_bytes[DS_CAUSE_UNFINISHED] = reader->hole_bytes;
