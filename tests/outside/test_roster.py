@@ -137,10 +137,11 @@ async def test_a_process_that_cannot_be_listed_is_in_no_later_list(
 
 async def test_a_full_list_takes_no_further_process(roster: Roster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dumpstream.outside.roster._MOST_PROCESSES", 1)
+    roster.refuse_if_full()
     await roster.add(CapturedProcess(make_process(1)))
 
-    with pytest.raises(Exception, match="list is full: it has 1 processes; start another collector"):
-        await roster.add(CapturedProcess(make_process(2)))
+    with pytest.raises(CollectorError, match="list is full: it has 1 processes; start another collector"):
+        roster.refuse_if_full()
 
     assert roster.error is None
 

@@ -234,6 +234,15 @@ class TestKept:
         assert names(opened(path)) == ["a", "b"]
         assert [*(tmp_path / "elsewhere").iterdir()] == []
 
+    def test_home_that_does_not_exist_is_not_made(
+        self, cache: Path, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setenv("HOME", str(tmp_path / "none"))
+
+        assert names(opened(path)) == ["a", "b"]
+        assert not (tmp_path / "none").exists()
+
     def test_reader_keeps_the_index_that_it_opened(self, cache: Path, path: Path) -> None:
         index = opened(path)
         append(path, line("c"))

@@ -66,18 +66,20 @@ class Roster:
         del self._present[process]
         self._past = total_report([self._past, process.report], 0)
 
-    async def add(self, process: CapturedProcess, ring: Path | None = None) -> None:
-        """Record a process that is captured; its record gets the directory for that.
-
-        Raises:
-            CollectorError: the manifest lists as many processes as it can.
-            DestinationError: the manifest cannot be written.
-        """
+    def refuse_if_full(self) -> None:
+        """Raise `CollectorError` if the manifest lists as many processes as it can."""
         if len(self._destination.manifest.processes) >= _MOST_PROCESSES:
             raise CollectorError(
                 f"the collector's list is full: it has {_MOST_PROCESSES} processes; start another collector, "
                 "with another --out"
             )
+
+    async def add(self, process: CapturedProcess, ring: Path | None = None) -> None:
+        """Record a process that is captured; its record gets the directory for that.
+
+        Raises:
+            DestinationError: the manifest cannot be written.
+        """
         process.record.ring = None if ring is None else str(ring)
         await self._add(process)
         self._present[process] = None

@@ -109,6 +109,7 @@ class Service:
             )
         if sum(other.pid == connection.pid for other in self._joining) > _MOST_JOINING:
             raise CollectorError(_TWICE)
+        self._roster.refuse_if_full()  # before the process gets a ring
         for follower in [*self._following]:
             if follower.process.record.pid == connection.pid:
                 follower.connection.read()  # it may hold the message that the process has left

@@ -26,7 +26,8 @@ def open_cache() -> tuple[Path, int] | None:
     """
     try:
         path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dumpstream"
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (path.parent, path):  # not further up: a home that does not exist stays so
+            directory.mkdir(mode=0o700, exist_ok=True)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (OSError, RuntimeError):  # RuntimeError: the user does not have a home
         return None
