@@ -210,6 +210,28 @@ class TestKept:
         assert names(opened(path)) == ["a", "b"]
         assert names(opened(path)) == ["a", "b"]
 
+    @pytest.mark.parametrize("statement", ["DROP TABLE repeated", "UPDATE repeated SET offset = offset + 1"])
+    def test_damage_that_is_found_later_is_one_error_and_then_gone(
+        self, cache: Path, path: Path, statement: str
+    ) -> None:
+        opened(path)
+        (kept,) = cache.iterdir()
+        with sqlite3.connect(kept) as connection:
+            connection.execute(statement)
+
+        with pytest.raises(DumpstreamError, match=r"index .* was damaged; run the command again"):
+            FileList(opened(path)).matching("*").__next__()
+
+        assert names(opened(path)) == ["a", "b"]
+
+    def test_totals_of_a_wrong_type_are_made_again(self, cache: Path, path: Path) -> None:
+        opened(path)
+        (kept,) = cache.iterdir()
+        with sqlite3.connect(kept) as connection:
+            connection.execute("""UPDATE about SET value = json_set(value, '$.totals.outcomes', 7)""")
+
+        assert names(opened(path)) == ["a", "b"]
+
     def test_index_of_another_journal_at_the_same_path_is_not_used(self, cache: Path, path: Path) -> None:
         opened(path)
         path.unlink()

@@ -120,7 +120,7 @@ class FileList(Sequence[StoredFile]):
 
     def find(self, name: str) -> StoredFile | None:
         """Return the file that is called *name*, if there is one."""
-        rows = [row for row in map(self._journal.row_at, self._index.find(name)) if row.name == name]
+        rows = [row for row in map(self._index.row_at, self._index.find(name)) if row.name == name]
         return StoredFile(name, rows) if rows else None
 
     def matching(self, pattern: str, prefix: str = "") -> Iterator[StoredFile]:
@@ -144,7 +144,7 @@ class FileList(Sequence[StoredFile]):
             yield from self._journal.file_rows(offset, block)
 
     def _file_at(self, first: int) -> StoredFile:
-        rows = [self._journal.row_at(offset) for offset in self._index.lines_of(first)]
+        rows = [self._index.row_at(offset) for offset in self._index.lines_of(first)]
         return StoredFile(rows[0].name, rows)
 
 

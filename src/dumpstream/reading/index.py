@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import xxhash
@@ -58,40 +59,73 @@ _AMBIGUOUS = "SELECT hash FROM lines GROUP BY hash HAVING count(*) > 1 AND max(o
 class Index:
     """Where the lines of *journal* are; made by `open_index`."""
 
-    def __init__(self, journal: JournalFile, connection: sqlite3.Connection, about: _About) -> None:
+    def __init__(
+        self,
+        journal: JournalFile,
+        connection: sqlite3.Connection,
+        about: _About,
+        *,
+        kept: Path | None = None,
+    ) -> None:
         self.journal = journal
         self.totals = about.totals
         self.key = about.key
         self._connection = connection
+        self._kept = kept  # where it was found, if it was not made just now
         weakref.finalize(self, connection.close)
 
     def find(self, name: str) -> Sequence[int]:
         """Return the offsets of the lines of the file *name*, in order; there may be lines of others."""
         number = _signed(hash_name(os.fsencode(name), self.key))
-        return [offset for (offset,) in self._connection.execute(_OTHERS, (number,))]
+        return [offset for (offset,) in self._ask(_OTHERS, number)]
 
     def repeated(self) -> Iterator[tuple[int, int]]:
         """Yield the offset of each line of a name that comes more than once, and that of its first line."""
-        return self._connection.execute("SELECT offset, first FROM repeated ORDER BY offset")
+        return self._ask("SELECT offset, first FROM repeated ORDER BY offset")
 
     def first_of(self, offset: int) -> int:
         """Return the offset of the first line of the name that is in the line at *offset*."""
-        found = self._connection.execute("SELECT first FROM repeated WHERE offset = ?", (offset,)).fetchone()
+        found = next(self._ask("SELECT first FROM repeated WHERE offset = ?", offset), None)
         return offset if found is None else int(found[0])
 
     def lines_of(self, first: int) -> Sequence[int]:
         """Return the offsets of all lines of a name, of which *first* is the first."""
-        found = self._connection.execute(
-            "SELECT offset FROM repeated WHERE first = ? ORDER BY offset", (first,)
-        )
+        found = self._ask("SELECT offset FROM repeated WHERE first = ? ORDER BY offset", first)
         return [offset for (offset,) in found] or [first]
 
     def first_at(self, number: int) -> int:
         """Return the offset of the first line of the file *number*, counted from 0; raises `IndexError`."""
-        found = self._connection.execute(_NTH, (number,)).fetchone()
+        found = next(self._ask(_NTH, number), None)
         if found is None:
             raise IndexError(number)
         return int(found[0])
+
+    def row_at(self, offset: int) -> FileRow:
+        """Return the row of the file whose line begins at *offset*, where the index says that there is one.
+
+        Raises:
+            DumpstreamError: there is none; an index that was kept is removed.
+        """
+        try:
+            return self.journal.row_at(offset)
+        except ValueError as exc:
+            raise self._mismatch(f"no file at {offset}") from exc
+
+    def _ask(self, query: str, *values: int) -> Iterator[Any]:
+        try:
+            yield from self._connection.execute(query, values)
+        except sqlite3.Error as exc:
+            raise self._mismatch(str(exc)) from exc
+
+    def _mismatch(self, problem: str) -> DumpstreamError:
+        """Return the error for a damaged index, or a changed journal, and see to it that it is built anew."""
+        if self._kept is not None:
+            with suppress(OSError):
+                self._kept.unlink()
+        return DumpstreamError(
+            f"the index of the journal does not fit it ({problem}), "
+            "which was changed meanwhile, or the index was damaged; run the command again, which rebuilds it"
+        )
 
 
 class _About:
@@ -159,15 +193,16 @@ def open_index(journal: JournalFile, location: str) -> Index:
 
 def _open_kept(journal: JournalFile, path: Path, cache: int) -> Index:
     about = _About()
-    with suppress(sqlite3.Error, ValueError, LookupError, TypeError):
+    with suppress(sqlite3.Error, ValueError, LookupError, TypeError, AttributeError):
         connection = sqlite3.connect(
             f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True, check_same_thread=False
         )
         try:
             kept = _About.read(connection)
             if kept.origin == _origin(journal):
-                os.utime(path)
-                return Index(journal, connection, kept)
+                with suppress(OSError):  # a read-only disk
+                    os.utime(path)
+                return Index(journal, connection, kept, kept=path)
             about = kept if _covers_beginning(kept, journal) else about
         except BaseException:
             connection.close()
