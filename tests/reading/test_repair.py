@@ -110,6 +110,17 @@ class TestDirectory:
 
         assert run(builder.path) == sorted(LEFTOVERS)
 
+    @pytest.mark.parametrize("mark", [MANIFEST, ".lock"])
+    def test_another_capture_inside_stays(self, builder: CaptureBuilder, mark: str) -> None:
+        inside = ["files/other/files/deep/a.zst", f"files/other/files/{_DRAFT}", f"notes/{_DRAFT}"]
+        for name in [*inside, f"files/other/{mark}", f"notes/{mark}"]:
+            builder.store(name, b"data")
+        builder.store("files/others.zst", b"data")
+        builder.interrupt()
+
+        assert run(builder.path) == ["files/others.zst"]
+        assert all((builder.path / name).exists() for name in inside)
+
     def test_links_are_neither_followed_nor_removed(self, builder: CaptureBuilder, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
         (tmp_path / "elsewhere/a.zst").touch()
