@@ -224,6 +224,17 @@ class TestKept:
 
         assert names(opened(path)) == ["a", "b"]
 
+    def test_damaged_index_that_cannot_be_extended_is_removed(self, cache: Path, path: Path) -> None:
+        opened(path)
+        (kept,) = cache.iterdir()
+        with sqlite3.connect(kept) as connection:
+            connection.execute("DROP TABLE repeated")
+        append(path, line("c") + line("c"))
+
+        assert names(opened(path)) == ["a", "b", "c"]
+
+        assert not kept.exists()
+
     def test_totals_of_a_wrong_type_are_made_again(self, cache: Path, path: Path) -> None:
         opened(path)
         (kept,) = cache.iterdir()

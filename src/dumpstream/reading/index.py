@@ -71,7 +71,7 @@ class Index:
         self.totals = about.totals
         self.key = about.key
         self._connection = connection
-        self._kept = kept  # where it was found, if it was not made just now
+        self._kept = kept  # where it is for the next reader, too
         weakref.finalize(self, connection.close)
 
     def find(self, name: str) -> Sequence[int]:
@@ -220,9 +220,11 @@ def _keep(journal: JournalFile, path: Path, cache: int, about: _About) -> Index:
             if about.size:
                 with path.open("rb") as kept:
                     shutil.copyfileobj(kept, file, 1 << 20)
-        index = _build(journal, str(path.parent / draft), about)
+        index = _build(journal, str(path.parent / draft), about, kept=path)
         publish_draft(draft, path.name, cache, replace=True)
     except sqlite3.Error as exc:
+        with suppress(OSError):  # what was extended may be damaged
+            path.unlink()
         raise OSError(str(exc)) from exc
     finally:
         discard_draft(draft, cache)
@@ -244,7 +246,7 @@ def _covers_beginning(about: _About, journal: JournalFile) -> bool:
     return about.digest.hexdigest() == about.xxh3
 
 
-def _build(journal: JournalFile, database: str, about: _About) -> Index:
+def _build(journal: JournalFile, database: str, about: _About, *, kept: Path | None = None) -> Index:
     connection = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
     try:
         connection.executescript(_BUILDING + ("" if about.size else _SCHEMA))
@@ -254,7 +256,7 @@ def _build(journal: JournalFile, database: str, about: _About) -> Index:
     except BaseException:
         connection.close()
         raise
-    return Index(journal, connection, about)
+    return Index(journal, connection, about, kept=kept)
 
 
 class _Builder:
