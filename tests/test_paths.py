@@ -41,6 +41,7 @@ _ALLOWED: dict[str, tuple[set[str], str]] = {
     "outside/collectorpreparation.py": ({"unlink"}, "the socket that this process has made"),
     "outside/connection.py": ({"TemporaryDirectory", "unlink"}, "a socket that no process listens at"),
     "outside/shares.py": ({"mkdir", "unlink"}, f"{_USERS_PATH} for rings, and they have random names"),
+    "reading/index.py": ({"unlink"}, "a damaged index, in a private directory of the user's"),
     "reading/removal.py": ({"unlink"}, _BELOW_A_DESCRIPTOR),
     "remote/outbox.py": (
         {"link", "mkdir", "rename", "rmdir", "unlink"},

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dumpstream._errors import DumpstreamError
 from dumpstream._native import hash_name, scan_journal
 from dumpstream.archive import journalfile
 from dumpstream.archive.journalfile import NAME_START, VERDICTS, JournalFile, JournalLine
@@ -135,6 +136,16 @@ class TestBlocks:
             file.write(b"two\n")
 
         assert [*journal.blocks()] == [(0, b"one\n")]
+
+    def test_journal_that_is_cut_off_while_it_is_read_is_not_taken_for_all(self, tmp_path: Path) -> None:
+        path = tmp_path / "journal.jsonl"
+        path.write_bytes(b"one\ntwo\n")
+        journal = JournalFile.open(path)
+
+        os.truncate(path, 4)
+
+        with pytest.raises(DumpstreamError, match=r"cut off while it was read; run the command again"):
+            [*journal.blocks()]
 
     def test_row_is_read_at_its_offset_however_long_it_is(self) -> None:
         row = FileRow("x" * 100_000, 0, 1, Verdict.LOST, ())

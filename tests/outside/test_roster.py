@@ -12,7 +12,7 @@ import pytest
 from anyio.to_thread import run_sync
 from tests.conftest import LIMIT_S, make_process
 
-from dumpstream import DestinationError
+from dumpstream import CollectorError, DestinationError
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import MANIFEST, read_manifest
 from dumpstream.outside.process import CapturedProcess, introduced

@@ -115,7 +115,7 @@ class TestFiles:
     def test_names_with_equal_hashes_are_different_files(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(index_module, "_signed", lambda _: 7)
+        monkeypatch.setattr("dumpstream.reading.indexbuilder._signed", lambda _: 7)
         (tmp_path / "j").write_bytes(line("a") + line("b") + line("a", Verdict.SHORT) + line("c"))
 
         found = FileList(opened(tmp_path / "j"))
@@ -208,6 +208,39 @@ class TestKept:
             kept.write_bytes(damage)
 
         assert names(opened(path)) == ["a", "b"]
+        assert names(opened(path)) == ["a", "b"]
+
+    @pytest.mark.parametrize("statement", ["DROP TABLE repeated", "UPDATE repeated SET offset = offset + 1"])
+    def test_damage_that_is_found_later_is_one_error_and_then_gone(
+        self, cache: Path, path: Path, statement: str
+    ) -> None:
+        opened(path)
+        (kept,) = cache.iterdir()
+        with sqlite3.connect(kept) as connection:
+            connection.execute(statement)
+
+        with pytest.raises(DumpstreamError, match=r"index .* was damaged; run the command again"):
+            FileList(opened(path)).matching("*").__next__()
+
+        assert names(opened(path)) == ["a", "b"]
+
+    def test_damaged_index_that_cannot_be_extended_is_removed(self, cache: Path, path: Path) -> None:
+        opened(path)
+        (kept,) = cache.iterdir()
+        with sqlite3.connect(kept) as connection:
+            connection.execute("DROP TABLE repeated")
+        append(path, line("c") + line("c"))
+
+        assert names(opened(path)) == ["a", "b", "c"]
+
+        assert not kept.exists()
+
+    def test_totals_of_a_wrong_type_are_made_again(self, cache: Path, path: Path) -> None:
+        opened(path)
+        (kept,) = cache.iterdir()
+        with sqlite3.connect(kept) as connection:
+            connection.execute("""UPDATE about SET value = json_set(value, '$.totals.outcomes', 7)""")
+
         assert names(opened(path)) == ["a", "b"]
 
     def test_index_of_another_journal_at_the_same_path_is_not_used(self, cache: Path, path: Path) -> None:

@@ -21,6 +21,7 @@ from dumpstream.reading.repair import repair
 from dumpstream.remote.outbox import Outbox
 from dumpstream.source import OnFull
 from dumpstream.system.location import Prefix
+from dumpstream.system.lock import release_shares, share_directories
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +110,32 @@ class TestDirectory:
         litter(builder.finish())
 
         assert run(builder.path) == sorted(LEFTOVERS)
+
+    @pytest.mark.parametrize("mark", [MANIFEST, ".lock"])
+    def test_another_capture_inside_stays(self, builder: CaptureBuilder, mark: str) -> None:
+        inside = ["files/other/files/deep/a.zst", f"files/other/files/{_DRAFT}", f"notes/{_DRAFT}"]
+        for name in [*inside, f"files/other/{mark}", f"notes/{mark}"]:
+            builder.store(name, b"data")
+        builder.store("files/others.zst", b"data")
+        builder.interrupt()
+
+        assert run(builder.path) == ["files/others.zst"]
+        assert all((builder.path / name).exists() for name in inside)
+
+    def test_nothing_is_removed_while_the_sink_of_another_capture_writes_there(
+        self, builder: CaptureBuilder, tmp_path: Path
+    ) -> None:
+        litter(builder.path)
+        builder.interrupt()
+        shares = share_directories(builder.path / "files", besides=tmp_path / "other")
+        assert shares
+        try:
+            with pytest.raises(DestinationError, match="is being written by another capture's sink"):
+                run(builder.path)
+        finally:
+            release_shares(shares)
+
+        assert run(builder.path) == sorted(OURS + LEFTOVERS)
 
     def test_links_are_neither_followed_nor_removed(self, builder: CaptureBuilder, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()

@@ -11,6 +11,7 @@ from struct import Struct
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
+from dumpstream._errors import DumpstreamError
 from dumpstream._native import scan_journal
 from dumpstream.archive.rows import FileRow, Row, parse_line, read_rows
 from dumpstream.format.verdict import Verdict
@@ -77,11 +78,14 @@ class JournalFile:
 
         Blocks end with a newline, except the last if its line is unfinished. Of a line that is too long, only
         the beginning comes.
+
+        Raises:
+            DumpstreamError: the journal was cut off after it was opened.
         """
         while start < self.size:
             block = self._read(start, _BLOCK_BYTES)
-            if not block:  # cut off meanwhile
-                return
+            if not block:
+                raise DumpstreamError("the journal was cut off while it was read; run the command again")
             end = block.rfind(b"\n") + 1
             if not end and start + len(block) < self.size:
                 block, end = self._read_long(start)

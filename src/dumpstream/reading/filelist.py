@@ -6,6 +6,7 @@ import heapq
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple, overload
 
@@ -54,7 +55,10 @@ class FileList(Sequence[StoredFile]):
     def __getitem__(self, index: slice) -> Sequence[StoredFile]: ...
     def __getitem__(self, index: int | slice) -> StoredFile | Sequence[StoredFile]:
         if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
+            numbers = range(*index.indices(len(self)))
+            files = islice(self, max(numbers, default=-1) + 1)
+            chosen = {number: file for number, file in enumerate(files) if number in numbers}
+            return [chosen[number] for number in numbers]
         return self._file_at(self._index.first_at(index if index >= 0 else len(self) + index))
 
     def __iter__(self) -> Iterator[StoredFile]:
@@ -120,7 +124,7 @@ class FileList(Sequence[StoredFile]):
 
     def find(self, name: str) -> StoredFile | None:
         """Return the file that is called *name*, if there is one."""
-        rows = [row for row in map(self._journal.row_at, self._index.find(name)) if row.name == name]
+        rows = [row for row in map(self._index.row_at, self._index.find(name)) if row.name == name]
         return StoredFile(name, rows) if rows else None
 
     def matching(self, pattern: str, prefix: str = "") -> Iterator[StoredFile]:
@@ -144,7 +148,7 @@ class FileList(Sequence[StoredFile]):
             yield from self._journal.file_rows(offset, block)
 
     def _file_at(self, first: int) -> StoredFile:
-        rows = [self._journal.row_at(offset) for offset in self._index.lines_of(first)]
+        rows = [self._index.row_at(offset) for offset in self._index.lines_of(first)]
         return StoredFile(rows[0].name, rows)
 
 

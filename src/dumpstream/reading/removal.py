@@ -17,7 +17,7 @@ from dumpstream.objectstore.store import Store
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.system.cancellation import finish_in_thread
 from dumpstream.system.location import Prefix
-from dumpstream.system.lock import release_lock, take_lock
+from dumpstream.system.lock import claim_directory, release_lock, take_lock, unclaim_directory
 from dumpstream.system.nofollow import opened_directory
 
 
@@ -58,13 +58,14 @@ async def removing(place: Place) -> AsyncIterator[Removal]:
 
 
 class _Directory:
-    """The directory *path*, locked; links in it are neither followed nor removed."""
+    """The directory *path*, locked, also for the sinks of other captures; links are left as they are."""
 
     def __init__(self, path: Path) -> None:
         self._path = absolute(path)
         with explained(self._path):
             self._dir_fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
+                claim_directory(self._path, self._dir_fd)
                 self._lock_fd = take_lock(self._path, self._dir_fd)
             except BaseException:
                 os.close(self._dir_fd)
@@ -84,6 +85,7 @@ class _Directory:
 
     def close(self) -> None:
         release_lock(self._lock_fd)
+        unclaim_directory(self._dir_fd)
         os.close(self._dir_fd)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,8 +12,8 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, NotACaptureError
 from dumpstream.archive.destination import absolute
-from dumpstream.archive.manifest import PROFILE, Manifest
-from dumpstream.archive.place import Place
+from dumpstream.archive.manifest import MANIFEST, PROFILE, Manifest
+from dumpstream.archive.place import Listed, Place
 from dumpstream.archive.rows import BeginRow, EndRow, FileRow, Outcome, UnreadableRow
 from dumpstream.archive.storednames import is_file_path, pack_token
 from dumpstream.objectstore.patience import ask
@@ -22,8 +22,12 @@ from dumpstream.reading.removal import Removal, removing
 from dumpstream.reading.stored import open_place
 from dumpstream.remote.outboxes import find_outbox_of, state_directory, upload_command
 from dumpstream.remote.segments import last_segment, merged_through
+from dumpstream.remote.storelock import STORE_LOCK
 from dumpstream.system.location import Prefix
+from dumpstream.system.lock import LOCK
 from dumpstream.system.pathset import PathSet
+
+_MARKS = {MANIFEST, LOCK, STORE_LOCK}
 
 
 async def repair(
@@ -32,7 +36,8 @@ async def repair(
     """Remove dump files and packs that no line of the journal names, and drafts.
 
     Only files are removed that have a name as dumpstream gives it, and dump files and packs only if a run was
-    interrupted. The captures of several processes are repaired one by one.
+    interrupted. What is in another capture further inside stays. The captures of several processes are
+    repaired one by one.
 
     Args:
         location: of the capture, or of those of several processes.
@@ -88,7 +93,7 @@ class _Repairer:
         profiles = {PROFILE} if manifest.profiled else set[str]()
         with PathSet() as named:
             journal = _read(place, named)
-            unnamed = [it for it in place.list(profiles) if it.path not in named]
+            unnamed = _outside_others([it for it in place.list(profiles) if it.path not in named])
         extra: list[str] = []
         if any(run.run not in journal.finished for run in manifest.runs):
             extra = [it.path for it in unnamed if is_file_path(it.path) or pack_token(it.path)]
@@ -98,12 +103,20 @@ class _Repairer:
 
     def repair_root(self, directories: Container[str]) -> None:
         """Remove drafts, except in the *directories* of processes; nothing else is ever stored there."""
-        self._remove([it.path for it in self._place.list(without=directories) if it.leftover])
+        listed = _outside_others([*self._place.list(without=directories)])
+        self._remove([it.path for it in listed if it.leftover])
 
     def _remove(self, paths: Iterable[str]) -> None:
         for path in paths:
             if self._removal.remove(path):
                 self._removed(path)
+
+
+def _outside_others(listed: Sequence[Listed]) -> list[Listed]:
+    """Return those of *listed* that are not in another capture, which has a manifest or a lock."""
+    marked = (it.path.rpartition("/") for it in listed)
+    others = tuple({f"{folder}/" for folder, _, name in marked if folder and name in _MARKS})
+    return [it for it in listed if not it.path.startswith(others)]
 
 
 @dataclass(slots=True)

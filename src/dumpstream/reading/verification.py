@@ -14,7 +14,6 @@ from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import Header, HeaderReader, Verdict, judge
 from dumpstream.reading.collection import Collection
-from dumpstream.reading.inventory import is_as_stored, take_inventory
 from dumpstream.reading.problem import (
     Kind,
     Problem,
@@ -25,7 +24,7 @@ from dumpstream.reading.problem import (
 )
 from dumpstream.reading.smallfiles import read_small_parts
 from dumpstream.reading.stored import State, StoredCapture
-from dumpstream.reading.storedfile import is_readable
+from dumpstream.reading.storedfile import is_readable, misfit
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import is_url
 from dumpstream.system.pathset import PathSet
@@ -112,7 +111,7 @@ class _Verifier:
         self._result.problems += problems_of_capture(capture, prefix)
         inventory: dict[str, Listed] | None = None
         try:
-            inventory = take_inventory(capture)
+            inventory = _take_inventory(capture)
         except StoreError as exc:
             if capture.in_store:
                 raise
@@ -216,7 +215,7 @@ class _Check:
                 path = part.path or ""
                 if not is_readable(part) or (self._inventory is None and is_url(path)):
                     result.skipped_parts += 1
-                elif not self._deep and self._inventory and is_as_stored(part, self._inventory.get(path)):
+                elif not self._deep and self._inventory and _is_as_stored(part, self._inventory.get(path)):
                     result.found_parts += 1
                 else:
                     yield row, part
@@ -260,3 +259,22 @@ def _judge(row: FileRow, part: StoredPart, size: int, header: Header, result: Ve
     elif not verdict.whole or (row.verdict is Verdict.COMPLETE and verdict is not Verdict.COMPLETE):
         detail = f"{part.path} is {verdict} by its header, and {row.verdict} in the journal"
         result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
+
+
+def _take_inventory(capture: StoredCapture) -> dict[str, Listed]:
+    """Return the objects of *capture* by the path that rows have for them; raises `StoreError`."""
+    found: dict[str, Listed] = {}
+    if capture.in_store:
+        found = {listed.path: listed for listed in capture.place.list()}
+    if not capture.totals.at_urls:
+        return found
+    parts = (part for row in capture.files.rows() for part in row.stored if is_readable(part))
+    urls = {part.path for part in parts if part.path is not None and is_url(part.path)}
+    return found | {listed.path: listed for listed in capture.buckets.list(urls) if listed.path in urls}
+
+
+def _is_as_stored(part: StoredPart, listed: Listed | None) -> bool:
+    """Whether size and entity tag of *listed* are those of *part*; if not, only reading can tell."""
+    if listed is None or listed.size is None or misfit(part, listed.size):
+        return False
+    return part.etag is None or listed.etag is None or part.etag.strip('"') == listed.etag.strip('"')

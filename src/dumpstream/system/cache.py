@@ -12,20 +12,22 @@ from typing import IO
 from xxhash import xxh3_128_hexdigest
 
 from dumpstream.system.nofollow import open_regular
-from dumpstream.system.publishing import create_draft, discard_draft, publish_draft
+from dumpstream.system.publishing import create_draft, discard_draft, is_temporary, publish_draft
 
 _UNUSED_S = 30 * 24 * 3600
+_DRAFT_S = 3600  #: a draft that is not written to for so long is that of a process that was killed
 _MOST_BYTES = 16 << 30
 
 
 def open_cache() -> tuple[Path, int] | None:
     """Return the directory and a descriptor of it, which the caller closes; None if there cannot be one.
 
-    It is ``$XDG_CACHE_HOME/dumpstream``, or ``~/.cache/dumpstream``. A directory of another user, or one that
-    other users may write to, is not used, because its files could be forged.
+    It is ``$XDG_CACHE_HOME/dumpstream`` if that is absolute, or ``~/.cache/dumpstream``. A directory of
+    another user, or one that other users may write to, is not used, because its files could be forged.
     """
     try:
-        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dumpstream"
+        chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        path = (chosen if chosen.is_absolute() else Path.home() / ".cache") / "dumpstream"
         for directory in (path.parent, path):  # not further up: a home that does not exist stays so
             directory.mkdir(mode=0o700, exist_ok=True)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -66,7 +68,8 @@ def _open_kept(cache: int, name: str, version: str, write: Callable[[IO[bytes]],
     kept = f"{name}-{version}"
     with suppress(FileNotFoundError):
         fd = open_regular(kept, os.O_RDONLY, dir_fd=cache)
-        os.utime(fd)
+        with suppress(OSError):  # a read-only disk
+            os.utime(fd)
         return fd
     prune_cache(cache, f"{name}-")
     draft, fd = create_draft(cache)
@@ -82,7 +85,7 @@ def _open_kept(cache: int, name: str, version: str, write: Callable[[IO[bytes]],
 def prune_cache(fd: int, outdated: str = "") -> None:
     """Delete files of the cache *fd* that were not used for a month, and the oldest if it is too large.
 
-    Files whose names begin with *outdated* are deleted, too.
+    Files whose names begin with *outdated* are deleted, too, and drafts of processes that were killed.
     """
     found = []
     with suppress(OSError), os.scandir(fd) as entries:
@@ -94,6 +97,7 @@ def prune_cache(fd: int, outdated: str = "") -> None:
     for used, size, name in sorted(found, reverse=True):
         total += size
         is_outdated = bool(outdated) and name.startswith(outdated)
-        if is_outdated or total > _MOST_BYTES or time.time() - used > _UNUSED_S:
+        limit_s = _DRAFT_S if is_temporary(name) else _UNUSED_S
+        if is_outdated or total > _MOST_BYTES or time.time() - used > limit_s:
             with suppress(OSError):
                 os.unlink(name, dir_fd=fd)

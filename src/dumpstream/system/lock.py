@@ -133,7 +133,9 @@ def _share(directory: Path, fd: int) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(errno.EBUSY, f"{directory} is being deleted by another capture's --force") from None
+        raise OSError(
+            errno.EBUSY, f"{directory} is being deleted by another capture's --force, or repaired"
+        ) from None
     except OSError as exc:
         if exc.errno not in _NO_LOCKS:
             raise
