@@ -104,14 +104,8 @@ class File(Account):
             self._add_at_offset(chunk, events)
         if self.refusing and not chunk.more:
             self.refused += 1
-        self.plain = not (
-            self._held is not None
-            or self.closed
-            or self.refusing
-            or self._callback is not None
-            or self._reader is not None
-            or self._text is not None
-        )
+        simple = self._held is None and self._reader is None and self._text is None
+        self.plain = simple and not (self.closed or self.refusing or self._callback is not None)
 
     def pass_on(self, part: Part, position: int, data: Buffer, events: list[Event]) -> None:
         """Pass *data*, the bytes at *position*, on as the next piece of *part*."""

@@ -164,18 +164,17 @@ class Tally:
 
     def _await(self, files: _Unsafe) -> None:
         """Record *files* as soon as all of their bytes are safe or some are lost."""
+        self._unsafe.add(files)
         if files.safe:
             self._settle(files)
             return
-        self._unsafe.add(files)
         for custody in files.custodies:
             custody.when(Stage.KEPT, lambda: self._settle(files) if files.safe else None)
 
     def _settle(self, files: _Unsafe, cause: str | None = None) -> None:
-        self._unsafe.discard(files)
-        if files.settled:
+        if files not in self._unsafe:  # settled already
             return
-        files.settled = True
+        self._unsafe.remove(files)
         lost = next((custody for custody in files.custodies if custody.stage is Stage.LOST), None)
         if lost is not None or cause is not None:
             lost_to = (None if lost is None else lost.cause) or cause or SINK_FAILED
@@ -206,7 +205,6 @@ class _Unsafe:
 
     custodies: tuple[Custody, ...]
     files: Sequence[_Ended]
-    settled: bool = False
 
     @property
     def safe(self) -> bool:
