@@ -90,8 +90,7 @@ class Connection:
 def credentials(peer: socket.socket) -> tuple[int, int, int]:
     """Return pid, uid and gid of the process that connected, from the kernel."""
     data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, gid = _CREDENTIALS.unpack(data)
-    return pid, uid, gid
+    return _CREDENTIALS.unpack(data)
 
 
 def is_allowed(uid: int) -> bool:

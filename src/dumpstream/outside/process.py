@@ -67,8 +67,7 @@ class CapturedProcess:
 
     def fail(self, problem: str) -> None:
         """Record why it was not captured as it should have been; the first reason stays."""
-        if not self._failed:
-            self.record.problem = excerpt(problem, _LONGEST_PROBLEM)
+        self.note(problem)
         self._failed = True
 
     def note(self, text: str | None) -> None:

@@ -35,7 +35,7 @@ class Reception:
         self._loop = asyncio.get_running_loop()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         self._pause: asyncio.TimerHandle | None = None
-        self._loop.add_reader(listener.fileno(), self.let_in)
+        self._listen()
 
     @property
     def empty(self) -> bool:
@@ -51,8 +51,7 @@ class Reception:
                 return
             except OSError:
                 self._loop.remove_reader(self._listener.fileno())
-                again = self._loop.add_reader, self._listener.fileno(), self.let_in
-                self._pause = self._loop.call_later(_PAUSE_S, *again)
+                self._pause = self._loop.call_later(_PAUSE_S, self._listen)
                 return
             connection = Connection(peer, self._hear, self._forget)
             if not is_allowed(connection.uid):
@@ -78,6 +77,9 @@ class Reception:
             of_one[0].close()
         elif len(self._strangers) > _MAX_STRANGERS:
             next(iter(self._strangers)).close()
+
+    def _listen(self) -> None:
+        self._loop.add_reader(self._listener.fileno(), self.let_in)
 
     def _hear(self, connection: Connection, message: Message) -> None:
         if connection in self._strangers:

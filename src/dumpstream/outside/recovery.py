@@ -229,9 +229,8 @@ class RecoveredSource(SharedSource):
     def statistics(self) -> RingStatistics:
         """Return the ring's counters, and how many files may lack their beginning."""
         statistics = super().statistics()
-        if not self._doubtful:
-            return statistics
-        return statistics._replace(losses={**statistics.losses, _CAUSE: (self._doubtful, 0)})
+        doubtful = {_CAUSE: (self._doubtful, 0)} if self._doubtful else {}
+        return statistics._replace(losses={**statistics.losses, **doubtful})
 
     def _lease(self) -> Batch | None:
         batch = super()._lease()
