@@ -64,12 +64,8 @@ class File(Account):
     @property
     def complete(self) -> bool:
         """Whether the last chunk and everything before it has come."""
-        return (
-            self.closed
-            and self._text is None
-            and self._callback is None
-            and self.prefix.size >= self._known_end
-        )
+        ended = self.closed and self._text is None and self._callback is None
+        return ended and self.prefix.size >= self._known_end
 
     @property
     def unfinished(self) -> bool:

@@ -125,18 +125,14 @@ class Tally:
         self._count(cause, chunks, size)
         self.stored_bytes += sum(part.stored_bytes for part in parts)
         kept = sum({part.offset: part.bytes for part in parts}.values())
-        self._journal.add(
-            FileRow(
-                name, kept, chunks, Verdict.LOST, parts, cause=first_cause or cause, lost_bytes=size
-            ).to_line()
-        )
+        row = FileRow(name, kept, chunks, Verdict.LOST, parts, cause=first_cause or cause, lost_bytes=size)
+        self._journal.add(row.to_line())
 
     def record_refused(self, loss: Loss) -> None:
         """Record a file that is known only by the bytes that the ring refused."""
         self.verdicts[Verdict.LOST] += 1
-        self._journal.add(
-            FileRow(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes).to_line()
-        )
+        row = FileRow(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes)
+        self._journal.add(row.to_line())
 
     def count_own(self, file: File) -> None:
         """Count what *file*, which has ended, lost because too much of it waited, or to make room."""
