@@ -71,13 +71,12 @@ def names_in(name: str, dir_fd: int) -> set[str]:
 
 def delete_profiles(names: Iterable[str], dir_fd: int) -> list[str]:
     """Delete CANN's profiles among *names*, and the directory of profiles if it is empty; return the rest."""
-    kept = sorted(name for name in names if not name.startswith(_PROFILE_PREFIX))
     with suppress(OSError), opened_directory(dir_fd, [PROFILE]) as parent:
         for name in names:
             if name.startswith(_PROFILE_PREFIX):
                 remove_tree(name, parent)
     remove_empty([PROFILE], dir_fd)
-    return [f"{PROFILE}/{name}" for name in kept]
+    return [f"{PROFILE}/{name}" for name in sorted(names) if not name.startswith(_PROFILE_PREFIX)]
 
 
 def series_of(path: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Protocol
@@ -95,12 +95,10 @@ class Journal:
         with anyio.CancelScope(shield=True):  # a cancelled caller would leave the file open
             file = await aiofiles.open(path, "ab", buffering=0, opener=_open_and_mend)
             journal = cls(file, await anyio.to_thread.run_sync(_take_reserve, path.parent), fsync)
-        try:
+        async with aclosing(journal):
             if fsync is not Fsync.NONE:
                 await anyio.to_thread.run_sync(force_path, path)
             yield journal
-        finally:
-            await journal.aclose()
 
     @property
     def full(self) -> bool:

@@ -1,5 +1,6 @@
 """Conditions: when a rule of the table is broken, and where.
 
+A rule gets those that need more than the subject, `always` to `blacklists`, as a `partial` with the rest.
 If a configuration asks for exception dumps, CANN checks only the conflicts; if it asks for overflow dumps,
 CANN does not check the selection. Nor do `items` and `blacklists`, then.
 """
@@ -12,7 +13,7 @@ from difflib import get_close_matches
 from typing import Final, get_args
 
 from dumpstream.config.model import NEIGHBOURS, Blacklisted, DumpSettings, KernelData, Selection, _Part
-from dumpstream.config.problem import Condition, Finding, Location, Subject
+from dumpstream.config.problem import Finding, Location, Subject
 from dumpstream.config.steps import parse_steps
 
 BLACKLISTS: Final = ("optype_blacklist", "opname_blacklist")
@@ -22,49 +23,37 @@ _REMOTE_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?
 _LARGEST_BYTE: Final = 255
 
 
-def always(key: str, test: Callable[[DumpSettings], object]) -> Condition:
+def always(key: str, test: Callable[[DumpSettings], object], subject: Subject) -> Iterator[Finding]:
     """Break the rule at *key* if *test* is true of the settings."""
-
-    def find(subject: Subject) -> Iterator[Finding]:
-        if test(subject.dump):
-            yield Finding(("dump", key) if key else ("dump",), {"dump": subject.dump})
-
-    return find
+    if test(subject.dump):
+        yield Finding(("dump", key) if key else ("dump",), {"dump": subject.dump})
 
 
-def present(keys: Iterable[str], test: Callable[[DumpSettings, str], object]) -> Condition:
+def present(
+    keys: Iterable[str], test: Callable[[DumpSettings, str], object], subject: Subject
+) -> Iterator[Finding]:
     """Break the rule at each of *keys* that the file has and *test* is true of."""
-
-    def find(subject: Subject) -> Iterator[Finding]:
-        for key in keys:
-            if subject.dump.has(key) and test(subject.dump, key):
-                yield Finding(("dump", key), {"dump": subject.dump, "key": key})
-
-    return find
+    for key in keys:
+        if subject.dump.has(key) and test(subject.dump, key):
+            yield Finding(("dump", key), {"dump": subject.dump, "key": key})
 
 
-def items(key: str, test: Callable[[DumpSettings, Selection], object]) -> Condition:
+def items(key: str, test: Callable[[DumpSettings, Selection], object], subject: Subject) -> Iterator[Finding]:
     """Break the rule at *key* of each item of ``dump_list`` that *test* is true of."""
-
-    def find(subject: Subject) -> Iterator[Finding]:
-        for place, item in _selections(subject):
-            if test(subject.dump, item):
-                yield Finding((*place, key), {"dump": subject.dump, "item": item})
-
-    return find
+    for place, item in _selections(subject):
+        if test(subject.dump, item):
+            yield Finding((*place, key), {"dump": subject.dump, "item": item})
 
 
-def blacklists(test: Callable[[DumpSettings, tuple[Blacklisted, ...]], object]) -> Condition:
+def blacklists(
+    test: Callable[[DumpSettings, tuple[Blacklisted, ...]], object], subject: Subject
+) -> Iterator[Finding]:
     """Break the rule at each blacklist that *test* is true of."""
-
-    def find(subject: Subject) -> Iterator[Finding]:
-        for place, item in _selections(subject):
-            for key in BLACKLISTS:
-                entries = getattr(item, key)
-                if test(subject.dump, entries):
-                    yield Finding((*place, key), {"dump": subject.dump, "key": key, "count": len(entries)})
-
-    return find
+    for place, item in _selections(subject):
+        for key in BLACKLISTS:
+            entries = getattr(item, key)
+            if test(subject.dump, entries):
+                yield Finding((*place, key), {"dump": subject.dump, "key": key, "count": len(entries)})
 
 
 def remote_path(path: str) -> str | None:

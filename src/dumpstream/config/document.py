@@ -32,17 +32,15 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes | Unreadable:
     """Read a file as CANN would: a regular one of at most 10 MiB."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return _unreadable("file.path", problem="it is not a regular file")
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as exc:
         return _unreadable("file.path", problem=getattr(exc, "strerror", None) or str(exc))
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return _unreadable("file.path", problem="it is not a regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as exc:
-        return _unreadable("file.path", problem=exc.strerror or str(exc))
-    finally:
-        os.close(descriptor)
     return data if len(data) <= MAX_FILE_BYTES else _unreadable("file.size")
 
 

@@ -46,7 +46,7 @@ def _what(settings: DumpSettings) -> Iterator[str]:
         yield from map(_what_is_selected, settings.dump_list)
     if Mode.OP in modes:
         yield "Every single-operator call."
-    if {Mode.MODEL, Mode.OP} & set(modes):
+    if settings.is_data:
         yield f"Of each: {_DIRECTIONS[settings.dump_mode]}, in files {_LEVELS[settings.dump_level]}."
         if settings.dump_data == "stats":
             chosen = ", ".join(
@@ -68,9 +68,7 @@ def _what_is_watched(settings: DumpSettings) -> Iterator[str]:
 
 def _what_is_selected(item: Selection) -> str:
     whose = f"of model {item.model_name}" if item.model_name else "of all models"
-    parts = []
-    if item.layer:
-        parts.append(f"the operators {', '.join(item.layer)}")
+    parts = [f"the operators {', '.join(item.layer)}"] if item.layer else []
     parts += [f"the operators from {ends.begin} to {ends.end}" for ends in item.opname_range]
     text = f"{' and '.join(parts) or 'all operators'} {whose}"
     if parts:
@@ -117,7 +115,7 @@ def _cost(settings: DumpSettings) -> Iterator[str]:
         watched = len(set(item.watcher_nodes))
         times = f"{len({*item.layer, *item.watcher_nodes})} times" if item.layer else "after every operator"
         yield f"{watched} watched, each dumped {times} in a step."
-    if {Mode.MODEL, Mode.OP} & set(settings.modes):
+    if settings.is_data:
         files = (2 if settings.dump_level == "all" else 1) * (2 if settings.dump_mode == "all" else 1)
         yield f"Up to {files} file{'s' if files > 1 else ''} for each operator in each step."
         steps = parse_steps(settings.dump_step)[0].count

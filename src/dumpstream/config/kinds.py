@@ -26,7 +26,7 @@ def setting(
     kind: Callable[..., Rule], name: str, key: str, test: Callable[[DumpSettings], object], **rest: Any
 ) -> Rule:
     """Return the rule *name* about *key* of the settings; it is broken if *test* is true of them."""
-    return kind(id=name, path=f"{SETTINGS_PATH}.{key}", find=always(key, test), **rest)
+    return kind(id=name, path=f"{SETTINGS_PATH}.{key}", find=partial(always, key, test), **rest)
 
 
 def listed(
@@ -37,4 +37,4 @@ def listed(
     **rest: Any,
 ) -> Rule:
     """Return the rule *name* about *key* of an item of ``dump_list``; broken if *test* is true."""
-    return kind(id=name, path=f"{ITEM_PATH}.{key}", find=items(key, test), **rest)
+    return kind(id=name, path=f"{ITEM_PATH}.{key}", find=partial(items, key, test), **rest)

@@ -126,9 +126,7 @@ class Matcher:
         if found.dumped is False and operator.type == _DATA:
             fed = [self._fed(operator, name) for name in operator.feeds]
             found = next((match for match in fed if match.dumped), found)
-        if found.dumped is False:
-            return found
-        return self._blacklisted(operator, found)
+        return found if found.dumped is False else self._blacklisted(operator, found)
 
     def _fed(self, operator: Operator, name: str) -> Match:
         consumer = self._graph.get((operator.model, name), Operator(name=name, model=operator.model))
@@ -148,13 +146,10 @@ class Matcher:
         if operator.type != _DATA and _named(operator, item.layer):
             return Match(True, f"layer names it, for {whose}")
         inside = [self._inside(operator, ends) for ends in ranges]
-        undecided = [match for match in inside if match.dumped is None]
-        outside = (
-            "it is not in opname_range"
-            if ranges and not item.layer
-            else f"layer does not name it, for {whose}"
-        )
-        return next((match for match in inside if match.dumped), next(iter(undecided), Match(False, outside)))
+        unnamed = f"layer does not name it, for {whose}"
+        outside = Match(False, unnamed if item.layer or not ranges else "it is not in opname_range")
+        undecided = next((match for match in inside if match.dumped is None), outside)
+        return next((match for match in inside if match.dumped), undecided)
 
     def _inside(self, operator: Operator, ends: NameRange) -> Match:
         """Return whether *operator* lies between *ends*, both included."""

@@ -126,11 +126,7 @@ class DumpSettings(_Part):
     )
     dump_debug: Switch = Field(default="off", description="Dump operators that overflow.")
     dump_scene: Annotated[Scene | None, WithJsonSchema({"type": "string", "enum": list(get_args(Scene))})] = (
-        Field(
-            default=None,
-            description="Exception dumps, or watch mode.",
-            json_schema_extra=_drop_default,
-        )
+        Field(default=None, description="Exception dumps, or watch mode.", json_schema_extra=_drop_default)
     )
 
     @field_validator("dump_scene", mode="before")

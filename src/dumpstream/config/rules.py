@@ -1,5 +1,6 @@
 """Every rule about ``acl.json``, in one table."""
 
+from functools import partial
 from typing import Final
 
 from dumpstream.codes import AclCode
@@ -109,11 +110,11 @@ RULES: Final[tuple[Rule, ...]] = (
          message="an item without model_name decides for all models, so the layer of this one does not count",
          remedy="give every item a model_name"),
     value(id="blacklist.size", path=f"{ITEM_PATH}.*_blacklist",
-         find=when.blacklists(lambda dump, entries: len(entries) > MAX_BLACKLIST),  # noqa: ARG005 - the form of all
+         find=partial(when.blacklists, lambda dump, entries: len(entries) > MAX_BLACKLIST),  # noqa: ARG005 - the form of all
          message=f"the list has {{count}} entries, of at most {MAX_BLACKLIST}",
          remedy="select operators by layer instead"),
     conflict(id="blacklist.level", path=f"{ITEM_PATH}.*_blacklist",
-         find=when.blacklists(lambda dump, entries: entries and dump.dump_level != "op"),
+         find=partial(when.blacklists, lambda dump, entries: entries and dump.dump_level != "op"),
          message="{key} needs dump_level op, and it is {dump.dump_level}",
          remedy='write "dump_level": "op"'),
     trap(id="blacklist.ineffective", path=f"{ITEM_PATH}.*_blacklist[*]", origin=_BOTH,
@@ -172,8 +173,8 @@ RULES: Final[tuple[Rule, ...]] = (
     setting(conflict, "overflow.list", "dump_list", lambda dump: dump.is_overflow and dump.dump_list,
          message="dump_debug on excludes dump_list",
          remedy="remove one of them"),
-    some_releases(id="overflow.empty_list", path=f"{SETTINGS_PATH}.dump_list",
-         find=when.present(["dump_list"], lambda dump, _: dump.is_overflow and not dump.dump_list),
+    setting(some_releases, "overflow.empty_list", "dump_list",
+         lambda dump: dump.is_overflow and dump.has("dump_list") and not dump.dump_list,
          message="some releases refuse an empty dump_list beside dump_debug on, others accept it",
          remedy="remove it"),
     setting(trap, "overflow.ai_core", "dump_debug", lambda dump: dump.is_overflow, origin=_DOCUMENTS,
@@ -193,8 +194,8 @@ RULES: Final[tuple[Rule, ...]] = (
                  "ignores it, except that some releases refuse it with 100009 and EP0005",
          remedy="remove one of them"),
     some_releases(id="exception.others", path=f"{SETTINGS_PATH}.*",
-         find=when.present(("dump_mode", *_REFINEMENTS, *_SWITCHES), lambda dump, key: dump.is_exception
-                           and (key not in _SWITCHES or getattr(dump, key) in ("off", ()))),
+         find=partial(when.present, ("dump_mode", *_REFINEMENTS, *_SWITCHES), lambda dump, key:
+                      dump.is_exception and (key not in _SWITCHES or getattr(dump, key) in ("off", ()))),
          message="some releases refuse {key} beside dump_scene {dump.dump_scene}, others ignore it",
          remedy="remove it"),
     setting(trap, "exception.disk", "dump_scene", lambda dump: dump.is_exception, origin=_SOURCE,
@@ -232,7 +233,7 @@ RULES: Final[tuple[Rule, ...]] = (
                  "it and watches nothing",
          remedy="name the operators to watch"),
     some_releases(id="watch.others", path=f"{SETTINGS_PATH}.*",
-         find=when.present(_REFINEMENTS, lambda dump, _: dump.is_watch),
+         find=partial(when.present, _REFINEMENTS, lambda dump, _: dump.is_watch),
          message="some releases refuse {key} beside dump_scene watcher, others accept it",
          remedy="remove it"),
     trap(id="watch.replaced", path=ITEM_PATH, origin=_SOURCE,
@@ -261,19 +262,19 @@ RULES: Final[tuple[Rule, ...]] = (
          message="dump_status is ignored",
          remedy="remove it; dump_list, dump_op_switch, dump_debug and dump_scene switch dumps on"),
     trap(id="nothing.configured", path=SETTINGS_PATH, origin=_SOURCE,
-         find=when.always("", lambda dump: not dump.model_fields_set),
+         find=partial(when.always, "", lambda dump: not dump.model_fields_set),
          message="nothing is dumped; a callback alone does not suffice, although the documents suggest it",
          remedy="say what to dump, unless another component does"),
     setting(trap, "nothing.selected", "dump_list",
          lambda dump: dump.model_fields_set and not dump.modes, origin=_SOURCE,
          message="nothing is dumped: dump_list is empty and no switch is on",
          remedy='write "dump_list": [{{}}] for all operators'),
-    trap(id="kernel_data.alone", path=f"{SETTINGS_PATH}.dump_kernel_data", origin=_SOURCE,
-         find=when.present(["dump_kernel_data"], lambda dump, _: not dump.modes),
+    setting(trap, "kernel_data.alone", "dump_kernel_data",
+         lambda dump: dump.has("dump_kernel_data") and not dump.modes, origin=_SOURCE,
          message="by the documents this alone switches the output of kernels on, by the source it does not",
          remedy='add "dump_op_switch": "on" or a dump_list'),
-    trap(id="kernel_data.release", path=f"{SETTINGS_PATH}.dump_kernel_data", origin=_SOURCE,
-         find=when.present(["dump_kernel_data"], lambda dump, _: dump.modes),
+    setting(trap, "kernel_data.release", "dump_kernel_data",
+         lambda dump: dump.has("dump_kernel_data") and dump.modes, origin=_SOURCE,
          message="the output of kernels goes to disk, not through the callback, and CANN 8.5.0 does not know "
                  "this key",
          remedy="look for it in dump_path, with a later release"),
@@ -282,7 +283,7 @@ RULES: Final[tuple[Rule, ...]] = (
          message="dump_level is all by default, which gives up to twice as many files",
          remedy='write "dump_level": "op" unless you need the kernels'),
     trap(id="data.private", path=SETTINGS_PATH, origin=_DOCUMENTS,
-         find=when.always("", lambda dump: dump.modes and dump.dump_data == "tensor"),
+         find=partial(when.always, "", lambda dump: dump.modes and dump.dump_data == "tensor"),
          message="tensors may hold private data",
          remedy="keep the files where only you can read them"),
     trap(id="environment.collect", path=SETTINGS_PATH, origin=_SOURCE, message_class="E10056",

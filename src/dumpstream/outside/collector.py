@@ -16,7 +16,6 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.archive.destination import absolute
-from dumpstream.archive.remains import Remains
 from dumpstream.outside.collectorpreparation import CollectorPreparation, prepared_collector
 from dumpstream.outside.collectorrequest import CollectorRequest
 from dumpstream.outside.process import CapturedProcess
@@ -151,6 +150,8 @@ class Collector:
     def __init__(self, preparation: CollectorPreparation, shares: Shares, tasks: TaskGroup) -> None:
         self.path = preparation.destination.path  #: where the captures are
         self.socket_path = preparation.socket_path  #: where it listens
+        #: What *force* left of what it found; see `Capture.remains`.
+        self.remains = preparation.destination.remains
         self._destination = preparation.destination
         self._patience = preparation.resources.patience
         self._roster = Roster(preparation.destination)
@@ -168,11 +169,6 @@ class Collector:
     def error(self) -> DumpstreamError | None:
         """Why the manifest could not be written; it is raised when the block is left."""
         return self._roster.error
-
-    @property
-    def remains(self) -> Remains:
-        """What *force* left of what it found; see `Capture.remains`."""
-        return self._destination.remains
 
     @property
     def running(self) -> int:

@@ -134,18 +134,16 @@ class Configurations:
 
         if text.count(b",") >= _MOST_VALUES:
             entry.problem = _TOO_FULL
-            return
-        found = parse_config(text)
-        if isinstance(found, Problem):
+        elif isinstance(found := parse_config(text), Problem):
             entry.problem = found.message[:LONGEST_PROBLEM]
-            return
-        config = found.as_dict()
-        length = len(json.dumps(config))
-        if length > self._quota:
-            entry.problem = _TOO_LONG
-            return
-        self._quota -= length
-        entry.config = config
+        else:
+            config = found.as_dict()
+            length = len(json.dumps(config))
+            if length <= self._quota:
+                self._quota -= length
+                entry.config = config
+            else:
+                entry.problem = _TOO_LONG
 
     def _read_environment(self, environment: Mapping[str, str]) -> None:
         from dumpstream.config import switched_on_by  # noqa: PLC0415 - pydantic takes long to load

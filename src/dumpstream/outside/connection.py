@@ -8,7 +8,6 @@ import socket
 import stat
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -70,14 +69,10 @@ class Connection:
             if self._peer is None:
                 return False
             try:
-                packet = self._peer.recv(MAX_MESSAGE_BYTES + 1)
-                if not packet:
-                    self.close()
-                    return False
-                message = decode(packet)
+                message = decode(self._peer.recv(MAX_MESSAGE_BYTES + 1))
             except BlockingIOError:
                 return False
-            except (OSError, ValueError):
+            except (OSError, ValueError):  # also for the empty packet that says that the peer has closed it
                 self.close()
                 return False
             self._on_message(self, message)
@@ -95,8 +90,7 @@ class Connection:
 def credentials(peer: socket.socket) -> tuple[int, int, int]:
     """Return pid, uid and gid of the process that connected, from the kernel."""
     data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, gid = _CREDENTIALS.unpack(data)
-    return pid, uid, gid
+    return _CREDENTIALS.unpack(data)
 
 
 def is_allowed(uid: int) -> bool:
@@ -153,12 +147,10 @@ def _remove_stale(path: Path) -> None:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise CollectorError(f"{path} exists and is not a socket; choose another --socket")
     except FileNotFoundError:
-        return
+        return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         try:
             probe.connect(os.fsencode(path))
         except ConnectionRefusedError:
-            with suppress(FileNotFoundError):
-                path.unlink()
-            return
+            return path.unlink(missing_ok=True)
     raise CollectorError(f"another collector listens at {path}; choose another --socket")

@@ -67,8 +67,7 @@ class CapturedProcess:
 
     def fail(self, problem: str) -> None:
         """Record why it was not captured as it should have been; the first reason stays."""
-        if not self._failed:
-            self.record.problem = excerpt(problem, _LONGEST_PROBLEM)
+        self.note(problem)
         self._failed = True
 
     def note(self, text: str | None) -> None:
@@ -131,10 +130,6 @@ class Follower:
         elif message.kind == "config" and self._configurations.hear(parse_config_part(message)):
             self._news.set()
 
-    def hang_up(self) -> None:
-        """Expect no more messages; the process may go on."""
-        self.source.hear_nothing()
-
     async def attend(self, capture: Capture) -> None:
         """Let *capture* record what the process says of its configurations, until it is `over`."""
         while True:
@@ -190,7 +185,8 @@ class Follower:
         self._news.set()
 
     def _hear_of_call(self, message: Message) -> None:
-        code = _code(message)
+        text = message.text("code")
+        code = int(text) if re.fullmatch(r"-?\d{1,10}", text, re.ASCII) else 0
         if code not in (0, AclCode.REPEAT_INITIALIZE):  # the program had begun itself
             self.process.fail(str(AclError(call_of(message), code)))
 
@@ -210,12 +206,5 @@ def _is_same(configured: Configured, asked: AclConfig) -> bool:
     """Whether both are known to dump the same, except for the directory."""
     if configured.config is None:
         return False
-    sections = [{**config.get("dump", {})} for config in (configured.config, asked.as_dict())]
-    for section in sections:
-        section.pop("dump_path", None)
-    return sections[0] == sections[1]
-
-
-def _code(message: Message) -> int:
-    text = message.text("code")
-    return int(text) if re.fullmatch(r"-?\d{1,10}", text, re.ASCII) else 0
+    one, other = ({**it.get("dump", {}), "dump_path": None} for it in (configured.config, asked.as_dict()))
+    return one == other

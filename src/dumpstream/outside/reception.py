@@ -35,7 +35,7 @@ class Reception:
         self._loop = asyncio.get_running_loop()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         self._pause: asyncio.TimerHandle | None = None
-        self._loop.add_reader(listener.fileno(), self.let_in)
+        self._listen()
 
     @property
     def empty(self) -> bool:
@@ -51,7 +51,7 @@ class Reception:
                 return
             except OSError:
                 self._loop.remove_reader(self._listener.fileno())
-                self._pause = self._loop.call_later(_PAUSE_S, self._go_on)
+                self._pause = self._loop.call_later(_PAUSE_S, self._listen)
                 return
             connection = Connection(peer, self._hear, self._forget)
             if not is_allowed(connection.uid):
@@ -78,20 +78,17 @@ class Reception:
         elif len(self._strangers) > _MAX_STRANGERS:
             next(iter(self._strangers)).close()
 
-    def _go_on(self) -> None:
+    def _listen(self) -> None:
         self._loop.add_reader(self._listener.fileno(), self.let_in)
 
     def _hear(self, connection: Connection, message: Message) -> None:
-        timer = self._strangers.get(connection)
-        if timer is not None:
+        if connection in self._strangers:
             if message.kind != "hello":
                 return
-            timer.cancel()
-            del self._strangers[connection]
+            self._strangers.pop(connection).cancel()
         self._on_message(connection, message)
 
     def _forget(self, connection: Connection) -> None:
-        timer = self._strangers.pop(connection, None)
-        if timer is not None:
-            timer.cancel()
+        if connection in self._strangers:
+            self._strangers.pop(connection).cancel()
         self._on_close(connection)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -100,7 +101,8 @@ async def _recover_into(process: CapturedProcess, place: DirectoryPlace, sinks: 
         process.fail("its ring was in memory, and died with its collector")
     else:
         await _store(process, place, Path(ring), sinks)
-    await _delete_packs(process, place, packs)
+    if packs:
+        await run_sync(_delete_packs, process, place, packs)
     if ring is not None:
         await run_sync(_delete_ring, Path(ring))
 
@@ -172,18 +174,13 @@ def _stored_files(place: DirectoryPlace) -> _Stored:
     return stored
 
 
-async def _delete_packs(process: CapturedProcess, place: DirectoryPlace, packs: Sequence[str]) -> None:
-    """Delete *packs*, which the collector had stored, but not recorded, before it died."""
-    if packs:
-        await run_sync(_delete_in_packs, place, packs)
-        note = f"deleted packs that its collector had not recorded: {', '.join(packs)}"
-        process.record.problem = "; ".join(filter(None, (process.record.problem, note)))
-
-
-def _delete_in_packs(place: DirectoryPlace, names: Sequence[str]) -> None:
+def _delete_packs(process: CapturedProcess, place: DirectoryPlace, names: Sequence[str]) -> None:
+    """Delete the packs *names*, which the collector had stored, but not recorded, before it died."""
     with opened_root(place.path) as root, opened_directory(root, [PACKS]) as packs:
         for name in names:
             remove_file(name, packs)
+    note = f"deleted packs that its collector had not recorded: {', '.join(names)}"
+    process.record.problem = "; ".join(filter(None, (process.record.problem, note)))
 
 
 def _unnamed_packs(place: DirectoryPlace) -> list[str]:
@@ -211,11 +208,8 @@ def _unnamed_packs(place: DirectoryPlace) -> list[str]:
 
 def _was_cut_off(place: DirectoryPlace) -> bool:
     """Whether the latest run of the capture in *place* was cut off, perhaps before its first line."""
-    last: Row | None = None
-    for row in _read_rows(place):
-        if isinstance(row, BeginRow | EndRow):
-            last = row
-    return not isinstance(last, EndRow)
+    last = deque((row for row in _read_rows(place) if isinstance(row, BeginRow | EndRow)), maxlen=1)
+    return not last or isinstance(last[0], BeginRow)
 
 
 class RecoveredSource(SharedSource):
@@ -235,9 +229,8 @@ class RecoveredSource(SharedSource):
     def statistics(self) -> RingStatistics:
         """Return the ring's counters, and how many files may lack their beginning."""
         statistics = super().statistics()
-        if not self._doubtful:
-            return statistics
-        return statistics._replace(losses={**statistics.losses, _CAUSE: (self._doubtful, 0)})
+        doubtful = {_CAUSE: (self._doubtful, 0)} if self._doubtful else {}
+        return statistics._replace(losses={**statistics.losses, **doubtful})
 
     def _lease(self) -> Batch | None:
         batch = super()._lease()

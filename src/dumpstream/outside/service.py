@@ -78,7 +78,7 @@ class Service:
         """Expect no more messages on *connection*, which is closed."""
         follower = self._followers.pop(connection, None)
         if follower is not None:
-            follower.hang_up()
+            follower.source.hear_nothing()
         self._note_change()
 
     def _note_change(self) -> None:

@@ -1,7 +1,7 @@
 """RemoteDestination: the prefix in a store that a capture writes to, prepared and described."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -229,10 +229,8 @@ async def open_remote_destination(
                 lambda: RemoteDestination(path, outbox, lock, patience=patience, inside=inside)
             )
         await ask(partial(destination.prepare, append=append, force=force, of_processes=of_processes))
-        try:
+        with closing(destination):
             yield destination
-        finally:
-            destination.close()
 
 
 @contextmanager

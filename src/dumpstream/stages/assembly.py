@@ -64,12 +64,8 @@ class File(Account):
     @property
     def complete(self) -> bool:
         """Whether the last chunk and everything before it has come."""
-        return (
-            self.closed
-            and self._text is None
-            and self._callback is None
-            and self.prefix.size >= self._known_end
-        )
+        ended = self.closed and self._text is None and self._callback is None
+        return ended and self.prefix.size >= self._known_end
 
     @property
     def unfinished(self) -> bool:
@@ -104,14 +100,8 @@ class File(Account):
             self._add_at_offset(chunk, events)
         if self.refusing and not chunk.more:
             self.refused += 1
-        self.plain = not (
-            self._held is not None
-            or self.closed
-            or self.refusing
-            or self._callback is not None
-            or self._reader is not None
-            or self._text is not None
-        )
+        simple = self._held is None and self._reader is None and self._text is None
+        self.plain = simple and not (self.closed or self.refusing or self._callback is not None)
 
     def pass_on(self, part: Part, position: int, data: Buffer, events: list[Event]) -> None:
         """Pass *data*, the bytes at *position*, on as the next piece of *part*."""

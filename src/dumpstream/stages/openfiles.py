@@ -67,19 +67,16 @@ class OpenFiles:
                     return file
         return None
 
-    def next_open(self) -> File | None:
-        """Return the file that has been idle longest."""
-        return min(self._idlest(), key=lambda file: file.touched, default=None)
+    def next_open(self, *, besides: File | None = None) -> File | None:
+        """Return the file that has been idle longest, *besides* apart."""
+        idlest = [next(iter(files.values())) for files in (self.dumps, self._texts) if files]
+        others = [file for file in idlest if file is not besides]
+        return min(others, key=lambda file: file.touched, default=None)
 
     def next_surplus(self, latest: File) -> File | None:
         """Return the file to close because too many are open or take too much memory; never *latest*."""
-        if len(self) <= self._most and self._bytes <= self._most_bytes:
-            return None
-        others = [file for file in self._idlest() if file is not latest]
-        return min(others, key=lambda file: file.touched, default=None)
-
-    def _idlest(self) -> list[File]:
-        return [next(iter(files.values())) for files in (self.dumps, self._texts) if files]
+        fits = len(self) <= self._most and self._bytes <= self._most_bytes
+        return None if fits else self.next_open(besides=latest)
 
     def _like(self, name: str) -> OrderedDict[str, File]:
         return self._texts if name.endswith(TEXT_SUFFIX) else self.dumps

@@ -93,11 +93,9 @@ class HeldPieces:
 
 def recall(held: Held, part: Part, events: list[Event]) -> None:
     """Recall *held* as the next piece of *part*, and then what repeats it."""
-    held.part = part
-    events.append(Recall(held))
-    for repeat in held.repeats or ():
-        repeat.part = part
-        events.append(Recall(repeat))
+    for one in (held, *(held.repeats or ())):
+        one.part = part
+        events.append(Recall(one))
 
 
 def differs(repeat: Held, data: Buffer) -> bool:

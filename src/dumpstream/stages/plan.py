@@ -227,14 +227,12 @@ class Plan:
         first = len(self.wholes)
         for index, result in enumerate(results):
             for (writer, _), stored in zip(self._puts, result[first:], strict=True):
-                if not isinstance(stored, SinkError):
-                    writer.stored[index] = stored
-                elif stored is _CANCELLED:
-                    writer.failed = True
-                else:
+                if isinstance(stored, SinkError):
                     self._fail(writer, stored)
-            for item in result:
-                if isinstance(item, SinkError) and item is not _CANCELLED:
+                else:
+                    writer.stored[index] = stored
+            for item in result[:first]:
+                if isinstance(item, SinkError):
                     self._note(item)
         for write in self._each_write():
             if write.writer.failed:
@@ -247,6 +245,6 @@ class Plan:
         self._note(error)
 
     def _note(self, error: SinkError) -> None:
-        """Let *error* end the capture, unless it concerns only one file."""
-        if not isinstance(error, FileRefusedError):
+        """Let *error* end the capture, unless it concerns one file, or the capture did not wait for it."""
+        if not isinstance(error, FileRefusedError) and error is not _CANCELLED:
             self.error = self.error or error

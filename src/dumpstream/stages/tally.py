@@ -125,18 +125,14 @@ class Tally:
         self._count(cause, chunks, size)
         self.stored_bytes += sum(part.stored_bytes for part in parts)
         kept = sum({part.offset: part.bytes for part in parts}.values())
-        self._journal.add(
-            FileRow(
-                name, kept, chunks, Verdict.LOST, parts, cause=first_cause or cause, lost_bytes=size
-            ).to_line()
-        )
+        row = FileRow(name, kept, chunks, Verdict.LOST, parts, cause=first_cause or cause, lost_bytes=size)
+        self._journal.add(row.to_line())
 
     def record_refused(self, loss: Loss) -> None:
         """Record a file that is known only by the bytes that the ring refused."""
         self.verdicts[Verdict.LOST] += 1
-        self._journal.add(
-            FileRow(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes).to_line()
-        )
+        row = FileRow(loss.name, 0, 0, Verdict.LOST, (), cause=loss.cause, lost_bytes=loss.bytes)
+        self._journal.add(row.to_line())
 
     def count_own(self, file: File) -> None:
         """Count what *file*, which has ended, lost because too much of it waited, or to make room."""
@@ -164,18 +160,17 @@ class Tally:
 
     def _await(self, files: _Unsafe) -> None:
         """Record *files* as soon as all of their bytes are safe or some are lost."""
+        self._unsafe.add(files)
         if files.safe:
             self._settle(files)
             return
-        self._unsafe.add(files)
         for custody in files.custodies:
             custody.when(Stage.KEPT, lambda: self._settle(files) if files.safe else None)
 
     def _settle(self, files: _Unsafe, cause: str | None = None) -> None:
-        self._unsafe.discard(files)
-        if files.settled:
+        if files not in self._unsafe:  # settled already
             return
-        files.settled = True
+        self._unsafe.remove(files)
         lost = next((custody for custody in files.custodies if custody.stage is Stage.LOST), None)
         if lost is not None or cause is not None:
             lost_to = (None if lost is None else lost.cause) or cause or SINK_FAILED
@@ -206,7 +201,6 @@ class _Unsafe:
 
     custodies: tuple[Custody, ...]
     files: Sequence[_Ended]
-    settled: bool = False
 
     @property
     def safe(self) -> bool:

@@ -22,6 +22,7 @@ SCHEMES = tuple(_OPTIONS)
 GIVEN = "object"
 
 _URL = re.compile(rf"({'|'.join(SCHEMES)}):(?=//)")
+_EXAMPLES = ", ".join(f"{scheme}://bucket/prefix" for scheme in SCHEMES)
 _NOT_HERE = "credentials do not belong in a URL: give them by environment variables or a profile"
 
 
@@ -41,7 +42,7 @@ class Prefix:
         """Return the prefix that *url* names; raises `StoreError`, without what may be secret in *url*."""
         split = urlsplit(url, allow_fragments=False)
         if split.scheme not in _OPTIONS or not split.netloc:
-            raise StoreError(f"a location in an object store is written {_examples()}")
+            raise StoreError(f"a location in an object store is written {_EXAMPLES}")
         if "@" in split.netloc or ":" in split.netloc:
             raise StoreError(f"{split.scheme}://...: {_NOT_HERE}")
         options = dict(parse_qsl(split.query, keep_blank_values=True))
@@ -106,7 +107,7 @@ def as_location(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Pr
         return Path(destination)
     if is_store(destination):
         return Prefix.of(destination)
-    raise TypeError(f"a destination is a path, a URL ({_examples()}) or a store of obstore")
+    raise TypeError(f"a destination is a path, a URL ({_EXAMPLES}) or a store of obstore")
 
 
 def is_store(thing: Any) -> bool:
@@ -126,7 +127,3 @@ def is_url(text: str) -> bool:
 
 def _clean(path: str) -> str:
     return "/".join(part for part in path.split("/") if part and part not in {".", ".."})
-
-
-def _examples() -> str:
-    return ", ".join(f"{scheme}://bucket/prefix" for scheme in SCHEMES)

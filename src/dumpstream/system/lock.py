@@ -34,10 +34,9 @@ def take_lock(path: Path, dir_fd: int) -> int:
                 os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
                 _held.add(fd)
                 return fd
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)  # its last holder has removed it
+        finally:
+            if fd not in _held:  # another process has it, or its last holder has removed it
+                os.close(fd)
 
 
 def release_lock(fd: int) -> None:
@@ -79,16 +78,8 @@ def claim_directory(path: Path, dir_fd: int) -> None:
     Raises:
         DestinationError: such a sink is writing there, or below.
     """
-    try:
-        fcntl.flock(dir_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise DestinationError(
-            path,
-            "is being written by another capture's sink; wait for its end, or choose another destination",
-        ) from None
-    except OSError as exc:
-        if exc.errno not in _NO_LOCKS:
-            raise
+    problem = "is being written by another capture's sink; wait for its end, or choose another destination"
+    _lock_directory(dir_fd, fcntl.LOCK_EX, DestinationError(path, problem))
 
 
 def unclaim_directory(dir_fd: int) -> None:
@@ -112,7 +103,8 @@ def share_directories(path: Path, *, besides: Path) -> list[int]:
                 with suppress(PermissionError):  # as where the file system cannot lock directories
                     shares.append(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
                     _held.add(shares[-1])
-                    _share(directory, shares[-1])
+                    problem = f"{directory} is being deleted by another capture's --force, or repaired"
+                    _lock_directory(shares[-1], fcntl.LOCK_SH, OSError(errno.EBUSY, problem))
     except BaseException:
         release_shares(shares)
         raise
@@ -129,13 +121,12 @@ def release_shares(shares: list[int]) -> None:
     shares.clear()
 
 
-def _share(directory: Path, fd: int) -> None:
+def _lock_directory(fd: int, kind: int, refusal: Exception) -> None:
+    """Lock a directory, if its file system can; raise *refusal* if another process has locked it."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(
-            errno.EBUSY, f"{directory} is being deleted by another capture's --force, or repaired"
-        ) from None
+        raise refusal from None
     except OSError as exc:
         if exc.errno not in _NO_LOCKS:
             raise

@@ -45,7 +45,7 @@ class Folder:
 class _Level(NamedTuple):
     folder: Folder
     rest: Iterator[str]  #: the directories in it that were not entered yet
-    identity: tuple[int, int]
+    status: os.stat_result
 
 
 def walk(dir_fd: int, *, with_files: bool = True) -> Generator[Folder]:
@@ -63,7 +63,7 @@ def walk(dir_fd: int, *, with_files: bool = True) -> Generator[Folder]:
         while True:
             folder = Folder(fd, above, with_files=with_files)
             yield folder
-            levels.append(_Level(folder, iter(folder.folders), _identity(fd)))
+            levels.append(_Level(folder, iter(folder.folders), os.fstat(fd)))
             while (below := _enter(levels[-1].rest, fd)) is None:
                 ended = levels.pop().folder
                 ended.fd, ended.ended = fd, True
@@ -72,7 +72,7 @@ def walk(dir_fd: int, *, with_files: bool = True) -> Generator[Folder]:
                     return
                 below_fd, fd = fd, os.open("..", _UP, dir_fd=fd)
                 os.close(below_fd)
-                if _identity(fd) != levels[-1].identity:
+                if not os.path.samestat(os.fstat(fd), levels[-1].status):
                     raise OSError(errno.ESTALE, "was moved while it was read", folder.path)
                 above.pop()
             name, below_fd = below
@@ -89,8 +89,3 @@ def _enter(names: Iterator[str], fd: int) -> tuple[str, int] | None:
         with suppress(FileNotFoundError, NotADirectoryError):  # removed meanwhile, or replaced by a link
             return name, open_directory(fd, [name])
     return None
-
-
-def _identity(fd: int) -> tuple[int, int]:
-    status = os.fstat(fd)
-    return status.st_dev, status.st_ino

@@ -74,10 +74,7 @@ def _simulate(args: Namespace) -> int:
         profile = profile_settings(args, device=workload.device_id)
     except ValueError as exc:
         raise WrongUsageError(str(exc)) from exc
-    with (
-        ScratchDirectory("simulate") as directory,
-        SimulatedRuntime(workload) as runtime,
-    ):
+    with ScratchDirectory("simulate") as directory, SimulatedRuntime(workload) as runtime:
         if args.config is None:
             args.config = directory.path / "acl.json"
             # Exception dumps are not captured, so they must outlive the temporary directory.

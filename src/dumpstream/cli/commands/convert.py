@@ -28,8 +28,6 @@ from dumpstream.reading.outputs import Outputs
 from dumpstream.system.location import as_location
 
 _FORMATS = ("npy", "bin", "csv")
-
-
 _LAYOUTS = ("ND", "NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
 
 

@@ -30,26 +30,20 @@ from dumpstream.reading.collection import Collection
 from dumpstream.reading.repair import repair
 from dumpstream.reading.verification import Verification, verify
 
+_FLAGS = {
+    "--deep": "also read files in an object store, instead of looking them up in its listing",
+    "--repair": "first remove the extra files and leftovers of killed runs, of all processes",
+    "--outbox-lost": "with --repair: the local directory of the killed capture is gone, "
+    "and cannot be uploaded",
+    "--json": "print one JSON object",
+}
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_capture_argument(parser)
     add_rank_argument(parser)
-    parser.add_argument(
-        "--deep",
-        action="store_true",
-        help="also read files in an object store, instead of looking them up in its listing",
-    )
-    parser.add_argument(
-        "--repair",
-        action="store_true",
-        help="first remove the extra files and leftovers of killed runs, of all processes",
-    )
-    parser.add_argument(
-        "--outbox-lost",
-        action="store_true",
-        help="with --repair: the local directory of the killed capture is gone, and cannot be uploaded",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    for flag, meaning in _FLAGS.items():
+        parser.add_argument(flag, action="store_true", help=meaning)
 
 
 def run(args: Namespace) -> int:
