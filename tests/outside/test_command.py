@@ -354,9 +354,11 @@ def test_an_interrupt_ends_the_wait_for_what_the_command_left_behind(outside: Ou
         assert "waiting for 1 process" in process.stderr.readline()
 
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=LIMIT_S)
+        _, errors = process.communicate(timeout=LIMIT_S)
 
     (record,) = outside.processes()
     assert process.returncode == 6
+    assert "finishing what has come" in errors
+    assert "aborted" not in errors
     assert record.ending == "still running when its capture ended"
     assert outside.verdicts() == ["complete"] * 16
