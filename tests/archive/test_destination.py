@@ -246,6 +246,13 @@ class TestUnusableDestinations:
 
         assert (path / "manifest.json").read_text() == text
 
+    def test_manifest_of_more_than_64_mib_is_not_read(self, path: Path) -> None:
+        make_capture(path)
+        (path / "manifest.json").write_bytes(b" " * (64 << 20) + (path / "manifest.json").read_bytes())
+
+        with pytest.raises(NotACaptureError, match="MiB"):
+            Destination.open(path, append=True)
+
     def test_newer_format_is_refused_with_its_number(self, path: Path) -> None:
         make_capture(path)
         (path / "manifest.json").write_text('{"format": 2, "dumpstream": "9.1"}')

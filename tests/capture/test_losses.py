@@ -166,6 +166,19 @@ async def test_calls_after_the_end_are_refused_and_belong_to_no_capture(rig: Rig
     assert capture.report.losses == {}
 
 
+async def test_a_call_while_the_capture_ends_is_counted_as_late(rig: Rig) -> None:
+    class Slow(MemorySink):
+        async def aclose(self) -> None:
+            assert rig.push("late", b"data", last=True) != 0
+
+    async with rig.pushed(sinks=[Slow()]) as capture:
+        rig.push("file", b"data", last=True)
+
+    assert capture.report.losses == {"late": (1, 0)}
+    assert not capture.report.whole
+    assert {str(it.kind) for it in (await run_sync(rig.verify)).problems} == {"loss"}
+
+
 async def test_the_report_of_a_running_capture_is_up_to_date(rig: Rig) -> None:
     sink = GatedSink()
 

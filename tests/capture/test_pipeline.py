@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from anyio.to_thread import run_sync
 
@@ -113,6 +114,19 @@ async def test_small_files_are_written_out_when_too_much_is_gathered(rig: Rig) -
 
     read = await run_sync(rig.read)
     assert read == dict.fromkeys(names, (Verdict.UNPARSED, b"".join(pieces)))
+
+
+async def test_no_more_is_gathered_than_the_options_allow(rig: Rig) -> None:
+    def drafted() -> int:
+        return sum(path.stat().st_size for path in (rig.path / "files").glob(".*"))
+
+    async with rig.pushed(gathered_bytes=20_000) as capture:
+        for number in range(300):  # without a pause: they come in one batch
+            rig.push(f"file {number}", os.urandom(1000))
+        await rig.until(lambda: capture.report.open_files == 300)
+        with anyio.fail_after(20):
+            while await run_sync(drafted) < 280_000:  # noqa: ASYNC110 - there is no event for it
+                await anyio.sleep(0.002)
 
 
 async def test_a_file_that_is_idle_too_long_is_closed_while_the_capture_goes_on(rig: Rig) -> None:

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -26,7 +28,6 @@ from dumpstream.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-    from pathlib import Path
 
     from tests.outside.conftest import Outside
 
@@ -306,6 +307,37 @@ async def test_of_hundreds_of_idle_connections_the_oldest_make_room(rig: Rig) ->
         assert answer.kind == "ring"
         idle[0].socket.setblocking(False)
         assert idle[0].socket.recv(1) == b""  # at once, and not because it has said nothing for so long
+
+
+async def test_a_peer_that_does_not_introduce_itself_is_disconnected(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dumpstream.outside.reception._INTRODUCTION_S", 0.05)
+    async with rig.collecting() as collector:
+        assert await rig.peer(collector).is_hung_up()
+
+
+_AS_STRANGER = """
+import os, socket, sys
+os.setuid(12345)
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+peer.connect(sys.argv[1])
+print(peer.recv(100).partition(b"\\0")[0].decode())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_a_process_of_another_user_is_refused(rig: Rig) -> None:
+    with TemporaryDirectory(dir="/tmp") as directory:  # a path that the other user can reach
+        socket_path = Path(directory) / "socket"
+        async with rig.collecting(socket_path=socket_path):
+            for path, mode in ((socket_path.parent, 0o755), (socket_path, 0o666)):
+                await run_sync(path.chmod, mode)
+            command = ["/usr/bin/python3", "-c", _AS_STRANGER, str(socket_path)]
+            done = await run_sync(lambda: subprocess.run(command, capture_output=True, check=True))
+
+    assert done.stdout == b"refused\n"
+    assert await rig.records() == []
 
 
 _IDLE = """

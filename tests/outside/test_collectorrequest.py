@@ -13,6 +13,8 @@ from dumpstream.stages.options import StageOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dumpstream.stages.options import CaptureOptions
+
 
 @pytest.mark.parametrize(
     ("sink", "of_process"),
@@ -43,3 +45,22 @@ async def test_each_process_has_its_part_of_the_memory_for_open_files(
         await share.aclose()
 
     assert part.stages.reassembly.max_open_bytes == open_bytes
+
+
+@pytest.mark.anyio
+async def test_four_processes_have_a_quarter_of_what_they_have_together(tmp_path: Path) -> None:
+    options: CaptureOptions = {
+        "held_bytes": 4000,
+        "gathered_bytes": 8000,
+        "max_descriptors": 400,
+        "spill_bytes": 12_000,
+    }
+    request = CollectorRequest(destination=tmp_path, stages=StageOptions.divide(options, directory=tmp_path))
+
+    async with aclosing(Shares(16 << 20, None)) as shares:
+        share = await shares.take(None, "ring")
+        stages = request.part("rank-0", SharedSource(share.ring), 4).stages
+        await share.aclose()
+
+    assert (stages.pipeline.held_bytes, stages.pipeline.gathered_bytes) == (1000, 2000)
+    assert (stages.sinks.max_descriptors, stages.sinks.spill_bytes) == (100, 3000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -140,17 +141,29 @@ def test_a_command_has_the_signals_and_limits_that_it_would_have_had(outside: Ou
     assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_are_passed_on(outside: Outside, number: signal.Signals) -> None:
-    code = "trap 'echo caught; exit 9' TERM INT; echo ready; while :; do sleep 0.01; done"
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"])
+def test_signals_are_passed_on(outside: Outside, name: str) -> None:
+    code = f"trap 'echo caught; exit 9' {name}; echo ready; while :; do sleep 0.01; done"
     process = outside.start_capture(["sh", "-c", code])
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
 
-    process.send_signal(number)
+    process.send_signal(signal.Signals[f"SIG{name}"])
 
     assert process.communicate(timeout=LIMIT_S)[0] == "caught\n"
     assert process.returncode == 9
+
+
+def test_a_command_has_the_directory_and_the_terminal_that_it_would_have_had(outside: Outside) -> None:
+    terminal, theirs = pty.openpty()
+    words = [*outside.dumpstream, "capture", "--out", outside.out, "--", "sh", "-c", "pwd; tty"]
+
+    process = outside.start(*words, cwd=outside.directory, stdin=theirs)
+    output, _ = process.communicate(timeout=LIMIT_S)
+
+    assert output.splitlines() == [str(outside.directory), os.ttyname(theirs)]
+    os.close(theirs)
+    os.close(terminal)
 
 
 def test_a_signal_that_was_ignored_from_the_start_stays_ignored(outside: Outside) -> None:
@@ -325,4 +338,27 @@ def test_the_command_ends_but_not_what_it_started_and_that_is_waited_for(outside
     (record,) = outside.processes()
     assert process.returncode == 6
     assert record.ending == "exit code 0"
+    assert outside.verdicts() == ["complete"] * 16
+
+
+def test_an_interrupt_ends_the_wait_for_what_the_command_left_behind(outside: Outside) -> None:
+    fifo, said = outside.directory / "fifo", outside.directory / "said"
+    os.mkfifo(fifo)
+    job = " ".join(outside.job).replace("undrive", "wait", 1)
+    dumped = f"until grep -q files {said}; do sleep 0.01; done"
+    process = outside.start_capture(
+        ["sh", "-c", f": >{said}; ({job} <{fifo} >{said} 2>&1 &); {dumped}; exit 6"]
+    )
+    with fifo.open("w"):
+        assert process.stderr is not None
+        assert "waiting for 1 process" in process.stderr.readline()
+
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=LIMIT_S)
+
+    (record,) = outside.processes()
+    assert process.returncode == 6
+    assert "finishing what has come" in errors
+    assert "aborted" not in errors
+    assert record.ending == "still running when its capture ended"
     assert outside.verdicts() == ["complete"] * 16
