@@ -79,7 +79,8 @@ def test_journal_is_fetched_once_and_again_when_it_has_changed(
     get_range = Store.get_range
 
     def noting(store: Store, key: str, start: int, length: int) -> Any:
-        fetched.append(key)
+        if length > 1:  # one byte only tells the entity tag
+            fetched.append(key)
         return get_range(store, key, start, length)
 
     monkeypatch.setattr(Store, "get_range", noting)
@@ -233,7 +234,7 @@ async def test_running_capture_is_read_as_far_as_it_is_stored(bucket: Bucket) ->
     assert running.writer == (os.getpid(), socket.gethostname())
     assert data == b"first"
     assert finished.state is State.FINISHED
-    assert {file.name for file in finished.files} == {"a", "b"}
+    assert {file.name for file in await run_sync(list, finished.files)} == {"a", "b"}
 
 
 @pytest.mark.parametrize(
