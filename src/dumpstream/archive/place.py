@@ -69,7 +69,7 @@ class Place(Protocol):
         """Return the process that is writing there now, if any."""
 
     def open_journal(self) -> JournalFile:
-        """Return the journal, which is empty if there is none; raises `NotACaptureError`."""
+        """Return the journal, which is empty if no line was ever written; raises `NotACaptureError`."""
 
     def open(self, path: str, start: int, length: int | None) -> Opened:
         """Open a stored file, or *length* bytes of it from *start* on; raises `PartError`."""

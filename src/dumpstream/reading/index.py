@@ -81,7 +81,7 @@ class Index:
         """Return the row of the file whose line begins at *offset*, where the index says that there is one.
 
         Raises:
-            DumpstreamError: there is none; an index that was kept is removed.
+            DumpstreamError: the line is not that of a file; an index that was kept is removed.
         """
         try:
             return self.journal.row_at(offset)

@@ -90,7 +90,7 @@ class Outputs:
     def refuse_existing(self, targets: Iterable[Target]) -> None:
         """Raise `DestinationError` if one of *targets* is there already and may not be replaced.
 
-        In an empty directory there is none, and *targets* are not looked at.
+        In an empty directory *targets* are not looked at.
         """
         if not self.replace and any(self.path.iterdir()):
             for target in targets:
