@@ -14,6 +14,7 @@ from typing import Self
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError
+from dumpstream.processes import KILLED
 
 #: Since 6.15, Linux tells the holder of a pidfd how its process ended, even after its parent has reaped it.
 _PIDFD_GET_INFO = 0xC040FF0B
@@ -94,7 +95,7 @@ def ending_text(status: int | None) -> str:
     if status is None:
         return _VANISHED
     if os.WIFSIGNALED(status):
-        return f"killed by {signal_name(os.WTERMSIG(status))}"
+        return f"{KILLED}{signal_name(os.WTERMSIG(status))}"
     return f"exit code {os.WEXITSTATUS(status)}"
 
 

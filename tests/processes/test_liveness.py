@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from dumpstream.outside.liveness import (
+from dumpstream.processes.liveness import (
     ProcessHandle,
     _unreaped_status,
     ending_text,
