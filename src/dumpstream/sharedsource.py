@@ -8,6 +8,7 @@ import anyio
 
 from dumpstream._native import SharedRing
 from dumpstream.chunk import Batch
+from dumpstream.processes import PROCESS_GONE
 from dumpstream.source import RingReader, RingStatistics
 
 #: When a living producer loses its ring, it has this long to finish the records that it has begun.
@@ -19,7 +20,7 @@ _MAX_COUNTER = 1 << 60
 #: Some programs close every descriptor that they do not know: without its socket, an agent cannot wake.
 _UNHEARD_WAIT_S = 0.02
 #: Why text that is open at the end may lack its end: the process ended, or runs on, without a farewell.
-_GONE, _RUNNING = "process_gone", "process_running"
+_RUNNING = "process_running"
 
 
 class SharedSource(RingReader[SharedRing]):
@@ -67,10 +68,10 @@ class SharedSource(RingReader[SharedRing]):
         self._long_wait_s = _UNHEARD_WAIT_S
         self._wake.set()
 
-    def producer_ended(self, *, in_order: bool) -> None:
-        """Expect no more records: the process has left *in_order*, or has ended; the first call counts."""
+    def producer_ended(self, *, in_order: bool, why: str = PROCESS_GONE) -> None:
+        """Expect no more records: the process has left *in_order*, or is cut off; the first call counts."""
         if not self._quiet:
-            self.cut_off = None if in_order else _GONE
+            self.cut_off = None if in_order else why
         self._quiet = True
         self._wake.set()
 
