@@ -27,7 +27,7 @@ DEFAULT_SINKS = ("zstd:",)
 class Request:
     """What a capture is to be. Making one touches nothing: no directory, no store, no library."""
 
-    destination: Path | Prefix
+    destination: Path | Prefix | None  #: None if nothing is stored
     stages: StageOptions
     sinks: Sequence[str | Sink | ObjectStore] = DEFAULT_SINKS
     config: Path | None = None
@@ -35,6 +35,7 @@ class Request:
     driver: Driver | None = None
     source: Source | None = None
     profile: ProfileSettings | None = None
+    prefix: str = ""  #: that `ls` shows before the names of the files, if the capture is one of several
     append: bool = False
     force: bool = False
     of_processes: bool = False  #: the destination is for processes with a capture each, instead of runs

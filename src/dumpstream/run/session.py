@@ -3,26 +3,30 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from time import monotonic
 
 import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream import _native
-from dumpstream._errors import DestinationError, DumpstreamError, SinkError
+from dumpstream._errors import CutOffError, DestinationError, DumpstreamError, SinkError
 from dumpstream.archive.destination import explained
 from dumpstream.archive.journal import Lines
 from dumpstream.archive.manifest import PROFILE, Configured
+from dumpstream.archive.remains import Remains
 from dumpstream.archive.rows import BeginRow, EndRow, LossRow, Outcome, timestamp
 from dumpstream.pipeline import Pipeline
-from dumpstream.preparation import Preparation
 from dumpstream.remote.outboxes import waiting_text
+from dumpstream.run.dumping import end_dump
+from dumpstream.run.preparation import Preparation
+from dumpstream.source import RingSource
+from dumpstream.stages.finished import FinishedFile
 from dumpstream.stages.outlet import as_sink_error
 from dumpstream.stages.report import LossCount, Report
 from dumpstream.stages.tally import SINK_FAILED
+from dumpstream.system.location import Prefix
 
-#: CANN before 9.1 may still be inside the last callback when it says that dumping has ended.
-_LAST_CALLBACK_S = 0.02
 #: Seconds that the sinks have for closing after a cancellation.
 _CLOSE_S = 5
 
@@ -34,6 +38,7 @@ class Session:
         asked = preparation.asked
         self.destination = preparation.destination
         self.pipeline = pipeline
+        self.notices = preparation.notices
         self.patience = preparation.resources.patience
         self._number = number
         self._outlets = preparation.outlets
@@ -43,10 +48,47 @@ class Session:
         self._profile = None if preparation.profiler is None else PROFILE
         self._spill = preparation.request.stages.sinks.spill
         self._drained = anyio.Event()
+        self._left = False  # whether the caller has left the block
         self._started = monotonic()
         self._ended: float | None = None
         self._late_before = _native.late_calls()
         self._late = 0
+        self.late_elsewhere = 0  #: late calls in the program, if this is another process
+        self.cut_off: CutOffError | None = None  #: how the program left its capture, if not in order
+
+    @property
+    def path(self) -> Path | Prefix | None:
+        """Where the files go."""
+        return self.destination.path
+
+    @property
+    def remains(self) -> Remains:
+        """What the deletion of an earlier capture left."""
+        return self.destination.remains
+
+    @property
+    def error(self) -> DumpstreamError | None:
+        """Why the run ended early."""
+        return self.pipeline.error
+
+    @property
+    def ended(self) -> anyio.Event:
+        """Set when the run is over, or begins to discard the rest."""
+        return self.pipeline.ended
+
+    def mark(self, step: int) -> None:
+        """Let chunks that come from now on have *step*; raises `ValueError` if only its source can."""
+        source = self.pipeline.source
+        if not isinstance(source, RingSource):
+            raise ValueError(  # noqa: TRY004 - the caller has passed the source, not this
+                f"the source {type(source).__name__} says the steps itself; pass them to its batches, as in "
+                "Batch(chunks, losses, step=3)"
+            )
+        source.mark(step)
+
+    def hurry(self, seconds: float | None = None) -> None:
+        """Wait less for stores that do not answer."""
+        self.patience.limit(seconds)
 
     def report(self) -> Report:
         """Return the current figures, or the final ones once the run has ended."""
@@ -63,14 +105,17 @@ class Session:
             files=tally.verdicts.total(),
             open_files=pipeline.open_files,
             stored_bytes=tally.stored_bytes,
+            not_stored=tally.not_stored,
             verdicts={str(verdict): count for verdict, count in sorted(tally.verdicts.items())},
             losses=losses,
             unnamed_losses=ring.unnamed,
             waiting=self._journal.waiting,
             waiting_files=self._journal.waiting_files,
+            skipped_files=self.notices.skipped[FinishedFile],
             ring_bytes=ring.size,
             ring_fill=ring.fill,
             failure=pipeline.cause if pipeline.error is None else str(pipeline.error),
+            cut_off=None if self._ended is None else pipeline.source.cut_off,
             modes=self._modes,
             profile=self._profile,
         )
@@ -97,13 +142,17 @@ class Session:
                     yield
                 except BaseException as exc:  # noqa: BLE001 - raised outside the group, which would wrap it
                     failure = exc
+                self._left = True
                 # A task of its own: the one that leaves the block may be cancelled while it waits.
                 tasks.start_soon(self._end)
         finally:
             try:
                 await self._close_sinks()
             finally:
-                await self._finish(self._write_end())
+                try:
+                    await self._finish(self._write_end())
+                finally:
+                    self.notices.end(self.pipeline.error)
         if failure is not None:
             raise failure
 
@@ -119,6 +168,8 @@ class Session:
             await self.pipeline.run()
         finally:
             self._drained.set()
+            if not self._left:  # the source has ended by itself, and consumers may be in the block
+                self.notices.end(self.pipeline.error)
 
     async def _heed_cancellation(self) -> None:
         try:
@@ -147,30 +198,17 @@ class Session:
             task.result()
 
     async def _end(self) -> None:
-        """Finalise, drain and unregister, in the order in which the runtime loses nothing."""
         with anyio.CancelScope(shield=True):
-            finalized = await self._finalize()
-            await self.pipeline.source.stop()
-            await self._drained.wait()
-            if self._dump is None:
-                return
-            # Queued chunks would go to the disk of the runtime: the callback stays, to refuse them.
-            settled = self.pipeline.cause is None if finalized is None else finalized
-            with self._failing():
-                await run_sync(self._dump.unregister if settled else self._dump.leave)
+            await end_dump(
+                self._dump,
+                self._drain,
+                given_up=lambda: self.pipeline.cause is not None,
+                fail=self.pipeline.fail,
+            )
 
-    async def _finalize(self) -> bool | None:
-        """Return whether every queued chunk has come; None if the dump is not the capture's to finalise."""
-        if self._dump is None or not self._dump.started:
-            return None
-        # A capture that was given up would discard what the device has not sent yet: it does not wait for it.
-        context = self._dump.driver.current_context() if self.pipeline.cause is None else None
-        with self._failing():
-            await run_sync(self._dump.finalize, context)
-        if self._dump.started:
-            return False
-        await anyio.sleep(_LAST_CALLBACK_S)
-        return True
+    async def _drain(self) -> None:
+        await self.pipeline.source.stop()
+        await self._drained.wait()
 
     async def _close_sinks(self) -> None:
         """Let the sinks finish; a cancelled caller gives them a few seconds more."""
@@ -193,16 +231,18 @@ class Session:
     async def _write_end(self) -> None:
         """Write the last lines of the journal and the outcome; if that fails, so does the capture."""
         self._ended = monotonic()
-        self._late = _native.late_calls() - self._late_before
+        self._late = _native.late_calls() - self._late_before + self.late_elsewhere
+        if self.cut_off is not None:
+            self.pipeline.fail(self.cut_off)
         self.pipeline.tally.give_up_unsafe(self.pipeline.cause or SINK_FAILED)
         report = self.report()
         for cause, loss in report.losses.items():
             self._journal.add(LossRow(cause, loss.chunks, loss.bytes).to_line())
         self._journal.add(EndRow(self._number, timestamp(), self._outcome, report.as_dict()).to_line())
-        with self._failing(), explained(self.destination.path):
+        with self._failing(), explained(self.destination.path or "the capture"):
             await self._journal.aclose()
         with self._failing():
-            await run_sync(self.destination.end_run, self._outcome)
+            await self.destination.finish_run(self._outcome)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
