@@ -17,7 +17,7 @@ from dumpstream.reading.verification import verify
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SERVICE = Path(__file__).parent.parent / "examples" / "training_service.py"
+_SERVICE = Path(__file__).parent.parent.parent / "examples" / "training_service.py"
 
 
 class Client:

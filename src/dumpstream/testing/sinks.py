@@ -1,4 +1,4 @@
-"""For your own tests: the simulated runtime, and the test that every sink must pass."""
+"""The test that every sink must pass."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
@@ -7,19 +7,9 @@ import anyio
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream._errors import SinkError
-from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
 from dumpstream.sinks import Sink, Stored, WholeFile
 
 Read: TypeAlias = Callable[[str], Awaitable[Sequence[bytes]]]
-
-__all__ = [
-    "HOSTILE_NAMES",
-    "SimulatedRuntime",
-    "Workload",
-    "check_sink",
-    "dump_config",
-    "simulated_library",
-]
 
 _MANY = 300
 _LARGE = bytes(range(256)) * (20 << 10)  # 5 MiB
