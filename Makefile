@@ -4,24 +4,35 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard $(addprefix src/dumpstream/native/,*.[ch] */*.[ch] */*/*.[ch]))
 C_FILES := $(NATIVE) $(wildcard tests/*/*.[ch] benchmarks/*.c)
+MODULES := $(wildcard $(addprefix src/dumpstream/,*.py* */*.py */*/*.py))
 DEMO := build/demo
+AARCH64 := build/aarch64
 # How many processes run Python tests at once. Many tests wait for processes and timers, so two cores carry four.
 WORKERS ?= 4
 PARALLEL := --numprocesses $(WORKERS) --dist worksteal
 # The Azure server of the tests, from npm; without npm the tests leave Azure out, and say so.
 AZURITE := build/azurite/node_modules/.bin/azurite-blob
 
-.PHONY: help demo test test-scale test-stores lint native-test native-test-aarch64 pytest bench clean
+# Hundreds of tests start Python; each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo man test test-scale test-stores lint native-test native-test-aarch64 test-aarch64 wheels pytest bench clean
 help: ## show this
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
+# Runs $(2) with a dot for each second under the title $(1); shows what it printed only if it failed.
+define with_dots
+@printf '%s ' '$(1)'; log=$$(mktemp); ( $(2) ) > $$log 2>&1 & job=$$!; trap 'kill $$job; rm -f $$log; exit 130' INT TERM; \
+    while kill -0 $$job 2>/dev/null; do printf .; sleep 1; done; \
+    if wait $$job; then echo ' done'; rm -f $$log; else echo ' failed'; cat $$log; rm -f $$log; exit 1; fi
+endef
+
 $(BIN)/uv:
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(call with_dots,making $(VENV),$(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check uv)
 
 # The development install: Python files are used in place, the native part is built again when it changed.
 $(VENV)/installed: $(BIN)/uv pyproject.toml CMakeLists.txt $(NATIVE) $(VENV)/modules
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -C cmake.define.DUMPSTREAM_WERROR=ON --editable '.[all]' --group dev
+	$(call with_dots,installing dumpstream and its tools,$(BIN)/uv pip install --python $(BIN)/python -C cmake.define.DUMPSTREAM_WERROR=ON --editable '.[all]' --group dev)
 	@touch $@
 
 # That install finds modules by a list, so it is made again when a module is added, moved or deleted.
@@ -31,11 +42,20 @@ $(VENV)/modules: $(BIN)/uv FORCE
 .PHONY: FORCE
 FORCE:
 
-demo: $(VENV)/installed ## capture a simulated job of four processes, list it and verify it
-	rm -rf $(DEMO)
-	$(BIN)/dumpstream capture --out $(DEMO) -- $(BIN)/dumpstream simulate --ranks 4
-	$(BIN)/dumpstream ls $(DEMO)
-	$(BIN)/dumpstream verify $(DEMO)
+# Shows a command as it is typed, and runs it.
+define shown
+@printf '\n$$ %s\n' "$(1)"; PATH="$(abspath $(BIN)):$$PATH"; $(1)
+endef
+
+demo: $(VENV)/installed ## capture a simulated job of four processes, verify it, and find its first NaN
+	@rm -rf $(DEMO)
+	$(call shown,dumpstream capture --out $(DEMO) -- dumpstream simulate --ranks 4 --steps 20 --rate 8M --fault rank2:nan=3@12)
+	$(call shown,dumpstream verify $(DEMO))
+	$(call shown,dumpstream stats $(DEMO) --where 'nan > 0' --sort timestamp)
+
+man: $(VENV)/installed ## the man page: man -l build/man/man1/dumpstream.1
+	@mkdir -p build/man/man1
+	$(BIN)/python -m dumpstream.cli.grammar.manual > build/man/man1/dumpstream.1
 
 # Linting has one core busy, so the two native builds run beside it. pytest keeps all cores busy by itself.
 test: $(VENV)/installed ## lint, types, native tests, Python tests; minutes
@@ -73,16 +93,39 @@ native-test-%: $(VENV)/installed
 	MAKEFLAGS= $(BIN)/cmake --build build/native-$*
 	$(BIN)/ctest --test-dir build/native-$* --output-on-failure --parallel 2
 
-# Debian's cross compiler and user-mode emulation. fork_test is left out: qemu does not wipe pages on fork.
-native-test-aarch64: $(VENV)/installed ## the C tests for aarch64, emulated; not part of test
-	@command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null || \
-	    { echo 'missing: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user' >&2; exit 1; }
+# aarch64, emulated. Everything is in $(AARCH64) and made once: Debian's Python, a virtual environment of it with the
+# versions that $(VENV) has, and the wheel, which is cross-built again when a source has changed.
+$(AARCH64)/sysroot/usr/bin/python3: tests/aarch64/sysroot.sh tests/aarch64/launcher.c
+	mkdir -p $(AARCH64)
+	tests/aarch64/sysroot.sh $(AARCH64)
+
+$(AARCH64)/dependencies: $(AARCH64)/sysroot/usr/bin/python3 pyproject.toml | $(VENV)/installed
+	$(BIN)/uv venv --quiet --clear --python $< $(AARCH64)/venv
+	$(BIN)/uv pip freeze --python $(BIN)/python --exclude-editable > $(AARCH64)/versions.txt
+	$(BIN)/uv pip install --python $(AARCH64)/venv/bin/python --only-binary :all: --constraints $(AARCH64)/versions.txt \
+	    --requirements pyproject.toml --all-extras
+	@touch $@
+
+$(AARCH64)/installed: $(AARCH64)/dependencies CMakeLists.txt tests/aarch64/toolchain.cmake $(NATIVE) $(MODULES)
+	rm -rf $(AARCH64)/dist
+	_PYTHON_HOST_PLATFORM=linux-aarch64 $(BIN)/uv build --wheel --python $(BIN)/python --out-dir $(AARCH64)/dist \
+	    -C cmake.toolchain-file=tests/aarch64/toolchain.cmake -C cmake.define.DUMPSTREAM_WERROR=ON
+	$(BIN)/uv pip install --python $(AARCH64)/venv/bin/python --no-deps --reinstall $(AARCH64)/dist/*.whl
+	@touch $@
+
+test-aarch64: $(AARCH64)/installed ## captures by an emulated aarch64 program, compared with captures here; not part of test
+	$(BIN)/python -m pytest --verbose -m aarch64 tests/aarch64
+
+# fork_test is left out: qemu does not wipe pages on fork.
+native-test-aarch64: $(VENV)/installed $(AARCH64)/sysroot/usr/bin/python3 ## the C tests for aarch64, emulated; not part of test
 	$(BIN)/cmake -S . -B build/native-aarch64 -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
-	    -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc \
-	    '-DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64;-L;/usr/aarch64-linux-gnu' -DCMAKE_BUILD_TYPE=Release \
+	    -DCMAKE_TOOLCHAIN_FILE=tests/aarch64/toolchain.cmake -DCMAKE_BUILD_TYPE=Release \
 	    -DDUMPSTREAM_NATIVE_TESTS=ON -DDUMPSTREAM_WERROR=ON >/dev/null
-	$(BIN)/cmake --build build/native-aarch64
+	MAKEFLAGS= $(BIN)/cmake --build build/native-aarch64
 	$(BIN)/ctest --test-dir build/native-aarch64 --output-on-failure --exclude-regex fork_test
+
+wheels: $(BIN)/uv ## the release wheels for x86-64 and aarch64, in dist; needs docker
+	$(BIN)/uv tool run --from 'cibuildwheel>=3' cibuildwheel --platform linux --output-dir dist
 
 bench: $(VENV)/installed ## all benchmarks, a few minutes
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done

@@ -34,11 +34,13 @@ _MIB = 1 << 20
 _RING_BYTES = 256 * _MIB
 _QUEUE_BYTES = 64 * _MIB  #: how far the runtime lets the consumer fall behind before the device waits
 _GAP_NS = 600_000
+_TICK_NS = 5_000_000
 _MEMORY = ("RssAnon", "RssFile", "RssShmem")
 
-IGNORED, INSIDE, OUTSIDE, PYTHON, FILE = (
+IGNORED, INSIDE, OWN, OUTSIDE, PYTHON, FILE = (
     "no consumer",
     "in process",
+    "own process",
     "outside",
     "Python callback",
     "file writing",
@@ -62,16 +64,32 @@ def run_training(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _train_with(kind: str, acl: Acl, began: int, settings: dict[str, Any]) -> dict[str, Any]:
-    async with _consumer(kind, acl, Path(settings["directory"])):
-        return await run_sync(_train, acl, began, settings)
+    async with _consumer(kind, acl, Path(settings["directory"])), anyio.create_task_group() as tasks:
+        late_ns: list[int] = []
+        tasks.start_soon(_tick, late_ns)
+        found = await run_sync(_train, acl, began, settings)
+        tasks.cancel_scope.cancel()
+    return found | {"late_ns": late_ns}
+
+
+async def _tick(late_ns: list[int]) -> None:
+    """Note how much later than it asked for the event loop of the service wakes a task."""
+    while True:
+        due = perf_counter_ns() + _TICK_NS
+        await anyio.sleep(_TICK_NS / 1e9)
+        late_ns.append(perf_counter_ns() - due)
 
 
 @asynccontextmanager
 async def _consumer(kind: str, acl: Acl, directory: Path) -> AsyncIterator[None]:
     """Take the chunks; the collector takes those from outside, and the runtime writes files itself."""
-    if kind == INSIDE:
+    if kind in {INSIDE, OWN}:
         async with open_capture(
-            directory / "capture", acl_library=acl.paths[0], buffer_bytes=_RING_BYTES, level=LEVEL
+            directory / "capture",
+            acl_library=acl.paths[0],
+            buffer_bytes=_RING_BYTES,
+            level=LEVEL,
+            own_process=kind == OWN,
         ):
             yield
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dumpstream import AclCode, DumpstreamError, Lifecycle, Verdict, _errors, _native
-from dumpstream.cli import _parser
+from dumpstream.cli.grammar.parser import make_parser
 from dumpstream.format import overflowrecord as overflow
 from dumpstream.reading.problem import Kind
 from dumpstream.simulation import PRESETS, Workload
@@ -26,6 +26,7 @@ _PAGES = [*_ROOT.glob("*.md"), *_DOCS.glob("*.md")]
 #: The causes that the pipeline adds to those of the callback.
 _PIPELINE_CAUSES = (
     "sink_failed",
+    "source_failed",
     "no_memory",
     "spill_full",
     "cancelled",
@@ -37,7 +38,7 @@ _PIPELINE_CAUSES = (
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
-    actions = _parser()._actions
+    actions = make_parser()._actions
     return next(dict(action.choices) for action in actions if isinstance(action, argparse._SubParsersAction))
 
 
@@ -46,6 +47,12 @@ def _section(page: str, heading: str) -> str:
     found = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, f"{page} has no section {heading!r}"
     return found[1]
+
+
+def _shared_flags() -> str:
+    """Return the text about the flags that commands share."""
+    text = (_DOCS / "cli.md").read_text("utf-8")
+    return text.partition("### The screen\n")[2].partition("\n### ")[0]
 
 
 def _undescribed(words: list[str], text: str) -> list[str]:
@@ -58,7 +65,7 @@ def test_every_flag_is_in_the_section_of_its_command(command: str) -> None:
     actions = _commands()[command]._actions
     flags = [flag for action in actions for flag in action.option_strings if flag not in ("-h", "--help")]
 
-    text = _section("cli.md", command)
+    text = _section("cli.md", command) + _shared_flags()
 
     missing = [flag for flag in flags if not re.search(rf"`{flag}[` ]|\[{flag}\]", text)]
     assert not missing
@@ -75,7 +82,7 @@ def test_no_flag_is_described_that_does_not_exist(command: str) -> None:
 
 
 def test_every_choice_of_a_flag_is_described() -> None:
-    text = _section("cli.md", "capture")
+    text = _section("cli.md", "capture") + _shared_flags()
 
     for action in _commands()["capture"]._actions:
         if action.choices:

@@ -90,7 +90,7 @@ def test_child_cannot_use_the_parent_s_ring_and_drops_it_safely() -> None:
 ring = _native.Ring(65536)
 ring.attach(False, 0, 1 << 40)
 assert send(b"file") == 0
-chunks, _, lease = ring.lease(10, 65536)
+chunks, _, lease, _ = ring.lease(10, 65536)
 assert send(b"next") == 0
 
 def child():
@@ -109,7 +109,7 @@ def child():
 
 in_child(child)
 assert bytes(chunks[0]) == b"data"
-(chunk,), _, _ = ring.lease(10, 65536)
+(chunk,), _, _, _ = ring.lease(10, 65536)
 assert chunk.name == "next"
 assert ring.detach(0)
 """)

@@ -139,4 +139,5 @@ def test_sinks_of_others_get_what_is_for_all_sinks_and_nothing_more(
         "pack",
         "spill",
         "spill_bytes",
+        "in_store",
     ]

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dumpstream._errors import (
         AclError as AclError,
+        CaptureCancelledError as CaptureCancelledError,
         CaptureInUseError as CaptureInUseError,
         CollectorError as CollectorError,
+        CompanionError as CompanionError,
         ConfigError as ConfigError,
+        CutOffError as CutOffError,
         DestinationError as DestinationError,
         DestinationInUseError as DestinationInUseError,
         DumpFormatError as DumpFormatError,
@@ -23,14 +26,20 @@ if TYPE_CHECKING:
         ProfilingInUseError as ProfilingInUseError,
         RingError as RingError,
         SinkError as SinkError,
+        SourceError as SourceError,
         StoreError as StoreError,
     )
     from dumpstream.acl.driver import Driver as Driver
     from dumpstream.acl.library import load_acl as load_acl
-    from dumpstream.acl.lifecycle import Lifecycle as Lifecycle, Owner as Owner
+    from dumpstream.acl.lifecycle import (
+        DumpWarning as DumpWarning,
+        Lifecycle as Lifecycle,
+        Owner as Owner,
+    )
     from dumpstream.acl.pyacl import PyAclSource as PyAclSource, load_pyacl as load_pyacl
     from dumpstream.capture import Capture as Capture, open_capture as open_capture
     from dumpstream.chunk import Batch as Batch, Chunk as Chunk, Loss as Loss
+    from dumpstream.chunksource import ChunkSource as ChunkSource
     from dumpstream.codes import AclCode as AclCode
     from dumpstream.format.header import Tensor as Tensor
     from dumpstream.format.layouts import to_layout as to_layout
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
         Attachment as Attachment,
         agent_library as agent_library,
         attach as attach,
+        step as step,
         target_environment as target_environment,
     )
     from dumpstream.outside.collector import Collector as Collector, open_collector as open_collector
@@ -57,6 +67,12 @@ if TYPE_CHECKING:
     )
     from dumpstream.reading.dumpfile import DumpFile as DumpFile
     from dumpstream.reading.stored import StoredCapture as StoredCapture
+    from dumpstream.reassemble import (
+        AssembledFile as AssembledFile,
+        Reassembler as Reassembler,
+        ReassemblyOptions as ReassemblyOptions,
+        assemble as assemble,
+    )
     from dumpstream.sinks import (
         Sink as Sink,
         SinkFile as SinkFile,
@@ -71,10 +87,23 @@ if TYPE_CHECKING:
         RingSource as RingSource,
         Source as Source,
     )
+    from dumpstream.stages.events import (
+        End as End,
+        Event as Event,
+        Held as Held,
+        Hold as Hold,
+        Part as Part,
+        Piece as Piece,
+        Recall as Recall,
+        Whole as Whole,
+    )
+    from dumpstream.stages.feed import Files as Files
+    from dumpstream.stages.finished import FilePiece as FilePiece, FinishedFile as FinishedFile
+    from dumpstream.stages.notices import OnSlow as OnSlow
     from dumpstream.stages.options import CaptureOptions as CaptureOptions
     from dumpstream.stages.report import LossCount as LossCount, Report as Report
     from dumpstream.statistics.running import tensor_statistics as tensor_statistics
-    from dumpstream.statistics.table import TensorStatistics as TensorStatistics
+    from dumpstream.statistics.table import TensorRow as TensorRow, TensorStatistics as TensorStatistics
     from dumpstream.system.durable import Fsync as Fsync
     from dumpstream.system.location import Prefix as Prefix
 
@@ -82,9 +111,12 @@ if TYPE_CHECKING:
 _NAMES = {
     "_errors": (
         "AclError",
+        "CaptureCancelledError",
         "CaptureInUseError",
         "CollectorError",
+        "CompanionError",
         "ConfigError",
+        "CutOffError",
         "DestinationError",
         "DestinationInUseError",
         "DumpFormatError",
@@ -99,20 +131,22 @@ _NAMES = {
         "ProfilingInUseError",
         "RingError",
         "SinkError",
+        "SourceError",
         "StoreError",
     ),
     "acl.driver": ("Driver",),
     "acl.library": ("load_acl",),
-    "acl.lifecycle": ("Lifecycle", "Owner"),
+    "acl.lifecycle": ("DumpWarning", "Lifecycle", "Owner"),
     "acl.pyacl": ("PyAclSource", "load_pyacl"),
     "capture": ("Capture", "open_capture"),
     "chunk": ("Batch", "Chunk", "Loss"),
+    "chunksource": ("ChunkSource",),
     "codes": ("AclCode",),
     "format.header": ("Tensor",),
     "format.layouts": ("to_layout",),
     "format.opname": ("OpName", "parse_name"),
     "format.verdict": ("Verdict",),
-    "outside.agent": ("Attachment", "agent_library", "attach", "target_environment"),
+    "outside.agent": ("Attachment", "agent_library", "attach", "step", "target_environment"),
     "outside.collector": ("Collector", "open_collector"),
     "outside.process": ("CapturedProcess",),
     "outside.recovery": ("recover",),
@@ -128,12 +162,17 @@ _NAMES = {
     ),
     "reading.dumpfile": ("DumpFile",),
     "reading.stored": ("StoredCapture",),
+    "reassemble": ("AssembledFile", "Reassembler", "ReassemblyOptions", "assemble"),
     "sinks": ("Sink", "SinkFile", "SinkSettings", "Stored", "WholeFile", "load_sink"),
     "source": ("OnFull", "RingOptions", "RingSource", "Source"),
+    "stages.events": ("End", "Event", "Held", "Hold", "Part", "Piece", "Recall", "Whole"),
+    "stages.feed": ("Files",),
+    "stages.finished": ("FilePiece", "FinishedFile"),
+    "stages.notices": ("OnSlow",),
     "stages.options": ("CaptureOptions",),
     "stages.report": ("LossCount", "Report"),
     "statistics.running": ("tensor_statistics",),
-    "statistics.table": ("TensorStatistics",),
+    "statistics.table": ("TensorRow", "TensorStatistics"),
     "system.durable": ("Fsync",),
     "system.location": ("Prefix",),
 }

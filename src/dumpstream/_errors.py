@@ -2,9 +2,12 @@
 
 DumpstreamError
   AclError
+  CaptureCancelledError
   CaptureInUseError
   CollectorError
+  CompanionError
   ConfigError
+  CutOffError
   DestinationError
     DestinationInUseError
   DumpFormatError
@@ -17,6 +20,7 @@ DumpstreamError
   RingError
   SinkError
     FileRefusedError
+  SourceError
   StoreError
     ObjectMissingError
 """
@@ -30,7 +34,17 @@ from dumpstream.codes import describe_code
 
 
 class DumpstreamError(Exception):
-    """The base of all errors; the message is one line and has the remedy."""
+    """The base of all errors; the message is one line and has the remedy. Can be sent to other processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[DumpstreamError], args: tuple[Any, ...], values: dict[str, Any]) -> DumpstreamError:
+    """Return an error as it was, whatever its constructor takes."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(values)
+    return error
 
 
 class AclError(DumpstreamError):
@@ -53,6 +67,16 @@ class LibraryNotFoundError(DumpstreamError):
         self.tried = tuple(tried)
 
 
+class CaptureCancelledError(DumpstreamError):
+    """The capture whose files are awaited was cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the capture was cancelled, and what was not finished is lost; leave the open_capture block "
+            "without a cancellation to get every file"
+        )
+
+
 class CaptureInUseError(DumpstreamError):
     """This process is already capturing; the ACL callback serves one capture at a time."""
 
@@ -65,6 +89,30 @@ class CaptureInUseError(DumpstreamError):
 
 class CollectorError(DumpstreamError):
     """A collector cannot listen, or a process cannot join one."""
+
+
+class CompanionError(DumpstreamError):
+    """The process that stores a capture did not start, or ended before its program left the capture."""
+
+    def __init__(self, ending: str, *, started: bool = True) -> None:
+        super().__init__(
+            f"the process that stored the capture ended early ({ending}); what it had not stored is lost: "
+            "`dumpstream verify` says what is there, and own_process=False stores in the program itself"
+            if started
+            else f"the process that is to store the capture cannot be started ({ending}); "
+            "own_process=False stores in the program itself"
+        )
+        self.ending = ending
+
+
+class CutOffError(DumpstreamError):
+    """A program ended, or let go of its capture, without leaving it; what it had dumped is stored."""
+
+    def __init__(self, ending: str) -> None:
+        super().__init__(
+            f"the program did not leave the capture ({ending}); what it had dumped until then is stored"
+        )
+        self.ending = ending
 
 
 class ConfigError(DumpstreamError):
@@ -165,6 +213,10 @@ class FileRefusedError(SinkError):
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
         self.cause = cause
+
+
+class SourceError(DumpstreamError):
+    """A source that is not dumpstream's own has failed."""
 
 
 class StoreError(DumpstreamError):

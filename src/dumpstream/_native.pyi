@@ -8,26 +8,39 @@ CAUSES: tuple[str, ...]
 #: So many bytes stay in the processor's cache while they are hashed and then measured.
 CACHED_BYTES: int
 
-#: Chunks, the losses (name, cause, bytes, ended) that come before them, and the hold on both.
-_Leased: TypeAlias = tuple[list[Chunk], list[tuple[str, str, int, bool]], Lease]
+#: Chunks, the losses (name, cause, bytes, ended) that come before them, the hold on both, and the step that
+#: was marked before the chunks and behind the losses.
+_Leased: TypeAlias = tuple[list[Chunk], list[tuple[str, str, int, bool]], Lease, int | None]
 #: Size, fill, callbacks, wake-ups, unnamed losses, and (chunks, bytes) lost by cause.
 _Counters: TypeAlias = tuple[int, int, int, int, int, dict[str, tuple[int, int]]]
 
 @final
 class Chunk:
-    """What one callback brought, or one record of it if it was larger than a record may be.
+    """The bytes that one call of the dump callback brought for the file *name*.
 
-    Exports its bytes through the buffer protocol, read-only and without a copy. Bytes that lie in the
-    ring stay valid while the `Lease` is unreleased or a view of them exists.
+    Exports its bytes through the buffer protocol, read-only and without a copy. A chunk that you make has a
+    copy of *data*. The bytes of a chunk from a ring lie in the ring, and stay valid while the `Lease` is
+    unreleased or a view of them exists; such a chunk may be one record of a callback that was larger than a
+    record may be.
+
+    Args:
+        name: of the file; bytes that are not UTF-8 become surrogate escapes.
+        data: the bytes.
+        offset: where they go in the file; -1 appends them.
+        is_last: whether no further chunk of the file follows. A file without a last chunk ends when nothing
+            more comes, and is complete only if its header confirms the length.
+        flag: what the runtime said besides.
+        sequence: the number of the callback.
+        more: whether further records of the same callback follow.
     """
 
     def __new__(
         cls,
         name: str | bytes,
         data: Buffer,
-        *,
         offset: int = -1,
         is_last: bool = False,
+        *,
         flag: int = 0,
         sequence: int = 0,
         more: bool = False,
@@ -63,6 +76,14 @@ class Ring:
     """
 
     def __new__(cls, size: int, *, path: str | None = None) -> Ring: ...
+    @staticmethod
+    def borrow(fd: int, size: int, event_fd: int, reader_fd: int, /) -> Ring:
+        """Map, only to fill it, the `SharedRing` of *size* bytes that another process lends by *fd*.
+
+        The eventfd *event_fd* wakes that process, and *reader_fd* is its pidfd: once it has ended, the
+        callback does not wait for space. The ring closes both. Raises `OSError` with EBADMSG if *fd* does not
+        hold such a ring.
+        """
     def attach(self, block: bool, block_limit_ns: int, max_file_bytes: int, /) -> None:
         """Let the callback fill this ring; raises `OSError` with EBUSY if it fills another."""
     def detach(self, limit_ns: int, /) -> bool:
@@ -77,6 +98,8 @@ class Ring:
     def fileno(self) -> int: ...
     def refused(self) -> list[tuple[str, int]]:
         """Return the files still refused after `detach`, with the bytes refused since their first loss."""
+    def note_refused(self) -> None:
+        """After `detach`, let the process that reads a borrowed ring know what `refused` returns."""
     def statistics(self) -> _Counters:
         """Return the counters of the ring."""
     def close(self) -> None: ...
@@ -195,6 +218,12 @@ class Statistics:
 def callback_address() -> int:
     """Return the address to give to ``acldumpRegCallback``."""
 
+def mark_step(step: int, /) -> bool:
+    """Mark the beginning of *step*; False if no ring is attached.
+
+    Raises `OSError` with EINVAL or `OverflowError` if it is negative or has more than 18 digits.
+    """
+
 def late_calls() -> int:
     """Return how many callbacks came while no ring was attached."""
 
@@ -266,8 +295,26 @@ def scan_journal(block: Buffer, key: bytes, verdicts: tuple[str, ...], needle: b
     the order of their numbers. Releases the GIL while it reads.
     """
 
+def summarise_journal(
+    block: Buffer, verdicts: tuple[str, ...], /
+) -> tuple[list[tuple[str, str, int, int, int, int, str | None, int | None]], list[tuple[int, int, int]]]:
+    """Return name, verdict, bytes, stored bytes, chunks, parts and more for each common line of *block*.
+
+    What follows the parts is why the bytes were not stored, and the step that was marked, each None if not.
+
+    Behind them come the other lines: how many common ones are before it, where it starts, and its length.
+    *verdicts* are as in `scan_journal`.
+    """
+
 def hash_name(name: bytes, key: bytes, /) -> int:
     """Return the hash that `scan_journal` has for a file of that *name*; *key* has 16 bytes."""
+
+def new_files(dir_fd: int, names: list[str], contents: list[Buffer], /) -> tuple[int, int]:
+    """Make files in a directory, each whole or not at all, and none in the place of another.
+
+    Returns how many were made before the first that could not, and the errno of that one, or 0: ``EEXIST`` if
+    it exists, ``EOPNOTSUPP`` if the file system cannot do it. Releases the GIL while it writes.
+    """
 
 def rename_noreplace(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str, /) -> None:
     """Rename *src* to *dst*, each relative to its directory.

@@ -1,10 +1,13 @@
-"""Names from the runtime, made safe to use as paths. Does no I/O."""
+"""Names from the runtime: made safe to use as paths, and matched with patterns. Does no I/O."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fnmatch import translate
 from functools import lru_cache
 from hashlib import blake2b
 
+#: The file in which CANN lists names that are too long for files.
+MAPPING = "mapping.csv"
 #: The longest component: NAME_MAX (255) less room for ``.<number>.zst``.
 MAX_COMPONENT_BYTES = 240
 #: The longest path: PATH_MAX (4096) less room for the destination in front and a suffix behind.
@@ -40,6 +43,18 @@ def clean_name(name: str) -> tuple[str, ...]:
     if 0 < len(components) <= MAX_DEPTH and len("/".join(components).encode()) <= MAX_PATH_BYTES:
         return components
     return (hashed_name(name),)
+
+
+class NamePatterns:
+    """Patterns with ``*``, ``?`` and ``[ ]``, each of a whole name; one without them is the name itself."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._names = frozenset(patterns)
+        self._matches = re.compile("|".join(map(translate, sorted(self._names)))).match
+
+    def match(self, name: str) -> bool:
+        """Whether *name* is or matches one of them."""
+        return name in self._names or (bool(self._names) and self._matches(name) is not None)
 
 
 @lru_cache(1024)

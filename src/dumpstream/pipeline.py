@@ -1,5 +1,6 @@
 """Pipeline: source to reassembler to sinks, with a line in the journal for every file that ends."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -9,19 +10,23 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from dumpstream._errors import DumpstreamError, SinkError
+from dumpstream._errors import CaptureCancelledError, DumpstreamError, RingError, SinkError, SourceError
 from dumpstream.archive.journal import Lines
 from dumpstream.chunk import Batch, Chunk
 from dumpstream.reassemble import Reassembler
-from dumpstream.source import Source
+from dumpstream.source import Source, receive_from
 from dumpstream.stages.abandonment import Abandonment
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import End, Event, Hold, Part, Piece, Recall, Whole
+from dumpstream.stages.feed import Ending, FileFeed
+from dumpstream.stages.notices import Notices, Progress
 from dumpstream.stages.outlet import Outlet, out_of_memory, unwrapped
 from dumpstream.stages.plan import PartWriter, Plan
-from dumpstream.stages.tally import NO_MEMORY, SINK_FAILED, Tally
+from dumpstream.stages.tally import NO_MEMORY, SINK_FAILED, SOURCE_FAILED, Tally
 from dumpstream.system.heldbytes import HeldBytes
 from dumpstream.system.timeslice import TimeSlice
+
+_log = logging.getLogger(__name__)
 
 #: While the sinks work on one plan, the next is made and the one after that waits.
 _PLANS_IN_FLIGHT = 2
@@ -38,15 +43,20 @@ _QUIET_S = 0.01
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineOptions:
-    """What the pipeline may keep in memory beside the ring."""
+    """What the pipeline may keep in memory beside the ring, and which files it gives to the sinks."""
 
     held_bytes: int = 16 << 20  #: pieces that wait behind a gap; more goes to a temporary file
     gathered_bytes: int = 16 << 20  #: beginnings of small files, which sinks are to get whole
+    only: Sequence[str] = ()  #: patterns of the names of files whose bytes are stored; all if there are none
 
     def __post_init__(self) -> None:
         for name in ("held_bytes", "gathered_bytes"):
             if (value := getattr(self, name)) < 0:
                 raise ValueError(f"{name} must be at least 0, not {value}")
+        # A text is a sequence of its characters, each of which would be a pattern.
+        object.__setattr__(self, "only", (self.only,) if isinstance(self.only, str) else tuple(self.only))
+        if not all(isinstance(pattern, str) and pattern for pattern in self.only):
+            raise ValueError(f"only must be patterns such as '*MatMul*', not {self.only!r}")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -64,6 +74,9 @@ class Pipeline:
     journal: Lines
     held: HeldBytes
     options: PipelineOptions
+    notices: Notices
+    feed: FileFeed
+    place: str = "the capture"  #: what messages call it
     chunks: int = 0
     bytes: int = 0
     error: DumpstreamError | None = None  #: why the capture failed
@@ -106,6 +119,7 @@ class Pipeline:
                 return
             await self._give_up(self.cause)
             self.ended.set()
+            self.notices.end(self.error or CaptureCancelledError())
             rest = Abandonment(self.tally, self.cause)  # what was on its way into the ring
             await rest.drain(self.source, patience=inf)
             await rest.record()
@@ -117,23 +131,29 @@ class Pipeline:
             plan.cancel()
 
     def fail(self, error: Exception) -> None:
-        """Keep *error*, unless an earlier one is kept."""
+        """Keep *error*, unless an earlier one is kept, and log it if the capture still runs."""
         if isinstance(error, MemoryError):
             error = out_of_memory()
         elif not isinstance(error, DumpstreamError):
             remedy = "free some space or choose another destination"
             error = SinkError(f"the capture cannot be written: {error}; {remedy}")
+        if self.error is None and not self.ended.is_set():
+            _log.error("%s: %s; whatever else comes is lost, and counted", self.place, error)
         self.error = self.error or error
 
     def _abandon_for(self, error: Exception) -> None:
         cause = unwrapped(error)
+        if isinstance(error, SinkError):
+            error.__traceback__ = None  # its frames hold the chunks, and thereby the ring
         self.fail(cause if isinstance(cause, MemoryError) else error)
-        self._abandon(NO_MEMORY if isinstance(cause, MemoryError) else SINK_FAILED)
+        lost_to = SOURCE_FAILED if isinstance(error, SourceError | RingError) else SINK_FAILED
+        self._abandon(NO_MEMORY if isinstance(cause, MemoryError) else lost_to)
 
     def _abandon(self, cause: str) -> None:
         if self.cause is None:
             self.cause = cause
             self.source.discard()
+            self.notices.abandon()
             self._consuming.cancel()
 
     # From batches to plans
@@ -143,7 +163,7 @@ class Pipeline:
             batch = None
             with anyio.move_on_after(_EXPIRE_S):
                 try:
-                    batch = await self.source.receive()
+                    batch = await receive_from(self.source)
                 except anyio.EndOfStream:
                     break
             now = monotonic()
@@ -164,6 +184,7 @@ class Pipeline:
             await self._handle(
                 self.reassembler.lose(loss.name, loss.cause, loss.bytes, ended=loss.ended, now=now), tasks
             )
+        self.reassembler.mark(batch.step)
         self.chunks += len(chunks) - sum([chunk.more for chunk in chunks])
         self.bytes += sum(map(len, chunks))
         for start in range(0, len(chunks), _FED_CHUNKS):
@@ -273,11 +294,17 @@ class Pipeline:
         try:
             stored = await plan.run(self.outlets)
             cause = self.cause or SINK_FAILED
-            self.tally.record_wholes(plan.wholes, zip(*stored, strict=True), cause)
-            self.tally.record_ended(plan.ended, cause)
+            endings: list[Ending] | None = [] if self.feed.wanted else None
+            in_hand = {} if endings is None else plan.in_hand()
+            self.tally.record_wholes(plan.wholes, zip(*stored, strict=True), cause, endings)
+            self.tally.record_ended(plan.ended, cause, endings, in_hand)
             if plan.error is not None:
                 self.fail(plan.error)
                 self._abandon(SINK_FAILED)
+            self.notices.offer(Progress())
+            if endings:
+                await self.feed.tell(endings)
+                self.notices.offer(Progress())
         except Exception as exc:  # noqa: BLE001 - after any error, the capture must not end as if all were well
             self._abandon_for(exc)
         finally:

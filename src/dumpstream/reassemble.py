@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from typing_extensions import Buffer
 
 from dumpstream._native import read_header
-from dumpstream.chunk import APPEND, Chunk
+from dumpstream.chunk import APPEND, Chunk, Loss
+from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import WHOLE_HEADER, Verdict, judge
 from dumpstream.stages.assembly import File
-from dumpstream.stages.events import Event, Held, Piece, Whole
+from dumpstream.stages.events import End, Event, Held, Hold, Part, Piece, Recall, Whole
 from dumpstream.stages.openfiles import OpenFiles
 
 #: Ended files of statistics text whose header rows are remembered.
@@ -44,6 +45,74 @@ class ReassemblyOptions:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
+@dataclass(frozen=True, slots=True)
+class AssembledFile:
+    """A file that `assemble` has put together."""
+
+    name: str
+    verdict: Verdict
+    #: Each run of contiguous bytes, behind where it begins in the file; several only if the file has gaps.
+    parts: tuple[tuple[int, bytes], ...]
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file, up to its first gap."""
+        return self.parts[0][1]
+
+
+def assemble(
+    chunks: Iterable[Chunk | Loss], options: ReassemblyOptions | None = None
+) -> Iterator[AssembledFile]:
+    """Yield every file as soon as its last chunk has come, and the others when *chunks* end.
+
+    The files that are open and those that have been yielded last are in memory. For files larger than that,
+    use a `Reassembler`, which passes their pieces on. Chunks may be released once the next one is asked for.
+
+    Args:
+        chunks: of any number of files, interleaved; a `Loss` among them marks its file as lost.
+        options: how much is remembered of open files. The timeouts have no effect.
+
+    Raises:
+        TypeError: an item is neither a chunk nor a loss.
+    """
+    reassembler = Reassembler(options)
+    joiner = _Joiner(reassembler)
+    for chunk in chunks:
+        if isinstance(chunk, Chunk):
+            yield from joiner.join(reassembler.feed([chunk], 0.0))
+        elif isinstance(chunk, Loss):
+            name, cause, size, ended = chunk
+            yield from joiner.join(reassembler.lose(name, cause, size, ended=ended, now=0.0))
+        else:
+            raise TypeError(f"assemble() takes chunks and losses one by one, not {chunk!r:.80}")
+    yield from joiner.join(reassembler.finish())
+
+
+class _Joiner:
+    """Handles the events of *reassembler* in memory."""
+
+    def __init__(self, reassembler: Reassembler) -> None:
+        self._reassembler = reassembler
+        self._pieces: dict[Part, bytearray] = {}
+        self._held: dict[Held, bytes] = {}
+
+    def join(self, events: Iterable[Event]) -> Iterator[AssembledFile]:
+        """Yield the files that end with *events*."""
+        for event in events:
+            match event:
+                case Whole(chunk, verdict):
+                    yield AssembledFile(chunk.name, verdict, ((0, bytes(chunk)),))
+                case Piece(part, data):
+                    self._pieces.setdefault(part, bytearray()).extend(memoryview(data))
+                case Hold(held, data):
+                    self._held[held] = bytes(data)
+                case Recall(held):
+                    yield from self.join(self._reassembler.restore(held, self._held.pop(held)))
+                case End(file):
+                    parts = [(part.offset, bytes(self._pieces.pop(part, b""))) for part in file.parts]
+                    yield AssembledFile(file.name, file.verdict, tuple(parts))
+
+
 class Reassembler:
     """Puts the chunks of interleaved files in order.
 
@@ -60,11 +129,16 @@ class Reassembler:
             text_timeout=self._options.text_idle_timeout,
         )
         self._header_rows: dict[str, bytes] = {}  #: of ended statistics text, the latest name last
+        self._step: int | None = None
 
     @property
     def open_files(self) -> int:
         """The number of unfinished files."""
         return len(self._open)
+
+    def mark(self, step: int | None) -> None:
+        """Let files that begin from now on have *step*, unless their names have one."""
+        self._step = step
 
     def feed(self, chunks: Sequence[Chunk], now: float) -> list[Event]:
         """Take in a batch of chunks. Its bytes must stay valid until all events are handled."""
@@ -74,6 +148,7 @@ class Reassembler:
         # A named tuple's own constructor is a Python function and takes twice as long.
         new = tuple.__new__
         complete = Verdict.COMPLETE
+        marked = self._step
         for chunk in chunks:
             name = chunk.name
             file = files.get(name)
@@ -83,7 +158,9 @@ class Reassembler:
                     header = read_header(chunk)
                     # The common case of judge(), without the call.
                     agrees = header[1] == length and header[0] == WHOLE_HEADER
-                    emit(new(Whole, (chunk, complete if agrees else judge(length, header))))
+                    verdict = complete if agrees else judge(length, header)
+                    step = None if marked is None else _step_of(name, marked)
+                    emit(new(Whole, (chunk, verdict, step)))
                     continue
                 file = self._find(name, now)
             elif file.plain and chunk.offset == APPEND and not chunk.is_last and not chunk.more:
@@ -144,7 +221,7 @@ class Reassembler:
             yield from events
 
     def _add(self, chunk: Chunk, file: File, events: list[Event]) -> None:
-        file.add(chunk, events)
+        file.add(chunk, events, self._step)
         ended = file.refusing and chunk.is_last and not chunk.more and not file.text
         if ended or file.complete:
             self._settle(file, events, closing=ended)
@@ -154,12 +231,15 @@ class Reassembler:
 
     def _find(self, name: str, now: float) -> File:
         """Return the open file *name*; open it if it is not."""
-        file = self._open.find(name)
-        if file is None:
-            options = self._options
-            limits = options.max_pieces, options.max_digests, options.max_header_bytes
-            file = File(name, now, *limits, self._header_rows.pop(name, None))
-            self._open.add(file)
+        return self._open.find(name) or self._begin(name, now, self._step)
+
+    def _begin(self, name: str, now: float, step: int | None) -> File:
+        """Open the file *name*, of which the first chunk came at *step*."""
+        options = self._options
+        limits = options.max_pieces, options.max_digests, options.max_header_bytes
+        file = File(name, now, *limits, self._header_rows.pop(name, None))
+        file.prefix.step = _step_of(name, step)
+        self._open.add(file)
         return file
 
     def _close_surplus(self, latest: File, events: list[Event]) -> None:
@@ -178,7 +258,8 @@ class Reassembler:
             self._keep_header_row(file)
             if not waiting:
                 return
-            file = self._find(file.name, file.touched)
+            first = next(iter(waiting.values()))[0]
+            file = self._begin(file.name, file.touched, first.step)
             file.take_over(waiting, events)
 
     def _keep_header_row(self, file: File) -> None:
@@ -187,3 +268,8 @@ class Reassembler:
             self._header_rows[file.name] = file.header_row
             if len(self._header_rows) > _MAX_HEADER_ROWS:
                 del self._header_rows[next(iter(self._header_rows))]
+
+
+def _step_of(name: str, marked: int | None) -> int | None:
+    """Return the step that was *marked*, unless *name* has one itself."""
+    return None if marked is None or parse_name(name).iteration is not None else marked

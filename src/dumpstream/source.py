@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import errno
 import os
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from dumpstream import _native
-from dumpstream._errors import CaptureInUseError, RingError
-from dumpstream.chunk import Batch, Loss
+from dumpstream._errors import CaptureInUseError, DumpstreamError, RingError, SourceError
+from dumpstream.chunk import Batch, Loss, checked_step
+from dumpstream.system.location import as_path
 from dumpstream.system.memory import available_memory
 
 _MIN_BUFFER_BYTES = 64 << 10
@@ -29,7 +31,8 @@ _SHORT_WAIT_S = 0.001
 _SHORT_WAITS = 4
 #: Wake-ups are not lost; this bounds the damage if one ever is, and finds losses that came without chunks.
 _LONG_WAIT_S = 1.0
-_DETACH_LIMIT_NS = 10_000_000_000
+#: How long a callback that is inside the ring is waited for.
+DETACH_LIMIT_NS = 10_000_000_000
 
 
 class OnFull(StrEnum):
@@ -53,7 +56,7 @@ class RingOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "on_full", OnFull(self.on_full))
         if self.buffer_file is not None:
-            object.__setattr__(self, "buffer_file", Path(self.buffer_file))
+            object.__setattr__(self, "buffer_file", as_path(self.buffer_file, "buffer_file"))
         if self.buffer_bytes < _MIN_BUFFER_BYTES:
             raise ValueError(
                 f"buffer_bytes must be at least {_MIN_BUFFER_BYTES} (64 KiB), not {self.buffer_bytes}"
@@ -82,25 +85,98 @@ class RingStatistics(NamedTuple):
     losses: dict[str, tuple[int, int]]  #: (chunks, bytes) by cause
 
 
+#: Of a source that does not count.
+NO_STATISTICS = RingStatistics(0, 0, 0, 0, 0, {})
+
+
 class Source(AbstractAsyncContextManager["Source"], Protocol):
-    """What a capture reads batches from."""
+    """What a capture reads batches from, between entering and leaving it.
+
+    A class that inherits from it needs only `receive` and `stop`.
+    """
 
     #: Why the producer may not have sent all that it began; None if it ended in order. Final at the end.
-    cut_off: str | None
+    cut_off: str | None = None
 
+    @abstractmethod
     async def receive(self) -> Batch:
-        """Return the next batch; raise `anyio.EndOfStream` once the source is stopped and drained."""
+        """Return the next batch; raise `anyio.EndOfStream` once the source is stopped and drained.
 
+        The capture cancels a call now and then; the next call returns what that one would have returned.
+        """
+
+    @abstractmethod
     async def stop(self) -> None:
-        """Accept nothing more; what was accepted can still be received."""
+        """Accept nothing more; what was accepted can still be received. May be called twice."""
 
     def discard(self) -> None:
-        """Refuse everything from now on, at once, and count it."""
+        """Refuse everything from now on, at once, and count it. `stop` follows."""
+        return
 
-    def statistics(self) -> RingStatistics: ...
+    def statistics(self) -> RingStatistics:
+        """Return what was seen and refused so far; called at any time, also after leaving."""
+        return NO_STATISTICS
+
+    async def __aexit__(self, *_: object) -> None:
+        """Release everything."""
+        return
+
+
+async def receive_from(source: Source) -> Batch:
+    """Return the next batch of *source*, which others may have written.
+
+    Raises:
+        anyio.EndOfStream: there is none.
+        SourceError: the source has failed, or has returned something else.
+    """
+    try:
+        batch = await source.receive()
+    except (anyio.EndOfStream, DumpstreamError, MemoryError):
+        raise
+    except Exception as exc:
+        raise SourceError(
+            f"the source {type(source).__name__} failed: {exc!r}; see its documentation"
+        ) from exc
+    if not isinstance(batch, Batch):
+        raise SourceError(f"the source {type(source).__name__} returned {batch!r:.80}; it must be a Batch")
+    return batch
 
 
 _Ring = TypeVar("_Ring", _native.Ring, _native.SharedRing)
+
+
+def make_ring(kind: type[_Ring], options: RingOptions) -> _Ring:
+    """Make a ring of *kind*; blocks.
+
+    Raises:
+        RingError: its memory or its file cannot be made.
+    """
+    path = options.buffer_file
+    try:
+        return kind(options.buffer_bytes, path=None if path is None else str(path))
+    except FileExistsError as exc:
+        raise RingError(f"{path} exists; remove it or give buffer_file (--buffer-file) another name") from exc
+    except OSError as exc:
+        where = "in memory" if path is None else f"in {path}"
+        raise RingError(
+            f"a ring of {options.buffer_bytes} bytes cannot be made {where}: {exc.strerror}; "
+            "take a smaller buffer_bytes (--buffer-bytes) or another place"
+        ) from exc
+
+
+def attach(ring: _native.Ring, options: RingOptions) -> None:
+    """Let the callback of this process fill *ring*.
+
+    Raises:
+        CaptureInUseError: it fills another one.
+        RingError: it cannot.
+    """
+    try:
+        ring.attach(options.on_full is OnFull.BLOCK, int(options.block_timeout * 1e9), options.max_file_bytes)
+    except OSError as exc:
+        if exc.errno == errno.EBUSY:
+            raise CaptureInUseError from None
+        raise RingError(f"the ring could not be attached: {exc.strerror}") from exc
 
 
 class RingReader(Generic[_Ring]):
@@ -169,8 +245,8 @@ class RingReader(Generic[_Ring]):
             raise RingError(f"a record in the ring is damaged: {exc.strerror}") from exc
         if leased is None:
             return None
-        chunks, losses, lease = leased
-        return Batch(chunks, [Loss(*loss) for loss in losses], lease)
+        chunks, losses, lease, step = leased
+        return Batch(chunks, [Loss(*loss) for loss in losses], lease, step)
 
     async def _last_batch(self) -> Batch:
         """Return what the stopped and empty ring leaves to report; called until it raises `EndOfStream`."""
@@ -206,18 +282,13 @@ class RingSource(RingReader[_native.Ring]):
         return _native.callback_address()
 
     async def __aenter__(self) -> Self:
-        ring = await anyio.to_thread.run_sync(self._make_ring)
-        options = self._options
+        ring = await anyio.to_thread.run_sync(make_ring, _native.Ring, self._options)
         try:
-            ring.attach(
-                options.on_full is OnFull.BLOCK, int(options.block_timeout * 1e9), options.max_file_bytes
-            )
-        except OSError as exc:
+            attach(ring, self._options)
+        except DumpstreamError:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._unmake_ring, ring)
-            if exc.errno == errno.EBUSY:
-                raise CaptureInUseError from None
-            raise RingError(f"the ring could not be attached: {exc.strerror}") from exc
+            raise
         self._ring = ring
         # At exit the runtime still delivers what it has queued, when this process no longer reads.
         atexit.register(self._leave_process)
@@ -239,9 +310,13 @@ class RingSource(RingReader[_native.Ring]):
     async def stop(self) -> None:
         """Detach the callback, which then refuses every chunk; `receive` goes on until all is read."""
         if not self._stopped and self._ring is not None:
-            await anyio.to_thread.run_sync(self._ring.detach, _DETACH_LIMIT_NS)
+            await anyio.to_thread.run_sync(self._ring.detach, DETACH_LIMIT_NS)
             self._stopped = True
             self._wake.set()
+
+    def mark(self, step: int) -> None:
+        """Let chunks that come from now on have *step*; has no effect once the callback is detached."""
+        _native.mark_step(checked_step(step))
 
     async def _last_batch(self) -> Batch:
         """Return, once, the losses of files that the callback still refused at the end."""
@@ -253,22 +328,7 @@ class RingSource(RingReader[_native.Ring]):
 
     def _leave_process(self) -> None:
         if self._ring is not None and os.getpid() == self._pid:
-            self._ring.detach(_DETACH_LIMIT_NS)
-
-    def _make_ring(self) -> _native.Ring:
-        path = self._options.buffer_file
-        try:
-            return _native.Ring(self._options.buffer_bytes, path=None if path is None else str(path))
-        except FileExistsError as exc:
-            raise RingError(
-                f"{path} exists; remove it or give buffer_file (--buffer-file) another name"
-            ) from exc
-        except OSError as exc:
-            where = "in memory" if path is None else f"in {path}"
-            raise RingError(
-                f"a ring of {self._options.buffer_bytes} bytes cannot be made {where}: {exc.strerror}; "
-                "take a smaller buffer_bytes (--buffer-bytes) or another place"
-            ) from exc
+            self._ring.detach(DETACH_LIMIT_NS)
 
     def _unmake_ring(self, ring: _native.Ring) -> None:
         ring.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream import AclError, ConfigError, Lifecycle, OrderError, Owner
+from dumpstream import AclError, ConfigError, DumpWarning, Lifecycle, OrderError, Owner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,7 +195,8 @@ class TestFinalizeDump:
         life.register()
         life.init_dump()
 
-        life.set_dump(detail)
+        with pytest.warns(DumpWarning, match="before aclrtSetDevice"):
+            life.set_dump(detail)
         with pytest.raises(OrderError, match="stays on until the process ends"):
             life.finalize_dump()
         finalizable = life.finalizable

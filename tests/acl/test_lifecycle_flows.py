@@ -29,7 +29,7 @@ def chunks_in(ring: _native.Ring) -> int:
     """Return the number of chunks in *ring*, and empty it."""
     count = 0
     while (leased := ring.lease(4096, 4 << 20)) is not None:
-        chunks, losses, lease = leased
+        chunks, losses, lease, _ = leased
         assert not losses
         count += len(chunks)
         del chunks

@@ -34,6 +34,14 @@ def test_every_element_is_counted_where_it_lies(
     assert found.counts == counts
 
 
+def test_zeros_are_counted_apart_from_what_they_would_dwarf() -> None:
+    array = np.array([0.0, -0.0, 0.0, 0.0, 1.0, 4.0, np.nan], np.float32)
+
+    found = count_bins([array], 0, 4, 4, zeros_apart=True)
+
+    assert (found.zeros, found.counts) == (4, (0, 1, 0, 1))
+
+
 def test_what_is_not_finite_is_not_counted() -> None:
     array = np.array([np.nan, np.inf, -np.inf, 1, 2], np.float32)
 

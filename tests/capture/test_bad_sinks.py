@@ -120,7 +120,7 @@ async def test_no_call_begins_after_the_cancellation(rig: Rig) -> None:
 async def test_a_sink_that_never_closes_cannot_hold_up_a_cancellation(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpstream.session._CLOSE_S", 0.1)
+    monkeypatch.setattr("dumpstream.run.session._CLOSE_S", 0.1)
 
     with anyio.fail_after(10), anyio.CancelScope() as scope:
         async with rig.pushed(sinks=[ClingingSink()]):

@@ -126,7 +126,7 @@ async def test_what_may_refuse_is_prepared_before_what_lasts_begins(rig: Rig, st
         "make_outbox",
         "Destination.open",
         "find_factory",
-        "_load_dump",
+        "load_dump",
         "_load_profiler",
         "Dump.begin",
         "Destination.make_profile",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from time import thread_time
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ class Heartbeat:
 
     def __init__(self) -> None:
         self.longest = 0.0
+        gc.freeze()  # what earlier tests have left in this process is not searched in the middle of a turn
 
     async def run(self) -> None:
         while True:

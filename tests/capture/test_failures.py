@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 import anyio
@@ -91,6 +92,23 @@ async def check_remains(rig: Rig, cause: str) -> None:
     assert [row.cause for row in rows["before/open"]] == [cause]
     assert {problem.kind for problem in verification.problems} <= _SOUND
     assert verification.leftovers == []
+
+
+async def test_a_sink_that_fails_is_logged_at_once_with_what_is_lost(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = FaultySink("put")
+    sink.broken = True
+
+    async with rig.raising(SinkError, _BROKEN, rig.pushed(sinks=[sink])):
+        rig.push("first", b"bytes", last=True)
+        await rig.until(lambda: bool(caplog.messages))
+        rig.push("second", b"bytes", last=True)
+
+    (message,) = caplog.messages
+    assert message.startswith(f"{rig.path}: ")
+    assert re.search(_BROKEN, message)
+    assert message.endswith("; whatever else comes is lost, and counted")
 
 
 @pytest.mark.parametrize("where", ["put", "open", "write", "commit"])

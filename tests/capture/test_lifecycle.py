@@ -15,6 +15,7 @@ from dumpstream import (
     ConfigError,
     DestinationError,
     DestinationInUseError,
+    DumpWarning,
     LibraryNotFoundError,
     RingSource,
     SinkError,
@@ -124,11 +125,22 @@ async def test_a_dump_that_the_program_began_is_not_finalised(rig: Rig, recorder
 async def test_detail_mode_which_cannot_be_finalised_is_left_on(rig: Rig, recorder: Recorder) -> None:
     rig.config.write_text('{"dump": {"dump_scene": "aic_err_detail_dump"}}')
 
-    async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
-        pass
+    with pytest.warns(DumpWarning, match="must be set before aclrtSetDevice"):
+        async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
+            pass
 
     assert recorder.calls == [*_BEGIN, "acldumpUnregCallback"]
     assert [end.outcome for end in await run_sync(rig.ends)] == ["finished"]
+
+
+async def test_a_warning_that_is_an_error_undoes_the_beginning(rig: Rig, recorder: Recorder) -> None:
+    rig.config.write_text('{"dump": {"dump_scene": "aic_err_detail_dump"}}')
+
+    with pytest.raises(DumpWarning):
+        async with open_capture(rig.path, config=rig.config, acl_library=recorder.path, buffer_bytes=1 << 16):
+            pass
+
+    assert recorder.calls == ["acldumpRegCallback", "aclmdlInitDump", *_END]
 
 
 async def test_a_driver_of_ones_own_makes_the_calls(rig: Rig, recorder: Recorder) -> None:

@@ -15,6 +15,8 @@ _FIGURES = (
     "unnamed_losses",
     "waiting",
     "waiting_files",
+    "not_stored",
+    "skipped_files",
     "ring_bytes",
     "ring_fill",
 )
@@ -39,6 +41,13 @@ def test_total_of_several_captures_has_the_sum_of_every_figure() -> None:
 
 
 def test_every_figure_of_a_report_is_in_the_total() -> None:
-    others = {"seconds", "verdicts", "losses", "failure", "modes", "profile"}
+    others = {"seconds", "verdicts", "losses", "failure", "cut_off", "modes", "own_process", "profile"}
 
     assert {field.name for field in fields(Report)} == others | {*_FIGURES}
+
+
+def test_an_empty_capture_of_a_model_is_told_what_its_name_is() -> None:
+    hints = Report(seconds=1, modes=("model",)).hints
+
+    assert any("model file's name without its suffix" in hint and "from memory" in hint for hint in hints)
+    assert not any("model_name" in hint for hint in Report(seconds=1, modes=("op",)).hints)

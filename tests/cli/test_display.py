@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import warnings
 from typing import TYPE_CHECKING
 
+import pytest
+from tests.cli.screen.terminal import TerminalProgram
+
 from dumpstream import SinkError
-from dumpstream.cli._display import print_error
+from dumpstream.cli._display import print_error, print_json, print_json_with_list, told_warnings
 
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
 
 def test_notes_of_an_error_are_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,3 +23,62 @@ def test_notes_of_an_error_are_lines_of_their_own(capsys: pytest.CaptureFixture[
     print_error(error)
 
     assert capsys.readouterr().err == "dumpstream: the disk is full\ndumpstream: 3 files wait\\x1b[2J\n"
+
+
+def test_a_list_that_is_not_kept_is_printed_as_one_that_is(capsys: pytest.CaptureFixture[str]) -> None:
+    flat: dict[str, object] = {
+        "name": 'a, "b": {}\n\udcff',
+        "path": None,
+        "missing": [],
+        "share": 0.5,
+        "whole": True,
+    }
+    items = [flat, {**flat, "missing": [[0, 1], [7, 9]]}, {}, {"inner": {"a": 1}}, (1, 2), "text"]
+
+    for some in ([], [flat], items):
+        print_json({"state": "finished", "files": some, "losses": []})
+        kept = capsys.readouterr().out
+        print_json_with_list({"state": "finished", "files": [], "losses": []}, "files", iter(some))
+        assert capsys.readouterr().out == kept
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_one_line_without_its_place_in_the_source(capsys: pytest.CaptureFixture[str]) -> None:
+    with told_warnings():
+        warnings.warn("it may be late; begin earlier", UserWarning, stacklevel=1)
+
+    assert capsys.readouterr().err == "dumpstream: warning: it may be late; begin earlier\n"
+
+
+def test_what_is_said_on_a_terminal_is_broken_between_words() -> None:
+    program = TerminalProgram(["-m", "dumpstream", "verfy"], columns=60)
+
+    assert program.finish() == 2
+    assert program.plain.split("\r\n") == [
+        "dumpstream: there is no command 'verfy'; did you mean",
+        "verify? `dumpstream --help` lists all",
+        "",
+    ]
+
+
+def test_encoding_in_which_names_are_not_found_is_told(tmp_path: Path) -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    arguments = [sys.executable, "-m", "dumpstream", "ls", str(tmp_path / "run")]
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=False, env=os.environ | locale)
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("dumpstream: warning: file names are ascii here, ")
+    assert ended.stderr.splitlines()[0].endswith("set PYTHONUTF8=1")
+
+
+def test_job_and_matches_fit_a_narrow_terminal(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    job = TerminalProgram(["-m", "dumpstream", "simulate", "--no-dump"], columns=30)
+    capture = [sys.executable, "-m", "dumpstream", "capture", "--out", str(out), "--simulate", "--quiet"]
+    subprocess.run(capture, check=True)
+    matches = TerminalProgram(["-m", "dumpstream", "show", str(out), "*"], columns=60)
+
+    for program, columns in ((job, 30), (matches, 60)):
+        assert program.finish() == 0
+        assert max(map(len, program.plain.split("\r\n"))) <= columns
+    assert "\x1b[32mcomplete\x1b[0m" in matches.shown

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dumpstream.cli import _COMMANDS
+from dumpstream.cli.grammar.parser import COMMANDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def test_help_loads_no_command() -> None:
     assert {name for name in modules if name.startswith("dumpstream.cli.commands")} == set()
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_loads_no_other_command(command: str) -> None:
     modules = modules_after(command, "--help")
 
@@ -64,8 +64,8 @@ def test_reading_a_capture_loads_no_other_command(tmp_path: Path) -> None:
     assert not {"pydantic", "obstore", "pyarrow"} & modules
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_first_line_of_the_help_of_a_command_is_the_line_about_it(command: str) -> None:
     text = import_module(f"dumpstream.cli.commands.{command}").__doc__ or ""
 
-    assert text.partition("\n")[0] == _COMMANDS[command]
+    assert text.partition("\n")[0] == COMMANDS[command]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dumpstream.config import DumpSettings, explain, landings, switched_on_by
+from dumpstream.config import DumpSettings, explain, landing, switched_on_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,53 +16,80 @@ def settings(**values: Any) -> DumpSettings:
     return DumpSettings.model_validate(values)
 
 
-EXCEPTION = settings(dump_scene="aic_err_brief_dump", dump_path="/conf")
+BRIEF, NORM, DETAIL = "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump"
+EXCEPTION = settings(dump_scene=BRIEF, dump_path="/conf")
 
 
-def chosen(values: DumpSettings, **environment: str) -> list[str]:
-    return [landing.chosen.name for landing in landings(values, environment)]
+def landed(values: DumpSettings, **environment: str) -> tuple[str, str, str]:
+    """Return what switches exception dumps on, their scene, and where the directory comes from."""
+    found = landing(values, environment)
+    assert found is not None
+    return (*found.switch, found.chosen.name)
 
 
 def test_without_variables_exception_dumps_land_in_dump_path() -> None:
-    source, documents = landings(EXCEPTION, {})
+    found = landing(EXCEPTION, {})
 
-    assert source.directory == documents.directory == "/conf/extra-info/data-dump"
+    assert found is not None
+    assert found.directory == "/conf/extra-info/data-dump"
 
 
 def test_without_anything_they_land_in_the_current_directory() -> None:
-    source, documents = landings(settings(dump_scene="lite_exception"), {})
+    found = landing(settings(dump_scene="lite_exception"), {})
 
-    assert source.directory == documents.directory == "./extra-info/data-dump"
+    assert found is not None
+    assert found.directory == "./extra-info/data-dump"
 
 
-def test_source_and_documents_have_orders_of_their_own(tmp_path: Path) -> None:
+def test_without_a_scene_and_a_variable_there_is_no_landing() -> None:
+    assert landing(settings(dump_path="/conf", dump_list=[{}]), {"ASCEND_WORK_PATH": "/tmp"}) is None
+
+
+def test_two_variables_come_before_the_dump_path_of_a_configuration(tmp_path: Path) -> None:
     place = str(tmp_path)
 
-    assert chosen(EXCEPTION, ASCEND_DUMP_PATH=place, ASCEND_WORK_PATH=place, NPU_COLLECT_PATH=place) == [
-        "ASCEND_DUMP_PATH",
-        "NPU_COLLECT_PATH",
-    ]
-    assert chosen(EXCEPTION, ASCEND_WORK_PATH=place, NPU_COLLECT_PATH=place) == [
+    assert landed(EXCEPTION, ASCEND_WORK_PATH=place) == ("dump_scene", BRIEF, "ASCEND_WORK_PATH")
+    assert landed(EXCEPTION, ASCEND_WORK_PATH=place, ASCEND_DUMP_PATH=place)[2] == "ASCEND_DUMP_PATH"
+
+
+def test_a_scene_in_the_environment_replaces_that_of_the_configuration(tmp_path: Path) -> None:
+    place = str(tmp_path)
+
+    assert landed(EXCEPTION, ASCEND_DUMP_SCENE=DETAIL) == (
+        "ASCEND_DUMP_SCENE",
+        DETAIL,
+        "the current directory of the process",
+    )
+    assert landed(EXCEPTION, ASCEND_DUMP_SCENE=NORM, NPU_COLLECT_PATH=place, ASCEND_WORK_PATH=place) == (
+        "ASCEND_DUMP_SCENE",
+        NORM,
         "ASCEND_WORK_PATH",
-        "NPU_COLLECT_PATH",
-    ]
-    assert chosen(EXCEPTION, ASCEND_WORK_PATH=place) == ["ASCEND_WORK_PATH", "ASCEND_WORK_PATH"]
-    assert chosen(EXCEPTION, ASCEND_DUMP_PATH=place) == ["ASCEND_DUMP_PATH", "dump_path"]
+    )
+
+
+def test_a_collecting_path_is_the_path(tmp_path: Path) -> None:
+    variables = dict.fromkeys(("NPU_COLLECT_PATH", "ASCEND_WORK_PATH", "ASCEND_DUMP_PATH"), str(tmp_path))
+
+    assert landed(EXCEPTION, **variables) == ("NPU_COLLECT_PATH", NORM, "NPU_COLLECT_PATH")
 
 
 def test_an_empty_variable_does_not_count() -> None:
-    source, _ = landings(EXCEPTION, {"ASCEND_DUMP_PATH": ""})
+    found = landing(EXCEPTION, {"ASCEND_DUMP_PATH": ""})
 
-    assert source.candidates[0].rejected == "set, but empty"
-    assert source.chosen.name == "dump_path"
+    assert found is not None
+    assert found.candidates[0].rejected == "set, but empty"
+    assert found.chosen.name == "dump_path"
 
 
-def test_the_source_passes_over_what_it_cannot_make(tmp_path: Path) -> None:
+def test_what_cannot_be_made_is_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
 
-    assert chosen(EXCEPTION, ASCEND_WORK_PATH=str(file)) == ["dump_path", "ASCEND_WORK_PATH"]
-    assert chosen(EXCEPTION, ASCEND_WORK_PATH=str(tmp_path / "new/place"))[0] == "ASCEND_WORK_PATH"
+    assert landed(EXCEPTION, ASCEND_WORK_PATH=str(file))[2] == "dump_path"
+    assert landed(EXCEPTION, NPU_COLLECT_PATH=str(file / "below"))[0] == "dump_scene"
+    assert landed(EXCEPTION, NPU_COLLECT_PATH=str(tmp_path / ("x" * 256)))[0] == "dump_scene"
+    assert landed(EXCEPTION, NPU_COLLECT_PATH=str(tmp_path) + "/x" * 3000)[0] == "dump_scene"
+    assert landed(EXCEPTION, ASCEND_WORK_PATH=str(tmp_path / "new/place"))[2] == "ASCEND_WORK_PATH"
     assert not (tmp_path / "new").exists()
 
 
@@ -72,7 +99,8 @@ def test_the_source_passes_over_what_it_cannot_make(tmp_path: Path) -> None:
         ({}, None),
         ({"ASCEND_DUMP_SCENE": "aic_err_detail_dump"}, ("ASCEND_DUMP_SCENE", "aic_err_detail_dump")),
         ({"ASCEND_DUMP_SCENE": "watcher"}, None),
-        ({"NPU_COLLECT_PATH": "/x"}, ("NPU_COLLECT_PATH", "aic_err_norm_dump")),
+        ({"NPU_COLLECT_PATH": "."}, ("NPU_COLLECT_PATH", "aic_err_norm_dump")),
+        ({"NPU_COLLECT_PATH": "/dev/null/x"}, None),
         ({"NPU_COLLECT_PATH": ""}, None),
     ],
 )
@@ -80,6 +108,10 @@ def test_variables_switch_exception_dumps_on(
     environment: dict[str, str], expected: tuple[str, str] | None
 ) -> None:
     assert switched_on_by(environment) == expected
+
+
+def test_whether_a_directory_can_be_made_is_asked_only_on_request() -> None:
+    assert switched_on_by({"NPU_COLLECT_PATH": "/dev/null/x"}, disk=False) == ("NPU_COLLECT_PATH", NORM)
 
 
 def test_nothing_is_explained_as_nothing() -> None:
@@ -133,25 +165,51 @@ def test_watch_mode_is_explained() -> None:
     what, _, cost = explain(settings(dump_path="/data", dump_scene="watcher", dump_list=[item]), {})
 
     assert what[0] == "The outputs of C, D: after themselves and after A, B, C."
-    assert cost == ("2 watched, each dumped 4 times in a step.",)
+    assert cost == ("2 watched, each dumped up to 4 times in a step of each model that has it.",)
 
 
 def test_exception_dumps_are_explained_with_the_reason_for_their_place() -> None:
-    _, where, cost = explain(EXCEPTION, {"NPU_COLLECT_PATH": "/collected"})
+    _, where, cost = explain(EXCEPTION, {"ASCEND_WORK_PATH": "/dev/null/x"})
 
-    assert where == (
-        "To disk, never through the callback.",
-        (
-            "By the source: /conf/extra-info/data-dump/DEVICE/, from dump_path, "
-            "after ASCEND_DUMP_PATH (not set), ASCEND_WORK_PATH (not set)."
-        ),
-        (
-            "By the documents: /collected/extra-info/data-dump/DEVICE/, from NPU_COLLECT_PATH, "
-            "which comes first."
-        ),
-        "NPU_COLLECT_PATH switches aic_err_norm_dump on by itself, and a second switching-on is ignored.",
+    (sentence,) = where
+    assert sentence == (
+        "Operators that fail: to disk, never through the callback, to /conf/extra-info/data-dump/DEVICE/, "
+        "from dump_path, after ASCEND_DUMP_PATH (not set), "
+        "ASCEND_WORK_PATH (cannot be made, read and written)."
     )
-    assert cost == ("Nothing until an operator fails.",)
+    assert cost == ("Exception dumps: nothing until an operator fails.",)
+
+
+def test_an_environment_that_switches_them_on_is_explained_with_what_it_replaces() -> None:
+    what, where, _ = explain(EXCEPTION, {"NPU_COLLECT_PATH": "/tmp"})
+
+    assert what[0].endswith("workspaces with shapes, types, formats and attributes.")
+    assert where[0].endswith(
+        "to /tmp/extra-info/data-dump/DEVICE/, from NPU_COLLECT_PATH, which comes first."
+    )
+    assert where[1] == (
+        "NPU_COLLECT_PATH switches aic_err_norm_dump on before a configuration is read, "
+        "so dump_scene aic_err_brief_dump is ignored."
+    )
+
+
+def test_an_environment_adds_exception_dumps_to_a_configuration_without_them() -> None:
+    what, where, cost = explain(
+        settings(dump_path="/data", dump_list=[{}]), {"ASCEND_DUMP_SCENE": "aic_err_brief_dump"}
+    )
+
+    assert what[0] == "Operators that fail on the AI Core: inputs, outputs and workspaces."
+    assert what[1] == "All operators of all models."
+    assert where[-1] == "ASCEND_DUMP_SCENE switches aic_err_brief_dump on before a configuration is read."
+    assert cost[0] == "Exception dumps: nothing until an operator fails."
+
+
+def test_overflow_dumps_beside_a_list_are_explained_as_nothing() -> None:
+    what, _, _ = explain(settings(dump_path="/data", dump_debug="on", dump_list=[{}]), {})
+
+    assert what == (
+        "Nothing that overflows: beside dump_debug on, dump_list makes the graph engine dump nothing.",
+    )
 
 
 def test_overflow_dumps_are_explained() -> None:

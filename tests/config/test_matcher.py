@@ -104,6 +104,18 @@ def test_step_selects_iterations() -> None:
     ]
 
 
+def test_an_operator_that_is_not_selected_does_not_depend_on_the_step() -> None:
+    matched = matcher({"layer": ["a"]}, dump_step="0|3-5")
+
+    assert matched.match(operator("b")) == (False, "layer does not name it, for all models")
+    assert matched.match(operator("a")) == (None, "layer names it, for all models, only in the steps 0|3-5")
+    assert dumped(matched, "a", "b", step=1) == [False, False]
+
+
+def test_overflow_dumps_beside_a_list_are_none() -> None:
+    assert dumped(matcher({}, dump_debug="on"), "a", "b", faulty=True) == [False, False]
+
+
 def test_single_calls_depend_on_the_switch_only() -> None:
     call = Operator(name="aclnnAdd", single=True)
 

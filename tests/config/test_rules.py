@@ -196,6 +196,12 @@ CASES = [
         ALL | {"dump_data": "stats"},
     ),
     Case("overflow.op_switch", "$.dump.dump_op_switch", OVERFLOW | {"dump_op_switch": "on"}, OVERFLOW),
+    Case(
+        "list.missing",
+        "$.dump.dump_list",
+        PATH | {"dump_op_switch": "on"},
+        PATH | {"dump_op_switch": "on", "dump_list": []},
+    ),
     Case("overflow.list", "$.dump.dump_list", OVERFLOW | {"dump_list": [{}]}, OVERFLOW),
     Case("overflow.empty_list", "$.dump.dump_list", OVERFLOW | {"dump_list": []}, OVERFLOW),
     Case("overflow.ai_core", "$.dump.dump_debug", OVERFLOW, ALL),
@@ -377,6 +383,29 @@ def test_overflow_dumps_look_at_no_selection() -> None:
     checked = check(OVERFLOW | {"dump_step": "x", "dump_stats": ["Max"]})
 
     assert not checked.errors
+
+
+@pytest.mark.parametrize("path", ["$HOME/output", "~/output"])
+def test_a_path_that_only_a_shell_would_expand_is_told_so(path: str) -> None:
+    (problem,) = check(ALL | {"dump_path": path}).errors
+
+    assert problem.rule == "path.directory"
+    assert "CANN expands neither variables nor ~" in problem.text
+
+
+def test_overflow_dumps_accept_a_list_unless_the_check_is_strict() -> None:
+    section = json.dumps({"dump": OVERFLOW | {"dump_list": [{"layer": ["a"]}]}}).encode()
+
+    assert check_bytes(section).errors == ()
+    assert [problem.rule for problem in check_bytes(section, strict=True).errors] == ["overflow.list"]
+
+
+def test_a_list_is_mandatory_only_by_the_documents() -> None:
+    section = json.dumps({"dump": PATH | {"dump_op_switch": "on"}}).encode()
+
+    (problem,) = check_bytes(section, strict=True).errors
+    assert check_bytes(section).errors == ()
+    assert "mandatory by the documents" in problem.text
 
 
 def test_collecting_environment_is_a_warning_only_where_data_is_dumped() -> None:

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "dumpstream/header.h"
+#include "random.h"
 
 #define MUTATIONS 200000u
 
@@ -30,13 +31,6 @@ static const uint8_t VALID[] = {
     0x4a, 1,    'd',                                        /* dfx_message */
     0xc2, 0x0c, 3,    'n', 'e',  'w',                       /* unknown */
 };
-
-static uint64_t random_state = 0x9e3779b97f4a7c15u;
-
-static uint32_t next_random(uint32_t below) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((random_state >> 33) % below);
-}
 
 static void check_inside(const struct ds_dump_data *message, struct ds_span span) {
     CHECK(!span.at || (span.at >= message->begin && span.length <= (size_t)(message->end - span.at)));

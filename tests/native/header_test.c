@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "dumpstream/header.h"
+#include "random.h"
 
 #define MUTATIONS 100000u
 
@@ -28,13 +29,6 @@ static const uint8_t VALID[] = {
     0x80, 0x08, 1,                                           /* unknown, varint */
 };
 #define TOTAL (sizeof VALID + 100 + 200 + 50 + 7 + 11 + 13)
-
-static uint64_t random_state = 0x853c49e6748fea9bu;
-
-static uint32_t next_random(uint32_t below) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((random_state >> 33) % below);
-}
 
 static enum ds_header_state read_exactly(const uint8_t *bytes, size_t length, struct ds_header *header) {
     uint8_t *exact = malloc(length ? length : 1);

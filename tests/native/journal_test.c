@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "dumpstream/journal.h"
+#include "random.h"
 
 #define MUTATIONS 100000u
 
@@ -16,13 +17,6 @@ static const char COMMON[] =
 
 static const char *const VERDICTS[] = {"lost", "gap"};
 static const struct ds_journal_key KEY = {1, 2};
-
-static uint64_t random_state = 0x853c49e6748fea9bu;
-
-static uint32_t next_random(uint32_t below) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((random_state >> 33) % below);
-}
 
 static struct ds_journal_lines scan(const char *block, size_t size, const char *needle) {
     char *exact = malloc(size ? size : 1);

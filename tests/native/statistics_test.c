@@ -257,6 +257,30 @@ static void every_split_gives_the_same_bytes(void) {
     }
 }
 
+static bool same_double(double one, double other) {
+    return memcmp(&one, &other, sizeof one) == 0 || (isnan(one) && isnan(other));
+}
+
+static void every_set_gives_the_same_digits(void) {
+    static uint8_t data[LARGE_BYTES];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(random_bits() & 0xbf);
+    for (size_t i = 0; i < FORMAT_COUNT; i++) {
+        for (size_t count = 1; count * (size_t)FORMATS[i].bytes <= sizeof data; count += 1 + count / 3) {
+            struct ds_summary found[2];
+            for (size_t set = 0; set < 2; set++) {
+                ds_kernels_use(SETS[set]);
+                found[set] =
+                    summarise(FORMATS[i].kind, NULL, DS_UNLIMITED, data, count * (size_t)FORMATS[i].bytes);
+            }
+            CHECK(same_double(found[0].sum, found[1].sum));
+            CHECK(same_double(found[0].finite_mean, found[1].finite_mean));
+            CHECK(same_double(found[0].l2norm, found[1].l2norm));
+            CHECK(same_double(found[0].std, found[1].std));
+        }
+    }
+}
+
 static void packed_elements_end_inside_a_byte(void) {
     static const struct {
         enum ds_kind kind;
@@ -327,5 +351,6 @@ int main(void) {
         the_mode_of_the_thread_does_not_matter_and_stays();
         kernels_that_are_not_here_are_refused();
     }
+    every_set_gives_the_same_digits();
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "random.h"
 
 #define MUTATIONS 200000u
 
@@ -41,13 +42,6 @@ static const uint8_t DATA[] = {
 enum { INPUT_TYPE = 23, INPUT_DIM = 30, INPUT_1_ADDRESS = sizeof MESSAGE - 11 };
 
 #define FILE_BYTES (8 + sizeof MESSAGE + sizeof DATA)
-
-static uint64_t random_state = 0x9e3779b97f4a7c15u;
-
-static uint32_t next_random(uint32_t below) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((random_state >> 33) % below);
-}
 
 static void make_file(uint8_t file[FILE_BYTES]) {
     memset(file, 0, 8);

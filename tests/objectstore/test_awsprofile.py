@@ -60,6 +60,36 @@ def test_file_that_cannot_be_read_is_not_quoted(files: dict[str, str], tmp_path:
     assert "marker" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [
+        ("s3://bucket/run?endpoint=", "write .endpoint=https://HOST"),
+        ("s3://bucket/run?endpoint=http://", "write .endpoint=https://HOST"),
+        ("s3://bucket/run?endpoint=http://a b", "write .endpoint=https://HOST"),
+        ("s3://bucket/run?endpoint=ftp://host", "write .endpoint=https://HOST"),
+        ("s3://bucket/run?endpoint=http://host:99999", "write .endpoint=https://HOST"),
+        ("s3://bucket/run?endpoint=http://127.0.0.1:9&addressing=virtual", "s3://bucket/prefix.endpoint="),
+        ("obs://bucket/run?endpoint=http://127.0.0.1:9", "s3://bucket/prefix.endpoint="),
+        ("obs://bucket/run?endpoint=http://[::1]:9", "s3://bucket/prefix.endpoint="),
+        ("obs://bü/run?endpoint=http://host", "write one of letters, digits"),
+    ],
+)
+def test_endpoint_to_which_no_request_can_be_sent_is_refused(
+    url: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+
+    with pytest.raises(StoreError, match=remedy):
+        make_client(Prefix.parse(url), 1)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "[::1]:9", "minio_1:9000", "host/path"])
+def test_endpoint_of_path_addressing_may_be_an_address(host: str) -> None:
+    client = make_client(Prefix.parse(f"s3://bucket/run?endpoint=http://{host}"), 1)
+
+    assert client.config["endpoint"] == f"http://{host}"
+
+
 def test_virtual_addressing_puts_the_bucket_into_the_host(
     files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.to_thread import run_sync
 from tests.conftest import LIMIT_S
 
-from dumpstream.objectstore.patience import Patience, ask
+from dumpstream._errors import StoreError
+from dumpstream.objectstore.patience import ABORT_S, Patience, ask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -93,3 +95,37 @@ async def test_cancelled_caller_leaves_a_thread_behind_that_gets_no_answer(
         await run_sync(thread.join)
 
     assert [thread.daemon for thread in left] == [True]
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+async def test_blocking_call_is_given_up_when_the_patience_ends(when: str) -> None:
+    patience, answering = Patience(), threading.Event()
+    if when == "before":
+        patience.limit(_LIMIT_S)
+
+    try:
+        with anyio.fail_after(LIMIT_S):
+            async with anyio.create_task_group() as tasks:
+                if when == "meanwhile":
+                    tasks.start_soon(_limit_when_watched, patience)
+                with pytest.raises(StoreError, match="the store does not answer") as caught:
+                    await ask(lambda: answering.wait(LIMIT_S), patience)
+    finally:
+        answering.set()
+
+    assert caught.value.away
+    assert not patience.watches
+    assert patience.seconds <= ABORT_S  # what comes next waits hardly at all
+
+
+async def _limit_when_watched(patience: Patience) -> None:
+    while not patience.watches:
+        await anyio.lowlevel.checkpoint()
+    patience.limit(_LIMIT_S)
+
+
+async def test_answer_that_comes_in_time_is_returned_with_patience_too() -> None:
+    patience = Patience()
+    patience.limit(LIMIT_S)
+
+    assert await ask(lambda: 7, patience) == 7

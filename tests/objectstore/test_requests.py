@@ -53,6 +53,27 @@ async def ask_in_vain(requests: Requests) -> None:
         await requests.run("read", "key", anyio.sleep_forever)
 
 
+async def test_silence_is_logged_once_and_so_is_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dumpstream.objectstore.requests._SILENT_S", _LIMIT_S)
+    requests, answered = make_requests(Patience()), asyncio.Event()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(requests.run, "read", "key", answered.wait)
+        await until(lambda: bool(caplog.messages))
+        await pass_time(3 * _LIMIT_S)
+        answered.set()
+    answers = list(caplog.messages)
+    await requests.run("read", "key", checkpoint)
+    await pass_time(3 * _LIMIT_S)
+
+    silent, again = answers
+    assert "does not answer; what is to be stored there waits; check the network" in silent
+    assert again.endswith("answers again")
+    assert caplog.messages == answers
+
+
 async def test_store_that_owes_an_answer_is_given_up_when_patience_is_limited() -> None:
     patience, calls = Patience(), []
     requests = make_requests(patience)

@@ -122,12 +122,22 @@ def http_error(status: int, code: str = "") -> GenericError:
     return GenericError(f"Generic S3 error: status code: {status} : {body} signature=marker")
 
 
+def silence(reason: str, endpoint: str = "http://host:8000") -> GenericError:
+    request = f"Error performing GET {endpoint}/bucket/lock.json?signature=marker in 2.05s"
+    return GenericError(f"Generic S3 error: {request} - HTTP error\n\nDebug source: {reason}")
+
+
 @pytest.mark.parametrize(
     ("error", "message", "away"),
     [
         (http_error(503), "answers 503", True),
         (http_error(429), "answers 429", True),
         (GenericError("error sending request"), "does not answer", True),
+        (silence("dns error"), "http://host:8000 does not answer .there is no such host.; check", True),
+        (silence("Connection refused"), "http://host:8000 does not answer .connection refused.; check", True),
+        (silence("kind: Timeout"), "http://host:8000 does not answer .timed out.; check", True),
+        (silence("kind: Timeout", "http://169.254.169.254"), "without credentials; set AWS_ACC", True),
+        (silence("status code: 403", "http://169.254.170.2"), "without credentials; set AWS_ACC", False),
         (http_error(404, "NoSuchBucket"), "no such bucket", False),
         (http_error(404, "ContainerNotFound"), "no such container", False),
         (http_error(403, "AuthenticationFailed"), "check the AZURE_STORAGE_... variables", False),
@@ -144,7 +154,7 @@ def http_error(status: int, code: str = "") -> GenericError:
 def test_failure_is_explained_without_what_the_library_quotes(
     error: Exception, message: str, *, away: bool
 ) -> None:
-    explained = explain_failure(error, "write", "s3://bucket/key")
+    explained = explain_failure(error, "write", Prefix("s3", "bucket"), "key")
 
     with pytest.raises(StoreError, match=message):
         raise explained

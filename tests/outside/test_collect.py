@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,7 +72,9 @@ def test_jobs_join_one_after_another_and_side_by_side(outside: Outside) -> None:
 def test_a_job_whose_launcher_counts_one_process_leaves_room_for_another(outside: Outside) -> None:
     collector, socket = start_collector(outside)
     environment = outside.joined(socket, LOCAL_WORLD_SIZE="1")
-    waiting = outside.start(outside.programs.linked, "init", "wait", env=environment, stdin=subprocess.PIPE)
+    waiting = outside.start(
+        *(outside.programs.linked, "init", "wait", "finalize"), env=environment, stdin=subprocess.PIPE
+    )
     outside.until(outside.processes)
     job = outside.start(*outside.job, env=environment)
     code = job.wait(40)
@@ -120,6 +126,41 @@ def test_the_second_signal_aborts(outside: Outside) -> None:
 
     assert collector.returncode in (1, 3)  # 3 if it had finished by then
     assert collector.returncode == 3 or "aborted" in errors
+
+
+def test_a_background_job_says_that_sigint_is_ignored_and_sigterm_ends_it(
+    outside: Outside,
+) -> None:
+    collect = [*outside.dumpstream, "collect", "--socket", outside.directory / "socket", "--out", outside.out]
+    script = outside.start("sh", "-c", f"{' '.join(map(str, collect))} & wait $!; exit $?")
+    assert script.stderr is not None
+    assert "listening" in script.stderr.readline()
+    line = script.stderr.readline()
+    found = re.search(r"SIGINT is ignored.*`kill (\d+)` ends the captures", line)
+    assert found
+    pid = int(found[1])
+
+    os.kill(pid, signal.SIGINT)
+    os.kill(pid, signal.SIGTERM)
+
+    assert "finishing what has come" in script.communicate(timeout=LIMIT_S)[1]
+    assert script.returncode == 0
+
+
+def test_the_duration_is_that_of_the_service(outside: Outside) -> None:
+    collector, socket = start_collector(outside, "--json")
+    job = outside.start(*outside.job, env=outside.joined(socket))
+    assert job.wait(LIMIT_S) == 0
+    outside.until(lambda: outside.processes()[0].ended)
+    began = time.monotonic()
+    outside.until(lambda: time.monotonic() > began + 0.5)
+
+    collector.send_signal(signal.SIGTERM)
+    output = collector.communicate(timeout=LIMIT_S)[0]
+
+    process = outside.processes()[0]
+    lasted = datetime.fromisoformat(process.ended or "") - datetime.fromisoformat(process.started)
+    assert json.loads(output)["seconds"] >= 0.5 + lasted.total_seconds() - 0.01
 
 
 def test_a_place_without_a_collector_cannot_be_joined(

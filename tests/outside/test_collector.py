@@ -24,7 +24,7 @@ from dumpstream import CapturedProcess, Collector, CollectorError, DestinationEr
 from dumpstream.archive.manifest import Process, read_manifest
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.wire import Message, decode, encode
-from dumpstream.session import Session
+from dumpstream.run.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dumpstream.outside.collectorrequest import CollectorRequest, sink_below
-from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.outside.shares import Shares
+from dumpstream.sharedsource import SharedSource
 from dumpstream.stages.options import StageOptions
 
 if TYPE_CHECKING:

@@ -110,6 +110,29 @@ def test_a_command_without_acl_costs_nothing_and_is_no_error(outside: Outside) -
     assert "LD_PRELOAD is stripped" in result.stderr
 
 
+def test_a_cleared_environment_is_named_and_may_be_made_a_failure(outside: Outside) -> None:
+    (outside.directory / "before").mkdir()
+    command = ["env", "-i", *outside.job]
+
+    result = outside.capture(command, "--config", outside.config)
+    required = outside.capture(command, "--force", "--require-dump")
+
+    assert result.returncode == 0
+    assert "its environment was cleared, as by env -i" in result.stderr
+    assert f"something was written to {outside.dump_path} meanwhile" in result.stderr
+    assert required.returncode == 3
+    assert "nothing was captured, and --require-dump asks for a dump" in required.stderr
+
+
+def test_a_process_that_dumps_nothing_is_not_enough_if_a_dump_is_required(outside: Outside) -> None:
+    idle = [outside.programs.linked, "init", "finalize"]
+
+    codes = [outside.capture(idle, "--force", *flags).returncode for flags in ((), ("--require-dump",))]
+
+    assert codes == [0, 3]
+    assert outside.capture(outside.job, "--force", "--require-dump").returncode == 0
+
+
 @pytest.mark.parametrize(("code", "expected"), [("exit 7", 7), ("kill -TERM $$", 143)])
 def test_the_exit_code_is_what_a_shell_would_have(outside: Outside, code: str, expected: int) -> None:
     assert outside.capture(["sh", "-c", code]).returncode == expected
@@ -362,3 +385,10 @@ def test_an_interrupt_ends_the_wait_for_what_the_command_left_behind(outside: Ou
     assert "aborted" not in errors
     assert record.ending == "still running when its capture ended"
     assert outside.verdicts() == ["complete"] * 16
+
+
+def test_a_worker_of_msrun_has_its_rank(outside: Outside) -> None:
+    # msrun sets neither RANK nor RANK_ID.
+    outside.capture(outside.job, env={"MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "8", "MS_NODE_ID": "5"})
+
+    assert [(process.directory, process.rank) for process in outside.processes()] == [("rank-5", 5)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,6 +129,21 @@ def test_a_configuration_of_aclinit_is_known(outside: Outside, configs: Configs)
     (found,) = configs.run().configured
     assert (found.by, found.call, found.path) == ("program", "aclInit", str(outside.config))
     assert found.config == json.loads(outside.config.read_text())
+
+
+def test_a_configuration_that_dumps_nothing_is_told_while_the_job_runs(outside: Outside) -> None:
+    empty = outside.directory / "empty.json"
+    empty.write_text(json.dumps({"dump": {"dump_path": str(outside.dump_path), "dump_list": []}}))
+    none = outside.directory / "none.json"
+    none.write_text("{}")
+
+    own = outside.capture([outside.programs.linked, "init", f"drive={empty}", "run=1", "undrive", "finalize"])
+    asked = outside.capture([outside.programs.linked, "init", "finalize"], "--force", "--config", empty)
+    other = outside.capture([outside.programs.linked, f"init={none}", "finalize"], "--force")
+
+    assert re.search(rf"dumpstream: pid-\d+: nothing is dumped by {empty} \(aclmdlSetDump\); ", own.stderr)
+    assert asked.stderr.startswith(f"dumpstream: {empty}: $.dump.dump_list: nothing is dumped: ")
+    assert "nothing is dumped by" not in asked.stderr + other.stderr
 
 
 def test_the_longest_configuration_arrives_and_a_longer_one_is_named(

@@ -54,7 +54,7 @@ def test_what_a_killed_process_had_committed_is_stored_and_its_end_is_known(
     (end,) = ends(outside, "rank-0")
     assert end.outcome == "finished"
     assert end.report["chunks"] >= 50
-    assert outside.problems() <= {"verdict", "loss"}
+    assert "died" in outside.problems() <= {"died", "verdict", "loss"}
     assert outside.verdicts().count("complete") >= 49
 
 
@@ -211,3 +211,46 @@ def recover(outside: Outside) -> subprocess.CompletedProcess[str]:
 
 def names(journal: Path) -> list[str]:
     return [row.name for row in read_journal(journal) if isinstance(row, FileRow)]
+
+
+def verify_text(outside: Outside, path: Path) -> tuple[int, str]:
+    process = outside.start(*outside.dumpstream, "verify", path)
+    output, _ = process.communicate(timeout=LIMIT_S)
+    return process.returncode, output
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [("kill", "killed by SIGKILL, without aclFinalize"), ("exit", "without aclFinalize")]
+)
+def test_a_process_that_was_gone_without_a_goodbye_is_told_by_summary_and_verify(
+    outside: Outside, end: str, said: str
+) -> None:
+    job = " ".join([*outside.job[:-1], end])  # all that it dumps has come by then
+
+    result = outside.capture(["sh", "-c", f"RANK=0 {job}; true"])
+
+    assert outside.verdicts() == ["complete"] * 16
+    assert result.returncode == 3
+    assert "gone without aclFinalize" in result.stderr
+    assert "1 process died: what had not been dumped by then is not there" in result.stderr
+    code, text = verify_text(outside, outside.out)
+    assert code == 3
+    assert re.search(rf"^died .*{said}; what it had not dumped by then is not there$", text, re.MULTILINE)
+    code, text = verify_text(outside, outside.out / "rank-0")
+    assert code == 3
+    assert re.search(r"^died .*: its process was gone, without aclFinalize; ", text, re.MULTILINE)
+
+
+def test_a_process_that_a_signal_killed_after_its_goodbye_died_and_one_that_failed_then_did_not(
+    outside: Outside,
+) -> None:
+    job = " ".join(outside.job)
+
+    killed = outside.capture(["sh", "-c", f"RANK=0 {job} kill; true"])
+    verified = verify_text(outside, outside.out)
+    failed = outside.capture(["sh", "-c", f"RANK=0 {job} fail; true"], "--force")
+
+    assert (killed.returncode, failed.returncode) == (3, 0)
+    assert verified[0] == 3
+    assert re.search(r"^died .*: killed by SIGKILL; what it", verified[1], re.MULTILINE)
+    assert verify_text(outside, outside.out)[0] == 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import tracemalloc
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
-from anyio.to_thread import run_sync
+from anyio import wait_all_tasks_blocked
+from anyio.to_thread import current_default_thread_limiter, run_sync
 from tests.conftest import LIMIT_S, make_process
 
 from dumpstream import CollectorError, DestinationError
@@ -133,6 +135,36 @@ async def test_a_process_that_cannot_be_listed_is_in_no_later_list(
     assert [process.pid for process in (await run_sync(read_manifest, out)).processes] == [2]
     assert [process.record.pid for process in roster.processes] == [2]
     assert roster.error is not None
+
+
+async def _wait_in_thread(event: threading.Event) -> None:
+    await run_sync(event.wait)
+
+
+async def test_a_caller_that_is_cancelled_before_it_writes_takes_no_change_of_others_along(
+    roster: Roster, out: Path
+) -> None:
+    limiter = current_default_thread_limiter()
+    before, limiter.total_tokens = limiter.total_tokens, 1
+    release = threading.Event()
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_wait_in_thread, release)  # takes the only thread
+            await wait_all_tasks_blocked()
+            async with anyio.create_task_group() as cancelled:
+                async with roster._writing:  # both wait for their turn
+                    cancelled.start_soon(roster.add, CapturedProcess(make_process(1)))
+                    await wait_all_tasks_blocked()
+                    tasks.start_soon(roster.add, CapturedProcess(make_process(2)))
+                    await wait_all_tasks_blocked()
+                await wait_all_tasks_blocked()
+                cancelled.cancel_scope.cancel()
+            release.set()
+    finally:
+        release.set()
+        limiter.total_tokens = before
+
+    assert [process.pid for process in (await run_sync(read_manifest, out)).processes] == [2]
 
 
 async def test_a_full_list_takes_no_further_process(roster: Roster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from dumpstream._native import SharedRing
 from dumpstream.archive.rows import LossRow
-from dumpstream.outside.sharedsource import SharedSource
+from dumpstream.sharedsource import SharedSource
 
 if TYPE_CHECKING:
     from dumpstream import Chunk
@@ -27,11 +27,11 @@ class EndlessRing:
 
     def lease(
         self, _records: int, _bytes: int, /
-    ) -> tuple[list[Chunk], list[tuple[str, str, int, bool]], Lease | None] | None:
+    ) -> tuple[list[Chunk], list[tuple[str, str, int, bool]], Lease | None, int | None] | None:
         if self.left == 0:
             return None
         self.left -= 1
-        return [], [("", "unfinished", 16, False), ("name", "timeout", 1, False)], None
+        return [], [("", "unfinished", 16, False), ("name", "timeout", 1, False)], None, None
 
     def statistics(self) -> tuple[int, int, int, int, int, dict[str, tuple[int, int]]]:
         largest = (1 << 64) - 1

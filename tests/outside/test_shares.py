@@ -94,6 +94,32 @@ async def test_the_spare_is_handed_out_to_who_asks_for_its_size_only() -> None:
     await shares.aclose()
 
 
+async def test_the_first_spare_has_the_size_that_the_launcher_lets_expect() -> None:
+    shares = Shares(64 * _MIB, None, local_size=1)
+    await shares.make_spare()
+    spare = shares._spare
+
+    (only,) = await take(shares, 1, local_size=1)
+
+    assert only.ring is spare
+    await give_back([only])
+    await shares.aclose()
+
+
+async def test_no_spare_is_made_once_all_processes_of_the_job_have_their_rings() -> None:
+    shares = Shares(64 * _MIB, None)
+    taken = await take(shares, 2, local_size=2)
+
+    await shares.make_spare()
+    assert shares._spare is None
+    await give_back(taken[:1])
+    await shares.make_spare()
+
+    assert shares._spare is not None
+    await give_back(taken[1:])
+    await shares.aclose()
+
+
 async def test_a_spare_that_is_ready_too_late_is_not_taken_for_one_of_another_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

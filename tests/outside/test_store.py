@@ -163,7 +163,7 @@ async def test_sinks_with_a_place_of_their_own_get_one_per_process(outside: Outs
     assert sum(key.startswith("files/") for key in keys) == 16
 
 
-@pytest.mark.parametrize("sink", ["nosuch:", "stats:", "s3:///"])
+@pytest.mark.parametrize("sink", ["nosuch:", "s3:///"])
 async def test_a_sink_that_no_process_could_have_is_refused_before_a_process_joins(
     sink: str, state: Path
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpstream.outside.wire import MAX_MESSAGE_BYTES, Hello, decode, encode, parse_hello
+from dumpstream.outside.wire import MAX_MESSAGE_BYTES, Hello, decode, encode, local_size_in, parse_hello
 
 _WORD = st.binary(max_size=40).map(lambda word: word.replace(b"\0", b""))
 _HELLO = st.lists(_WORD, max_size=20).map(lambda words: b"\0".join([b"hello", *words, b""]))
@@ -64,6 +64,7 @@ def test_any_bytes_are_a_message_or_refused(packet: bytes) -> None:
     [
         ([b"env.RANK=3", b"env.LOCAL_RANK=1"], 3, 1),
         ([b"env.RANK_ID=5", b"env.DEVICE_ID=2", b"env.LOCAL_RANK=1"], 5, 2),
+        ([b"env.MS_NODE_ID=2"], 2, None),
         ([b"env.OMPI_COMM_WORLD_RANK=7"], 7, None),
         ([b"env.LOCAL_RANK=4"], 4, 4),
         ([b"env.RANK=", b"env.RANK_ID=6"], 6, None),
@@ -81,6 +82,22 @@ def test_rank_and_device_come_from_the_first_variable_that_has_one(
 @pytest.mark.parametrize("number", [b"-1", b"1.5", b"0x1", b"2147483648", b"9" * 500, b" 1", b"\xb2"])
 def test_a_number_that_is_none_is_left_out(number: bytes) -> None:
     assert hello(b"env.RANK=" + number).rank is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [
+        ({}, None),
+        ({"LOCAL_WORLD_SIZE": "8"}, 8),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, 4),
+        ({"LOCAL_WORLD_SIZE": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 2),
+        ({"LOCAL_WORLD_SIZE": "many"}, None),
+    ],
+)
+def test_a_launcher_that_starts_the_collector_says_how_many_processes_come(
+    environment: dict[str, str], size: int | None
+) -> None:
+    assert local_size_in(environment) == size
 
 
 def test_the_launchers_count_of_processes_is_known_unless_it_is_nought() -> None:

@@ -14,7 +14,7 @@ from dumpstream.archive.journalfile import JournalFile
 from dumpstream.archive.rows import BeginRow, FileRow, LossRow, StoredPart, UnreadableRow, read_rows
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading import index as index_module
-from dumpstream.reading.filelist import FileList, FileSummary
+from dumpstream.reading.filelist import FileList, summary_of
 from dumpstream.reading.index import Index, open_index
 from dumpstream.reading.storedfile import StoredFile
 
@@ -96,7 +96,10 @@ class TestFiles:
         found = FileList(index)
         assert [(file.name, file.rows) for file in found] == [(file.name, file.rows) for file in files]
         assert len(found) == len(files)
-        assert [it for block in found.summaries() for it in block] == [*map(FileSummary.of, files)]
+        others = [file for file in files if file.name != "a" or len(file.rows) > 1]
+        without = found.without([b"nowhere", b'"name":"a"'])
+        assert [(file.name, file.rows) for file in without] == [(file.name, file.rows) for file in others]
+        assert [it for block in found.summaries() for it in block] == [*map(summary_of, files)]
         assert [found[number].name for number in range(len(files))] == [file.name for file in files]
         for file in files:
             same = found.find(file.name)

@@ -18,10 +18,12 @@ from dumpstream.archive.manifest import MANIFEST
 from dumpstream.archive.rows import JOURNAL, MergedRow
 from dumpstream.cli import main
 from dumpstream.reading.repair import repair
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.verification import verify
 from dumpstream.remote.outbox import Outbox
 from dumpstream.source import OnFull
 from dumpstream.system.location import Prefix
-from dumpstream.system.lock import release_shares, share_directories
+from dumpstream.system.lock import SHARED, release_shares, share_directories
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,7 +137,41 @@ class TestDirectory:
         finally:
             release_shares(shares)
 
-        assert run(builder.path) == sorted(OURS + LEFTOVERS)
+        assert run(builder.path) == sorted([*LEFTOVERS, *(it for it in OURS if not it.startswith("files/"))])
+
+    def test_files_of_another_capture_s_sink_stay_after_its_end(
+        self, builder: CaptureBuilder, tmp_path: Path
+    ) -> None:
+        builder.store("files/extra.zst", b"data")
+        builder.interrupt()
+        other, sink = tmp_path / "other", f"zstd:{builder.path / 'files/below'}"
+        captured = main(["capture", "--out", str(other), "--simulate", "ops=2,steps=2", "--sink", sink])
+        assert captured == 0
+
+        assert run(builder.path) == ["files/extra.zst"]
+        assert main(["verify", str(other)]) == 0
+
+    @pytest.mark.parametrize("mark", [b"{", b'"../files"\n', b"7\n", b"\xff\n", b'"."\n'])
+    def test_nothing_but_drafts_is_removed_where_any_file_may_be_another_s(
+        self, builder: CaptureBuilder, mark: bytes
+    ) -> None:
+        litter(builder.path)
+        (builder.path / SHARED).write_bytes(mark)
+        builder.interrupt()
+
+        assert run(builder.path) == sorted(LEFTOVERS)
+
+    def test_the_mark_of_another_capture_s_sink_is_no_problem(
+        self, builder: CaptureBuilder, tmp_path: Path
+    ) -> None:
+        builder.add("a", b"data")
+        for besides in (tmp_path / "other", None):
+            release_shares(share_directories(builder.path / "files", besides=besides))
+        inside = builder.path / "other"  # as those of processes are
+        release_shares(share_directories(inside / "files", besides=inside))
+
+        assert (builder.path / SHARED).read_bytes() == b'"files"\n'
+        assert main(["verify", str(builder.finish())]) == 0
 
     def test_links_are_neither_followed_nor_removed(self, builder: CaptureBuilder, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
@@ -218,6 +254,23 @@ class TestOutbox:
         uploaded.needed = False
         uploaded.close()
         assert run(builder.path) == sorted(OURS + LEFTOVERS)
+
+    def test_verification_calls_what_waits_waiting(self, builder: CaptureBuilder, tmp_path: Path) -> None:
+        builder.interrupt()
+        spill = tmp_path / "spill"
+        set_spill(builder.path, spill)
+        outbox = leave_outbox(spill, builder.path)
+
+        (waiting,) = verify(StoredCapture.open(builder.path)).problems
+
+        assert waiting.kind == "waiting"
+        assert waiting.detail.endswith(f"upload the rest with: dumpstream upload {spill}")
+        uploaded = Outbox.open(outbox.path)
+        uploaded.needed = False
+        uploaded.close()
+        assert [problem.kind for problem in verify(StoredCapture.open(builder.path)).problems] == [
+            "interrupted"
+        ]
 
     def test_spill_on_another_machine_may_have_lines(self, builder: CaptureBuilder, tmp_path: Path) -> None:
         litter(builder.path)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .bucket import Bucket
     from .servers.azure import AzureServer
 
+_OF_STORES = ("AWS_", "AZURE_", "GOOGLE_", "OBS_")
+
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
@@ -109,16 +111,16 @@ def obs_server(s3_server: S3Server) -> Iterator[ObsServer]:
 @pytest.fixture
 def obs(s3_server: S3Server, obs_server: ObsServer) -> Cloud:
     return Cloud(
-        root=f"s3://{BUCKET}",
+        root=f"obs://{BUCKET}",
         prefix=f"test-{secrets.token_hex(4)}",
         options=obs_server.options,
         environment={
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "OBS_ACCESS_KEY_ID": ACCESS_KEY,
+            "OBS_SECRET_ACCESS_KEY": SECRET,
             "HTTP_PROXY": f"http://127.0.0.1:{obs_server.port}",
         },
         secret=SECRET,
-        wrong={"AWS_SECRET_ACCESS_KEY": f"{SECRET}-no-more"},
+        wrong={"OBS_SECRET_ACCESS_KEY": f"{SECRET}-no-more"},
         refusal="the store refuses (403, SignatureDoesNotMatch); the secret key is wrong; check AWS_SECRET",
         kind="bucket",
         client=s3_server.client(),
@@ -138,7 +140,7 @@ def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
 def enter(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str], tmp_path: Path) -> None:
     """Have nothing but *environment* say which stores there are."""
     for name in os.environ:
-        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")) or name.lower() in {"http_proxy", "no_proxy"}:
+        if name.startswith(_OF_STORES) or name.lower() in {"http_proxy", "no_proxy"}:
             monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

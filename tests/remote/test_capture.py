@@ -8,6 +8,7 @@ import errno
 import json
 import os
 from contextlib import asynccontextmanager
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,13 +22,15 @@ from dumpstream import (
     OnFull,
     RingOptions,
     RingSource,
-    SinkError,
     StoredCapture,
+    StoreError,
     _native,
     open_capture,
 )
-from dumpstream.preparation import make_outbox
-from dumpstream.request import Request
+from dumpstream.archive.rows import Outcome
+from dumpstream.remote.destination import RemoteDestination
+from dumpstream.run.preparation import make_outbox
+from dumpstream.run.request import Request
 from dumpstream.sinks.resources import Resources
 from dumpstream.stages.options import StageOptions
 from dumpstream.system.location import Prefix
@@ -181,10 +184,48 @@ async def test_store_beside_a_directory_gets_every_file(tmp_path: Path) -> None:
     assert len(list((tmp_path / "store" / "files").iterdir())) == 1
 
 
-async def test_statistics_need_a_directory_of_their_own() -> None:
-    with pytest.raises(SinkError, match="write stats:DIR"):
-        async with capturing(MemoryStore(), sinks=["stats:"]):
+async def test_error_names_the_journal_if_the_store_falls_silent_before_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> int:
+        raise StoreError("cannot list the journal", away=True)
+
+    monkeypatch.setattr("dumpstream.remote.destination.last_segment", fail)
+    write = RemoteDestination._write
+
+    def write_or_fail(destination: RemoteDestination) -> None:
+        if destination.manifest.runs[-1].outcome is not None:
+            raise DestinationError(destination.path, "has not got its manifest")
+        write(destination)
+
+    monkeypatch.setattr(RemoteDestination, "_write", write_or_fail)
+
+    with pytest.raises(DestinationError, match="cannot list the journal"):
+        async with capturing(MemoryStore()):
             pass
+
+
+async def test_end_of_a_run_that_a_silent_store_does_not_get_is_left_to_an_upload(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    answering = Event()
+    end_run = RemoteDestination.end_run
+
+    def wait(destination: RemoteDestination, outcome: Outcome) -> None:
+        answering.wait(60)
+        end_run(destination, outcome)
+
+    monkeypatch.setattr(RemoteDestination, "end_run", wait)
+
+    try:
+        with pytest.raises(DestinationError, match="has not got its manifest: the store does not answer"):
+            async with capturing(MemoryStore()) as capture:
+                capture.hurry(0.01)
+    finally:
+        answering.set()
+
+    assert list((tmp_path / "dumpstream").glob("*/manifest.json"))
 
 
 async def test_cancelled_capture_says_what_was_lost() -> None:
@@ -240,7 +281,7 @@ async def test_capture_that_is_cancelled_at_its_end_does_not_wait_for_a_store_th
             await run_sync(push, "a", b"data")
 
     monkeypatch.setattr(obstore, "put_async", put)
-    monkeypatch.setattr("dumpstream.session._CLOSE_S", 0.1)
+    monkeypatch.setattr("dumpstream.run.session._CLOSE_S", 0.1)
     began = anyio.current_time()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(capture)

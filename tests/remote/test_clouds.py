@@ -11,11 +11,13 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import ObjectMissingError, StoreError
+from dumpstream.archive.place import WritingProcess
 from dumpstream.cli import main
 from dumpstream.objectstore.store import PART_BYTES, Store
+from dumpstream.remote.storelock import take_store_lock
 from dumpstream.simulation import Workload
 from dumpstream.system.location import Prefix
-from s3server import BUCKET
+from s3server import ACCESS_KEY, BUCKET, SECRET
 
 from .captures import capturing, found, push, run_dumpstream, until
 from .conftest import enter
@@ -236,6 +238,55 @@ def test_obs_has_the_bucket_in_its_host_name(
 
     assert code == 0
     assert obs_server.hosts == {obs_server.host}
+    assert obs_server.unpromised == set()
+
+
+def test_obs_is_found_by_the_variables_of_either_tools(
+    obs: Cloud, obs_server: ObsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    endpoint, proxy = obs.options.partition("=")[2], obs.environment["HTTP_PROXY"]
+    keys = {"ACCESS_KEY_ID": ACCESS_KEY, "SECRET_ACCESS_KEY": SECRET}
+    huawei = {f"OBS_{name}": value for name, value in keys.items()} | {"OBS_ENDPOINT": endpoint}
+    aws = {f"AWS_{name}": value for name, value in keys.items()} | {"AWS_ENDPOINT_URL": endpoint}
+
+    for number, variables in enumerate([huawei, aws, huawei | {"AWS_SESSION_TOKEN": "of another store"}]):
+        enter(monkeypatch, {**variables, "HTTP_PROXY": proxy}, tmp_path)
+        Store(Prefix.parse(f"{obs.root}/{obs.prefix}"), retry_s=0).write(f"{number}", b"data")
+
+    assert obs.objects().keys() == {"0", "1", "2"}
+
+
+def test_s3_may_have_the_bucket_in_the_host_name_and_lack_conditional_writes(
+    obs: Cloud, obs_server: ObsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    enter(monkeypatch, {**keys, "HTTP_PROXY": obs.environment["HTTP_PROXY"]}, tmp_path)
+
+    url = obs.url.replace("obs:", "s3:", 1)
+    code = run("capture", "--out", f"{url}&addressing=virtual", "--simulate", "small")
+
+    assert code == 0
+    assert obs_server.hosts == {obs_server.host}
+    assert "if-none-match" in obs_server.unpromised
+
+
+def test_locks_of_captures_that_begin_at_once_on_obs_have_one_holder(
+    obs: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    enter(monkeypatch, obs.environment, tmp_path)
+    prefix = Prefix.parse(obs.url)
+
+    class Overtaken(Store):
+        """Another process, which has seen no lock either, writes after this one."""
+
+        def create(self, key: str, data: bytes) -> bool:
+            taken = super().create(key, data)
+            self.write(key, b'{"pid": 7, "host": "other"}')
+            return taken
+
+    holder = take_store_lock(Overtaken(prefix), b'{"pid": 1}')
+
+    assert holder == WritingProcess(7, "other")
 
 
 @pytest.mark.anyio

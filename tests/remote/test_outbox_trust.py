@@ -276,6 +276,10 @@ class TestKeys:
             "packs/89abcdef-000001.zip",
             "packs/0123abcd-000001.zip/a.zst",
             "stats/a.parquet",
+            "stats/20260510T015441-0123ab-00001.csv.parquet",
+            "stats/../a.csv",
+            "stats/.csv",
+            "stats/a.json",
         ],
     )
     async def test_object_that_the_capture_cannot_have_stored_is_not_uploaded(

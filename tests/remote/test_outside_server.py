@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 from contextlib import asynccontextmanager, suppress
-from subprocess import DEVNULL
+from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
 
@@ -48,13 +49,15 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server
 
 
 @asynccontextmanager
-async def capturing(url: str, spill: Path, *flags: str, steps: int) -> AsyncIterator[Process]:
+async def capturing(
+    url: str, spill: Path, *flags: str, steps: int, stderr: int = DEVNULL
+) -> AsyncIterator[Process]:
     """Run a job of two ranks, captured from outside."""
     job = [*_JOB, "--steps", str(steps), "--rate", "400K"]
     command = [*_DUMPSTREAM, "capture", "--out", url, "--buffer-bytes", "32M", "--spill", str(spill), *flags]
     words = [*command, "--", *job]
     async with await anyio.open_process(
-        words, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+        words, stdout=DEVNULL, stderr=stderr, start_new_session=True
     ) as process:
         try:
             yield process
@@ -111,6 +114,26 @@ async def test_store_that_comes_back_gets_all_files_of_all_processes(
     assert [entry["ending"] for entry in processes(bucket)] == ["exit code 0"] * 2
     assert len(names["rank-0"]) == len(names["rank-1"]) == 640
     assert not found(spill, "*")
+
+
+async def test_store_that_dies_is_told_while_the_job_runs_and_so_is_its_return(
+    server: S3Server, tmp_path: Path
+) -> None:
+    bucket, spill = bucket_of(server, "run"), tmp_path / "spill"
+
+    async with capturing(bucket.url, spill, steps=100000, stderr=PIPE) as process:
+        assert process.stderr is not None
+        lines = BufferedByteReceiveStream(process.stderr)
+        await until(lambda: sum(map(len, finished(spill, bucket.url).values())) > 20)
+        await run_sync(server.kill)
+        silent = await lines.receive_until(b"waits; check the network and the endpoint\n", 1 << 16)
+        await run_sync(server.start)
+        again = await lines.receive_until(b"answers again\n", 1 << 16)
+        running = process.returncode is None
+
+    assert running
+    assert silent.startswith(b"dumpstream: s3://")
+    assert again.startswith(b"dumpstream: s3://")
 
 
 async def test_every_file_that_a_killed_collector_had_finished_is_there_once(

@@ -479,7 +479,7 @@ class TestVerify:
 
         assert capture.files[0].parts == (here,)
         assert [problem.kind for problem in result.problems] == [Kind.UNREACHABLE]
-        assert "the store does not answer" in result.problems[0].detail
+        assert "does not answer (connection refused)" in result.problems[0].detail
         assert (result.parts, result.skipped_parts) == (1, 1)
 
     def test_directory_is_read_as_ever(self, builder: CaptureBuilder) -> None:

@@ -292,7 +292,7 @@ def test_store_that_is_away_is_told_soon(
 
     said = capsys.readouterr().err
     assert code == 1
-    assert "the store does not answer; check the network and the endpoint\n" in said
+    assert "does not answer (connection refused); check the network and the endpoint\n" in said
 
 
 @pytest.mark.anyio

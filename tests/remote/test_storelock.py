@@ -12,6 +12,7 @@ import obstore
 import pytest
 from anyio.to_thread import run_sync
 from obstore.store import LocalStore, MemoryStore
+from tests.conftest import LIMIT_S
 
 from dumpstream import DestinationError, DestinationInUseError, SinkError, StoreError
 from dumpstream.objectstore.patience import Patience
@@ -334,6 +335,24 @@ async def test_process_that_has_lost_the_lock_writes_nothing_more(
     assert there == ({"before"} if other is None else {"before", STORE_LOCK})
     assert ("process 7 on elsewhere" in str(failure.value)) is (other is not None)
     assert not failure.value.away
+
+
+async def test_lost_lock_is_logged_though_nothing_is_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dumpstream.remote.storelock._REFRESH_S", 0.01)
+    lock = StoreLock(store.prefix)
+    async with lock.held():
+        await run_sync(lock.take)
+        with anyio.fail_after(LIMIT_S):
+            while not caplog.messages:
+                # Again and again: the holder may be about to renew what it has just read.
+                await run_sync(store.write, STORE_LOCK, _OTHER)
+                await anyio.sleep(0.01)
+
+    (message,) = caplog.messages
+    assert "process 7 on elsewhere took it over" in message
+    assert message.endswith("; nothing more is stored there")
 
 
 async def test_object_does_not_appear_if_the_lock_is_lost_while_it_is_sent(

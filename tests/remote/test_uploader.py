@@ -161,7 +161,9 @@ async def test_store_that_comes_back_refusing_ends_the_capture_and_keeps_the_obj
         await uploader.aclose()
 
 
-async def test_full_spill_makes_a_blocking_capture_wait_for_room(store: MoodyStore, outbox: Outbox) -> None:
+async def test_full_spill_makes_a_blocking_capture_wait_for_room(
+    store: MoodyStore, outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
     uploader = Uploader(store, outbox)
     store.go_away()
     await uploader.upload("first", bytes(90))
@@ -170,6 +172,9 @@ async def test_full_spill_makes_a_blocking_capture_wait_for_room(store: MoodySto
         tasks.start_soon(uploader.upload, "second", bytes(20))
         await anyio.wait_all_tasks_blocked()
         assert len(objects(outbox)) == 1
+        assert [text.partition("is full, and ")[2] for text in caplog.messages] == [
+            "the capture waits until the store is back; raise --spill-bytes"
+        ]
         store.error = None
 
     await until(lambda: not uploader.backlog.waiting)
@@ -177,7 +182,9 @@ async def test_full_spill_makes_a_blocking_capture_wait_for_room(store: MoodySto
     await uploader.aclose()
 
 
-async def test_full_spill_refuses_the_file_of_a_dropping_capture(store: MoodyStore, tmp_path: Path) -> None:
+async def test_full_spill_refuses_the_file_of_a_dropping_capture(
+    store: MoodyStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     outbox = await run_sync(
         lambda: Outbox.make(tmp_path, "s3://bucket/run", quota=Quota(100), on_full=OnFull.DROP)
     )
@@ -187,8 +194,11 @@ async def test_full_spill_refuses_the_file_of_a_dropping_capture(store: MoodySto
 
     with pytest.raises(FileRefusedError, match="raise --spill-bytes") as caught:
         await uploader.upload("second", bytes(20))
+    with pytest.raises(FileRefusedError):
+        await uploader.upload("third", bytes(20))
 
     assert caught.value.cause == "spill_full"
+    assert ["files are lost until the store is back" in text for text in caplog.messages] == [True]
     await uploader.aclose()
     await run_sync(outbox.close)
 

@@ -215,7 +215,7 @@ def check_bytes(producers: Sequence[Producer], out: Path) -> None:
 
     assert verify(Collection.open(out, [whole])).whole
     kinds = {problem.kind for problem in verify(Collection.open(out, [killed])).problems}
-    assert kinds <= {Kind.VERDICT, Kind.LOSS}
+    assert Kind.DIED in kinds <= {Kind.DIED, Kind.VERDICT, Kind.LOSS}
 
 
 @pytest.mark.parametrize(

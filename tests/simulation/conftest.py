@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from tests.simulation.exceptions import VARIABLES
 
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config
 
@@ -128,3 +129,9 @@ def library() -> Iterator[ctypes.CDLL]:
 @pytest.fixture
 def dump(library: ctypes.CDLL, tmp_path: Path) -> Dump:
     return Dump(library, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _no_exception_dumps_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)

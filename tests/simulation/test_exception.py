@@ -6,33 +6,20 @@ import ctypes
 import os
 import stat
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.simulation.exceptions import BRIEF, DETAIL, NORM, WORKLOAD, dumps_below
 
 from dumpstream import DumpFile
-from dumpstream.config import DumpSettings, landings
 from dumpstream.format.opname import Scheme, parse_name
 from dumpstream.format.overflowrecord import kind_of
-from dumpstream.simulation import SimulatedRuntime, Workload
+from dumpstream.simulation import SimulatedRuntime
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .conftest import Dump
-
-WORKLOAD = Workload(models=2, ops=4, steps=2, fails="2@1", tensor_bytes="64-1024", device_id=3)
-BRIEF, NORM, DETAIL = "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump"
-VARIABLES = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "ASCEND_DUMP_SCENE")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-
-
-def dumps_below(path: Path) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.is_file())
 
 
 def kinds(path: Path) -> list[str]:
@@ -83,7 +70,9 @@ def test_brief_dumps_are_named_by_stream_and_task_and_have_kinds_without_types(
 
 
 def test_detailed_dumps_name_the_core_and_have_its_memory(dump: Dump) -> None:
-    dump.run(replace(WORKLOAD, models=1), dump_scene=DETAIL)
+    dump.configure(dump_scene=DETAIL)
+    with SimulatedRuntime(replace(WORKLOAD, models=1), config=dump.config) as runtime:
+        runtime.run()
 
     (path,) = dumps_below(dump.path)
     assert parse_name(str(path)).core_type == "AIC"
@@ -94,70 +83,6 @@ def test_what_does_not_fail_leaves_nothing(dump: Dump) -> None:
     dump.run(replace(WORKLOAD, fails=""), dump_scene=NORM)
 
     assert dumps_below(dump.path) == []
-
-
-@pytest.mark.parametrize("names", [(), ("ASCEND_WORK_PATH",), ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH")])
-@pytest.mark.parametrize("name_of_path", ["dump", ""])
-def test_the_place_is_the_one_that_the_source_gives(
-    dump: Dump, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], name_of_path: str
-) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    for name in names:
-        monkeypatch.setenv(name, str(tmp_path / "made" / name))
-    dump_path = str(tmp_path / name_of_path) if name_of_path else ""
-
-    dump.run(WORKLOAD, dump_scene="aic_err_brief_dump", dump_path=dump_path)
-
-    chosen = DumpSettings(dump_path=dump_path, dump_scene="aic_err_brief_dump")
-    directory = Path(landings(chosen)[0].directory, "3")
-    assert len(dumps_below(directory)) == 2
-    assert dump.library.acldumpGetExceptionInfoPath(path := ctypes.create_string_buffer(4096), 4096) == 0
-    assert Path(os.fsdecode(path.value)).parent == directory.parent
-
-
-def test_a_variable_that_cannot_be_used_is_passed_over(dump: Dump, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ASCEND_DUMP_PATH", str(dump.config / "below-a-file"))
-
-    dump.run(WORKLOAD, dump_scene=NORM)
-
-    assert len(dumps_below(dump.path)) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "prefix"),
-    [
-        ("ASCEND_DUMP_SCENE", BRIEF, "exception_info."),
-        ("ASCEND_DUMP_SCENE", NORM, "LayerNorm."),
-        ("NPU_COLLECT_PATH", "anywhere", "LayerNorm."),
-    ],
-)
-def test_a_variable_switches_them_on_without_a_configuration(
-    dump: Dump, monkeypatch: pytest.MonkeyPatch, name: str, value: str, prefix: str
-) -> None:
-    monkeypatch.setenv(name, value)
-    monkeypatch.setenv("ASCEND_WORK_PATH", str(dump.path))
-
-    with SimulatedRuntime(WORKLOAD) as runtime:
-        runtime.run()
-
-    assert [file.name.startswith(prefix) for file in dumps_below(dump.path)] == [True, True]
-
-
-def test_the_first_scene_stays_and_only_a_detailed_one_outlives_its_dump(dump: Dump) -> None:
-    with SimulatedRuntime(replace(WORKLOAD, fails="2")) as runtime:
-        counts = [runtime.counters.exceptions]
-        for scene in (DETAIL, NORM):
-            dump.configure(dump_scene=scene)
-            dump.library.aclmdlInitDump()
-            assert dump.library.aclmdlSetDump(os.fsencode(dump.config)) == 0
-            runtime.run(1)
-            dump.finalize()
-        runtime.run(1)
-        counts.append(runtime.counters.exceptions)
-
-    assert counts == [0, 6]
-    assert all(".AIC." in file.name for file in dumps_below(dump.path))
 
 
 def test_a_finalised_dump_takes_other_scenes_with_it(dump: Dump) -> None:

@@ -142,9 +142,9 @@ def test_a_writer_must_come_after_what_it_writes_over() -> None:
 def test_the_runtime_watches_what_the_matcher_says(
     dump: Dump, layer: list[int], nodes: list[int], step: str
 ) -> None:
-    workload = Workload(models=1, ops=8, steps=2, op_types="Relu+HcomAllReduce+Add+Data", tensor_bytes="8")
+    workload = Workload(models=2, ops=8, steps=2, op_types="Relu+HcomAllReduce+Add+Data", tensor_bytes="8")
     graph = read_operators(workload.graph().encode())
-    names = [op.name for op in graph] + ["absent", "layer_0_Add"]
+    names = [op.name for op in graph[: workload.ops]] + ["absent", "layer_0_Add"]
     item = {"watcher_nodes": [names[place] for place in nodes]}
     item |= {"layer": [names[place] for place in layer]} if layer else {}
 
@@ -153,7 +153,7 @@ def test_the_runtime_watches_what_the_matcher_says(
     config = check_file(dump.config).config
     assert config is not None
     matcher = Matcher(config.dump, graph)
-    triggers = sum(matcher.triggers(op) for op in graph)
+    triggers = sum(matcher.triggers(op) for op in graph) // workload.models
     predicted = {
         (op.model, number, op.name): triggers
         for op in graph
@@ -161,3 +161,4 @@ def test_the_runtime_watches_what_the_matcher_says(
         if matcher.match(op.model_copy(update={"step": number, "io": "output"})).dumped
     }
     assert {key: len(dumps) for key, dumps in found.items()} == predicted
+    assert sum(len(dumps) for dumps in found.values()) == matcher.count_watch_dumps() * (1 if step else 2)

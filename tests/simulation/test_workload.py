@@ -118,6 +118,20 @@ def test_another_seed_gives_other_names_and_bytes() -> None:
     assert not {file.data for file in first} & {file.data for file in second}
 
 
+@pytest.mark.parametrize("skew", [0, 2_500_000, -2_500_000])
+def test_ranks_share_a_clock_that_is_skewed(skew: int) -> None:
+    job = Workload(seed=5, steps=2, skew=skew)
+    ranks = [list(job.of_rank(rank).expected_files("/dump")) for rank in range(3)]
+
+    assert ranks[0] == list(replace(job, skew=0).expected_files("/dump"))
+    assert not {file.data for file in ranks[1]} & {file.data for file in ranks[2]}
+    for rank, files in enumerate(ranks):
+        for ours, first in zip(files, ranks[0], strict=True):
+            times = [int(file.name.rpartition(".")[2]) for file in (ours, first)]
+            assert abs(times[0] - times[1] - rank * skew) < 37
+            assert ours.name.split("/")[2] == first.name.split("/")[2]
+
+
 def test_names_follow_canns_scheme() -> None:
     file = only(replace(SLICED, device_id=3))
 
@@ -376,10 +390,12 @@ def test_parse_reads_a_json_file(tmp_path: Path) -> None:
         ("smal", "no workload 'smal'; give a preset .small, demo"),
         ("x" * 5000, "no workload"),
         ("ops=3,demo", "no workload 'demo'"),
-        ("opps=3", "unknown workload key 'opps'; known keys: seed, models, ops"),
+        ("opps=3", "unknown workload key 'opps'; known keys: seed, rank, skew, models"),
         ("ops=three", "ops=three: must be a whole number"),
         ("ops=0", "ops=0: must be a whole number from 1 to"),
         ("seed=-1", "seed=-1: must be a whole number from 0"),
+        ("skew=1000000001", "skew=1000000001: must be microseconds from"),
+        ("rank=1024", "rank=1024: must be a whole number from 0 to 1023"),
         ("tensor_bytes=0", "tensor_bytes=0: must be N or LOW-HIGH"),
         ("tensor_bytes=9-8", "tensor_bytes=9-8: must be"),
         ("tensor_bytes=9-", "tensor_bytes=9-: must be"),

@@ -20,12 +20,13 @@ from dumpstream.format.verdict import Verdict
 from dumpstream.reading.verification import verify
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
 from dumpstream.sinks import SinkSettings, Stored, WholeFile, load_sink
-from dumpstream.sinks._parts import ParquetParts
+from dumpstream.sinks._parts import ParquetParts, TreeTables
 from dumpstream.sinks.stats import StatsSink
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.parquet import read_tensors
-from dumpstream.statistics.table import TensorRow, rows_of
+from dumpstream.statistics.table import TensorRow
+from dumpstream.statistics.tensors import rows_of
 from dumpstream.system.durable import Fsync
 from dumpstream.system.publishing import is_temporary
 from dumpstream.system.tree import Tree
@@ -70,7 +71,7 @@ def sink_for(tmp_path: Path, location: str = "", **settings: Any) -> StatsSink:
 
 def parts_below(root: Path, **limits: Any) -> ParquetParts:
     tree = Tree(root, below=("stats",), suffix=".parquet", base=root, directories=2, durable=False)
-    return ParquetParts(tree, **limits)
+    return ParquetParts(TreeTables(tree, sync=False), **limits)
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -400,13 +401,13 @@ def test_force_deletes_the_statistics_of_the_capture_before(builder: CaptureBuil
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from dumpstream.sinks._parts import ParquetParts
+from dumpstream.sinks._parts import ParquetParts, TreeTables
 from dumpstream.system.tree import Tree
 from dumpstream.statistics.table import TensorRow
 
 root = Path(sys.argv[1])
 tree = Tree(root, below=("stats",), suffix=".parquet", base=root, directories=2, durable=False)
-parts = ParquetParts(tree, rows=10)
+parts = ParquetParts(TreeTables(tree, sync=False), rows=10)
 for number in range(25):
     parts.add([("file", [TensorRow(str(number))])])
 os.kill(os.getpid(), signal.SIGKILL)

@@ -200,7 +200,7 @@ class RingMachine(RuleBasedStateMachine):
             assert not records
             assert not losses
             return
-        chunks, lost, lease = leased
+        chunks, lost, lease, _ = leased
         assert lost == losses
         assert [
             (chunk.name, bytes(chunk), chunk.offset, chunk.more, chunk.is_last, chunk.sequence)
@@ -286,7 +286,7 @@ def read_slowly(ring: _native.Ring, pace: random.Random) -> Iterator[_native.Chu
     """Yield the records, in batches of any size, and release some batches late."""
     held: deque[_native.Lease] = deque()
     while (leased := ring.lease(pace.randint(1, 20), RING_BYTES // 8)) is not None:
-        chunks, _, lease = leased
+        chunks, _, lease, _ = leased
         yield from chunks
         held.append(lease)
         while len(held) > pace.randint(0, 2):

@@ -83,7 +83,7 @@ def take(ring: _native.SharedRing) -> tuple[list[bytes], list[tuple[str, str, in
     leased = ring.lease(1000, SIZE)
     if leased is None:
         return [], []
-    chunks, losses, lease = leased
+    chunks, losses, lease, _ = leased
     data = [bytes(chunk) for chunk in chunks]
     lease.release()
     return data, losses

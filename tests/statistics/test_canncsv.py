@@ -8,7 +8,8 @@ import pytest
 from dumpstream.simulation import Workload
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
 from dumpstream.statistics.devicestats import DeviceText
-from dumpstream.statistics.table import TensorRow, TensorRows
+from dumpstream.statistics.table import TensorRow
+from dumpstream.statistics.tensors import TensorRows
 
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 ROW = TensorRow(

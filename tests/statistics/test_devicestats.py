@@ -12,7 +12,8 @@ from dumpstream.simulation import Workload
 from dumpstream.statistics.canncsv import CannCsv
 from dumpstream.statistics.devicestats import MAX_LINES, DeviceText
 from dumpstream.statistics.parquet import ParquetWriter
-from dumpstream.statistics.table import COLUMNS, TensorRow, TensorRows, json_object
+from dumpstream.statistics.table import COLUMNS, TensorRow, json_object
+from dumpstream.statistics.tensors import TensorRows
 
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 DEFAULT = f"{BASE},Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count\n"
@@ -55,10 +56,87 @@ def test_a_line_without_values_may_lack_the_count() -> None:
     assert (row.count, row.max, row.min) == (2, 1.0, 0.0)
 
 
-def test_a_line_without_values_has_the_count_in_the_default_selection() -> None:
-    (row,) = parse(f"{DEFAULT}Input,0,8,DT_FLOAT,ND,2,NA,NA,NA,NA,NA,NA,NA\n")
+SELECTABLE = [
+    "Max Value",
+    "Min Value",
+    "Avg Value",
+    "Nan Count",
+    "Negative Inf Count",
+    "Positive Inf Count",
+    "l2norm",
+]
 
-    assert (row.shape, row.count, row.nan) == ((2,), None, None)
+
+@given(selected=st.sets(st.integers(0, 6), min_size=1), has_values=st.booleans())
+def test_selections_after_the_default_one_are_read_as_cann_prints_them(
+    *, selected: set[int], has_values: bool
+) -> None:
+    # After the default selection, CANN has its count before the NaNs, and the header has it once too often.
+    chosen = sorted(selected)
+    header, line = [BASE, "Count"], ["Input,1,24,DT_FLOAT,ND,2x3"]
+    for place, number in enumerate(chosen):
+        if number == 3:
+            header.append("Count")
+        if (number if has_values else place) == 3:
+            line.append("6")
+        header.append(SELECTABLE[number])
+        line.append(str(number + 10) if has_values else "NA")
+
+    (row,) = parse(f"{','.join(header)}\n{','.join(line)}\n")
+
+    numbers = [row.max, row.min, row.mean, row.nan, row.neg_inf, row.pos_inf, row.l2norm]
+    assert row.problem is None
+    assert row.count == (6 if "6" in line else None)
+    assert numbers == [
+        number + 10 if number in selected and has_values else None for number in range(len(SELECTABLE))
+    ]
+
+
+def test_a_line_that_ends_early_is_damage_and_not_a_line_without_its_count() -> None:
+    (row,) = parse(f"{BASE},Count,Max Value,Min Value\nInput,0,8,DT_FLOAT,ND,2,2,1")
+
+    assert row.max is None
+    assert row.problem is not None
+    assert "has 8 cells, and its header 9" in row.problem
+
+
+def test_the_operators_name_may_stand_in_front() -> None:
+    text = "Op Name,Op Type,Input/Output,Index,Data Size,Data Type,Format,Shape,Count,Max Value\n"
+
+    (row,) = parse(f"{text}conv1,-,Output,2,8,DT_FLOAT,ND,2,2,7.5\n")
+
+    assert row.op_type == "Add"  # from the name of the file
+    assert (row.op_name, row.io, row.index, row.count, row.max) == ("conv1", "output", 2, 2, 7.5)
+
+
+def test_statistics_of_msprobe_are_read() -> None:
+    text = (
+        "Op Type,Op Name,Task ID,Stream ID,Timestamp,Input/Output,Slot,Data Size,Data Type,Format,Shape,"
+        "Max Value,Min Value,Avg Value,L2Norm Value,NaN Count,MD5 Value\n"
+        "Conv2D,conv1,4,2,1780159660546556,input,0,8,DT_FLOAT,ND,2,3,1,2,3.16228,0,abc\n"
+    )
+
+    (row,) = parse(text)
+
+    assert (row.op_type, row.op_name, row.task, row.stream) == ("Conv2D", "conv1", 4, 2)
+    assert (row.timestamp, row.io, row.index, row.l2norm, row.nan) == (
+        1780159660546556,
+        "input",
+        0,
+        3.16228,
+        0,
+    )
+
+
+def test_a_line_without_values_has_the_count_in_the_default_selection() -> None:
+    rows = parse(
+        f"{DEFAULT}" + "".join(f"Input,0,8,DT_FLOAT,ND,2,NA,NA,NA,{it},NA,NA,NA\n" for it in ("NA", 2))
+    )
+
+    assert [(row.shape, row.count, row.mean, row.nan) for row in rows] == [
+        ((2,), None, None, None),
+        ((2,), 2, None, None),
+    ]
 
 
 def test_cells_may_be_empty_and_names_unknown() -> None:

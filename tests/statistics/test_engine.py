@@ -2,68 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dumpstream.simulation import Workload
 from dumpstream.sinks import WholeFile
+from dumpstream.statistics.conditionparser import parse_condition
 from dumpstream.statistics.engine import SMALL_BYTES, measure_whole
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.parquet import ParquetWriter, read_tensors
-from dumpstream.statistics.table import COLUMNS, Condition, Kind, TensorRow, TensorRows, rows_of
+from dumpstream.statistics.table import COLUMNS, Provenance, TensorRow
+from dumpstream.statistics.tensors import TensorRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dumpstream.statistics.table import Tensors
+    from dumpstream.statistics.tensors import Tensors
 
 FILES = [
     WholeFile(file.name, file.data)
     for text in ("faults,steps=1,tensor_bytes=16-300", "models=1,ops=8,shape=3x5,null_address=0.5,nan=3")
     for file in Workload.parse(text).expected_files("/dump")
 ]
-NUMERIC = [name for name, kind in COLUMNS.items() if kind.numeric]
-#: Where doubles and integers part.
-EDGES = [
-    0,
-    1,
-    -1,
-    0.5,
-    -0.0,
-    2**53,
-    2**53 + 1,
-    2**63 - 1,
-    2**63,
-    2**64 - 1,
-    -(2**63),
-    1e308,
-    math.inf,
-    math.nan,
-]
-
-edges = st.sampled_from([*EDGES, -math.inf, 2.0**53, 2.0**63, 10**400])
-conditions = st.builds(
-    "{} {} {}".format, st.sampled_from(NUMERIC), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), edges
-).map(Condition.parse)
-wholes = st.sampled_from([None, 0, 1, 2, 2**53, 2**53 + 1, 2**63 - 1])
-reals = st.sampled_from([None, 0.0, -0.0, 0.5, 2.0**53, 2.0**63, 1e308, math.inf, -math.inf, math.nan])
-extremes = st.one_of(reals, st.sampled_from([0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, 2**64 - 1, -(2**63)]))
-VALUES = {Kind.WHOLE: wholes, Kind.REAL: reals, Kind.EXACT: extremes}
-
-
-@st.composite
-def rows(draw: st.DrawFn) -> TensorRow:
-    numbers: dict[str, Any] = {name: draw(VALUES[COLUMNS[name]]) for name in NUMERIC}
-    for name in ("max", "min"):  # the extremes of integers are finite
-        if isinstance(numbers[name], int) or isinstance(numbers[f"finite_{name}"], int):
-            numbers[f"finite_{name}"] = numbers[name]
-    return TensorRow("a", io="input", shape=(2, 3), **numbers)
 
 
 def table_of(found: Sequence[TensorRow]) -> Tensors:
@@ -113,22 +76,6 @@ def test_only_small_files_without_a_histogram_are_measured_together(*, histogram
     assert found.numbers == ([] if histogram else [1])
 
 
-@given(st.lists(conditions, min_size=1, max_size=2))
-@settings(max_examples=200, deadline=None)
-def test_conditions_hold_for_columns_as_they_do_for_rows(wanted: list[Condition]) -> None:
-    columns = measure_whole(FILES).columns._replace(rank=1)
-
-    assert repr(rows_of(columns.where(wanted))) == repr([*TensorRows(rows_of(columns)).where(wanted)])
-
-
-@given(st.lists(rows(), min_size=1, max_size=8), st.lists(conditions, min_size=1, max_size=2))
-@settings(max_examples=300, deadline=None)
-def test_conditions_hold_for_a_table_as_they_do_for_rows(
-    found: list[TensorRow], wanted: list[Condition]
-) -> None:
-    assert repr(rows_of(table_of(found).where(wanted))) == repr([*TensorRows(found).where(wanted)])
-
-
 def test_a_table_knows_only_the_columns_that_were_asked_for() -> None:
     file = BytesIO()
     writer = ParquetWriter(file)
@@ -144,9 +91,9 @@ def test_a_table_knows_only_the_columns_that_were_asked_for() -> None:
 def test_the_process_of_a_table_is_part_of_its_rows() -> None:
     tensors = table_of([TensorRow("a", io="input"), TensorRow("b", problem="is damaged")])
 
-    of_rank, problems = tensors._replace(prefix="p/", rank=3).sorted_out()  # type: ignore[attr-defined]
+    of_rank, problems = tensors._replace(prefix="p/", provenance=Provenance(3)).sorted_out()  # type: ignore[attr-defined]
 
-    assert of_rank.where([Condition.parse("rank == 3")]).columns(["file", "rank"]) == {
+    assert of_rank.where([parse_condition("rank == 3")]).columns(["file", "rank"]) == {
         "file": ["p/a"],
         "rank": [3],
     }

@@ -16,7 +16,8 @@ from tests.conftest import field
 from dumpstream.simulation import Workload
 from dumpstream.statistics.files import begin_file, origin_of, whole_file
 from dumpstream.statistics.parquet import ParquetWriter
-from dumpstream.statistics.table import COLUMNS, TensorRows
+from dumpstream.statistics.table import COLUMNS
+from dumpstream.statistics.tensors import TensorRows
 
 if TYPE_CHECKING:
     from dumpstream.statistics.table import TensorRow

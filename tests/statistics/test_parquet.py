@@ -9,7 +9,8 @@ import pytest
 
 from dumpstream import DumpstreamError
 from dumpstream.statistics.parquet import ParquetWriter, read_tensors, require_pyarrow
-from dumpstream.statistics.table import COLUMNS, TensorRow, TensorRows, rows_of
+from dumpstream.statistics.table import COLUMNS, TensorRow
+from dumpstream.statistics.tensors import TensorRows, rows_of
 
 FULL = TensorRow(
     "/dump/0//a",

@@ -2,19 +2,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
 
 import pytest
 
 from dumpstream.statistics.table import (
     COLUMNS,
-    Condition,
     SortKey,
     TensorRow,
-    TensorRows,
     json_object,
+    parse_order,
     sort_columns,
 )
+from dumpstream.statistics.tensors import TensorRows
 
 #: As the documents promise them; what follows may grow.
 PROMISED = (
@@ -29,46 +28,6 @@ def test_the_columns_come_in_the_promised_order() -> None:
     assert tuple(COLUMNS)[: len(PROMISED)] == PROMISED
 
 
-@pytest.mark.parametrize(
-    ("text", "holds"),
-    [
-        ("nan > 0", True),
-        ("nan>0", True),
-        (" nan >= 2 ", True),
-        ("nan != 2", False),
-        ("nan == 2", True),
-        ("nan = 2.0", True),
-        ("max < inf", False),
-        ("min <= -1e-3", True),
-        ("max >= 0", False),  # NaN is neither
-        ("std > 0", False),  # not known
-        ("count == 9223372036854775807", True),
-        ("count == 9223372036854775806", False),
-    ],
-)
-def test_a_condition_compares_a_column_with_a_number(text: str, holds: bool) -> None:  # noqa: FBT001 - a parameter
-    row = TensorRow("a", nan=2, max=math.nan, min=-0.5, count=2**63 - 1)
-
-    assert bool(TensorRows([row]).where([Condition.parse(text)])) is holds
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("nan", "no condition 'nan'; write COLUMN OP NUMBER, for example nan > 0"),
-        ("nan > 0 or 1", "no condition"),
-        ("__import__('os') > 0", "no condition"),
-        ("nans > 0", "no column 'nans'; the columns are file, op_type"),
-        ("op_name == 1", "op_name does not hold numbers; conditions compare iteration, device"),
-        ("shape == 1", "shape does not hold numbers"),
-        ("nan > many", "'many' is not a number; write for example 0, -1.5, 1e-6 or inf"),
-    ],
-)
-def test_a_condition_that_is_none_is_refused_with_the_remedy(text: str, problem: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(problem)):
-        Condition.parse(text)
-
-
 def test_rows_are_sorted_by_one_column_and_then_the_next() -> None:
     rows = [TensorRow(name, nan=nan) for name, nan in [("b", 1), ("a", 1), ("c", 2)]]
 
@@ -77,6 +36,21 @@ def test_rows_are_sorted_by_one_column_and_then_the_next() -> None:
     )
 
     assert found["file"] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("timestamp", ["capture", "rank", "timestamp"]),
+        ("timestamp:desc", ["capture", "rank", "timestamp:desc"]),
+        ("iteration, timestamp", ["iteration", "capture", "rank", "timestamp"]),
+        ("rank:desc,timestamp,nan", ["rank:desc", "capture", "timestamp", "nan"]),
+        ("nan,timestamp,rank", ["nan", "capture", "rank", "timestamp", "rank"]),
+        ("", []),
+    ],
+)
+def test_time_orders_the_rows_of_one_process(text: str, columns: list[str]) -> None:
+    assert parse_order(text) == [SortKey.parse(column) for column in columns]
 
 
 @pytest.mark.parametrize("order", ["", ":desc"])

@@ -27,8 +27,8 @@ async def held(tmp_path: Path) -> AsyncIterator[HeldBytes]:
 
 
 def temporary_file(held: HeldBytes) -> os.stat_result:
-    assert held._file is not None
-    return os.fstat(held._file.fileno())
+    assert held._file._file is not None
+    return os.fstat(held._file._file.fileno())
 
 
 async def test_bytes_come_back_from_memory_and_file(held: HeldBytes) -> None:
@@ -65,7 +65,7 @@ async def test_no_file_is_made_while_memory_suffices(held: HeldBytes) -> None:
         await held.keep("key", bytes(100))
         await held.take("key")
 
-    assert held._file is None
+    assert held._file._file is None
 
 
 async def test_temporary_file_has_no_name_and_is_private(held: HeldBytes, tmp_path: Path) -> None:
@@ -108,13 +108,13 @@ async def test_directory_that_cannot_take_the_file_is_an_error(tmp_path: Path) -
 
 async def test_full_disk_is_an_error_that_costs_no_space(held: HeldBytes) -> None:
     await held.keep("before", bytes(1000))
-    file, full = held._file, await anyio.to_thread.run_sync(_open_full)
-    held._file = full
+    file, full = held._file._file, await anyio.to_thread.run_sync(_open_full)
+    held._file._file = full
 
     with pytest.raises(OSError, match="No space left"):
         await held.keep("key", bytes(2000))
 
-    held._file = file
+    held._file._file = file
     await anyio.to_thread.run_sync(full.close)
     await held.keep("after", bytes(1000))
     assert temporary_file(held).st_size == 2000
@@ -126,7 +126,7 @@ def _open_full() -> io.FileIO:
 
 async def test_closing_while_cancelled_closes_the_file(held: HeldBytes) -> None:
     await held.keep("key", bytes(1000))
-    file = held._file
+    file = held._file._file
     assert file is not None
 
     with anyio.CancelScope() as scope:

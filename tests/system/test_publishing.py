@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
+from dumpstream._native import new_files
+from dumpstream.system import publishing
 from dumpstream.system.publishing import (
     create_draft,
     discard_draft,
@@ -14,11 +18,14 @@ from dumpstream.system.publishing import (
     replace_file,
     replacement_of,
     write_all,
+    write_files,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from typing_extensions import Buffer
 
 
 @pytest.fixture
@@ -99,3 +106,65 @@ def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     assert written == 7
     assert (tmp_path / "name").read_bytes() == b"seven b"
+
+
+@pytest.fixture(params=["nameless", "drafts"])
+def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write files as a file system lets us that has files without names, and as others do."""
+    if request.param == "drafts":
+        monkeypatch.setattr(publishing, "new_files", lambda *_: (0, errno.EOPNOTSUPP))
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_files_are_written_except_those_that_exist(tmp_path: Path, directory: int) -> None:
+    (tmp_path / "b").write_bytes(b"old")
+    contents: dict[str, Buffer] = {
+        "a": b"1",
+        "b": b"2",
+        "c": b"",
+        "d\udcff": memoryview(b"3"),
+        "x" * 256: b"4",
+    }
+
+    problems = [*write_files(directory, [*contents], [*contents.values()])]
+
+    assert [problem and problem.errno for problem in problems] == [
+        *(None, errno.EEXIST, None, None, errno.ENAMETOOLONG)
+    ]
+    assert isinstance(problems[1], FileExistsError)
+    found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert found == {"a": b"1", "b": b"old", "c": b"", "d\udcff": b"3"}
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_files_are_replaced_if_asked_to(tmp_path: Path, directory: int) -> None:
+    (tmp_path / "b").write_bytes(b"old")
+    (tmp_path / "folder").mkdir()
+
+    problems = [*write_files(directory, ["a", "b", "folder"], [b"1", b"2", b"3"], replace=True)]
+
+    assert problems[:2] == [None, None]
+    assert isinstance(problems[2], IsADirectoryError)
+    assert names(tmp_path) == ["a", "b", "folder"]
+    assert (tmp_path / "b").read_bytes() == b"2"
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path, directory: int) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        problems = [*write_files(directory, ["a", "b", "c"], [b"1", bytes(2000), b"3"])]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert [problem and problem.errno for problem in problems] == [None, errno.EFBIG, None]
+    assert names(tmp_path) == ["a", "c"]
+
+
+def test_every_new_file_needs_a_content(directory: int) -> None:
+    with pytest.raises(ValueError, match="every name needs a content"):
+        new_files(directory, ["a"], [])
+    with pytest.raises(ValueError, match="null"):
+        new_files(directory, ["a", "b\0"], [b"", b""])

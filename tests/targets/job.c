@@ -12,10 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "dumpstream/agent.h"
+
+#pragma weak ds_agent_step
 #define LAST_DESCRIPTOR 64
 #define SMALL_STACK (64 << 10)
 
 static _Atomic uint64_t own_chunks;
+static uint64_t sent; /* files, of which each is a chunk unless it is large */
 static pid_t child;
 
 static int32_t on_own_chunk(const acldumpChunk *chunk, int32_t len) {
@@ -38,7 +42,9 @@ static int run(const struct acl *acl, const char *text, const char *steps) {
         return 1;
     }
     acl->load(workload);
-    say("files", (long long)acl->run(strtoull(steps, NULL, 10)));
+    uint64_t files = acl->run(strtoull(steps, NULL, 10));
+    sent += files;
+    say("files", (long long)files);
     return 0;
 }
 
@@ -131,6 +137,16 @@ static int do_step(const struct acl *acl, const char *what, const char *value) {
         return result;
     if (strcmp(what, "run") == 0)
         return run(acl, "models=2\nops=4\n", value);
+    if (strcmp(what, "eager") == 0)
+        return run(acl, "models=1\nops=1\nsingle_ops=2\n", value);
+    if (strcmp(what, "step") == 0) {
+        /* What is queued would belong to the next step; needs "register". */
+        while (atomic_load(&own_chunks) < sent)
+            usleep(1000);
+        if (ds_agent_step)
+            say("step", ds_agent_step(strtoll(value, NULL, 10)));
+        return 0;
+    }
     if (strcmp(what, "large") == 0)
         return run(acl, "models=1\nops=8\ninputs=0\noutputs=1\ntensor_bytes=8388608\n", value);
     if (strcmp(what, "fork") == 0) {

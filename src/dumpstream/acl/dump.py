@@ -36,7 +36,7 @@ class Dump:
             if self._config is not None:
                 self._lifecycle.init_dump()
                 self._lifecycle.set_dump(self._config)
-        except DumpstreamError:
+        except Exception:  # also a warning, where warnings are errors
             # The caller needs the first error.
             with suppress(DumpstreamError):
                 self.undo()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -23,6 +24,14 @@ _DUMP_ORDER: Final = (
 )
 _INIT_ORDER: Final = "init(acl.json), [register,] load and run models, finalize[, unregister]"
 _DETAIL: Final = "aic_err_detail_dump"
+_DETAIL_IS_LATE: Final = (
+    f"{_DETAIL} must be set before aclrtSetDevice: of a device that this process has set already, the dump "
+    "is a brief one; give the configuration to aclInit, or begin the dump before any device is set"
+)
+
+
+class DumpWarning(UserWarning):
+    """The dump may not be the one that was asked for."""
 
 
 class Owner(StrEnum):
@@ -153,11 +162,14 @@ class Lifecycle:
     def set_dump(self, config: StrPath) -> tuple[str, ...]:
         """Dump the models that are loaded from now on by *config*, which replaces the one before.
 
-        Returns the models that `loaded` noted: they are not affected until they are loaded again.
+        Returns the models that `loaded` noted: they are not affected until they are loaded again. Warns
+        (`DumpWarning`) of a scene that comes too late for devices that are set already.
         """
         with self._dump_turn("set_dump"):
             path = Path(config)
             given = _read(path)
+            if given and given.detail:
+                warnings.warn(_DETAIL_IS_LATE, DumpWarning, stacklevel=2)
             self.driver.set_dump(path)
             if given:
                 self.config = given.in_force

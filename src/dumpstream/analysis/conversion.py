@@ -1,31 +1,27 @@
 """Conversion: the tensors of dump files, each written to a file of its own."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.analysis.tensorfiles import FileFormat, write_array, write_elements
+from dumpstream.analysis.tensornames import NAMES, RESERVED, Naming, is_raw, suffix_of
 from dumpstream.format.dtypes import element_shape
 from dumpstream.format.header import IO, Tensor
 from dumpstream.format.layouts import PLAIN, to_layout
 from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.reading.dumpfile import DumpFile
-from dumpstream.reading.inputs import MAPPING, Input
+from dumpstream.reading.inputs import Input
 from dumpstream.reading.outputs import Drafts, OutputNameError, Outputs
 from dumpstream.system.batches import run_batches
+from dumpstream.system.publishing import write_all
 from dumpstream.system.targets import Target, Targets
 
 _BLOCK_BITS = 256  #: of the channels of a block
-#: What no directory is called, because the file of a tensor may be.
-_FILES = re.compile(
-    rf"{re.escape(MAPPING)}|.*\.(?:{'|'.join(IO)})\.\d+\.(?:{'|'.join(FileFormat)})", re.DOTALL | re.ASCII
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +31,7 @@ class ConversionOptions:
     format: FileFormat = FileFormat.NPY
     layout: str | None = None  #: the format to rearrange them to; None leaves them as they are
     shape: tuple[int, ...] = ()  #: their shape in that layout, if the header has none or a wrong one
+    names: Naming = Naming.DUMPSTREAM  #: whose names the files have
     workers: int | None = None  #: threads; by default as many as are useful
 
 
@@ -58,7 +55,7 @@ def convert(inputs: Sequence[Input], outputs: Outputs, options: ConversionOption
         DestinationError: a file cannot be written, or exists and may not be replaced.
         StoreError: an object store refuses, or does not answer.
     """
-    targets = Targets(lambda: (item.name for item in inputs), reserved=_FILES)
+    targets = Targets(lambda: (item.name for item in inputs), reserved=RESERVED[options.names])
     return run_batches(
         lambda batch: [_convert(item, target, outputs, options) for item, target in batch],
         ((item, targets.choose(item.name, _source(item))) for item in inputs),
@@ -72,7 +69,8 @@ def _convert(item: Input, target: Target, outputs: Outputs, options: ConversionO
     if item.name.endswith(TEXT_SUFFIX) and not item.named:
         return Converted(item, skipped=True)
     try:
-        with item.open() as dump, outputs.drafts(target, item.name.rpartition("/")[2]) as drafts:
+        base, name = item.name.rpartition("/")[2], NAMES[options.names]
+        with item.open() as dump, outputs.drafts(target, base, name=name) as drafts:
             return _write(item, dump, drafts, options)
     except DumpFormatError as exc:
         if not item.named and item.whole and parse_name(item.name).scheme is None:
@@ -95,10 +93,11 @@ def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptio
     for tensor in dump.tensors:
         if tensor.stored:
             try:
-                size += drafts.write(
-                    f".{tensor.io}.{tensor.index}.{options.format}",
-                    partial(_write_tensor, dump=dump, tensor=tensor, options=options),
+                shape, writer = _prepared(dump, tensor, options)
+                suffix = suffix_of(
+                    options.names, tensor, options.format, shape, arranged=options.layout is not None
                 )
+                size += drafts.write(suffix, writer)
             except DumpFormatError as exc:
                 problems.append(exc.detail)
             except ValueError as exc:
@@ -116,16 +115,26 @@ def _write(item: Input, dump: DumpFile, drafts: Drafts, options: ConversionOptio
     return Converted(item, tensors, size, problem=_with_verdict(item, problem))
 
 
-def _write_tensor(fd: int, dump: DumpFile, tensor: Tensor, options: ConversionOptions) -> int:
-    """Write *tensor* to *fd*; a compressed one that is not rearranged does not have to fit into memory."""
+def _prepared(
+    dump: DumpFile, tensor: Tensor, options: ConversionOptions
+) -> tuple[tuple[int, ...], Callable[[int], int]]:
+    """Return the shape of the array to write for *tensor*, and what writes it to a descriptor.
+
+    A compressed tensor that is not rearranged does not have to fit into memory.
+    """
+    if is_raw(options.names, tensor):
+        return (tensor.size,), lambda fd: sum(write_all(fd, block) for block in dump.blocks(tensor))
     shape = element_shape(tensor.dtype, tensor.shape, tensor.size)
     name, layout = tensor.format.name, options.layout
     without_axes = name == "ND" or (name in PLAIN and len(name) != len(shape))
     if layout is None or without_axes or tensor.io in {IO.BUFFER, IO.SPACE}:
         if dump.copies:
-            return write_elements(fd, dump.elements(tensor), tensor.dtype.numpy, shape, options.format)
-        return write_array(fd, dump.array(tensor), options.format)
-    return write_array(fd, _arranged(dump.array(tensor), tensor, layout, options), options.format)
+            return shape, lambda fd: write_elements(
+                fd, dump.elements(tensor), tensor.dtype.numpy, shape, options.format
+            )
+        return shape, lambda fd: write_array(fd, dump.array(tensor), options.format)
+    array = _arranged(dump.array(tensor), tensor, layout, options)
+    return array.shape, lambda fd: write_array(fd, array, options.format)
 
 
 def _arranged(array: NDArray[Any], tensor: Tensor, layout: str, options: ConversionOptions) -> NDArray[Any]:

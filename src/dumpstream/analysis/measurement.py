@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from dumpstream._errors import PartError
+from dumpstream.analysis.missingtables import MissingTables
 from dumpstream.analysis.sources import (
+    CSV,
     Batch,
     Item,
     Measured,
@@ -18,11 +21,13 @@ from dumpstream.analysis.sources import (
     Wanted,
     has_start,
     left_by_sink,
+    table_text,
 )
 from dumpstream.archive.rows import FileRow
 from dumpstream.reading.inputs import Input, find_inputs
 from dumpstream.reading.stored import StoredCapture
-from dumpstream.statistics.table import rows_of
+from dumpstream.statistics.table import Provenance
+from dumpstream.statistics.tensors import rows_of
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import Prefix
 
@@ -61,9 +66,10 @@ def measure_batches(
     workers: int | None = None,
 ) -> Iterator[Batch]:
     """Yield what `measure` does, many files at once, and of the tensors only what is *wanted*."""
+    tables = _UsedTables()
     return run_batches(
         _run,
-        _tasks(find_inputs(paths, ranks), wanted),
+        _tasks(find_inputs(paths, ranks, wanted.patterns, tables.lines_of), wanted, tables),
         bytes_of=lambda task: task.bytes,
         most_items=_BATCH_FILES,
         workers=workers,
@@ -72,7 +78,7 @@ def measure_batches(
 
 
 class _Task(NamedTuple):
-    source: Paths | StoredFiles | StoredTables
+    source: Paths | StoredFiles | StoredTables | MissingTables
     item: Any
     bytes: int = 0
     remote: bool = False
@@ -83,22 +89,50 @@ def _run(tasks: Sequence[_Task]) -> list[Batch]:
     return [batch for source, of in groups for batch in source.measure([task.item for task in of])]
 
 
-def _tasks(inputs: Iterable[Input], wanted: Wanted) -> Iterator[_Task]:
+class _UsedTables:
+    """The tables of captures that are read, so that the files in them need not be found."""
+
+    def __init__(self) -> None:
+        self._lines: WeakKeyDictionary[StoredCapture, list[bytes]] = WeakKeyDictionary()
+
+    def lines_of(self, capture: StoredCapture) -> list[bytes]:
+        """Return what is in the lines of files that are in a used table of *capture*; becomes more."""
+        return self._lines.setdefault(capture, [])
+
+    def add(self, capture: StoredCapture, path: str) -> None:
+        """Take note that the table at *path* is used."""
+        # Those that follow in the journal are most likely in this one.
+        self.lines_of(capture).insert(0, table_text(path))
+
+
+def _tasks(inputs: Iterable[Input], wanted: Wanted, used: _UsedTables) -> Iterator[_Task]:
     paths, tables = Paths(wanted), StoredTables(wanted)
     capture: _Capture | None = None
+    given: str | None = None
     for item in inputs:
+        is_table = item.path is not None and item.path.suffix == _PARQUET
+        # The rows of a dump file that was named have its path as `file`.
+        of = Provenance(item.rank, None if item.named and not is_table else item.given)
+        if capture is not None and capture.stored is not item.capture:
+            yield from capture.missing_tables()
+            capture = None
+        if of.capture != given:
+            given = of.capture
+            paths, tables = Paths(wanted, of=of), StoredTables(wanted, of=of)
         if item.path is not None:
-            if item.path.suffix == _PARQUET:
+            if is_table:
                 table = StoredTable(item.label, partial(_open_file, item.path), item.bytes)
                 yield from (_Task(tables, portion, _TABLE_BYTES) for portion in table.portions())
             else:
                 file = Item(item.full_name, item.label, item.bytes, item.path, may_be_foreign=not item.named)
                 yield _Task(paths, file, item.bytes)
         elif item.capture is not None and item.file is not None:
-            if capture is None or capture.stored is not item.capture:
-                capture = _Capture(item.capture, wanted, item.prefix, item.rank)
+            if capture is None:
+                capture = _Capture(item.capture, wanted, item.prefix, of, used)
             for row in item.file.rows:
                 yield from capture.tasks(row)
+    if capture is not None:
+        yield from capture.missing_tables()
 
 
 def _open_file(path: Path) -> IO[bytes]:
@@ -108,12 +142,16 @@ def _open_file(path: Path) -> IO[bytes]:
 class _Capture:
     """The tasks of a capture: each table that the statistics sink left, once, and what is in none."""
 
-    def __init__(self, stored: StoredCapture, wanted: Wanted, prefix: str, rank: int | None) -> None:
-        self.stored = stored
+    def __init__(
+        self, stored: StoredCapture, wanted: Wanted, prefix: str, of: Provenance, used: _UsedTables
+    ) -> None:
+        self.stored, self._used = stored, used
         self._histogram, self._prefix = wanted.histogram, prefix
-        self._tables = StoredTables(wanted, prefix, rank)
-        self._files = StoredFiles(stored, wanted, prefix, rank)
+        self._tables = StoredTables(wanted, prefix, of)
+        self._files = StoredFiles(stored, wanted, prefix, of)
         self._is_used: dict[str, bool] = {}  #: whether a table is, by its path
+        self._absent: set[str] = set()  #: tables that are not there
+        self._missing = MissingTables(prefix)
 
     def tasks(self, row: FileRow) -> Iterator[_Task]:
         """Yield what has to be done for *row*; nothing if its table is read already."""
@@ -122,15 +160,35 @@ class _Capture:
             if self._is_used.get(path):
                 return
             if path not in self._is_used:
-                self._is_used[path] = not (self._histogram and has_start(row)) and self._exists(path)
+                exists = self._exists(path)
+                self._is_used[path] = exists and not (self._histogram and has_start(row))
+                self._absent |= set() if exists else {path}
                 if self._is_used[path]:
+                    self._used.add(self.stored, path)
                     table = StoredTable(path, partial(self._open, path))
                     # A store would be asked again for each portion.
                     portions = [table] if remote else table.portions()
                     yield from (_Task(self._tables, it, _TABLE_BYTES, remote) for it in portions)
                     return
-        file = Item(row.name, self._prefix + row.name, row.bytes, row, may_be_foreign=row.verdict.whole)
+        if not has_start(row) and (lost := self._find_missing(row)) is not None:
+            self._missing.add(lost)
+            return
+        file = Item(row.name, self._prefix + row.name, row.bytes, row, row.verdict.whole, row.step)
         yield _Task(self._files, file, row.bytes if has_start(row) else 0, remote)
+
+    def missing_tables(self) -> Iterator[_Task]:
+        """Yield what has to be said about tables that are missing, and whose rows nothing else has."""
+        if self._missing:
+            yield _Task(self._missing, None)
+
+    def _find_missing(self, row: FileRow) -> str | None:
+        """Return the path of a table of *row* that is not there.
+
+        Text inside the capture is not looked for: it is a file by itself, and is read next.
+        """
+        tables = (path for path in left_by_sink(row, _PARQUET) if path in self._absent)
+        texts = (path for path in left_by_sink(row, CSV) if path.startswith("/") and not self._exists(path))
+        return next(chain(tables, texts), None)
 
     def _exists(self, path: str) -> bool:
         try:

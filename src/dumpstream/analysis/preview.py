@@ -21,6 +21,7 @@ class Histogram(NamedTuple):
     low: float
     high: float
     counts: tuple[int, ...]
+    zeros: int = 0  #: elements that are 0 and are not among the counts, which they would dwarf
 
     def bars(self, *, ascii_only: bool = False) -> str:
         """Return a character for each bin, higher for more elements and blank for none."""
@@ -30,18 +31,25 @@ class Histogram(NamedTuple):
         return "".join(levels[-(-count * steps // most)] if count else levels[0] for count in self.counts)
 
 
-def count_bins(blocks: Iterable[NDArray[Any]], low: float, high: float, bins: int) -> Histogram:
+def count_bins(
+    blocks: Iterable[NDArray[Any]], low: float, high: float, bins: int, *, zeros_apart: bool = False
+) -> Histogram:
     """Return the histogram of the elements in *blocks*, whose finite ones are between *low* and *high*."""
     counts = np.zeros(bins, np.int64)
+    zeros = 0
     # Halved, as the distance between the largest floats is not finite.
     width = high / 2 - low / 2
     for part in _parts(blocks):
         with np.errstate(invalid="ignore"):  # as a NaN that signals is
             numbers = part.astype(np.float64)
         finite = numbers[np.isfinite(numbers)]
+        if zeros_apart:
+            nonzero = finite[finite != 0]
+            zeros += len(finite) - len(nonzero)
+            finite = nonzero
         numbers = (finite / 2 - low / 2) / width * bins if width else np.zeros(len(finite))
         counts += np.bincount(np.clip(numbers.astype(np.int64), 0, bins - 1), minlength=bins)
-    return Histogram(low, high, tuple(counts.tolist()))
+    return Histogram(low, high, tuple(counts.tolist()), zeros)
 
 
 def pick_values(blocks: Iterable[NDArray[Any]], first: int, last: int) -> tuple[list[Any], list[Any]]:

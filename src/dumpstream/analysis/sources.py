@@ -11,20 +11,23 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from typing_extensions import Buffer
 
-from dumpstream._errors import DumpFormatError, DumpstreamError
-from dumpstream.archive.rows import FileRow
+from dumpstream._errors import DumpFormatError, DumpstreamError, StoreError
+from dumpstream.archive.rows import FileRow, part_beginning
 from dumpstream.format.opname import parse_name
 from dumpstream.reading.content import Content, content_of_path, content_of_stored
 from dumpstream.reading.smallfiles import read_small
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, is_readable
+from dumpstream.statistics.condition import Comparison, Condition, Either, columns_of, comparable
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.engine import SMALL_BYTES, MeasuredFiles, measure_whole
 from dumpstream.statistics.files import begin_file, origin_of, whole_file
 from dumpstream.statistics.parquet import read_tensors, row_groups
-from dumpstream.statistics.table import COLUMNS, HOST, Condition, TensorRow, TensorRows, Tensors
+from dumpstream.statistics.table import COLUMNS, HOST, Provenance, TensorRow
+from dumpstream.statistics.tensors import TensorRows, Tensors
 
-_CSV = ".csv"
+#: Ends the names of CANN's text, as the statistics sink leaves it.
+CSV = ".csv"
 _SINK = "stats"
 # The longest compressed file that is read again as a whole, in case it is one of version 1.
 _VERSION_1_BYTES = 256 << 20
@@ -38,6 +41,7 @@ class Measured(NamedTuple):
     rows: Sequence[TensorRow] = ()
     problems: Sequence[str] = ()  #: why not all of it could be read; each with the name of a file
     skipped: bool = False  #: whether it is not a dump file, and the caller did not name it
+    not_stored: bool = False  #: whether the capture was not to store it, and nothing else is known
     process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
 
 
@@ -55,6 +59,14 @@ class Wanted(NamedTuple):
     conditions: Sequence[Condition] = ()
     columns: Sequence[str] = tuple(COLUMNS)
     histogram: bool = False
+    patterns: Sequence[str] = ()  #: of the names of files; all if there are none
+
+    @property
+    def of_files(self) -> list[Condition]:
+        """The condition that a row is of a file that is called like one of the patterns, or matches it."""
+        texts = [comparable(pattern) for pattern in self.patterns]
+        named = [Comparison("file", operator, text) for text in texts for operator in ("==", "~")]
+        return [Either(named)] if named else []
 
 
 class StoredTable(NamedTuple):
@@ -78,10 +90,10 @@ class StoredTable(NamedTuple):
 class StoredTables:
     """Tables that were written before."""
 
-    def __init__(self, wanted: Wanted, prefix: str = "", rank: int | None = None) -> None:
-        self._conditions, self._prefix, self._rank = wanted.conditions, prefix, rank
-        compared = [condition.column for condition in wanted.conditions]
-        self._columns = {"file", "io", "problem", *wanted.columns, *compared}
+    def __init__(self, wanted: Wanted, prefix: str = "", of: Provenance = Provenance()) -> None:  # noqa: B008 - never changes
+        self._conditions, self._of_files = wanted.conditions, wanted.of_files
+        self._prefix, self._provenance = prefix, of
+        self._columns = {"file", "io", "problem", *wanted.columns, *columns_of(wanted.conditions)}
 
     def measure(self, items: Sequence[StoredTable]) -> Iterator[Batch]:
         """Yield what is known of *items*, one by one."""
@@ -100,8 +112,9 @@ class StoredTables:
         """Return the tensors that are wanted; the first problem of each file is added to *problems*."""
         parts = []
         with item.open() as file:
-            for part in read_tensors(file, self._columns, item.groups):
-                tensors, faulty = part._replace(prefix=self._prefix, rank=self._rank).sorted_out()
+            for part in read_tensors(file, self._columns, item.groups, self._conditions):
+                found = part._replace(prefix=self._prefix, provenance=self._provenance)
+                tensors, faulty = found.where(self._of_files).sorted_out()
                 parts.append(tensors.where(self._conditions))
                 for name, problem in faulty:
                     problems.setdefault(name, problem)
@@ -116,20 +129,27 @@ class Item(NamedTuple):
     bytes: int
     place: Any  #: where its bytes are: a `Path`, or a `FileRow` of a capture
     may_be_foreign: bool  #: whether it need not be a dump file
+    step: int | None = None  #: that was marked, if its name has none
 
 
 class _Files:
     """Files that are measured together; those that are not small, each by itself."""
 
-    def __init__(self, wanted: Wanted, prefix: str = "", rank: int | None = None) -> None:
-        self._wanted, self._prefix, self._rank = wanted, prefix, rank
+    def __init__(self, wanted: Wanted, prefix: str = "", of: Provenance = Provenance()) -> None:  # noqa: B008 - never changes
+        self._wanted, self._prefix, self._provenance = wanted, prefix, of
 
     def measure(self, items: Sequence[Item]) -> Iterator[Batch]:
         """Yield what is known of *items*, at one go."""
         data = self.read_small(items)
         labels = [item.label for item in items]
         small = [(item.name, content) for item, content in zip(items, data, strict=True)]
-        found = measure_whole(small, histogram=self._wanted.histogram, labels=labels, rank=self._rank)
+        found = measure_whole(
+            small,
+            histogram=self._wanted.histogram,
+            labels=labels,
+            provenance=self._provenance,
+            steps=[item.step for item in items],
+        )
         in_file = np.bincount(found.columns.tensors["file"].astype(np.intp), minlength=len(found.numbers))
         counts = dict(zip(found.numbers, in_file.tolist(), strict=True))
         files: list[Measured] = []
@@ -142,7 +162,8 @@ class _Files:
             if number in found.rows:
                 measured = _judged(item, _sorted_out(item.label, size, found.rows[number]))
             else:
-                measured = self.measure_alone(item, origin_of(item.name, item.label, self._rank))
+                origin = origin_of(item.name, item.label, self._provenance, item.step)
+                measured = self.measure_alone(item, origin)
             files.append(measured._replace(rows=(), process=self._prefix))
             if measured.rows:
                 rows[number], counts[number] = measured.rows, len(measured.rows)
@@ -220,8 +241,8 @@ class Paths(_Files):
 class StoredFiles(_Files):
     """Files of a capture that are measured from the bytes that are stored."""
 
-    def __init__(self, stored: StoredCapture, wanted: Wanted, prefix: str, rank: int | None) -> None:
-        super().__init__(wanted, prefix, rank)
+    def __init__(self, stored: StoredCapture, wanted: Wanted, prefix: str, of: Provenance) -> None:
+        super().__init__(wanted, prefix, of)
         self._stored = stored
 
     def read_small(self, items: Sequence[Item]) -> list[Buffer | None]:
@@ -229,16 +250,22 @@ class StoredFiles(_Files):
 
     def measure_alone(self, item: Item, origin: TensorRow) -> Measured:
         try:
+            if item.place.not_stored is not None and not item.place.stored:
+                return Measured(item.label, not_stored=True)
             if not has_start(item.place):
                 return _sorted_out(item.label, 0, self._read_text(item.place, origin))
             content = content_of_stored(self._stored, StoredFile(item.name, [item.place]))
             return _judged(item, _measure(origin, content, histogram=self._wanted.histogram))
+        except StoreError as exc:
+            if exc.away:  # and so it is for all others
+                raise
+            return Measured(item.label, problems=[f"{item.label}: {exc}"])
         except (DumpstreamError, OSError) as exc:
             return Measured(item.label, problems=[f"{item.label}: {exc}"])
 
     def _read_text(self, row: FileRow, origin: TensorRow) -> list[TensorRow]:
         """Return what the statistics sink left as CANN's text."""
-        paths = left_by_sink(row, _CSV)
+        paths = left_by_sink(row, CSV)
         if not paths:
             raise DumpstreamError("nothing is stored that statistics could be computed from")
         text = DeviceText(origin, source=HOST)
@@ -256,3 +283,8 @@ def left_by_sink(row: FileRow, suffix: str) -> list[str]:
     """Return the paths that end with *suffix* among those where the statistics sink left something."""
     parts = [part for part in row.stored if part.sink == _SINK]
     return [part.path for part in parts if part.path is not None and part.path.endswith(suffix)]
+
+
+def table_text(path: str) -> bytes:
+    """Return what is in the lines of files whose statistics are in the table at *path*."""
+    return part_beginning(_SINK, path).encode()

@@ -9,10 +9,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from dumpstream._errors import DestinationError, DestinationInUseError
-from dumpstream.archive.manifest import FILES, MANIFEST, PACKS, PROFILE, STATS, TEMPORARY, Manifest
+from dumpstream.archive.manifest import (
+    CHANGES,
+    FILES,
+    MANIFEST,
+    PACKS,
+    PROFILE,
+    STATS,
+    TEMPORARY,
+    TEMPORARY_CHANGES,
+    Manifest,
+)
 from dumpstream.archive.remains import Remains
 from dumpstream.archive.rows import JOURNAL, FileRow, Row, read_journal
-from dumpstream.system.lock import LOCK, lock_holder, release_lock, take_lock
+from dumpstream.system.lock import LOCK, SHARED, lock_holder, release_lock, take_lock
 from dumpstream.system.nofollow import opened_directory
 from dumpstream.system.publishing import is_temporary
 from dumpstream.system.removal import Remover, remove_empty, remove_file, remove_tree
@@ -21,7 +31,15 @@ from dumpstream.system.walk import Folder, walk
 #: The directories of sinks without a location of their own.
 SINK_FOLDERS = (FILES, PACKS, STATS)
 
-_OURS = {LOCK, TEMPORARY, MANIFEST, JOURNAL}  # also of captures further inside
+_OURS = {
+    LOCK,
+    SHARED,
+    TEMPORARY,
+    TEMPORARY_CHANGES,
+    MANIFEST,
+    CHANGES,
+    JOURNAL,
+}  # also of captures further inside
 _NOT_A_FILE = {errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.EISDIR}
 #: Packs, and tables of statistics: the names of a run's begin alike, and unlike those of every other run.
 _SERIES = re.compile(rf"((?:{PACKS}|{STATS})/[\w-]+)-\d{{5,}}(?:\.\d+)?\.(?:zip|parquet)", re.ASCII)

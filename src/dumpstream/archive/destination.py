@@ -8,7 +8,8 @@ from typing import Self
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in, refuse_others
-from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, read_manifest, write_manifest
+from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, read_manifest
+from dumpstream.archive.manifestfile import ManifestFile
 from dumpstream.archive.manifestwriter import ManifestWriter, refuse_both
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.location import Prefix
@@ -38,6 +39,7 @@ class Destination(ManifestWriter):
         super().__init__()
         self.path = path
         self._dir_fd = dir_fd
+        self._file = ManifestFile(dir_fd)
         self._lock_fd = lock_fd
         self._made = made  # to be removed if no run begins, in this order
         self._profiles: set[str] = set()  # what earlier runs left in the directory of profiles
@@ -130,7 +132,8 @@ class Destination(ManifestWriter):
         return self.path / PROFILE
 
     def end_processes(self) -> None:
-        """Do nothing: the manifest is where it belongs."""
+        with explained(self.path):
+            self._file.write_all(self.manifest)
 
     def _begin(self) -> None:
         with explained(self.path):
@@ -139,12 +142,13 @@ class Destination(ManifestWriter):
                 for profile in delete_profiles(self._profiles, self._dir_fd):
                     self.remains.add(profile)
                 unclaim_directory(self._dir_fd)
-            write_manifest(self.manifest, self._dir_fd)
+                self.manifest.changes = replaced.changes  # which go with it
+            self._file.write(self.manifest)
         self._made, self._kept_profiles = (), None
 
     def _write(self) -> None:
         with explained(self.path):
-            write_manifest(self.manifest, self._dir_fd)
+            self._file.write(self.manifest)
 
     def _is_taken(self, name: str) -> bool:
         with explained(self.path), suppress(FileNotFoundError):
@@ -154,6 +158,7 @@ class Destination(ManifestWriter):
 
     def close(self) -> None:
         if self._dir_fd >= 0:
+            self._file.close()
             if holds_lock(self._lock_fd):
                 if self._kept_profiles is not None:
                     delete_profiles(names_in(PROFILE, self._dir_fd) - self._kept_profiles, self._dir_fd)
@@ -165,7 +170,7 @@ class Destination(ManifestWriter):
 
 
 @contextmanager
-def explained(path: Path | Prefix) -> Iterator[None]:
+def explained(path: Path | Prefix | str) -> Iterator[None]:
     """Turn an `OSError` of the block into a `DestinationError` about *path*."""
     try:
         yield

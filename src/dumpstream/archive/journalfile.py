@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from typing import NamedTuple
 
 from dumpstream._errors import DumpstreamError
-from dumpstream._native import scan_journal
+from dumpstream._native import scan_journal, summarise_journal
 from dumpstream.archive.rows import FileRow, Row, parse_line, read_rows
 from dumpstream.format.verdict import Verdict
 from dumpstream.system.nofollow import open_regular
@@ -25,9 +25,12 @@ _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 4 << 10
 # A longer line is unreadable: no file has so many parts.
 _LONGEST_LINE = 64 << 20
-_LAYOUT = Struct("=6Q3I2B2x")
-#: Where the name begins in a common line.
-NAME_START = len('{"type":"file","name":"')
+_LAYOUT = Struct("=7Q3I4B")
+
+#: What a list shows of a file: name, verdict, bytes, stored bytes, chunks, parts, why its bytes were not to
+#: be stored, if so, and the step that was marked. It is a plain tuple, and the verdict a word: a million of
+#: them are made and shown.
+FileSummary = tuple[str, str, int, int, int, int, str | None, int | None]
 
 
 class JournalLine(NamedTuple):
@@ -39,11 +42,14 @@ class JournalLine(NamedTuple):
     bytes: int
     chunks: int
     stored_bytes: int  #: in all sinks together
+    step: int  #: if `has_step`
     name_length: int
     stored: int  #: parts, in all sinks together; all of them begin at offset 0
     verdict: int  #: a number in `VERDICTS`
     is_common: int
     at_url: int  #: whether a part may be in an object store
+    is_filtered: int  #: whether its bytes were not to be stored
+    has_step: int  #: whether a step was marked
 
 
 class JournalFile:
@@ -104,6 +110,13 @@ class JournalFile:
         """Yield the same as tuples, in a third of the time."""
         return _LAYOUT.iter_unpack(scan_journal(block, key, _WORDS, needle))
 
+    def summaries(self, block: bytes) -> tuple[list[FileSummary], list[tuple[int, int, int]]]:
+        """Return what a list shows of the common lines of *block*, and where the other lines are.
+
+        Of these: how many common ones are before it, where it starts in the block, and its length.
+        """
+        return summarise_journal(block, _WORDS)
+
     def rows(self) -> Iterator[Row]:
         """Yield all rows, as `read_rows` does."""
         return read_rows(line for _, block in self.blocks() for line in BytesIO(block))
@@ -116,12 +129,27 @@ class JournalFile:
                 yield offset, row
             offset += len(line)
 
-    def row_at(self, offset: int) -> FileRow:
-        """Return the row of the file whose line begins at *offset*; raises `ValueError` if it is another."""
-        row = parse_line(self._line_at(offset))
-        if not isinstance(row, FileRow):
-            raise ValueError(offset)  # noqa: TRY004 - the value is wrong, whatever its type
-        return row
+    def rows_at(self, offsets: Iterable[int]) -> Iterator[FileRow]:
+        """Yield the rows of the files whose lines begin at *offsets*, which ascend.
+
+        Lines that are close to each other are read together.
+
+        Raises:
+            ValueError: a line is that of something else; its argument is the offset.
+        """
+        start, block, size = 0, b"", _LINE_BYTES
+        for offset in offsets:
+            end = block.find(b"\n", offset - start) + 1 if offset >= start else 0
+            if not end:
+                near = 0 <= offset - start <= 2 * len(block)
+                size = min(2 * size, _BLOCK_BYTES) if near else _LINE_BYTES
+                start, block = offset, self._read(offset, size)
+                end = block.find(b"\n") + 1
+            line = block[offset - start : end] if end else self._line_at(offset)
+            row = parse_line(line)
+            if not isinstance(row, FileRow):
+                raise ValueError(offset)  # noqa: TRY004 - the value is wrong, whatever its type
+            yield row
 
     def _line_at(self, offset: int) -> bytes:
         size = _LINE_BYTES
@@ -146,4 +174,4 @@ class JournalFile:
         return bytes(line[:_BLOCK_BYTES] if length > _LONGEST_LINE else line), length
 
     def _read(self, start: int, size: int) -> bytes:
-        return os.pread(self._fd, min(size, self.size - start), start)
+        return os.pread(self._fd, max(min(size, self.size - start), 0), start)

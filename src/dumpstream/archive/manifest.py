@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
@@ -11,13 +12,17 @@ from textwrap import indent
 from typing import Any
 
 from dumpstream._errors import NotACaptureError
+from dumpstream.processes import KILLED
 from dumpstream.system.location import Prefix
 from dumpstream.system.nofollow import open_regular
 from dumpstream.system.publishing import replace_file, replacement_of
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-TEMPORARY = replacement_of(MANIFEST)
+#: Processes that have changed since a long manifest was written.
+CHANGES = "processes.jsonl"
+#: What a kill can leave of a replacement.
+TEMPORARY, TEMPORARY_CHANGES = replacement_of(MANIFEST), replacement_of(CHANGES)
 #: The directories of what sinks without a location of their own store, and of profiles.
 FILES, PACKS, STATS, PROFILE = "files", "packs", "stats", "profile"
 
@@ -80,8 +85,14 @@ class Process:
     problem: str | None = None  #: why it was not captured, or not as it should have been
     ring: str | None = None  #: the file of its ring, as long as it may still have chunks
 
+    @property
+    def killed(self) -> bool:
+        """Whether a signal ended it."""
+        return self.ending is not None and self.ending.startswith(KILLED)
 
-_state_of = attrgetter(*(it.name for it in fields(Process)))
+
+#: Returns what differs if a process has changed.
+state_of = attrgetter(*(it.name for it in fields(Process)))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -92,11 +103,14 @@ class Manifest:
     created: str
     runs: list[Run] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
+    changes: str | None = None  #: the key of the list of changes that belongs to it, if there is one
     _texts: list[tuple[Any, str]] = field(init=False, default_factory=list, repr=False, compare=False)
 
     def text(self) -> str:
         """Return what `parse_manifest` reads; only processes that have changed are formatted again."""
-        about = {"format": FORMAT, "dumpstream": self.dumpstream, "created": self.created}
+        about: dict[str, Any] = {"format": FORMAT, "dumpstream": self.dumpstream, "created": self.created}
+        if self.changes is not None:
+            about["changes"] = self.changes
         rest = {"runs": [asdict(run) for run in self.runs], "processes": []}
         text = json.dumps({**about, **rest}, indent=2, default=str) + "\n"
         if not self.processes:
@@ -106,7 +120,7 @@ class Manifest:
 
     def _text_of(self, number: int) -> str:
         process = self.processes[number]
-        state = _state_of(process)
+        state = state_of(process)
         if number == len(self._texts):
             self._texts.append((None, ""))
         if self._texts[number][0] != state:
@@ -121,7 +135,50 @@ class Manifest:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest in the directory *path*; raises `NotACaptureError` if it cannot be read."""
+    """Return the manifest in the directory *path*, with all changes.
+
+    Raises:
+        NotACaptureError: it cannot be read.
+    """
+    manifest = _read_without_changes(path)
+    while (key := manifest.changes) is not None and not _add_changes(path, manifest):
+        manifest = _read_without_changes(path)
+        if manifest.changes == key:  # it was not replaced meanwhile: a kill came before the first change
+            break
+    return manifest
+
+
+def change_text(number: int, process: Process) -> bytes:
+    """Return the line that says what the process *number* of a manifest is now."""
+    return json.dumps({"number": number, **asdict(process)}, default=str).encode("ascii") + b"\n"
+
+
+def changes_title(key: str) -> bytes:
+    """Return the first line of a list of changes."""
+    return json.dumps({"changes": key}).encode("ascii") + b"\n"
+
+
+def _add_changes(path: Path, manifest: Manifest) -> bool:
+    """Add the changes that belong to *manifest*; return False if there are none."""
+    assert manifest.changes is not None
+    try:
+        with os.fdopen(open_regular(path / CHANGES, os.O_RDONLY), "rb") as file:
+            data = file.read(LARGEST_BYTES)
+    except OSError:
+        return False
+    if not data.startswith(changes_title(manifest.changes)):
+        return False
+    with suppress(LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        for line in data[: data.rfind(b"\n")].split(b"\n")[1:]:
+            change = json.loads(line)
+            number, process = int(change["number"]), _process(change)
+            if not 0 <= number <= len(manifest.processes):
+                break
+            manifest.processes[number : number + 1] = [process]
+    return True
+
+
+def _read_without_changes(path: Path) -> Manifest:
     try:
         with os.fdopen(open_regular(path / MANIFEST, os.O_RDONLY), "rb") as file:
             data = file.read(LARGEST_BYTES + 1)
@@ -150,6 +207,7 @@ def parse_manifest(location: Path | Prefix, data: bytes) -> Manifest:
             dumpstream=str(content["dumpstream"]),
             runs=[_run(run) for run in content["runs"]],
             processes=[_process(process) for process in content.get("processes", ())],
+            changes=None if content.get("changes") is None else str(content["changes"]),
         )
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise NotACaptureError(location, _FOREIGN) from None

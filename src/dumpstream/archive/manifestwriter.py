@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from anyio.to_thread import run_sync
+
 from dumpstream._errors import DestinationError
 from dumpstream.archive.manifest import ENVIRONMENT, PROFILE, Configured, Manifest, Process, Run
 from dumpstream.archive.remains import Remains
@@ -80,6 +82,10 @@ class ManifestWriter(ABC):
         run = self.manifest.runs[-1]
         run.ended, run.outcome = timestamp(), str(outcome)
         self._write()
+
+    async def finish_run(self, outcome: Outcome) -> None:
+        """Do what `end_run` does, which blocks; raises `DestinationError`."""
+        await run_sync(self.end_run, outcome)
 
     def begin_processes(self) -> None:
         """Delete a capture that is to be replaced, and record that processes may follow."""

@@ -14,10 +14,17 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import NotACaptureError, PartError
 from dumpstream.archive.journalfile import JournalFile
-from dumpstream.archive.manifest import MANIFEST, TEMPORARY, Manifest, read_manifest
+from dumpstream.archive.manifest import (
+    CHANGES,
+    MANIFEST,
+    TEMPORARY,
+    TEMPORARY_CHANGES,
+    Manifest,
+    read_manifest,
+)
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.location import Prefix
-from dumpstream.system.lock import LOCK, lock_holder
+from dumpstream.system.lock import LOCK, SHARED, lock_holder
 from dumpstream.system.nofollow import open_regular, opened_directory, opened_root
 from dumpstream.system.publishing import is_temporary
 from dumpstream.system.walk import Folder, walk
@@ -26,7 +33,7 @@ from dumpstream.system.walk import Folder, walk
 RESTORE = "restore it from a copy or capture again"
 
 _ELSEWHERE = re.compile(r"/|\w+://")
-_OURS = {MANIFEST, JOURNAL, LOCK}
+_OURS = {MANIFEST, CHANGES, JOURNAL, LOCK, SHARED}
 
 
 class WritingProcess(NamedTuple):
@@ -47,7 +54,7 @@ class Opened(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A file of a capture that is neither its manifest, its journal nor its lock."""
+    """A file of a capture that is neither its manifest, journal or lock, nor the mark of others' sinks."""
 
     path: str
     size: int | None = None  #: None if the listing does not say
@@ -132,7 +139,7 @@ def _listed(folder: Folder, without: Container[str]) -> Iterator[Listed]:
     folder.folders = [name for name in folder.folders if f"{above}{name}" not in without]
     for name in folder.files:
         if (path := f"{above}{name}") not in _OURS:
-            yield Listed(path, leftover=path == TEMPORARY or is_temporary(name))
+            yield Listed(path, leftover=path in {TEMPORARY, TEMPORARY_CHANGES} or is_temporary(name))
 
 
 def open_file(path: Path, start: int = 0, length: int | None = None) -> Opened:

@@ -22,6 +22,9 @@ from dumpstream.system.nofollow import open_regular
 #: The journal's name in the directory of a capture.
 JOURNAL = "journal.jsonl"
 
+#: Why the bytes of a file were not stored: the capture stores only the files that its options choose.
+FILTERED = "filtered"
+
 _LARGEST = 1 << 62  # more bytes than any file has; the sum of two still fits the system's offsets
 
 
@@ -68,10 +71,12 @@ class FileRow(NamedTuple):
     lost_bytes: int = 0
     missing: Sequence[tuple[int, int]] = ()  #: start and end of the ranges that never came
     duplicates: int = 0
+    not_stored: str | None = None  #: why no sink was to store its bytes: `FILTERED`; such a file is not lost
+    step: int | None = None  #: that the program had marked when it began; None if its name has one
 
     def to_line(self) -> str:
         """Return the line, formatted by hand: `json.dumps` takes three times as long, and files are many."""
-        name, size, chunks, verdict, stored, cause, lost_bytes, missing, duplicates = self
+        name, size, chunks, verdict, stored, cause, lost_bytes, missing, duplicates, not_stored, step = self
         parts = ",".join([_part_text(part) for part in stored])
         more = ""
         if cause is not None:
@@ -83,6 +88,10 @@ class FileRow(NamedTuple):
             more += f',"missing":[{ranges}]'
         if duplicates:
             more += f',"duplicates":{duplicates}'
+        if not_stored is not None:
+            more += f',"not_stored":{quote(not_stored)}'
+        if step is not None:
+            more += f',"step":{step}'
         return (
             f'{{"type":"file","name":{quote(name)},"bytes":{size},"chunks":{chunks},'
             f'"verdict":"{verdict}","stored":[{parts}]{more}}}'
@@ -145,10 +154,15 @@ def _line(kind: str, row: BeginRow | LossRow | MergedRow | EndRow) -> str:
     return json.dumps({"type": kind, **row._asdict()})
 
 
+def part_beginning(sink: str, path: str | None) -> str:
+    """Return text that is in a line if, and only if, the file has a part of *sink* at *path*."""
+    return f'{{"sink":{quote(sink)},"path":{"null" if path is None else quote(path)},'
+
+
 def _part_text(part: StoredPart) -> str:
     sink, path, offset, size, stored_bytes, xxh3, start, etag = part
     text = (
-        f'{{"sink":{quote(sink)},"path":{"null" if path is None else quote(path)},"offset":{offset},'
+        f'{part_beginning(sink, path)}"offset":{offset},'
         f'"bytes":{size},"stored_bytes":{stored_bytes},"xxh3":{"null" if xxh3 is None else quote(xxh3)}'
     )
     if start is not None:
@@ -212,6 +226,8 @@ _COMMON_FILE = re.compile(
     rf'{{"type":"file","name":{_PLAIN},"bytes":{_WHOLE},"chunks":{_WHOLE},"verdict":"(\w+)","stored":\[{_PART}'
 )
 _COMMON_PART = re.compile(f",{_PART}")
+_NO_LOSS = (None, 0, (), 0)  # the cause of a `FileRow` in such a line, and what follows it
+_COMMON_END = re.compile(rf'\](?:,"not_stored":"({FILTERED})")?(?:,"step":{_WHOLE})?}}\n')
 _VERDICTS = {str(verdict): verdict for verdict in Verdict}
 
 
@@ -221,12 +237,13 @@ def _common_file(line: str) -> FileRow | None:
     if match is None:
         return None
     name, size, chunks, verdict, *part = match.groups()
-    others = _parts_behind(line[match.end() :])
-    if others is None:
+    behind = _parts_behind(line[match.end() :])
+    if behind is None:
         return None
+    others, not_stored, step = behind
     # A named tuple's own constructor is a Python function and takes three times as long.
-    fields = (name, int(size), int(chunks), _VERDICTS[verdict], (_common_part(part), *others), None, 0, (), 0)
-    return tuple.__new__(FileRow, fields)
+    fields = (name, int(size), int(chunks), _VERDICTS[verdict], (_common_part(part), *others))
+    return tuple.__new__(FileRow, (*fields, *_NO_LOSS, not_stored, step))
 
 
 def _common_part(texts: Sequence[Any]) -> StoredPart:
@@ -237,18 +254,25 @@ def _common_part(texts: Sequence[Any]) -> StoredPart:
 
 
 @lru_cache(4096)
-def _parts_behind(text: str) -> tuple[StoredPart, ...] | None:
-    """Return the parts after the first; *text* is the end of the line, and often the same for many files."""
+def _parts_behind(text: str) -> tuple[tuple[StoredPart, ...], str | None, int | None] | None:
+    """Return the parts after the first, why the file was not stored, if so, and the step, if it was marked.
+
+    *text* is the end of the line, and often the same for many files.
+    """
     parts = []
     position = 0
     while match := _COMMON_PART.match(text, position):
         parts.append(_common_part(match.groups()))
         position = match.end()
-    return tuple(parts) if text[position:] == "]}\n" else None
+    end = _COMMON_END.fullmatch(text, position)
+    if end is None:
+        return None
+    not_stored, step = end.groups()
+    return tuple(parts), not_stored, None if step is None else int(step)
 
 
 def _file(fields: dict[str, Any]) -> FileRow:
-    cause = fields.get("cause")
+    cause, not_stored, step = fields.get("cause"), fields.get("not_stored"), fields.get("step")
     return FileRow(
         _path(fields["name"]),
         _count(fields["bytes"]),
@@ -259,6 +283,8 @@ def _file(fields: dict[str, Any]) -> FileRow:
         _count(fields.get("lost_bytes", 0)),
         tuple([(_count(start), _count(end)) for start, end in fields.get("missing", ())]),
         _count(fields.get("duplicates", 0)),
+        not_stored if not_stored is None else _text(not_stored),
+        step if step is None else _count(step),
     )
 
 

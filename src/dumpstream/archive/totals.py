@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, Row, UnreadableRow
+from dumpstream.processes import PROCESS_GONE
 
 _MOST_NUMBERS = 1000
 _MOST_CAUSES = 1000
@@ -20,8 +21,10 @@ class Totals:
     files: int = 0  #: different names
     bytes: int = 0
     stored_bytes: int = 0
+    not_stored: int = 0  #: lines of files whose bytes were not to be stored
     verdicts: dict[str, int] = field(default_factory=dict)  #: of files: the worst of each
     outcomes: dict[int, str | None] = field(default_factory=dict)  #: by run; None if it has no end
+    died: int = 0  #: runs whose process was gone before it had said goodbye
     losses: dict[str, list[int]] = field(default_factory=dict)  #: by cause, the chunks and bytes
     unreadable: int = 0
     unreadable_lines: list[int] = field(default_factory=list)  #: the numbers of the first ones
@@ -47,6 +50,7 @@ class Totals:
                 self.outcomes.setdefault(row.run, None)
             case EndRow():
                 self.outcomes[row.run] = str(row.outcome)
+                self.died += row.report.get("cut_off") == PROCESS_GONE
             case LossRow():
                 cause = (
                     row.cause

@@ -1,12 +1,16 @@
 """Arguments that several commands have, and what their words stand for."""
 
+import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.system.location import Prefix, as_location
+from dumpstream.system.location import Prefix, as_location, as_path, is_meant_as_url
 
+_NAME = "a name as `ls` shows it, or a pattern with * ? [ ]"
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -26,6 +30,14 @@ def location(text: str) -> Path | Prefix:
         raise ArgumentTypeError(str(exc)) from None
 
 
+def local_path(text: str) -> Path:
+    """Return the path that *text* names, which is not in an object store."""
+    try:
+        return as_path(text, "it")
+    except DumpstreamError as exc:
+        raise ArgumentTypeError(str(exc)) from None
+
+
 def add_capture_argument(parser: ArgumentParser) -> None:
     """Declare ``capture``, the place of a capture."""
     help_text = "its directory, or a URL such as s3://bucket/run"
@@ -34,14 +46,29 @@ def add_capture_argument(parser: ArgumentParser) -> None:
 
 def add_names_argument(parser: ArgumentParser) -> None:
     """Declare ``names``, patterns of the names of a capture's files; empty if all are meant."""
-    help_text = "a name as `ls` shows it, or a pattern with * ? [ ] (default: all files)"
+    help_text = f"{_NAME} (default: all files)"
     parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
 
 
-def add_inputs_argument(parser: ArgumentParser) -> None:
-    """Declare ``names``, the places of captures and dump files."""
+def add_inputs_argument(parser: ArgumentParser, *, patterns: bool = False) -> None:
+    """Declare ``names``, places of captures and dump files; *patterns* may follow, see `split_inputs`."""
     help_text = "a capture (directory or URL), a dump file, or a directory of dump files"
+    if patterns:
+        help_text += f"; behind the first, what is neither a path nor a URL is {_NAME}"
     parser.add_argument("names", nargs="+", metavar="PATH", help=help_text)
+
+
+def split_inputs(words: Sequence[str]) -> tuple[list[Path | Prefix], list[str]]:
+    """Return the locations among *words*, and the names and patterns of files; the first is a location.
+
+    Raises:
+        DumpstreamError: a URL is not valid.
+    """
+    is_place = [
+        not number or is_meant_as_url(word) or os.path.lexists(word) for number, word in enumerate(words)
+    ]
+    places = [as_location(word) for word in compress(words, is_place)]
+    return places, [word for word, place in zip(words, is_place, strict=True) if not place]
 
 
 def add_run_argument(parser: ArgumentParser) -> None:

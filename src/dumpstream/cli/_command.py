@@ -14,7 +14,7 @@ from dumpstream.cli._signals import CaptureSignals
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.collector import Collector
 from dumpstream.outside.command import Command
-from dumpstream.outside.liveness import exit_code
+from dumpstream.processes.liveness import exit_code
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 _PATIENCE_S = 1.0

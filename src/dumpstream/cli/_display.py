@@ -1,17 +1,25 @@
-"""How the commands show names, numbers, problems and progress."""
+"""How the commands show names, numbers and problems."""
 
 import json
 import sys
-import time
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from textwrap import indent
-from typing import Any, Self
+from typing import Any, TextIO
+
+from dumpstream.cli.screen.area import size_of
+from dumpstream.cli.screen.layout import wrap_words
+from dumpstream.cli.screen.live import above
+from dumpstream.cli.screen.options import is_quiet
 
 _UNITS = ("kB", "MB", "GB", "TB")
 _STEP = 1000
-_PROGRESS_S = 0.1
+_NESTED = (dict, list, tuple)
+# Native, which `json.dumps` with an indentation is not.
+_encode_flat = json.JSONEncoder(separators=(",\n      ", ": ")).encode
 
 
 def printable(text: str) -> str:
@@ -25,13 +33,40 @@ def printable(text: str) -> str:
 
 def say(text: str) -> None:
     """Print a line on standard error, behind the name of the program, in printable characters."""
-    print(f"dumpstream: {printable(text)}", file=sys.stderr)
+    with above(sys.stderr):
+        print(in_words(f"dumpstream: {printable(text)}", sys.stderr), file=sys.stderr)
+
+
+def summarise(text: str, *, good: bool, file: TextIO | None = None) -> None:
+    """Print a summary; with ``--quiet``, only if it is not *good*."""
+    if good and is_quiet():
+        return
+    stream = sys.stdout if file is None else file
+    print(in_words(text, stream), file=stream)
+
+
+def in_words(text: str, stream: TextIO, *, indent: str = "") -> str:
+    """Return *text* as *stream* shows it without breaking words: in lines, if it is a terminal.
+
+    *indent* is before all lines but the first.
+    """
+    if not stream.isatty():
+        return text
+    return "\n".join(wrap_words(text, size_of(stream).columns, indent=indent))
 
 
 def print_error(error: Exception) -> None:
     """Say what *error* says, and each of its notes."""
     for line in (str(error), *getattr(error, "__notes__", ())):
         say(line)
+
+
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """Say what Python's warnings say, in one line each and without the place in the source."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+        yield
 
 
 def print_json(value: Any) -> None:
@@ -45,9 +80,16 @@ def print_json_with_list(value: Mapping[str, Any], name: str, items: Iterable[An
     sys.stdout.write(f'{before}  "{name}": [')
     separator = "\n"
     for item in items:
-        sys.stdout.write(separator + indent(json.dumps(item, indent=2), "    "))
+        sys.stdout.write(separator + _item_text(item))
         separator = ",\n"
     sys.stdout.write(("]" if separator == "\n" else "\n  ]") + f"{behind}\n")
+
+
+def _item_text(item: Any) -> str:
+    """Return *item* of a list as `print_json` shows it; a flat object takes far less time."""
+    if not isinstance(item, dict) or not item or any(it and isinstance(it, _NESTED) for it in item.values()):
+        return indent(json.dumps(item, indent=2), "    ")
+    return f"    {{\n      {_encode_flat(item)[1:-1]}\n    }}"
 
 
 def attributes(thing: object, *names: str) -> dict[str, Any]:
@@ -75,6 +117,18 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
+def sizes_text(size: int, stored_bytes: int, not_stored: int) -> str:
+    """Return ``2 MB stored in 1 MB``, or ``2 MB received, 1 MB stored`` if some files were *not_stored*."""
+    if not_stored:
+        return f"{size_text(size)} received, {size_text(stored_bytes)} stored"
+    return f"{size_text(size)} stored in {size_text(stored_bytes)}"
+
+
+def not_stored_text(count: int) -> str:
+    """Return ``2 files not stored: filtered``."""
+    return f"{count_text(count, 'file')} not stored: filtered"
+
+
 def time_text(microseconds: int) -> str:
     """Return the date and time that are *microseconds* after the beginning of 1970."""
     try:
@@ -91,32 +145,3 @@ def number_text(value: Any) -> str:
     if isinstance(value, list):
         return "+".join(map(number_text, value)) + "j"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-class ProgressLine:
-    """A line that is rewritten in place, and removed at the end; only if standard error is a terminal.
-
-    Not *wanted*, it is never shown.
-    """
-
-    def __init__(self, *, wanted: bool = True) -> None:
-        self._shown = False
-        self._next = 0.0 if wanted and sys.stderr.isatty() else float("inf")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
-
-    def show(self, text: str) -> None:
-        """Replace the line, at most ten times a second."""
-        if (now := time.monotonic()) >= self._next:
-            self._next = now + _PROGRESS_S
-            self._shown = True
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

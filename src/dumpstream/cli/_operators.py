@@ -16,3 +16,6 @@ def operators_in(path: Path) -> tuple[Operator, ...]:
         return read_operators(path.read_bytes())
     except OSError as exc:
         raise DumpstreamError(f"{path} cannot be read: {exc.strerror}; give --ops a JSON file") from exc
+    except DumpstreamError as exc:
+        example = '[{"name": "conv1", "type": "Conv2D", "model": "m"}]'
+        raise DumpstreamError(f"{path} is {exc}; write for example {example}") from exc

@@ -7,7 +7,7 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from dumpstream.cli._arguments import size
+from dumpstream.cli._arguments import local_path, size
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import SinkSettings
@@ -19,7 +19,7 @@ from dumpstream.system.durable import Fsync
 _Flags: TypeAlias = dict[str, tuple[Callable[[str], Any], str | None, str | None]]
 _RING: _Flags = {
     "--buffer-bytes": (size, "SIZE", "the size of the ring"),
-    "--buffer-file": (Path, "FILE", "keep the ring in this new file, which may exceed the memory"),
+    "--buffer-file": (local_path, "FILE", "keep the ring in this new file, which may exceed the memory"),
     "--on-full": (
         OnFull,
         None,
@@ -48,6 +48,18 @@ _FILES: _Flags = {
 def add_capture_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `capture_options` reads."""
     _add_destination(parser)
+    parser.add_argument(
+        "--on-failure",
+        choices=["continue", "stop"],
+        default="continue",
+        help="if a capture fails, as on a full disk: let the job go on, or end it with SIGTERM "
+        "(default: continue)",
+    )
+    parser.add_argument(
+        "--require-dump",
+        action="store_true",
+        help="exit with 3 if nothing is captured, for scripts that rely on a dump",
+    )
     for title, flags in (("ring", _RING), ("files", _FILES)):
         add = parser.add_argument_group(title).add_argument
         for flag, (kind, metavar, help_text) in flags.items():
@@ -55,7 +67,7 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
             add(flag, type=kind, choices=choices, metavar=metavar, help=help_text)
     parser.set_defaults(**_defaults())
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
-        if action.default is not None and action.metavar and "%(default)s" not in (action.help or ""):
+        if action.default not in (None, []) and action.metavar and "%(default)s" not in (action.help or ""):
             action.help = f"{action.help or action.dest.replace('_', ' ')} (default: %(default)s)"
 
 
@@ -68,8 +80,15 @@ def _add_destination(parser: ArgumentParser) -> None:
         metavar="KIND:LOCATION",
         help="where files go; may be repeated, and replaces the default zstd: (files below --out)",
     )
+    add(
+        "--only",
+        action="append",
+        metavar="PATTERN",
+        help="store the bytes only of files whose names, as `ls` shows them, match: '*MatMul*'; may be "
+        "repeated; the statistics sink sees all files",
+    )
     add("--pack", action="store_true", help="collect small files in packs (ZIP containers with zstd members)")
-    add("--spill", type=Path, metavar="DIR", help="where files wait while an object store is away")
+    add("--spill", type=local_path, metavar="DIR", help="where files wait while an object store is away")
     add("--spill-bytes", type=size, metavar="SIZE", help="how much may wait there")
     earlier = group.add_mutually_exclusive_group()
     earlier.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
@@ -82,6 +101,7 @@ def _defaults() -> dict[str, Any]:
     found = {field.name: field.default for field in fields(RingOptions)}
     for options in (ReassemblyOptions(), PipelineOptions(), SinkSettings(directory=Path())):
         found |= {field.name: getattr(options, field.name) for field in fields(options)}
+    found["only"] = []  # argparse adds patterns to a copy
     return {name: found[name] for name in CaptureOptions.__annotations__}
 
 

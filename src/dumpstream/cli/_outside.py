@@ -5,23 +5,25 @@ import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from math import inf
+from functools import partial
 from pathlib import Path
+from signal import SIGTERM
+from time import time
 
-from dumpstream.cli._display import print_json, say
+import anyio
+
+from dumpstream.cli._display import print_json, printable, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
+from dumpstream.cli._nothing import tell_lack, tell_no_process, tell_written
 from dumpstream.cli._options import capture_arguments
-from dumpstream.cli._report import print_report, process_text, show_progress, tell_remains
+from dumpstream.cli._report import print_processes, print_report, show_progress, tell_remains
 from dumpstream.cli._signals import CaptureSignals
+from dumpstream.cli.screen.options import is_quiet
 from dumpstream.outside.collector import Collector, open_collector
 from dumpstream.outside.command import FORWARDED
 from dumpstream.outside.process import CapturedProcess
 
-_NO_PROCESS = (
-    "it runs nothing on an NPU, or not with CANN",
-    "it was started without the agent: LD_PRELOAD is stripped by set-uid programs, sudo and some containers",
-    "it is linked statically, or its launcher starts it on another machine",
-)
+_LOOK_S = 0.1
 
 
 async def collect_while(
@@ -34,6 +36,7 @@ async def collect_while(
     Raises:
         WrongUsageError: an option is out of range.
     """
+    args.started, args.stopped_for = time(), None
     signals = CaptureSignals(FORWARDED)
     opening = open_collector(args.out, socket_path=socket_path, **capture_arguments(args))
     collector = None
@@ -44,9 +47,35 @@ async def collect_while(
             raise WrongUsageError(str(exc)) from exc
         signals.begin(collector, collector.stop)
         tell_remains(collector)
-        tasks.start_soon(show_progress, collector)
+        tasks.start_soon(partial(show_progress, collector, beside_command=socket_path is None))
+        if args.on_failure == "stop":
+            tasks.start_soon(_stop_on_failure, collector, signals, args)
         await work(collector, signals)
     return None if signals.tell_abort(args.spill) else collector
+
+
+async def _stop_on_failure(collector: Collector, signals: CaptureSignals, args: Namespace) -> None:
+    """End the job as soon as the capture of a process fails; a service ends only that process."""
+    serves = args.command == "collect"
+    asked: set[CapturedProcess] = set()
+    while collector.error is None and (serves or not collector.failed):
+        for process in set(collector.failed) - asked:
+            asked.add(process)
+            collector.terminate([process])
+            args.stopped_for = args.stopped_for or _failure_of(process)
+            say(f"{process.label} is asked to end (SIGTERM), because of that: --on-failure stop")
+        await anyio.sleep(_LOOK_S)
+    args.stopped_for = _failure_of(collector.failed[0]) if collector.error is None else str(collector.error)
+    say("everything that is captured is asked to end (SIGTERM), because of that: --on-failure stop")
+    if signals.command is not None:
+        signals.command.forward(SIGTERM)
+    collector.terminate()
+    if serves:
+        collector.stop()
+
+
+def _failure_of(process: CapturedProcess) -> str:
+    return f"{process.label}: {process.failure}"
 
 
 def report_outside(collector: Collector, args: Namespace) -> int:
@@ -55,21 +84,30 @@ def report_outside(collector: Collector, args: Namespace) -> int:
     The summary goes to standard error: standard output is the command's.
     """
     report = collector.report
-    code = 0 if collector.whole and not report.waiting else NOT_WHOLE
+    lacking = tell_lack(args, report)
+    code = 0 if collector.whole and not (report.waiting or lacking) else NOT_WHOLE
     if args.json:
         processes = [process.as_dict() for process in collector.processes]
-        print_json({**report.as_dict(), "whole": collector.whole, "processes": processes})
+        ended = {"whole": collector.whole, "stopped_for": args.stopped_for}
+        print_json({**report.as_dict(), **ended, "processes": processes})
         return code
-    for process in sorted(collector.processes, key=_by_rank):
-        print(process_text(process), file=sys.stderr)
+    if is_quiet() and not code and not report.hints and collector.processes:
+        return code
+    print_processes(collector.processes, sys.stderr)
     if not collector.processes:
-        say("no process used ACL, so nothing was captured; if one should have:")
-        for reason in _NO_PROCESS:
-            print(f"  - {reason}", file=sys.stderr)
+        tell_no_process()
+        tell_written(args.config, args.started)
         return code
     print_report(report, args.out, args.spill, file=sys.stderr)
+    if not report.chunks:
+        tell_written(args.config, args.started)
+    if died := [process.label for process in collector.processes if process.died]:
+        what = "1 process died" if len(died) == 1 else f"{len(died)} processes died"
+        print(f"{what}: what had not been dumped by then is not there", file=sys.stderr)
     if report.whole and not collector.whole:
         print("not every process was captured as it should have been; its line says why", file=sys.stderr)
+    if args.stopped_for is not None:
+        print(printable(f"ended by --on-failure stop, because of {args.stopped_for}"), file=sys.stderr)
     return code
 
 
@@ -77,8 +115,3 @@ def raise_descriptor_limit() -> None:
     """Let this process open as many files as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _by_rank(process: CapturedProcess) -> tuple[float, int]:
-    rank = process.record.rank
-    return (inf if rank is None else rank, process.record.pid)

@@ -20,7 +20,8 @@ def add_profile_arguments(parser: ArgumentParser) -> None:
         help="the devices to profile (default: the workload's)",
     )
     add("--profile-collect", type=_collect, metavar="KIND,...", help=f"what to collect: some of {_KINDS}")
-    add("--profile-metric", choices=_METRICS, help="which counters of the AI Core are read")
+    help_text = f"which counters of the AI Core are read: one of {', '.join(_METRICS)}"
+    add("--profile-metric", choices=_METRICS, metavar="METRIC", help=help_text)
     add(
         "--profile-set",
         type=_setting,

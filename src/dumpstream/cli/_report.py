@@ -1,19 +1,37 @@
 """How the commands that capture show what came."""
 
+from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import TextIO
 
 import anyio
 
 from dumpstream.capture import Capture
-from dumpstream.cli._display import ProgressLine, count_text, printable, say, size_text
+from dumpstream.cli._display import (
+    count_text,
+    not_stored_text,
+    printable,
+    say,
+    size_text,
+    sizes_text,
+    summarise,
+)
+from dumpstream.cli.screen.capturing import Captured, CapturePicture
+from dumpstream.cli.screen.colour import Style, styled
+from dumpstream.cli.screen.layout import Column
+from dumpstream.cli.screen.live import Live
+from dumpstream.cli.screen.table import Table
 from dumpstream.outside.collector import Collector
 from dumpstream.outside.process import CapturedProcess
+from dumpstream.processes import PROCESS_GONE
 from dumpstream.remote.outboxes import waiting_text
 from dumpstream.stages.report import Report
 from dumpstream.system.location import Prefix
 
 _PROGRESS_S = 0.25
+_MOST_PROCESSES = 16  #: that are listed one by one, if they are whole
+_WHOLE_NAMES = "a pattern is that of a whole name as `dumpstream ls` shows it, such as '*MatMul*'"
 
 
 def tell_remains(capture: Capture | Collector) -> None:
@@ -22,28 +40,34 @@ def tell_remains(capture: Capture | Collector) -> None:
         say(f"{capture.path}: {capture.remains}")
 
 
-async def show_progress(capture: Capture | Collector) -> None:
-    """Show on the terminal what has come, until cancelled."""
-    before = capture.report
-    with ProgressLine() as line:
+async def show_progress(capture: Capture | Collector, *, beside_command: bool = False) -> None:
+    """Show what has come, until cancelled; a command may print to the same terminal meanwhile."""
+    picture = CapturePicture()
+    async with Live(picture, others_write=beside_command).drawn_beside():
         while True:
+            picture.show(*_state_of(capture))
             await anyio.sleep(_PROGRESS_S)
-            now = capture.report
-            text = _progress_text(before, now)
-            if isinstance(capture, Collector):
-                text = f"{count_text(len(capture.processes), 'process')}, {text}"
-            line.show(text)
-            before = now
 
 
-def _progress_text(before: Report, now: Report) -> str:
-    rate = (now.bytes - before.bytes) / max(now.seconds - before.seconds, 1e-9)
-    lost = sum(loss.chunks for loss in now.losses.values())
-    return (
-        f"{count_text(now.chunks, 'chunk')}, {count_text(now.files, 'file')}, {size_text(now.bytes)}, "
-        f"{size_text(int(rate))}/s, ring {100 * now.ring_fill // max(now.ring_bytes, 1)} %"
-        + (f", {lost} lost" if lost else "")
-    )
+def _state_of(capture: Capture | Collector) -> tuple[str, Report, list[Captured]]:
+    """Return what is going on, what has come of it, and from which processes that run."""
+    if not isinstance(capture, Collector):
+        return "capturing", capture.report, []
+    processes = capture.processes
+    running = sorted((it for it in processes if it.capture is not None), key=by_rank)
+    doing = f"capturing {count_text(len(processes), 'process')}"
+    return doing, capture.report, [Captured(_label(it), it.report) for it in running]
+
+
+def _label(process: CapturedProcess) -> str:
+    rank = process.record.rank
+    return f"process {process.record.pid}" if rank is None else f"rank {rank}"
+
+
+def by_rank(process: CapturedProcess) -> tuple[float, int]:
+    """Return what processes are listed by."""
+    rank = process.record.rank
+    return (inf if rank is None else rank, process.record.pid)
 
 
 def verdicts_text(report: Report) -> str:
@@ -57,26 +81,74 @@ def process_text(process: CapturedProcess) -> str:
     record, report = process.record, process.report
     line = f"{record.directory or 'refused'}: process {record.pid}"
     if record.directory:
-        sizes = f"{size_text(report.bytes)} stored in {size_text(report.stored_bytes)}"
+        sizes = sizes_text(report.bytes, report.stored_bytes, report.not_stored)
         line += f", {verdicts_text(report)}, {sizes}"
+    if report.not_stored:
+        line += f", {not_stored_text(report.not_stored)}"
     if lost := sum(loss.chunks for loss in report.losses.values()):
         line += f", {count_text(lost, 'chunk')} lost"
     if report.waiting:
         line += f", {count_text(report.waiting_files, 'file')} not in the store yet"
-    parts = dict.fromkeys((line, record.ending, report.failure, record.problem))
+    goodbye = "gone without aclFinalize" if report.cut_off == PROCESS_GONE else None
+    parts = dict.fromkeys((line, record.ending, goodbye, report.failure, record.problem))
     return printable("; ".join(filter(None, parts)))
+
+
+_PROCESSES = (
+    Column(name="process", text=printable, least=8, importance=5),
+    Column(name="pid", importance=1),
+    Column(name="files", text=printable, least=11, importance=4),
+    Column(name="captured", text=size_text, numeric=True, importance=3),
+    Column(name="stored", text=size_text, numeric=True, importance=2),
+    Column(name="ended", text=printable, least=11),
+)
+
+
+def print_processes(processes: Sequence[CapturedProcess], file: TextIO) -> None:
+    """Print what came from each process: on a terminal, as a table of those that are whole."""
+    others = sorted(processes, key=by_rank)
+    if file.isatty():
+        whole = [it for it in others if it.whole and not it.record.problem]
+        others = [it for it in others if it not in whole]
+        _print_whole(whole[:_MOST_PROCESSES], file)
+        if len(whole) > _MOST_PROCESSES:
+            print(f"and {len(whole) - _MOST_PROCESSES} more that are whole", file=file)
+    for process in others:
+        print(process_text(process), file=file)
+
+
+def _print_whole(processes: Sequence[CapturedProcess], file: TextIO) -> None:
+    table = Table(_PROCESSES, file=file)
+    reports = [it.report for it in processes]
+    table.add(
+        {
+            "process": [it.record.directory for it in processes],
+            "pid": [it.record.pid for it in processes],
+            "files": [", ".join(f"{count} {word}" for word, count in it.verdicts.items()) for it in reports],
+            "captured": [it.bytes for it in reports],
+            "stored": [it.stored_bytes for it in reports],
+            "ended": [it.record.ending or "" for it in processes],
+        }
+    )
+    file.writelines(table.lines())
 
 
 def print_report(
     report: Report, directory: Path | Prefix, spill: Path | None, *, file: TextIO | None = None
 ) -> None:
     """Print the summary of a capture into *directory*, and how to upload what waits in *spill*."""
-    print(
-        f"{verdicts_text(report)} from {count_text(report.chunks, 'chunk')}, "
-        f"{size_text(report.bytes)} stored in {size_text(report.stored_bytes)}, "
+    judged = Style.GOOD if report.whole and report.files else Style.BAD if not report.whole else Style.PLAIN
+    summarise(
+        f"{styled(verdicts_text(report), judged, file)} from {count_text(report.chunks, 'chunk')}, "
+        f"{sizes_text(report.bytes, report.stored_bytes, report.not_stored)}, "
         f"{report.seconds:.1f} s, {size_text(int(report.bytes_per_second))}/s, in {directory}",
+        good=False,  # the caller has decided to print it
         file=file,
     )
+    if report.not_stored:
+        print(not_stored_text(report.not_stored), file=file)
+        if report.not_stored == report.files:
+            print(f"no file matches --only; {_WHOLE_NAMES}", file=file)
     if report.profile is not None:
         print(f"profile in {directory / report.profile}", file=file)
     for cause, loss in report.losses.items():
@@ -89,7 +161,8 @@ def print_report(
         for hint in report.hints:
             print(f"  - {hint}", file=file)
     if not report.whole:
-        print(f"not everything is whole: dumpstream ls {directory} shows which files", file=file)
+        problem = styled("not everything is whole", Style.BAD, file)
+        print(f"{problem}: dumpstream ls {directory} shows which files", file=file)
     print_waiting(report, spill, file=file)
 
 

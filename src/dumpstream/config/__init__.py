@@ -6,6 +6,7 @@
 from dumpstream.config.check import (
     Check as Check,
     LoadedConfig as LoadedConfig,
+    find_emptiness as find_emptiness,
     check_bytes as check_bytes,
     check_config as check_config,
     check_file as check_file,
@@ -16,7 +17,8 @@ from dumpstream.config.explanation import Explanation as Explanation, explain as
 from dumpstream.config.locations import (
     Candidate as Candidate,
     Landing as Landing,
-    landings as landings,
+    Switch as Switch,
+    landing as landing,
     switched_on_by as switched_on_by,
 )
 from dumpstream.config.matcher import (

@@ -50,6 +50,10 @@ class LoadedConfig(NamedTuple):
     content: bytes
 
 
+#: The rules about configurations that CANN accepts, and by which nothing is dumped in some release.
+_EMPTY = {"nothing.configured", "nothing.selected", "overflow.list", "watch.list"}
+
+
 def check_file(
     path: str | os.PathLike[str], *, strict: bool = False, environment: Mapping[str, str] = os.environ
 ) -> Check:
@@ -75,6 +79,11 @@ def load_config(path: str | os.PathLike[str]) -> LoadedConfig:
     if isinstance(data, Unreadable) or check.config is None or check.errors:
         raise ConfigError(Path(path), check.errors)
     return LoadedConfig(check.config, data)
+
+
+def find_emptiness(data: bytes) -> tuple[Problem, ...]:
+    """Return the problems of a configuration that CANN accepts, and by which nothing is dumped."""
+    return tuple(problem for problem in check_bytes(data).warnings if problem.rule in _EMPTY)
 
 
 def check_bytes(data: bytes, *, strict: bool = False, environment: Mapping[str, str] = os.environ) -> Check:

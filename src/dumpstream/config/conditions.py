@@ -77,7 +77,8 @@ def unusable_path(subject: Subject) -> Iterator[Finding]:
         return
     problem = None
     if "\0" in path or not os.path.exists(path):  # noqa: PTH110 - a Path changes what CANN would see
-        problem = "does not exist"
+        expands = "$" in path or path.startswith("~")
+        problem = f"does not exist{', and CANN expands neither variables nor ~' if expands else ''}"
     elif not os.path.isdir(path):  # noqa: PTH112 - likewise
         problem = "is not a directory"
     elif not os.access(path, os.R_OK | os.W_OK):

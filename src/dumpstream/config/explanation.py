@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from dumpstream.config.conditions import remote_path
-from dumpstream.config.locations import Landing, landings, switched_on_by
+from dumpstream.config.locations import Landing, landing
 from dumpstream.config.model import DumpSettings, Mode, Selection
 from dumpstream.config.steps import parse_steps
 
@@ -29,16 +29,21 @@ class Explanation(NamedTuple):
 
 def explain(settings: DumpSettings, environment: Mapping[str, str] = os.environ) -> Explanation:
     """Say what CANN does with *settings* in a process with the variables *environment*."""
-    return Explanation(tuple(_what(settings)), tuple(_where(settings, environment)), tuple(_cost(settings)))
+    failing = landing(settings, environment)
+    return Explanation(
+        tuple(_what(settings, failing)), tuple(_where(settings, failing)), tuple(_cost(settings, failing))
+    )
 
 
-def _what(settings: DumpSettings) -> Iterator[str]:
+def _what(settings: DumpSettings, failing: Landing | None) -> Iterator[str]:
     modes = settings.modes
-    if not modes:
+    if not modes and failing is None:
         yield "Nothing is dumped; a registered callback alone does not change that."
-    if Mode.EXCEPTION in modes:
-        yield f"Operators that fail on the AI Core: {_SCENES[str(settings.dump_scene)]}."
-    if Mode.OVERFLOW in modes:
+    if failing is not None:
+        yield f"Operators that fail on the AI Core: {_SCENES[failing.switch.scene]}."
+    if Mode.OVERFLOW in modes and settings.dump_list:
+        yield "Nothing that overflows: beside dump_debug on, dump_list makes the graph engine dump nothing."
+    elif Mode.OVERFLOW in modes:
         yield "Operators on the AI Core that overflow: inputs, outputs, and a record of the overflow."
     if Mode.WATCH in modes:
         yield from _what_is_watched(settings)
@@ -82,39 +87,42 @@ def _what_is_selected(item: Selection) -> str:
     return f"{text[0].upper()}{text[1:]}{', without ' if without else ''}{'; '.join(without)}."
 
 
-def _where(settings: DumpSettings, environment: Mapping[str, str]) -> Iterator[str]:
-    if Mode.EXCEPTION in settings.modes:
-        yield "To disk, never through the callback."
-        for landing in landings(settings, environment):
-            yield _landing_text(landing)
-        if (by := switched_on_by(environment)) is not None:
-            yield f"{by[0]} switches {by[1]} on by itself, and a second switching-on is ignored."
-    elif settings.modes:
+def _where(settings: DumpSettings, failing: Landing | None) -> Iterator[str]:
+    if settings.modes and Mode.EXCEPTION not in settings.modes:
         remote = remote_path(settings.dump_path)
         place = f"{settings.dump_path} (another machine)" if remote else settings.dump_path
         yield f"Through the callback if one is registered, else to {place}/TIME/DEVICE/."
         yield "No environment variable changes that."
+    if failing is not None:
+        yield f"Operators that fail: to disk, never through the callback, to {_landing_text(failing)}."
+        if failing.switch.name != "dump_scene":
+            ignored = f", so dump_scene {settings.dump_scene} is ignored" if settings.is_exception else ""
+            yield (
+                f"{failing.switch.name} switches {failing.switch.scene} on before a configuration is read"
+                f"{ignored}."
+            )
 
 
-def _landing_text(landing: Landing) -> str:
+def _landing_text(failing: Landing) -> str:
     passed = [
         f"{candidate.name} ({candidate.rejected})"
-        for candidate in landing.candidates[: landing.candidates.index(landing.chosen)]
+        for candidate in failing.candidates[: failing.candidates.index(failing.chosen)]
     ]
     why = f"after {', '.join(passed)}" if passed else "which comes first"
-    return f"By the {landing.order}: {landing.directory}/DEVICE/, from {landing.chosen.name}, {why}."
+    return f"{failing.directory}/DEVICE/, from {failing.chosen.name}, {why}"
 
 
-def _cost(settings: DumpSettings) -> Iterator[str]:
-    if Mode.EXCEPTION in settings.modes:
-        yield "Nothing until an operator fails."
+def _cost(settings: DumpSettings, failing: Landing | None) -> Iterator[str]:
+    if failing is not None:
+        yield "Exception dumps: nothing until an operator fails."
     if Mode.OVERFLOW in settings.modes:
         yield "Every operator is checked; files come only from those that overflow."
     if Mode.WATCH in settings.modes and settings.dump_list:
         item = settings.dump_list[-1]
         watched = len(set(item.watcher_nodes))
-        times = f"{len({*item.layer, *item.watcher_nodes})} times" if item.layer else "after every operator"
-        yield f"{watched} watched, each dumped {times} in a step."
+        most = len({*item.layer, *item.watcher_nodes})
+        times = f"up to {most} times" if item.layer else "after every operator"
+        yield f"{watched} watched, each dumped {times} in a step of each model that has it."
     if settings.is_data:
         files = (2 if settings.dump_level == "all" else 1) * (2 if settings.dump_mode == "all" else 1)
         yield f"Up to {files} file{'s' if files > 1 else ''} for each operator in each step."

@@ -1,5 +1,6 @@
 """Matcher: whether a configuration dumps an operator, and why; by the source."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -67,12 +68,10 @@ class Matcher:
         if Mode.EXCEPTION in modes:
             return _if_faulty(operator, "fails", "; the file goes to disk, past the callback")
         if Mode.OVERFLOW in modes:
-            if not operator.ai_core:
-                return Match(False, "only operators on the AI Core are checked for overflows")
-            return _if_faulty(operator, "overflows")
+            return self._overflowing(operator)
         if Mode.WATCH in modes:
             return self._watched(operator)
-        return self._excluded(operator) or self._selected(operator, modes)
+        return self._excluded(operator) or self._in_steps(operator, self._selected(operator, modes))
 
     def triggers(self, operator: Operator) -> bool:
         """Return whether the outputs of the watched operators are dumped after *operator*."""
@@ -82,6 +81,22 @@ class Matcher:
         if operator.name in item.watcher_nodes:
             return True
         return not operator.type.startswith(_COLLECTIVE) and (not item.layer or _named(operator, item.layer))
+
+    def count_watch_dumps(self) -> int:
+        """Return how many dumps of watched operators a step of the graph makes, if it is a step to dump."""
+        watched, after = Counter[str](), Counter[str]()
+        for operator in self._graph.values():
+            asked = operator.model_copy(update={"step": None, "io": "output"})
+            watched[operator.model] += self._watched(asked).dumped is not False
+            after[operator.model] += self.triggers(operator)
+        return sum(count * after[model] for model, count in watched.items())
+
+    def _overflowing(self, operator: Operator) -> Match:
+        if self._settings.dump_list:
+            return Match(False, "beside dump_debug on, dump_list makes the graph engine dump nothing")
+        if not operator.ai_core:
+            return Match(False, "only operators on the AI Core are checked for overflows")
+        return _if_faulty(operator, "overflows")
 
     def _watched(self, operator: Operator) -> Match:
         if operator.single or not operator.static:
@@ -96,27 +111,27 @@ class Matcher:
         if operator.io == "input":
             return Match(False, "only outputs are watched")
         after = ", ".join(item.layer) if item.layer else "every operator"
-        dumped = Match(True, f"its outputs are dumped after it and after {after}")
-        return self._out_of_step(operator) or dumped
+        return self._in_steps(operator, Match(True, f"its outputs are dumped after it and after {after}"))
 
     def _excluded(self, operator: Operator) -> Match | None:
-        """Return why level, direction or step exclude *operator*, or may exclude it; None if they do not."""
+        """Return why level or direction exclude *operator*; None if they do not."""
         settings = self._settings
         if operator.level is not None and settings.dump_level not in ("all", operator.level):
             return Match(False, f"dump_level is {settings.dump_level}")
         if operator.io is not None and settings.dump_mode not in ("all", operator.io):
             return Match(False, f"dump_mode is {settings.dump_mode}")
-        return self._out_of_step(operator)
+        return None
 
-    def _out_of_step(self, operator: Operator) -> Match | None:
+    def _in_steps(self, operator: Operator, found: Match) -> Match:
+        """Return *found* as ``dump_step`` narrows it; an operator that is not selected stays so."""
         steps = self._settings.dump_step
-        if not steps:
-            return None
+        if not steps or found.dumped is False:
+            return found
         if operator.single:
             return Match(False, "with dump_step, calls without a step are not dumped")
         if operator.step is None:
-            return Match(None, f"only in the steps {steps}")
-        return None if operator.step in self._steps else Match(False, f"dump_step is {steps}")
+            return Match(None, f"{found.reason}, only in the steps {steps}")
+        return found if operator.step in self._steps else Match(False, f"dump_step is {steps}")
 
     def _selected(self, operator: Operator, modes: tuple[Mode, ...]) -> Match:
         if operator.single:

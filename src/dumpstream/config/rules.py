@@ -100,6 +100,11 @@ RULES: Final[tuple[Rule, ...]] = (
          origin=_SOURCE,
          message="layer is empty",
          remedy="name operators, or remove the key to take all of them"),
+    setting(documented, "list.missing", "dump_list",
+         lambda dump: dump.model_fields_set and dump.selects and not dump.is_watch
+         and not dump.has("dump_list"),
+         message="dump_list is mandatory by the documents, the source accepts the file without it",
+         remedy='write "dump_list": [{{}}] for all operators of models, [] for single-operator calls alone'),
     documented(id="list.unique", path=f"{ITEM_PATH}.model_name",
          find=when.repeated_models,
          message="there is more than one item for {name}: the documents forbid that, the source accepts it "
@@ -170,8 +175,9 @@ RULES: Final[tuple[Rule, ...]] = (
          lambda dump: dump.is_overflow and dump.dump_op_switch == "on",
          message="dump_debug on excludes dump_op_switch on",
          remedy="switch one of them off"),
-    setting(conflict, "overflow.list", "dump_list", lambda dump: dump.is_overflow and dump.dump_list,
-         message="dump_debug on excludes dump_list",
+    setting(some_releases, "overflow.list", "dump_list", lambda dump: dump.is_overflow and dump.dump_list,
+         message="some releases refuse dump_list beside dump_debug on; others accept it, and then the graph "
+                 "engine dumps nothing",
          remedy="remove one of them"),
     setting(some_releases, "overflow.empty_list", "dump_list",
          lambda dump: dump.is_overflow and dump.has("dump_list") and not dump.dump_list,
@@ -205,7 +211,8 @@ RULES: Final[tuple[Rule, ...]] = (
          lambda dump: dump.dump_scene == "aic_err_detail_dump", origin=_DOCUMENTS,
          message="a detail dump stops the AI Core, then ends the host process, cannot be finalised, and is a "
                  "brief one for the second process on a device",
-         remedy="set it before aclrtSetDevice, on Atlas A2 or A3, with one process on a device"),
+         remedy="set it before aclrtSetDevice, on Atlas A2 or A3 with driver 25.0.RC1 or later, with one "
+                "process on a device; read the result with msDebug"),
     # Watch mode
     setting(conflict, "watch.debug", "dump_debug", lambda dump: dump.is_watch and dump.dump_debug == "on",
          message="dump_scene watcher excludes dump_debug on",

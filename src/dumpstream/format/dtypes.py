@@ -1,7 +1,8 @@
 """Data types: how the elements of a tensor are encoded, and how they become numpy arrays.
 
-Elements of fewer than 8 bits are packed, the first in the low bits, unless the tensor has exactly as many
-bytes as elements: then each has a byte of its own. Elements that are not numbers become bytes.
+Elements of fewer than 8 bits are packed, unless the tensor has exactly as many bytes as elements: then each
+has a byte of its own. The first of a byte has its low bits, except that bits (uint1) begin with the highest,
+as CANN's own tool unpacks them. Elements that are not numbers become bytes.
 """
 
 import math
@@ -115,6 +116,8 @@ def _codes(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed: bool) ->
     bits = dtype.bits
     if not packed:
         return raw if bits == _BYTE_BITS else raw & np.uint8((1 << bits) - 1)
+    if bits == 1:
+        return np.unpackbits(raw, count=count)
     group = dtype.unit_bytes(packed=True)
     padded = np.zeros(-(-len(raw) // group) * group, np.uint8)
     padded[: len(raw)] = raw
@@ -188,7 +191,7 @@ DTYPES = {
         _plain(20, "QINT32", "qint32", "<i4", "i4"),
         _plain(21, "QUINT8", "quint8", "u1", "u1"),
         _plain(22, "QUINT16", "quint16", "<u2", "u2"),
-        _opaque(23, "RESOURCE"),
+        _plain(23, "RESOURCE", "resource", "<i8", "i8"),  # likewise
         _opaque(24, "STRING_REF"),
         _opaque(25, "DUAL"),
         _opaque(26, "VARIANT"),

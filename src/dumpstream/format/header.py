@@ -23,6 +23,10 @@ MAX_HEADER_BYTES = 64 << 20
 PREFIX_BYTES = 8
 _MESSAGE_BYTES = range(1, 1 << 31)
 
+#: A small device writes this and a header of its own instead of the message.
+_SMALL_MAGIC: Final = b"\x5a\x5a\x5a\x5a"
+_SMALL_VERSION: Final = "nano 0"
+
 # Positions in a segment from the native reader.
 _SIZE: Final = 5
 _ADDRESS: Final = 6
@@ -107,7 +111,8 @@ def parse_header(data: Buffer, length: int | None = None) -> DumpHeader:
     """Read the header at the start of *data*, which holds all of it.
 
     CANN leaves out the bytes of a tensor whose address is null. They are expected nevertheless if no tensor
-    has an address, or if the *length* of the file is more than the other tensors explain.
+    has an address, if a small device wrote the file, or if the *length* of the file is more than the other
+    tensors explain.
 
     Raises:
         DumpFormatError: *data* has no header, or a damaged one.
@@ -119,10 +124,13 @@ def parse_header(data: Buffer, length: int | None = None) -> DumpHeader:
     if len(view) < size:
         raise DumpFormatError(f"ends inside its header of {size} bytes; dump it again", len(view))
     message = _parse_message(view[PREFIX_BYTES:size], PREFIX_BYTES)
+    is_small = bytes(view[PREFIX_BYTES:size][: len(_SMALL_MAGIC)]) == _SMALL_MAGIC
+    if is_small:
+        message = (_SMALL_VERSION, *message[1:])
     if not any(message[:-1]):
         raise DumpFormatError("is not a dump file: nothing in its header has a name", PREFIX_BYTES)
     groups = _groups_of(message)
-    null_bytes = _null_bytes([*groups[IO.INPUT], *groups[IO.OUTPUT]])
+    null_bytes = 0 if is_small else _null_bytes([*groups[IO.INPUT], *groups[IO.OUTPUT]])
     skips_null = null_bytes > 0
     if null_bytes and length is not None:
         everything = size + sum(segment[_SIZE] for group in groups.values() for segment in group)

@@ -42,7 +42,8 @@ def targets_of(source_format: str) -> tuple[str, ...]:
     if source_format not in _FORMATS:
         return ()
     letters = set(_BLOCKED.get(source_format, source_format).upper()) & set("NCDHW")
-    return tuple(plain for plain in PLAIN if plain != source_format and set(plain) == letters)
+    plain = tuple(plain for plain in PLAIN if plain != source_format and set(plain) == letters)
+    return (*plain, _ANY) if source_format in _BLOCKED else plain
 
 
 def to_layout(
@@ -60,10 +61,11 @@ def to_layout(
     Args:
         array: in the shape it is stored in, which tells C0; or its elements in order, in any other shape.
         source_format: CANN's name of the format.
-        target_format: likewise, one of `targets_of` the source, or the source itself.
+        target_format: likewise, one of `targets_of` the source, or the source itself. ND is the order of
+            *original_shape*.
         original_shape: the shape before the device padded it; needed for blocked formats.
-        original_format: the order of *original_shape*. If it is not given, it is that of the target for
-            FRACTAL_NZ, and the order that fits the array for other formats.
+        original_format: the order of *original_shape*. If it is not given, or is ND, it is that of the
+            target for FRACTAL_NZ, and the order that fits the array for other formats.
         groups: of the convolution that has these weights, at least 1.
         c0: channels of a block, if the array does not tell; by default as many as have 32 bytes.
 
@@ -78,26 +80,31 @@ def to_layout(
         return _permuted(array, source_format, target_format)
     if not original_shape:
         raise ValueError(f"{source_format} needs the original shape; give it as original_shape (--shape)")
+    order = None if original_format == _ANY else original_format
     if source_format == _MATRICES:
         matrices = _from_matrices(array, tuple(original_shape), c0)
-        return _permuted(matrices, original_format or target_format, target_format)
-    orders = [original_format] if original_format else ways
-    geometry = _fitting(array, source_format, orders, original_shape, groups=groups, c0=c0)
-    return _joined(array, geometry, target_format)
+        return _permuted(matrices, order or target_format, target_format)
+    orders = [order] if order else [way for way in ways if way != _ANY]
+    geometry = _fitting(
+        array, source_format, orders, original_shape, ordered=target_format == _ANY, groups=groups, c0=c0
+    )
+    return _joined(array, geometry, geometry.order if target_format == _ANY else target_format)
 
 
 class _Geometry(NamedTuple):
     """A tensor in plain and in blocked form."""
 
     axes: str  #: of the blocked form
+    order: str  #: of the plain form's shape
     lengths: dict[str, int]  #: of the plain axes
     groups: int
     together: int  #: groups that share a block
     blocks: dict[str, int]  #: lengths of the blocked axes
 
     @classmethod
-    def of(cls, axes: str, lengths: dict[str, int], groups: int, c0: int) -> Self:
-        """Return the geometry of a tensor with plain axes of *lengths*, in blocks of *c0* channels."""
+    def of(cls, axes: str, order: str, shape: Sequence[int], groups: int, c0: int) -> Self:
+        """Return the geometry of a tensor whose plain *shape* is in *order*, in blocks of *c0* channels."""
+        lengths = dict(zip(order, shape, strict=True))
         if not (axes.startswith("g") and lengths["N"]):
             groups = 1
         inputs, outputs, together = lengths["C"], lengths["N"] // groups, 1
@@ -111,7 +118,7 @@ class _Geometry(NamedTuple):
             "n": -(-together * outputs // _CUBE),
             "m": _CUBE,
         }
-        return cls(axes, lengths, groups, together, blocks)
+        return cls(axes, order, lengths, groups, together, blocks)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -148,28 +155,32 @@ def _fitting(
     orders: Sequence[str],
     original_shape: Sequence[int],
     *,
+    ordered: bool,
     groups: int,
     c0: int | None,
 ) -> _Geometry:
-    """Return the only geometry in which *original_shape*, in one of *orders*, is stored as *array*."""
+    """Return the only geometry in which *original_shape*, in one of *orders*, is stored as *array*.
+
+    Unless it is *ordered*, orders that give the axes the same lengths are the same geometry.
+    """
     axes = _BLOCKED[source_format]
     told, c0 = _find_c0(array, len(axes) - _fused(axes) + 1, c0)
     found: dict[str, _Geometry] = {}
     for order in orders:
         _check_rank(original_shape, order)
-        lengths = dict(zip(order, original_shape, strict=True))
-        if lengths["N"] % groups and axes.startswith("g"):
+        if original_shape[order.index("N")] % groups and axes.startswith("g"):
             continue
-        geometry = _Geometry.of(axes, lengths, groups, c0)
+        geometry = _Geometry.of(axes, order, original_shape, groups, c0)
         same = array.shape == geometry.shape if told else array.size == prod(geometry.shape)
-        if same and all(geometry.lengths != other.lengths for other in found.values()):
+        if same and (ordered or all(geometry.lengths != other.lengths for other in found.values())):
             found[order] = geometry
     if len(found) == 1:
         return next(iter(found.values()))
     shapes = f"the original shape {list(original_shape)} and {source_format} {list(array.shape)}"
     if found:
-        ways = " and as ".join(found)
-        raise ValueError(f"{shapes} fit together as {ways}; give original_format (--shape in its order)")
+        remedy = "choose one of them as the layout" if ordered else "give original_format"
+        flags = "--layout" if ordered else "--shape in its order"
+        raise ValueError(f"{shapes} fit together as {' and as '.join(found)}; {remedy} ({flags})")
     raise ValueError(f"{shapes} do not fit together with C0 = {c0} and {groups} groups")
 
 

@@ -17,6 +17,12 @@ static _Atomic int64_t inside; /* calls that may be using the active ring */
 static _Atomic uint64_t late_calls;
 static _Atomic uint64_t stalled_at; /* the tail when the last wait that timed out began */
 
+/* The latest mark, until it is in the ring. The lock is held to read or write it, never across
+ * a push. */
+static struct ds_message latest_mark;
+static _Atomic bool mark_waits;
+static atomic_flag mark_lock = ATOMIC_FLAG_INIT;
+
 /* A page that reads 1 here and 0 in a forked child, however the child was made:
  * pthread_atfork does not notice a raw clone. NULL before the first attach. */
 static _Atomic(_Atomic uint8_t *) alive;
@@ -50,13 +56,13 @@ bool ds_refused_file(uint32_t index, const char **name, uint32_t *name_length, u
 
 /* Refused files */
 
-static void lock_refused(void) {
-    while (atomic_flag_test_and_set_explicit(&refused_lock, memory_order_acquire))
+static void lock(atomic_flag *flag) {
+    while (atomic_flag_test_and_set_explicit(flag, memory_order_acquire))
         sched_yield();
 }
 
-static void unlock_refused(void) {
-    atomic_flag_clear_explicit(&refused_lock, memory_order_release);
+static void unlock(atomic_flag *flag) {
+    atomic_flag_clear_explicit(flag, memory_order_release);
 }
 
 static uint64_t hash_name(const char *name, uint32_t length) {
@@ -78,7 +84,7 @@ static struct refused_file *find_refused(const char *name, uint32_t length, uint
 /* Remembers a file, so that later calls refuse the rest of it. False: no slot is free. */
 static bool remember_refused(const char *name, uint32_t length) {
     uint64_t hash = hash_name(name, length);
-    lock_refused();
+    lock(&refused_lock);
     /* Two calls for one file may lose a chunk at the same time. */
     bool stored = find_refused(name, length, hash) != NULL;
     for (uint32_t i = 0; i < DS_REFUSED_MAX && !stored; i++) {
@@ -89,7 +95,7 @@ static bool remember_refused(const char *name, uint32_t length) {
         atomic_fetch_add(&refused_count, 1);
         stored = true;
     }
-    unlock_refused();
+    unlock(&refused_lock);
     return stored;
 }
 
@@ -137,7 +143,7 @@ static bool refuse_rest(struct ds_ring *ring, const struct ds_message *chunk, ui
     if (!atomic_load_explicit(&refused_count, memory_order_relaxed))
         return false;
     uint64_t hash = hash_name(chunk->name, chunk->name_length);
-    lock_refused();
+    lock(&refused_lock);
     struct refused_file *file = find_refused(chunk->name, chunk->name_length, hash);
     uint64_t total = 0;
     if (file) {
@@ -147,13 +153,23 @@ static bool refuse_rest(struct ds_ring *ring, const struct ds_message *chunk, ui
             atomic_fetch_sub(&refused_count, 1);
         }
     }
-    unlock_refused();
+    unlock(&refused_lock);
     if (!file)
         return false;
     count_loss(ring, DS_CAUSE_AFTER_LOSS, bytes);
     if (last && !note_loss(ring, DS_CAUSE_AFTER_LOSS, chunk, total, DS_RECORD_LAST))
         atomic_fetch_add(&ring->control->unnamed_chunks, 1);
     return true;
+}
+
+void ds_note_refused(struct ds_ring *ring) {
+    for (uint32_t i = 0; i < DS_REFUSED_MAX; i++) {
+        struct ds_message file = {0};
+        uint64_t bytes;
+        if (ds_refused_file(i, &file.name, &file.name_length, &bytes) &&
+            !note_loss(ring, DS_CAUSE_AFTER_LOSS, &file, bytes, DS_RECORD_LAST))
+            atomic_fetch_add(&ring->control->unnamed_chunks, 1);
+    }
 }
 
 /* Copying */
@@ -175,12 +191,53 @@ static enum ds_cause cause_of(int error) {
     return error == -ETIMEDOUT ? DS_CAUSE_TIMEOUT : error == -EPIPE ? DS_CAUSE_DISCARDED : DS_CAUSE_FULL;
 }
 
+/* Marks */
+
+/* Pushes the mark that waits, if one does. Several threads may push the same one, and one of
+ * them after a newer mark: the reader goes by the sequence. */
+static int flush_mark(struct ds_ring *ring, int (*push)(struct ds_ring *, const struct ds_message *)) {
+    /* acquire, pairs with the store below: what this thread pushes comes behind the mark. */
+    if (!atomic_load_explicit(&mark_waits, memory_order_acquire))
+        return 0;
+    lock(&mark_lock);
+    struct ds_message mark = latest_mark;
+    unlock(&mark_lock);
+    int error = push(ring, &mark);
+    if (error)
+        return error;
+    lock(&mark_lock);
+    if (latest_mark.sequence == mark.sequence)
+        atomic_store_explicit(&mark_waits, false, memory_order_release);
+    unlock(&mark_lock);
+    return 0;
+}
+
+static int push_now(struct ds_ring *ring, const struct ds_message *message) {
+    return ds_ring_push(ring, &ring->data, message);
+}
+
+static void mark_step(struct ds_ring *ring, int64_t step) {
+    lock(&mark_lock);
+    latest_mark.flags = DS_RECORD_MARK;
+    latest_mark.offset = step;
+    latest_mark.sequence++;
+    atomic_store_explicit(&mark_waits, true, memory_order_release);
+    unlock(&mark_lock);
+    flush_mark(ring, push_now);
+}
+
+/* Chunks */
+
 /* Passes a chunk as one record, or as several that share its sequence. */
 static int32_t push_records(struct ds_ring *ring, struct ds_message *message, const uint8_t *data,
                             uint64_t data_length, uint32_t last, int64_t offset) {
     uint32_t most =
         ring->max_record - (uint32_t)sizeof(struct ds_record) - message->name_length - DS_RECORD_ALIGN;
     uint64_t done = 0;
+    /* Without its mark, the chunk would seem to be of the step before. */
+    int unmarked = flush_mark(ring, push_record);
+    if (unmarked)
+        return lose(ring, cause_of(unmarked), message, data_length, last);
     /* Before the first record: once that is in the ring, the reader must learn of a cut. */
     bool reserved = data_length > most && ds_ring_reserve_abandon(ring);
     do {
@@ -233,7 +290,7 @@ static void leave(void) {
 }
 
 /* Announces a call before it looks at the active ring, so that either this call sees
- * ds_detach, or ds_detach waits for this call. NULL: refuse. */
+ * ds_detach, or ds_detach waits for this call. NULL: no ring is active. */
 static struct ds_ring *enter(void) {
     if (ds_forked())
         return NULL;
@@ -245,7 +302,12 @@ static struct ds_ring *enter(void) {
         if (!ring)
             leave();
     }
-    if (!ring)
+    return ring;
+}
+
+static struct ds_ring *enter_with_chunk(void) {
+    struct ds_ring *ring = enter();
+    if (!ring && !ds_forked())
         atomic_fetch_add_explicit(&late_calls, 1, memory_order_relaxed);
     return ring;
 }
@@ -266,7 +328,7 @@ static int32_t check_and_push(struct ds_ring *ring, const acldumpChunk *chunk_un
 }
 
 int32_t ds_on_chunk(const acldumpChunk *chunk, int32_t len) {
-    struct ds_ring *ring = enter();
+    struct ds_ring *ring = enter_with_chunk();
     if (!ring)
         return REFUSED;
     int32_t result = check_and_push(ring, chunk, len);
@@ -276,7 +338,7 @@ int32_t ds_on_chunk(const acldumpChunk *chunk, int32_t len) {
 
 int32_t ds_push_chunk(const char *name, uint64_t name_length, const void *data, uint64_t data_length,
                       uint32_t is_last, int64_t offset, int32_t flag) {
-    struct ds_ring *ring = enter();
+    struct ds_ring *ring = enter_with_chunk();
     if (!ring)
         return REFUSED;
     if (name_length && name_length <= DS_NAME_MAX && memchr(name, '\0', name_length))
@@ -284,6 +346,17 @@ int32_t ds_push_chunk(const char *name, uint64_t name_length, const void *data, 
     int32_t result = accept_chunk(ring, name, name_length, data, data_length, is_last, offset, flag);
     leave();
     return result;
+}
+
+int ds_mark_step(int64_t step) {
+    if (step < 0 || step > DS_STEP_MAX)
+        return -EINVAL;
+    struct ds_ring *ring = enter();
+    if (!ring)
+        return -ENOTCONN;
+    mark_step(ring, step);
+    leave();
+    return 0;
 }
 
 /* Attaching */
@@ -315,6 +388,7 @@ int ds_attach(struct ds_ring *ring, const struct ds_policy *policy) {
         atomic_store(&inside, 0);
         atomic_store(&late_calls, 0);
         atomic_flag_clear(&refused_lock);
+        atomic_flag_clear(&mark_lock);
         atomic_store(atomic_load(&alive), 1);
     }
     if (atomic_load(&active))
@@ -322,6 +396,7 @@ int ds_attach(struct ds_ring *ring, const struct ds_policy *policy) {
     memset(refused, 0, sizeof refused);
     atomic_store(&refused_count, 0);
     atomic_store(&stalled_at, NO_POSITION);
+    atomic_store(&mark_waits, false);
     active_policy = *policy;
     atomic_store_explicit(&active, ring, memory_order_seq_cst);
     return 0;

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "dumpstream/header.h"
+#include "small_device.h"
 #include "wire.h"
 
 /* The fields of a segment. Each kind of message has its own numbers for them. */
@@ -50,12 +51,6 @@ static enum ds_entry_kind entry_of(const struct field *field) {
     return field->wire == (kind == DS_ENTRY_TIME ? WIRE_VARINT : WIRE_BYTES) ? kind : DS_ENTRY_UNKNOWN;
 }
 
-static bool fail(struct ds_dump_data *message, const uint8_t *where, const char *fault) {
-    message->fault = fault;
-    message->fault_position = (size_t)(where - message->begin);
-    return false;
-}
-
 static bool check(struct ds_dump_data *message, const struct cursor *in, const uint8_t *start) {
     if (in->cut)
         return fail(message, start, "a field reaches beyond the end of its message");
@@ -73,13 +68,6 @@ static bool take(struct ds_dump_data *message, struct cursor *in, struct field *
 
 static struct ds_span span_of(const struct field *field) {
     return (struct ds_span){field->bytes, (size_t)field->value};
-}
-
-static bool add_dim(struct ds_dump_data *message, const uint8_t *where, struct ds_dims *dims, uint64_t dim) {
-    if (dims->count == DS_MAX_DIMS)
-        return fail(message, where, "a shape has more than 32 dimensions");
-    dims->dim[dims->count++] = dim;
-    return true;
 }
 
 /* Shape: 1 dim, packed or not. */
@@ -200,18 +188,25 @@ static bool read_attribute(struct ds_dump_data *message, const struct field *att
 
 void ds_dump_data_begin(struct ds_dump_data *message, const uint8_t *bytes, size_t length) {
     *message = (struct ds_dump_data){.begin = bytes, .at = bytes, .end = bytes + length};
+    message->small = is_small(bytes, length);
+    if (message->small)
+        small_begin(message);
 }
 
 bool ds_dump_data_next(struct ds_dump_data *message, struct ds_entry *entry) {
     struct cursor in = {.at = message->at, .end = message->end};
     struct field field = {0};
-    if (message->fault || !take(message, &in, &field))
+    if (message->fault)
+        return false;
+    if (message->small)
+        return small_next(message, entry);
+    if (!take(message, &in, &field))
         return false;
     const uint8_t *start = message->at;
     message->at = in.at;
     entry->kind = entry_of(&field);
-    if (entry->kind >= DS_ENTRY_ATTRIBUTE && ++message->entries > DS_MAX_ENTRIES)
-        return fail(message, start, "there are more than 65536 segments and attributes");
+    if (entry->kind >= DS_ENTRY_ATTRIBUTE && !count_entry(message, start))
+        return false;
     if (entry->kind >= DS_ENTRY_INPUT)
         return read_whole_segment(message, DS_INPUT + (entry->kind - DS_ENTRY_INPUT), &field,
                                   &entry->segment);

@@ -1,5 +1,6 @@
 #include "dumpstream/header.h"
 
+#include "small_device.h"
 #include "wire.h"
 
 #define PREFIX 8u
@@ -57,6 +58,29 @@ static bool read_known(const struct field *field, struct totals *totals) {
     return !size || read_segment(field, size, address, totals);
 }
 
+/* These two return whether the bytes can be the beginning of a header, or all of one if `whole`. */
+
+static bool read_small(const uint8_t *bytes, size_t length, bool whole, struct totals *totals) {
+    struct ds_dump_data message;
+    struct ds_entry entry;
+    if (!whole)
+        return true;
+    ds_dump_data_begin(&message, bytes, length);
+    while (ds_dump_data_next(&message, &entry))
+        totals->all = add(totals->all, entry.segment.size);
+    return !message.fault;
+}
+
+static bool read_message(const uint8_t *bytes, size_t length, bool whole, struct totals *totals) {
+    struct cursor in = {.at = bytes, .end = bytes + length};
+    struct field field = {0};
+    while (next_field(&in, &field)) {
+        if (!read_known(&field, totals))
+            return false;
+    }
+    return !in.bad && !(whole && (in.cut || !totals->any_known));
+}
+
 enum ds_header_state ds_header_read(const uint8_t *bytes, size_t length, struct ds_header *header) {
     header->total = header->present = 0;
     if (length < PREFIX)
@@ -67,15 +91,12 @@ enum ds_header_state ds_header_read(const uint8_t *bytes, size_t length, struct 
     if (message == 0 || message >= MAX_MESSAGE)
         return DS_HEADER_NONE;
 
-    bool whole = length - PREFIX >= message;
-    struct cursor in = {.at = bytes + PREFIX, .end = bytes + (whole ? PREFIX + message : length)};
+    const bool whole = length - PREFIX >= message;
+    const size_t there = whole ? (size_t)message : length - PREFIX;
     struct totals totals = {0};
-    struct field field = {0};
-    while (next_field(&in, &field)) {
-        if (!read_known(&field, &totals))
-            return DS_HEADER_NONE;
-    }
-    if (in.bad || (whole && (in.cut || !totals.any_known)))
+    bool (*read)(const uint8_t *, size_t, bool, struct totals *) =
+        is_small(bytes + PREFIX, there) ? read_small : read_message;
+    if (!read(bytes + PREFIX, there, whole, &totals))
         return DS_HEADER_NONE;
     header->total = PREFIX + message;
     if (!whole)

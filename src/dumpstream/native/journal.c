@@ -148,6 +148,10 @@ static bool read_common(struct text text, struct ds_journal_key key, const char 
         if (!SKIP(&text, "]"))
             return false;
     }
+    line->is_filtered = SKIP(&text, ",\"not_stored\":\"filtered\"");
+    line->has_step = SKIP(&text, ",\"step\":");
+    if (line->has_step && !read_number(&text, &line->step))
+        return false;
     line->name_length = (uint32_t)(name.end - name.at);
     line->hash = ds_journal_hash(name.at, line->name_length, key);
     return SKIP(&text, "}\n") && text.at == text.end;

@@ -45,13 +45,14 @@ static int copy(const struct ds_ring *ring, struct ds_records *records) {
     ds_ring_load(ring, lane->start + offset, records->copy, first);
     ds_ring_load(ring, lane->start, records->copy + first, bytes - first);
     uint64_t end = records->start, position = end;
-    while (ds_records_next(records, &position, &message) == 1)
+    while (ds_records_next(records, &position, &message) == 1 && !(message.flags & DS_RECORD_MARK))
         end = position;
     records->end = end;
     return end > records->start ? 0 : -EBADMSG;
 }
 
-/* Copies records while they are published and within the limits; none after an error. */
+/* Copies records while they are published and within the limits, up to the first mark; none
+ * after an error. */
 static int copy_records(const struct ds_ring *ring, const struct ds_lane *lane, uint64_t most, uint64_t bytes,
                         uint64_t until, struct ds_records *records) {
     uint64_t start = lane->read, end = start;
@@ -61,7 +62,7 @@ static int copy_records(const struct ds_ring *ring, const struct ds_lane *lane, 
         uint64_t next = end;
         found = ds_ring_peek(ring, lane, &next, &message);
         /* There can be only one lap; anything longer is forged by the producer. */
-        if (found != 1 || next - start > lane->size)
+        if (found != 1 || next - start > lane->size || message.flags & DS_RECORD_MARK)
             break;
         end = next;
     }
@@ -109,6 +110,23 @@ static uint64_t skip_hole(struct ds_reader *reader, struct ds_lane *lane) {
         return 0;
     lane->read = end;
     return end - start;
+}
+
+/* Moves past the marks that are next and before `until`. Returns their length. */
+static uint64_t take_marks(struct ds_reader *reader, uint64_t until) {
+    struct ds_lane *data = &reader->ring.data;
+    struct ds_message mark;
+    uint64_t start = data->read, next = start;
+    while (next < until && next - start < data->size &&
+           ds_ring_peek(&reader->ring, data, &next, &mark) == 1 && mark.flags & DS_RECORD_MARK) {
+        data->read = next;
+        /* Two threads may pass on the same mark, one of them late: see flush_mark. */
+        if (mark.sequence < reader->marks)
+            continue;
+        reader->marks = mark.sequence + 1;
+        reader->step = (uint64_t)mark.offset + 1;
+    }
+    return data->read - start;
 }
 
 static bool is_drained(const struct ds_reader *reader) {
@@ -167,6 +185,10 @@ int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, s
     batch->size = batch->hole_bytes = skip_hole(reader, data);
     reader->holes += batch->hole_bytes > 0;
     reader->hole_bytes += batch->hole_bytes;
+    if (batch->hole_bytes)
+        reader->step = 0; /* there may have been a mark in it */
+    batch->size += take_marks(reader, until);
+    batch->step = (int64_t)reader->step - 1;
     batch->chunks = (struct ds_records){.ring = ring, .lane = data, .start = data->read, .end = data->read};
     if (reader->in_place) {
         batch->chunks.end += bytes < until - data->read ? bytes : until - data->read;

@@ -92,7 +92,8 @@ int ds_ring_push(struct ds_ring *ring, struct ds_lane *lane, const struct ds_mes
     record->data_length = message->data_length;
     record->flag = message->flag;
     record->reserved = 0;
-    memcpy(record + 1, message->name, message->name_length);
+    if (message->name_length)
+        memcpy(record + 1, message->name, message->name_length);
     if (message->data_length)
         memcpy((uint8_t *)record + at, message->data, message->data_length);
     /* seq_cst: also ordered before the load in wake_reader. */
@@ -168,6 +169,15 @@ void ds_ring_set_state(struct ds_ring *ring, enum ds_state state) {
 
 /* Reader */
 
+/* Whether the numbers of a message, which are copies, may be those of a record with its flags. */
+static bool is_plausible(const struct ds_message *message) {
+    if (message->flags & DS_RECORD_MARK)
+        return message->flags == DS_RECORD_MARK && !message->name_length && !message->data_length &&
+               message->offset >= 0 && message->offset <= DS_STEP_MAX;
+    return message->name_length > 0 && message->name_length <= DS_NAME_MAX && message->offset >= -1 &&
+           message->offset <= INT64_MAX - (int64_t)message->data_length;
+}
+
 int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
                    struct ds_message *message) {
     uint32_t flags = *(const volatile uint32_t *)&record->flags;
@@ -185,16 +195,12 @@ int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known
     message->name_length = *(const volatile uint32_t *)&record->name_length;
     message->data_length = *(const volatile uint32_t *)&record->data_length;
     message->offset = *(const volatile int64_t *)&record->offset;
-    if (message->name_length == 0 || message->name_length > DS_NAME_MAX)
-        return -EBADMSG;
-    if (length != record_length(message->name_length, message->data_length))
-        return -EBADMSG;
-    if (message->offset < -1 || message->offset > INT64_MAX - (int64_t)message->data_length)
+    message->flags = flags;
+    if (!is_plausible(message) || length != record_length(message->name_length, message->data_length))
         return -EBADMSG;
     *position += length;
     message->name = (const char *)(record + 1);
     message->data = (const uint8_t *)record + data_start(message->name_length);
-    message->flags = flags;
     message->sequence = record->sequence;
     message->flag = record->flag;
     return 1;

@@ -5,7 +5,8 @@
 #include "dumpstream/ring.h"
 
 #define DS_RING_MAGIC 0x676e697273706d64u /* "dmpsring" */
-#define DS_RING_VERSION 2u
+#define DS_RING_VERSION 3u
+#define DS_RING_WITHOUT_MARKS 2u /* the version before, which has the same layout */
 #define DS_PAGE 4096u
 #define DS_ABANDON_BYTES (48u << 10)
 #define DS_NOTE_LANE_BYTES ((64u << 10) + DS_ABANDON_BYTES)
@@ -32,7 +33,7 @@ static inline struct ds_record *ds_record_at(const struct ds_lane *lane, uint64_
 
 /* The flags that a record of the lane may have. */
 static inline uint32_t ds_known_flags(const struct ds_ring *ring, const struct ds_lane *lane) {
-    return DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE);
+    return DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE | DS_RECORD_MARK);
 }
 
 /* Access to a ring that is mapped, or only in its file. `at` counts from the beginning of

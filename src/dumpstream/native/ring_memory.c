@@ -16,10 +16,10 @@
 /* Access */
 
 /* Orders what a system call did to the file before what comes next. seq_cst operations
- * on a mapping need nothing of the kind. */
+ * on a mapping need nothing of the kind. A full barrier: on aarch64, a load may pass an
+ * atomic addition, and then the store before it. */
 static void order_system_calls(void) {
-    static _Atomic uint32_t word;
-    atomic_fetch_add_explicit(&word, 0, memory_order_seq_cst);
+    __sync_synchronize();
 }
 
 void ds_ring_load(const struct ds_ring *ring, uint64_t at, void *to, size_t bytes) {
@@ -171,12 +171,16 @@ static void wake_by_event(struct ds_ring *ring) {
     (void)written; /* only fails if the descriptor is readable already */
 }
 
+void ds_ring_wake_by(struct ds_ring *ring, int event_fd) {
+    ring->wake = wake_by_event;
+    ring->event_fd = event_fd;
+}
+
 int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path) {
     int error = make(ring, data_size, path, true);
     if (error)
         return error;
-    ring->wake = wake_by_event;
-    ring->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ds_ring_wake_by(ring, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return ring->event_fd < 0 ? discard(ring, path, -errno) : 0;
 }
 
@@ -191,9 +195,10 @@ static bool is_ring(int fd, uint64_t bytes, bool *in_memory) {
     return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_size == bytes;
 }
 
-static bool control_is_sound(const struct ds_control *control, uint64_t data_size) {
-    return control->magic == DS_RING_MAGIC && control->version == DS_RING_VERSION &&
-           control->data_size == data_size && control->note_size == DS_NOTE_LANE_BYTES;
+static bool control_is_sound(const struct ds_control *control, uint64_t data_size, uint64_t oldest) {
+    return control->magic == DS_RING_MAGIC && control->version >= oldest &&
+           control->version <= DS_RING_VERSION && control->data_size == data_size &&
+           control->note_size == DS_NOTE_LANE_BYTES;
 }
 
 int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size) {
@@ -207,7 +212,7 @@ int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size) {
     if (error)
         return error;
     ring->nonce = ring->control->nonce;
-    if (control_is_sound(ring->control, data_size))
+    if (control_is_sound(ring->control, data_size, DS_RING_VERSION))
         return 0;
     ds_ring_destroy(ring);
     return -EBADMSG;
@@ -236,7 +241,7 @@ static bool lane_is_sound(const struct ds_lane_positions *positions, uint64_t si
 static bool file_is_sound(const struct ds_control *control, uint64_t file_bytes) {
     uint64_t size = control->data_size;
     return size_is_sound(size) && size % DS_PAGE == 0 && file_bytes == ds_ring_bytes(size) &&
-           control_is_sound(control, size) && lane_is_sound(&control->data, size) &&
+           control_is_sound(control, size, DS_RING_WITHOUT_MARKS) && lane_is_sound(&control->data, size) &&
            lane_is_sound(&control->notes, DS_NOTE_LANE_BYTES);
 }
 

@@ -48,6 +48,12 @@ def read_aws_profile(environment: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def read_aws_endpoint(environment: Mapping[str, str]) -> str | None:
+    """Return the endpoint that *environment* has for S3."""
+    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return next((environment[name] for name in variables if environment.get(name)), None)
+
+
 def _parse(path: Path) -> ConfigParser:
     parser = ConfigParser(interpolation=None)
     try:

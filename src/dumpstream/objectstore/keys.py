@@ -22,12 +22,13 @@ class Keys:
 
     Args:
         root: the first component of every key.
+        suffix: ends every key.
         prefix_bytes: what the prefix of the store adds to the length of a key.
         among: how many captures share the memory.
     """
 
-    def __init__(self, root: str, *, prefix_bytes: int = 0, among: int = 1) -> None:
-        self._root = root
+    def __init__(self, root: str, *, suffix: str = ".zst", prefix_bytes: int = 0, among: int = 1) -> None:
+        self._root, self._suffix = root, suffix
         self._quota = _LONGEST_KEY_BYTES - prefix_bytes - len(root.encode()) - 1
         self._bits = bytearray(max(_BITS // among, _LEAST_BITS) // 8)
 
@@ -54,7 +55,8 @@ class Keys:
         return all(self._bits[byte] & mask for byte, mask in self._bits_of(key))
 
     def _numbered(self, stem: str, number: int) -> str:
-        return f"{self._root}/{stem}.zst" if number == 1 else f"{self._root}/{stem}.{number}.zst"
+        numbered = stem if number == 1 else f"{stem}.{number}"
+        return f"{self._root}/{numbered}{self._suffix}"
 
     def _bits_of(self, key: str) -> Iterator[tuple[int, int]]:
         digest = xxh3_128_intdigest(key.encode())

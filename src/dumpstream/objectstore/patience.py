@@ -14,6 +14,9 @@ from weakref import WeakSet
 
 import anyio
 
+from dumpstream._errors import StoreError
+from dumpstream.objectstore.failure import CHECK_NETWORK
+
 _Result = TypeVar("_Result")
 
 #: Seconds for which a store may be silent when a capture is to end soon, and what is missing is spilled.
@@ -69,11 +72,15 @@ class Patience:
             look()
 
 
-async def ask(function: Callable[[], _Result]) -> _Result:
+async def ask(function: Callable[[], _Result], patience: Patience | None = None) -> _Result:
     """Run *function*, which blocks until a store answers, in a thread of its own, and return its result.
 
-    A cancelled caller waits for a few seconds more. Then the thread is left behind, and does not keep the
-    process from exiting: *function* must not take anything that has to be given back.
+    A cancelled caller waits for a few seconds more, and any caller only as long as *patience* allows. Then
+    the thread is left behind, and does not keep the process from exiting: *function* must not take anything
+    that has to be given back.
+
+    Raises:
+        StoreError: *patience* has ended; what comes after that has hardly any.
     """
     loop = asyncio.get_running_loop()
     answer, answered = Future[_Result](), asyncio.Event()
@@ -88,9 +95,39 @@ async def ask(function: Callable[[], _Result]) -> _Result:
 
     Thread(target=run, name="store", daemon=True).start()
     try:
-        await answered.wait()
+        if patience is None:
+            await answered.wait()
+        else:
+            await _wait_patiently(answered, patience)
     except asyncio.CancelledError:
         with anyio.move_on_after(GRACE_S, shield=True):
             await answered.wait()
         raise
     return answer.result()
+
+
+async def _wait_patiently(answered: asyncio.Event, patience: Patience) -> None:
+    """Return when *answered* is set; raises `StoreError` if *patience* ends before."""
+    loop = asyncio.get_running_loop()
+    began, limited = loop.time(), asyncio.Event()
+    patience.watches.add(limited.set)
+    try:
+        while not answered.is_set():
+            left = max(began, patience.since) + patience.seconds - loop.time()
+            if left <= 0:
+                patience.limit(ABORT_S)
+                raise StoreError(f"the store does not answer; {CHECK_NETWORK}", away=True)
+            limited.clear()
+            with anyio.move_on_after(left):
+                await _first_of(answered, limited)
+    finally:
+        patience.watches.discard(limited.set)
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    tasks = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

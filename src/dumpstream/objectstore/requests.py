@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
@@ -14,6 +15,11 @@ from dumpstream.objectstore.patience import Patience
 from dumpstream.system.location import Prefix
 
 _Result = TypeVar("_Result")
+
+_log = logging.getLogger(__name__)
+
+#: A store that has been silent for so many seconds is logged.
+_SILENT_S = 10.0
 
 # obstore's threads may still hold a result when the last await returns, and abort the process if the
 # interpreter has gone by the time they let go of it.
@@ -35,6 +41,8 @@ class Requests:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._silent_since: float | None = None  # None if it owes no answer
         self._timer: asyncio.TimerHandle | None = None
+        self._log_timer: asyncio.TimerHandle | None = None
+        self._logged = False  # that the store is silent
         self._end: asyncio.Future[None] | None = None
         self._calls: list[Callable[[], None]] = []
         self.given_up = False
@@ -47,7 +55,7 @@ class Requests:
         """
 
         async def run() -> _Result:
-            with explained(what, self._prefix / key):
+            with explained(what, self._prefix, key):
                 return await ask()
 
         _linger_at_exit()
@@ -55,6 +63,8 @@ class Requests:
             self._silent_since = asyncio.get_running_loop().time()
             self._patience.watches.add(self._look)
             self._look()
+            if self._log_timer is None:
+                self._log_silence()
         if not self.given_up:
             task = asyncio.get_running_loop().create_task(run())
             self._tasks.add(task)
@@ -68,6 +78,9 @@ class Requests:
 
     def note_answer(self) -> None:
         """Note that the store has answered a request, or has taken a part of an upload."""
+        if self._logged:
+            self._logged = False
+            _log.warning("%s://%s answers again", self._prefix.scheme, self._prefix.bucket)
         if self._tasks:
             self._silent_since = asyncio.get_running_loop().time()
         else:
@@ -97,6 +110,20 @@ class Requests:
             error = task.exception()  # the caller may be gone, and asyncio would complain
             if error is None or not getattr(error, "away", False):
                 self.note_answer()
+
+    def _log_silence(self) -> None:
+        """Log that the store does not answer, if it has been silent for long, or look again later."""
+        self._log_timer = None
+        if self._silent_since is None or self._logged or self.given_up:
+            return  # the next request looks again
+        loop = asyncio.get_running_loop()
+        left = self._silent_since + _SILENT_S - loop.time()
+        if left > 0:
+            self._log_timer = loop.call_later(left, self._log_silence)
+            return
+        self._logged = True
+        store = f"{self._prefix.scheme}://{self._prefix.bucket}"
+        _log.warning("%s does not answer; what is to be stored there waits; %s", store, CHECK_NETWORK)
 
     def _look(self) -> None:
         """Give the store up if it has been silent for too long, or look again when it may have been."""

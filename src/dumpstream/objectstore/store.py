@@ -11,10 +11,16 @@ from typing_extensions import Buffer
 from dumpstream._errors import ObjectMissingError, StoreError
 from dumpstream.objectstore.client import RETRY_S, make_client
 from dumpstream.objectstore.cycle import Cycle
-from dumpstream.objectstore.failure import explain_failure, explained, is_beyond_the_end, is_unsupported
+from dumpstream.objectstore.failure import (
+    explain_failure,
+    explained,
+    is_beyond_the_end,
+    is_unanswered,
+    is_unsupported,
+)
 from dumpstream.objectstore.patience import GRACE_S, Patience
 from dumpstream.objectstore.requests import Requests
-from dumpstream.system.location import Prefix
+from dumpstream.system.location import GIVEN, Prefix
 
 #: The size of a part of a large object; S3 takes 10,000 of them, so objects of up to 78 GiB.
 PART_BYTES = 8 << 20
@@ -23,6 +29,8 @@ PARTS_IN_FLIGHT = 4
 #: An empty object that is written and deleted to find out whether the store allows both.
 PROBE = ".dumpstream-probe"
 
+#: The schemes of stores with the S3 API.
+_S3_SCHEMES = {"s3", "obs"}
 _LISTED_AT_ONCE = 1000
 #: The most bytes of an object that is read as a whole; a store that sends more would take all memory.
 _LARGEST_GOT = 64 << 20
@@ -82,6 +90,23 @@ class Store:
         self._client = make_client(prefix, retry_s)
         self._obstore: Any = import_module("obstore")
         self._abandoned = False
+        #: Whether writes may have conditions, as far as is known; OBS may ignore them without a word.
+        self.has_conditions = prefix.scheme != "obs"
+
+    def reach(self, within_s: float) -> None:
+        """Return as soon as the store answers, whatever it answers.
+
+        Raises:
+            StoreError: it has not answered within so many seconds.
+        """
+        if self.prefix.scheme == GIVEN:
+            return
+        client = make_client(self.prefix, within_s / 2, within_s)
+        try:
+            self._obstore.head(client, self._path(PROBE))
+        except Exception as exc:  # noqa: BLE001 - obstore has many
+            if is_unanswered(exc):
+                raise explain_failure(exc, "reach", self.prefix, "") from None
 
     def get(self, key: str, most: int = _LARGEST_GOT) -> bytes:
         """Return the whole object *key*, which has no more than *most* bytes."""
@@ -136,7 +161,7 @@ class Store:
                     count, last = count + 1, max(last or "", path)
                     yield self._entry(meta)
                 # Some stores with S3's API do not say how a list goes on, and obstore takes it for whole.
-                if self.prefix.scheme != "s3" or count == 0 or count % _LISTED_AT_ONCE:
+                if self.prefix.scheme not in _S3_SCHEMES or count == 0 or count % _LISTED_AT_ONCE:
                     return
 
     def folders(self) -> set[str]:
@@ -239,18 +264,22 @@ class Store:
     def _put_if(self, mode: str | dict[str, str], key: str, data: bytes) -> bool:
         """Store a small object under the condition *mode* of obstore; return whether that was met."""
         errors = self._obstore.exceptions
-        try:
-            self._try_put_if(mode, self._path(key), data)
-        except (errors.AlreadyExistsError, errors.PreconditionError):
-            return False
-        except Exception as exc:
-            if not is_unsupported(exc):
-                raise
-            if mode == "create":
-                with suppress(ObjectMissingError):
-                    self.head(key)
-                    return False
-            self._obstore.put(self._client, self._path(key), data, use_multipart=False)
+        if self.has_conditions:
+            try:
+                self._try_put_if(mode, self._path(key), data)
+            except (errors.AlreadyExistsError, errors.PreconditionError):
+                return False
+            except Exception as exc:
+                if not is_unsupported(exc):
+                    raise
+                self.has_conditions = False
+            else:
+                return True
+        if mode == "create":
+            with suppress(ObjectMissingError):
+                self.head(key)
+                return False
+        self._obstore.put(self._client, self._path(key), data, use_multipart=False)
         return True
 
     def _try_put_if(self, mode: str | dict[str, str], path: str, data: bytes) -> None:
@@ -258,7 +287,7 @@ class Store:
             # Not repeated: a store without conditional writes may refuse as if the failure would pass.
             self._obstore.put(make_client(self.prefix, 0), path, data, mode=mode)
         except Exception as exc:
-            if not explain_failure(exc, "write", path).away:
+            if not explain_failure(exc, "write", self.prefix, path).away:
                 raise
             self._obstore.put(self._client, path, data, mode=mode)
 
@@ -311,7 +340,7 @@ class Store:
         return Entry(key, int(meta["size"]), meta["e_tag"], meta["last_modified"], meta["version"])
 
     def _explained(self, what: str, key: str) -> AbstractContextManager[None]:
-        return explained(what, self.prefix / key)
+        return explained(what, self.prefix, key)
 
 
 def _tag(result: Any) -> str | None:

@@ -5,16 +5,21 @@ import errno
 import importlib.util
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final, Self
 
 from dumpstream._errors import AclError, CollectorError
+from dumpstream._native import mark_step
+from dumpstream.chunk import checked_step
 
 #: The environment variable that tells an agent where its collector is.
 SOCKET: Final = "DUMPSTREAM_SOCKET"
 
 _PRELOAD: Final = "LD_PRELOAD"
 _NAME: Final = "libdumpstream_agent.so"
+
+_joined: ctypes.PyDLL | None = None  # the agent that `attach` has loaded
 
 
 def agent_library() -> Path:
@@ -91,7 +96,34 @@ def attach(socket: str | os.PathLike[str] | None = None) -> Attachment:
         raise AclError("acldumpRegCallback or aclmdlSetDump", result)
     if result < 0:
         raise CollectorError(_why_not_joined(path, -result))
+    global _joined  # noqa: PLW0603 - the agent stays loaded, and there is one in a process
+    _joined = ctypes.PyDLL(str(agent_library()))
     return Attachment(library)
+
+
+def step(number: int) -> None:
+    """Mark the beginning of a step: dump files that begin from now on belong to it.
+
+    Names that have a step win. Works for a capture from outside and for one in this process, and does nothing
+    where there is neither. Synchronise the device first: a chunk belongs to the step at which the runtime
+    delivers it, and what it has queued to the next.
+
+    Raises:
+        ValueError: *number* is negative or has more than 18 digits.
+    """
+    checked = checked_step(number)
+    mark_step(checked)
+    for agent in (_preloaded(), _joined):
+        if agent is not None:
+            agent.ds_agent_step(ctypes.c_int64(checked))
+
+
+@cache
+def _preloaded() -> ctypes.PyDLL | None:
+    """Return the agent if it was preloaded into this process."""
+    # PyDLL: the call takes less time than giving the interpreter's lock away would.
+    program = ctypes.PyDLL(None)
+    return program if hasattr(program, "ds_agent_step") else None
 
 
 def _why_not_joined(path: str, error: int) -> str:

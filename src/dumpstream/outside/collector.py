@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +23,9 @@ from dumpstream.outside.reception import Reception
 from dumpstream.outside.roster import Roster
 from dumpstream.outside.service import Service
 from dumpstream.outside.shares import LEAST_SHARE, Shares
+from dumpstream.outside.wire import local_size_in
 from dumpstream.remote.outboxes import waiting_text
-from dumpstream.request import DEFAULT_SINKS
+from dumpstream.run.request import DEFAULT_SINKS
 from dumpstream.stages.options import CaptureOptions, StageOptions
 from dumpstream.stages.report import Report
 from dumpstream.system.cancellation import finish_in_thread, isolated
@@ -127,7 +128,9 @@ async def _begun(preparation: CollectorPreparation) -> AsyncIterator[Shares]:
     destination, ring = preparation.destination, preparation.request.ring
     await run_sync(destination.begin_processes)
     try:
-        async with aclosing(Shares(ring.buffer_bytes, ring.buffer_file)) as shares:
+        # A command that is started with this environment passes it on to its processes.
+        local_size = local_size_in(os.environ)
+        async with aclosing(Shares(ring.buffer_bytes, ring.buffer_file, local_size)) as shares:
             yield shares
     finally:
         await finish_in_thread(destination.end_processes)
@@ -158,7 +161,7 @@ class Collector:
         self._service = Service(preparation, self._roster, shares, tasks)
         listener = preparation.listener
         self._reception: Reception | None = Reception(listener, self._service.hear, self._service.hang_up)
-        self._started = monotonic()
+        self._started = self._stopped = monotonic()
 
     @property
     def processes(self) -> Sequence[CapturedProcess]:
@@ -179,14 +182,23 @@ class Collector:
     def report(self) -> Report:
         """The figures of all processes together; may be read at any time."""
         running = self._service.served or self._reception is not None
-        seconds = (monotonic() if running else self._service.ended) - self._started
-        report = self._roster.report(seconds)
+        ended = monotonic() if running else max(self._stopped, self._service.ended)
+        report = self._roster.report(ended - self._started)
         return replace(report, waiting=report.waiting + self._destination.waiting)
 
     @property
     def whole(self) -> bool:
         """Whether every process was captured as it should have been, and everything is whole."""
         return self._roster.whole
+
+    @property
+    def failed(self) -> Sequence[CapturedProcess]:
+        """The processes that are not captured as they should be, known as soon as that is so."""
+        return [process for process in self._roster.processes if process.failure is not None]
+
+    def terminate(self, processes: Collection[CapturedProcess] | None = None) -> None:
+        """Ask *processes* (all that are captured) to end, by SIGTERM."""
+        self._service.terminate(processes)
 
     async def idle(self) -> None:
         """Return when no process is being captured, or about to join; others may still join later."""
@@ -206,6 +218,7 @@ class Collector:
         if self._reception is not None:
             self._reception.close()
             self._reception = None
+            self._stopped = monotonic()
         self._service.stop()
 
     def hurry(self, seconds: float | None = None) -> None:

@@ -18,12 +18,13 @@ from dumpstream.objectstore.client import RETRY_S
 from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.outside.collectorrequest import CollectorRequest
 from dumpstream.outside.connection import listen, make_private_directory
-from dumpstream.preparation import held_destination, load_asked, refuse_without_directory
 from dumpstream.remote.destination import RemoteDestination
 from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import SHORT_RETRY_S
+from dumpstream.run.preparation import check_sink, held_destination, load_asked
 from dumpstream.sinks import find_factory
+from dumpstream.sinks._shape import refuse_misshapen
 from dumpstream.sinks.objectstore import probe_store
 from dumpstream.sinks.resources import Resources
 from dumpstream.system.cancellation import finish_in_thread
@@ -100,13 +101,15 @@ async def _held_sinks(request: CollectorRequest, patience: Patience) -> AsyncIte
 def _check_sinks(request: CollectorRequest, patience: Patience) -> list[StoreLock]:
     locks = []
     for sink in request.sinks:
-        kind, _, location = sink.partition(":")
+        check_sink(sink, request.destination)
         if is_remote(sink):
             prefix = Prefix.parse(sink)
             probe_store(prefix)
             retry_s = RETRY_S if request.stages.sinks.spill is None else SHORT_RETRY_S
             locks.append(StoreLock(prefix, retry_s=retry_s, patience=patience))
         else:
-            refuse_without_directory(kind, location, request.destination)
-            find_factory(kind)
+            kind = sink.partition(":")[0]
+            factory = find_factory(kind)
+            if isinstance(factory, type):
+                refuse_misshapen(kind, factory)
     return locks

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dumpstream.archive.destination import below
-from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.outside.wire import encode
-from dumpstream.request import DEFAULT_SINKS, Request
+from dumpstream.run.request import DEFAULT_SINKS, Request
+from dumpstream.sharedsource import SharedSource
 from dumpstream.source import OnFull, RingOptions
 from dumpstream.system.location import Prefix, is_remote
 
@@ -21,6 +21,7 @@ _GOOD_OPEN_BYTES = 2 << 20
 class CollectorRequest(Request):
     """What a collector is to be: the request for the destination of all its captures."""
 
+    destination: Path | Prefix
     sinks: Sequence[str] = DEFAULT_SINKS
     of_processes: bool = True
 
@@ -47,6 +48,7 @@ class CollectorRequest(Request):
             sinks=replace(
                 sinks,
                 directory=destination if isinstance(destination, Path) else Path(),
+                in_store=isinstance(destination, Prefix),
                 max_descriptors=descriptors,
                 spill_bytes=max(sinks.spill_bytes // captures, 1),
             ),
@@ -56,6 +58,7 @@ class CollectorRequest(Request):
             stages=stages,
             sinks=[sink_below(sink, directory) for sink in self.sinks],
             source=source,
+            prefix=f"{directory}/",
         )
 
     def answer(self, size: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from dumpstream.outside.liveness import ProcessHandle
+from dumpstream.processes.liveness import ProcessHandle
 
 #: Signals that a terminal sends to the whole foreground process group: a command there gets them itself.
 _FROM_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)

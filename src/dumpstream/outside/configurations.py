@@ -148,9 +148,9 @@ class Configurations:
     def _read_environment(self, environment: Mapping[str, str]) -> None:
         from dumpstream.config import switched_on_by  # noqa: PLC0415 - pydantic takes long to load
 
-        if (switch := switched_on_by(environment)) is not None:
-            variable, scene = switch
+        # Whether the process can make a directory is not for the collector to tell.
+        if (switch := switched_on_by(environment, disk=False)) is not None:
             now = timestamp()
-            config = {"dump": {"dump_scene": scene}}
-            entry = Configured(by=ENVIRONMENT, call="", path=variable, first=now, last=now, config=config)
+            config = {"dump": {"dump_scene": switch.scene}}
+            entry = Configured(by=ENVIRONMENT, call="", path=switch.name, first=now, last=now, config=config)
             self._switched_on = [entry]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -18,14 +19,17 @@ from dumpstream.capture import Capture
 from dumpstream.codes import AclCode
 from dumpstream.outside.configurations import Configurations
 from dumpstream.outside.connection import Connection
-from dumpstream.outside.liveness import ProcessHandle, ending_text
-from dumpstream.outside.sharedsource import SharedSource
 from dumpstream.outside.shares import Share
 from dumpstream.outside.wire import Hello, Message, call_of, parse_config_part
+from dumpstream.processes import PROCESS_GONE
+from dumpstream.processes.liveness import ProcessHandle, ending_text
+from dumpstream.sharedsource import SharedSource
 from dumpstream.stages.report import Report
 
 if TYPE_CHECKING:
     from dumpstream.config import AclConfig
+
+_log = logging.getLogger(__name__)
 
 #: Bytes that the manifest has for the problem of a process.
 _LONGEST_PROBLEM = 1 << 10
@@ -51,9 +55,27 @@ class CapturedProcess:
         return self._report if self.capture is None else self.capture.report
 
     @property
+    def label(self) -> str:
+        """What messages call it."""
+        return self.record.directory or f"process {self.record.pid}"
+
+    @property
+    def failure(self) -> str | None:
+        """Why it is not captured as it should be, known as soon as that is so; None if it is."""
+        error = None if self.capture is None else self.capture.error
+        if error is not None:
+            return str(error)
+        return self.record.problem if self._failed else self._report.failure
+
+    @property
+    def died(self) -> bool:
+        """Whether it was killed, or gone before its agent had said goodbye."""
+        return self.record.killed or self.report.cut_off == PROCESS_GONE
+
+    @property
     def whole(self) -> bool:
-        """Whether it was captured as it should have been, and everything is whole and in its destination."""
-        return not self._failed and self.report.whole and not self.report.waiting
+        """Whether it was captured as it should have been, did not die, and all is in its destination."""
+        return not (self._failed or self.died) and self.report.whole and not self.report.waiting
 
     def as_dict(self) -> dict[str, Any]:
         """Return its record and its report as values for JSON."""
@@ -65,9 +87,11 @@ class CapturedProcess:
         """Keep only the report of its capture, which is over."""
         self._report, self.capture = self.report, None
 
-    def fail(self, problem: str) -> None:
-        """Record why it was not captured as it should have been; the first reason stays."""
+    def fail(self, problem: str, *, logged: bool = True) -> None:
+        """Record, and log, why it is not captured as it should be; the first reason stays."""
         self.note(problem)
+        if logged and not self._failed:
+            _log.error("%s is not captured as it should be: %s", self.label, self.record.problem)
         self._failed = True
 
     def note(self, text: str | None) -> None:
@@ -108,11 +132,13 @@ class Follower:
         self._asked = asked
         self._configurations = Configurations(environment)
         self._driven: str | None = None  # the ACL call by which it began to drive the dump itself
+        self._empty: set[str] = set()  # configurations that dump nothing, as was logged
         self._news = anyio.Event()
         self.source = SharedSource(share.ring)
         self.over = anyio.Event()  #: nothing more will come, or the collector wants no more
         self.gone = anyio.Event()  #: the process has ended, or the collector no longer waits for it
         self.stored = anyio.Event()  #: everything that came is stored
+        self.handle: ProcessHandle | None = None  #: the process, as long as it is followed
         self._ending: str | None = None  # if the collector does not wait for the end of the process
 
     def hear(self, message: Message) -> None:
@@ -138,14 +164,15 @@ class Follower:
                 await run_sync(self._configurations.read)
             if told := self._configurations.told:
                 self.process.note(await run_sync(self._difference, told))
+                await run_sync(self._log_emptiness, told)
                 await capture.configure(told)
             if over:
                 return
             await self._news.wait()
 
-    def leave(self, *, in_order: bool = False) -> None:
-        """Expect nothing more in the ring, because the process has left *in_order*, or is gone."""
-        self.source.producer_ended(in_order=in_order)
+    def leave(self, *, in_order: bool = False, why: str = PROCESS_GONE) -> None:
+        """Expect nothing more in the ring, because the process has left *in_order*, or was cut off."""
+        self.source.producer_ended(in_order=in_order, why=why)
         self._configurations.hear_no_more()
         self._end_attendance()
 
@@ -160,7 +187,7 @@ class Follower:
     def replace(self) -> None:
         """Take it that the process lives on as another program, which has joined again."""
         self._ending = _REPLACED
-        self.leave()
+        self.leave(why="process_replaced")
         self.gone.set()
 
     def rejoin(self) -> None:
@@ -189,6 +216,17 @@ class Follower:
         code = int(text) if re.fullmatch(r"-?\d{1,10}", text, re.ASCII) else 0
         if code not in (0, AclCode.REPEAT_INITIALIZE):  # the program had begun itself
             self.process.fail(str(AclError(call_of(message), code)))
+
+    def _log_emptiness(self, told: Sequence[Configured]) -> None:
+        """Log every configuration that the process itself has put in force, and that dumps nothing."""
+        from dumpstream.analysis.modes import modes_of  # noqa: PLC0415 - pydantic takes long to load
+
+        for it in told:
+            asks = it.by == "program" and it.path not in self._empty and bool((it.config or {}).get("dump"))
+            if asks and modes_of([it]) == ():
+                self._empty.add(it.path)
+                text = "%s: nothing is dumped by %s (%s); `dumpstream config explain` says why"
+                _log.warning(text, self.process.label, it.path, it.call)
 
     def _difference(self, told: Sequence[Configured]) -> str | None:
         """Return what the user must know if the process, as *told*, does not dump what was asked for."""

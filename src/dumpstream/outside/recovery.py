@@ -17,14 +17,14 @@ from dumpstream.archive.destination import absolute
 from dumpstream.archive.manifest import PACKS, Configured, Process, read_manifest
 from dumpstream.archive.manifestwriter import ManifestWriter
 from dumpstream.archive.place import DirectoryPlace
-from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, Row, read_journal
+from dumpstream.archive.rows import FILTERED, JOURNAL, BeginRow, EndRow, FileRow, Row, read_journal
 from dumpstream.capture import open_request
 from dumpstream.chunk import APPEND, Batch, Chunk, Loss
 from dumpstream.outside.collectorrequest import sink_below
 from dumpstream.outside.process import CapturedProcess
-from dumpstream.outside.sharedsource import SharedSource
-from dumpstream.preparation import held_destination
-from dumpstream.request import DEFAULT_SINKS, Request
+from dumpstream.run.preparation import check_sink, held_destination
+from dumpstream.run.request import DEFAULT_SINKS, Request
+from dumpstream.sharedsource import SharedSource
 from dumpstream.sinks.resources import Resources
 from dumpstream.source import RingStatistics
 from dumpstream.stages.options import StageOptions
@@ -39,7 +39,7 @@ _ENDING = "not known: its collector died first"
 _NO_HEADER = 2
 _RING = re.compile(r"\d+-[0-9a-f]{8}\.ring", re.ASCII)
 
-#: By file in the journal: lengths and checksums.
+#: By file in the journal: lengths, and checksums; instead of a checksum, why the file was not stored.
 _Stored = dict[str, set[tuple[int, str | None]]]
 
 
@@ -65,6 +65,8 @@ async def recover(
             where, "is in an object store, and rings are recovered into directories; run: dumpstream upload"
         )
     path = await run_sync(absolute, where)
+    for sink in sinks or ():
+        check_sink(sink, path)
     await run_sync(read_manifest, path)  # raises if it is not a capture
     stages = StageOptions.divide({}, directory=path)
     request = Request(destination=path, stages=stages, append=True, of_processes=True)
@@ -112,11 +114,13 @@ async def _store(process: CapturedProcess, place: DirectoryPlace, file: Path, si
     ring = await run_sync(_open_ring, file)
     try:
         source = RecoveredSource(ring, await run_sync(_stored_files, place))
+        only = await run_sync(_only_before, path)
         request = Request(
             destination=path,
-            stages=StageOptions.divide({}, directory=path, with_ring=False),
+            stages=StageOptions.divide({"only": only}, directory=path, with_ring=False),
             sinks=[sink_below(sink, process.record.directory) for sink in sinks],
             source=source,
+            prefix=f"{process.record.directory}/",
             append=True,
         )
         before = await run_sync(_configured_before, path)
@@ -131,6 +135,16 @@ def _configured_before(path: Path) -> list[Configured]:
     with suppress(NotACaptureError):
         return [it for run in read_manifest(path).runs[-1:] for it in run.configured]
     return []
+
+
+def _only_before(path: Path) -> list[str]:
+    """Return the patterns of the files that the run which was cut off was to store."""
+    found: list[object] = []
+    with suppress(NotACaptureError):
+        for run in read_manifest(path).runs[-1:]:
+            given = run.options.get("only")
+            found = given if isinstance(given, list) else []
+    return [pattern for pattern in found if isinstance(pattern, str) and pattern]
 
 
 def _open_ring(file: Path) -> SharedRing:
@@ -170,6 +184,7 @@ def _stored_files(place: DirectoryPlace) -> _Stored:
             stored.clear()
         elif isinstance(row, FileRow):
             checksum = row.stored[0].xxh3 if len(row.stored) == 1 else None
+            checksum = row.not_stored or checksum
             stored.setdefault(row.name, set()).add((row.bytes, checksum))
     return stored
 
@@ -244,8 +259,10 @@ class RecoveredSource(SharedSource):
             return False
         stored = self._stored.get(name)
         whole = chunk.is_last and chunk.offset <= 0 and not chunk.more
-        if stored is not None and whole and (len(chunk), xxh3_64_hexdigest(chunk)) in stored:
-            return True
+        if stored is not None and whole:
+            checksums = {FILTERED, xxh3_64_hexdigest(chunk)}
+            if not stored.isdisjoint((len(chunk), checksum) for checksum in checksums):
+                return True
         self._seen.add(name)
         if stored is not None or (chunk.offset == APPEND and read_header(chunk)[0] == _NO_HEADER):
             self._doubtful += 1

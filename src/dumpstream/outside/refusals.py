@@ -43,13 +43,13 @@ class Refusals:
     def add(self, process: CapturedProcess, reason: str) -> bool:
         """Count *process*, which is refused for *reason*; return whether it is to be listed."""
         self.count += 1
-        process.fail(reason)
         full = self._listed >= _MOST_LISTED
-        if full and reason not in self._alike:
-            reason = _FURTHER
-        why = _FURTHER if reason == _FURTHER else "for this reason"
-        alike = self._alike.setdefault(reason, _Alike(why))
-        if alike.listed and (full or alike.listed == _LISTED_PER_REASON):
+        key = _FURTHER if full and reason not in self._alike else reason
+        why = _FURTHER if key == _FURTHER else "for this reason"
+        alike = self._alike.setdefault(key, _Alike(why))
+        counted = bool(alike.listed) and (full or alike.listed == _LISTED_PER_REASON)
+        process.fail(reason, logged=not counted)
+        if counted:
             alike.count()
             return False
         alike.list(process)

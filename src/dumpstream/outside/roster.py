@@ -1,6 +1,7 @@
 """Roster: the processes of a collector, recorded in its manifest as they come and end."""
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +50,7 @@ class Roster:
         self._refusals = Refusals()
         self._destination = destination
         self._writing = anyio.Lock()
-        self._changes: list[_Change] = []
+        self._changes: deque[_Change] = deque()
 
     @property
     def whole(self) -> bool:
@@ -119,17 +120,19 @@ class Roster:
         self._changes.append(change)
         async with self._writing:
             if not change.made:
-                changes, self._changes = self._changes, []
-                await run_sync(self._write_all, changes)
+                await run_sync(self._write_all)
         if change.error is not None:
             self.error = self.error or change.error
             raise change.error
 
-    def _write_all(self, changes: Sequence[_Change]) -> None:
+    def _write_all(self) -> None:
+        # Taken here: a caller that is cancelled before its thread begins must not take those of others along.
+        changes: list[_Change] = []
         try:
             with self._destination.gathering():
-                for change in changes:
-                    change.try_to_make()
+                while self._changes:
+                    changes.append(self._changes.popleft())
+                    changes[-1].try_to_make()
         except DumpstreamError as exc:
             for change in changes:
                 change.error = change.error or exc

@@ -1,8 +1,11 @@
 """Service: what a collector does for each process, from its introduction to its end."""
 
 import secrets
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from math import inf
+from signal import SIGTERM
 from time import monotonic
 
 import anyio
@@ -12,11 +15,11 @@ from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.capture import open_request
 from dumpstream.outside.collectorpreparation import CollectorPreparation
 from dumpstream.outside.connection import Connection
-from dumpstream.outside.liveness import ProcessHandle, open_process
 from dumpstream.outside.process import CapturedProcess, Follower, introduced
 from dumpstream.outside.roster import Roster
 from dumpstream.outside.shares import EXPECTED, Shares
 from dumpstream.outside.wire import VERSION, Hello, Message, encode, parse_hello
+from dumpstream.processes.liveness import ProcessHandle, open_process
 
 #: Captures that are begun at the same time; the others wait for their turn.
 _BEGINNINGS = 8
@@ -37,7 +40,7 @@ class Service:
         self._resources = preparation.resources
         self._roster, self._shares, self._tasks = roster, shares, tasks
         self.served = 0  #: processes that are being served
-        self.ended = monotonic()  #: when the last one ended
+        self.ended = -inf  #: when the last one ended
         self._joining: set[Connection] = set()
         self._followers: dict[Connection, Follower] = {}  # of processes that can still send messages
         self._following: set[Follower] = set()  # also of processes that have left and still run
@@ -62,6 +65,12 @@ class Service:
             follower.connection.send(encode("end"))
             follower.dismiss()
         self._note_change()
+
+    def terminate(self, processes: Collection[CapturedProcess] | None = None) -> None:
+        """Send SIGTERM to *processes* (all that are captured) if they still run."""
+        for follower in self._following:
+            if follower.handle is not None and (processes is None or follower.process in processes):
+                follower.handle.send_signal(SIGTERM)
 
     def hear(self, connection: Connection, message: Message) -> None:
         """Take a message of a peer."""
@@ -147,10 +156,12 @@ class Service:
     async def _follow(self, follower: Follower, hello: Hello, process: ProcessHandle) -> None:
         """Capture until the process leaves or ends; then record how it ended."""
         process.when_ended(follower.end)
+        follower.handle = process
         try:
             await self._store(follower, hello)
             await follower.gone.wait()
         finally:
+            follower.handle = None
             self._following.discard(follower)
             with anyio.CancelScope(shield=True):
                 await self._roster.end(follower.process, await follower.ending(process))
@@ -162,13 +173,15 @@ class Service:
         captures = hello.local_size or EXPECTED
         request = self._request.part(process.record.directory, follower.source, captures)
         resources = replace(self._resources, captures=captures, patience=self._resources.patience.part())
+        told = False
         try:
             async with AsyncExitStack() as stack:
                 async with self._beginning:
                     process.capture = await stack.enter_async_context(open_request(request, resources))
                 await follower.attend(process.capture)
+                told = process.capture.error is not None
         except Exception as exc:  # noqa: BLE001 - one process must not end the capture of the others
-            process.fail(str(exc))
+            process.fail(str(exc), logged=not told)
             if process.capture is None:
                 process.record.directory = ""
                 connection.send(encode("end"))

@@ -30,7 +30,7 @@ class Share:
         """Close the ring, delete its file, and give its bytes back."""
         with anyio.CancelScope(shield=True):
             await run_sync(self._close)
-        self._shares.free += self.size
+        self._shares.take_back(self.size)
 
     def _close(self) -> None:
         self.ring.discard()  # a process that still runs must not wait for a reader
@@ -44,14 +44,15 @@ class Shares:
     """Hands out rings, together of *total* bytes, in memory or in files in *directory*.
 
     A ring takes a while to make, and its process waits for it. So one spare ring in memory is kept ready, of
-    the size that is likely to be wanted next.
+    the size that is likely to be wanted next; the first is for one of *local_size* processes.
     """
 
-    def __init__(self, total: int, directory: Path | None) -> None:
+    def __init__(self, total: int, directory: Path | None, local_size: int | None = None) -> None:
         self.free = total
         self._total = total
         self._directory = directory
-        self._local_size: int | None = None
+        self._local_size = local_size
+        self._taken = 0
         self._spare: SharedRing | None = None
         self._spare_size = 0
 
@@ -80,11 +81,17 @@ class Shares:
                 f"a ring of {size} bytes cannot be made {where}: {exc.strerror}; "
                 "give the collector less --buffer-bytes, or another --buffer-file"
             ) from exc
+        self._taken += 1
         return Share(self, size, ring, file)
 
     async def make_spare(self) -> None:
-        """Make the spare ring, unless it is there; if that fails, the next process waits for its ring."""
-        if self._directory is None and (size := self._share()) >= LEAST_SHARE and size != self._spare_size:
+        """Make the spare ring, unless it is there or all processes of the job have theirs.
+
+        If that fails, the next process waits for its ring.
+        """
+        if self._directory is not None or (self._local_size and self._taken >= self._local_size):
+            return
+        if (size := self._share()) >= LEAST_SHARE and size != self._spare_size:
             await self.aclose()
             self._spare_size = size
             with suppress(OSError):
@@ -93,6 +100,11 @@ class Shares:
                     self._spare = spare
                 else:  # meanwhile another size is wanted, or another spare was made
                     await run_sync(spare.close)
+
+    def take_back(self, size: int) -> None:
+        """Count the ring of *size* bytes, which is closed, as free."""
+        self.free += size
+        self._taken -= 1
 
     async def aclose(self) -> None:
         """Close the spare ring."""

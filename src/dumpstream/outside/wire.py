@@ -15,7 +15,7 @@ LONGEST_PROBLEM = 200  #: characters of the reason why a configuration is not kn
 
 _MAX_NUMBER = (1 << 31) - 1
 _MAX_WORDS = 4096
-_RANK = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK")
+_RANK = ("RANK", "RANK_ID", "MS_NODE_ID", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK")
 _DEVICE = ("DEVICE_ID", "LOCAL_RANK")
 _DUMPING = ("ASCEND_DUMP_SCENE", "NPU_COLLECT_PATH")
 _MAX_CONFIG_BYTES = 1 << 20
@@ -40,9 +40,7 @@ class Message(NamedTuple):
     def number(self, key: str) -> int | None:
         """Return the first value of *key* if it is a number from 0 to 2**31 - 1."""
         text = self.fields.get(key, (b"",))[0]
-        if not text.isdigit() or len(text) > len(str(_MAX_NUMBER)) or int(text) > _MAX_NUMBER:
-            return None
-        return int(text)
+        return _number(text)
 
 
 class ConfigPart(NamedTuple):
@@ -125,10 +123,22 @@ def parse_config_part(message: Message) -> ConfigPart:
     )
 
 
+def local_size_in(environment: Mapping[str, str]) -> int | None:
+    """Return how many processes a job that is started in *environment* has here, if a launcher says so."""
+    numbers = (_number(os.fsencode(environment.get(variable, ""))) for variable in _LOCAL_SIZE)
+    return next((number for number in numbers if number), None)
+
+
 def call_of(message: Message) -> str:
     """Return the ACL function that a message is about."""
     name = message.text("call")[:_LONGEST_CALL]
     return name if name.isidentifier() else "an ACL function"
+
+
+def _number(text: bytes) -> int | None:
+    if not text.isdigit() or len(text) > len(str(_MAX_NUMBER)) or int(text) > _MAX_NUMBER:
+        return None
+    return int(text)
 
 
 def _first(message: Message, variables: Iterable[str]) -> int | None:

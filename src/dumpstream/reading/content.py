@@ -8,10 +8,10 @@ from typing import Protocol
 
 import zstandard
 
-from dumpstream._errors import DumpFormatError
+from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.archive.rows import StoredPart
 from dumpstream.reading.stored import StoredCapture
-from dumpstream.reading.storedfile import StoredFile, parts_of
+from dumpstream.reading.storedfile import StoredFile, not_stored_text, parts_of
 from dumpstream.system.nofollow import open_regular
 
 _BLOCK_BYTES = 1 << 20
@@ -159,8 +159,11 @@ def content_of_path(path: str | os.PathLike[str]) -> Content:
 def content_of_stored(capture: StoredCapture, file: StoredFile) -> Content:
     """Return the content of *file* of *capture*, up to the first gap.
 
-    Reading raises `PartError` if a part is missing, damaged, or in a sink that cannot be read back.
+    Reading raises `PartError` if a part is missing, damaged, or in a sink that cannot be read back, or if the
+    bytes were not to be stored.
     """
+    if file.not_stored is not None and not file.readable:
+        raise PartError(file.name, not_stored_text(file.not_stored))
     parts = list(_contiguous(file))
     return StreamedContent(lambda: _stored(capture, parts), sum(part.bytes for part in parts))
 

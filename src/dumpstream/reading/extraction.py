@@ -14,7 +14,7 @@ from dumpstream._errors import PartError
 from dumpstream.archive.rows import FileRow
 from dumpstream.reading.collection import Member
 from dumpstream.reading.outputs import OutputNameError, Outputs
-from dumpstream.reading.selection import Selection
+from dumpstream.reading.selection import FEW, Selection
 from dumpstream.reading.smallfiles import read_small
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, parts_of
@@ -23,7 +23,6 @@ from dumpstream.system.publishing import write_all
 from dumpstream.system.targets import Target, Targets
 
 _BATCH_FILES = 256
-_FEW = 16
 
 
 #: Why one file could not be extracted; others can.
@@ -43,9 +42,9 @@ def find_extracted(member: Member, selection: Selection) -> Iterator[Extracted]:
     """Yield the files of *member* that are selected; where one goes does not depend on which others are."""
     if member.capture is None:
         return
-    some = [] if selection.everything else [*islice(selection.files(member), _FEW + 1)]
+    some = [] if selection.everything else [*islice(selection.files(member), FEW + 1)]
     files = member.capture.files
-    if selection.everything or len(some) > _FEW:
+    if selection.everything or len(some) > FEW:
         yield from _placed(member, files, files.names, selection)
         return
     # Names with the same path, or with a path below it, have its last component in common.
@@ -70,7 +69,7 @@ def _placed(
     for file in files:
         target = targets.choose(file.name)
         name = member.prefix + file.name
-        if selection.selects(name):
+        if selection.selects(name) and file.not_stored is None:
             yield Extracted(name, file, member.capture, (*below, *target))
 
 
@@ -97,17 +96,21 @@ def _extract_batch(
     batch: Sequence[Extracted], *, outputs: Outputs, sparse: bool
 ) -> list[tuple[Extracted, int | ExtractionError]]:
     results: list[tuple[Extracted, int | ExtractionError]] = []
-    with outputs.folder() as folder:
-        for it, content in zip(batch, _contents(batch), strict=True):
-            try:
-                if content is None:
-                    results.append((it, _extract(it, outputs, sparse=sparse)))
-                else:
-                    outputs.write(it.target, content, folder)
-                    results.append((it, memoryview(content).nbytes))
-            except (PartError, OutputNameError) as exc:
-                results.append((it, exc))
+    for directory, group in groupby(zip(batch, _contents(batch), strict=True), key=_directory):
+        files, contents = zip(*group, strict=True)
+        if directory is None:
+            results += [(it, _extract(it, outputs, sparse=sparse)) for it in files]
+            continue
+        problems = outputs.write(directory, [it.target[-1] for it in files], contents)
+        for it, content, problem in zip(files, contents, problems, strict=True):
+            results.append((it, memoryview(content).nbytes if problem is None else problem))
     return results
+
+
+def _directory(extracted: tuple[Extracted, Buffer | None]) -> Target | None:
+    """Return where a small file goes, with others that go there."""
+    it, content = extracted
+    return None if content is None else it.target[:-1]
 
 
 def _contents(batch: Sequence[Extracted]) -> Iterator[Buffer | None]:
@@ -120,12 +123,15 @@ def _contents(batch: Sequence[Extracted]) -> Iterator[Buffer | None]:
         yield from (next(contents) if simple else None for simple in is_simple)
 
 
-def _extract(it: Extracted, outputs: Outputs, *, sparse: bool) -> int:
+def _extract(it: Extracted, outputs: Outputs, *, sparse: bool) -> int | ExtractionError:
     if not it.file.parts:
-        raise PartError(it.file.name, "has nothing stored")
-    with outputs.drafts(it.target) as drafts:
-        size = drafts.write("", partial(_write, it.capture, it.file, sparse=sparse))
-        drafts.publish()
+        return PartError(it.file.name, "has nothing stored")
+    try:
+        with outputs.drafts(it.target) as drafts:
+            size = drafts.write("", partial(_write, it.capture, it.file, sparse=sparse))
+            drafts.publish()
+    except (PartError, OutputNameError) as exc:
+        return exc
     return size
 
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,16 +77,16 @@ class Index:
             raise IndexError(number)
         return int(found[0])
 
-    def row_at(self, offset: int) -> FileRow:
-        """Return the row of the file whose line begins at *offset*, where the index says that there is one.
+    def rows_at(self, offsets: Iterable[int]) -> Iterator[FileRow]:
+        """Yield the rows of the files whose lines begin at *offsets*, which ascend and are from the index.
 
         Raises:
-            DumpstreamError: the line is not that of a file; an index that was kept is removed.
+            DumpstreamError: a line is not that of a file; an index that was kept is removed.
         """
         try:
-            return self.journal.row_at(offset)
+            yield from self.journal.rows_at(offsets)
         except ValueError as exc:
-            raise self._mismatch(f"no file at {offset}") from exc
+            raise self._mismatch(f"no file at {exc}") from exc
 
     def _ask(self, query: str, *values: int) -> Iterator[Any]:
         try:

@@ -6,7 +6,9 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 
 import xxhash
 
@@ -17,10 +19,14 @@ from dumpstream.archive.totals import Totals
 from dumpstream.reading.storedfile import parts_of
 from dumpstream.system.location import is_url
 
+#: If it is set, it is called with the bytes to index, and gives what is called with those that are indexed.
+watching: ContextVar[Callable[[int], AbstractContextManager[Callable[[int], None]]] | None] = ContextVar(
+    "watching", default=None
+)
 #: Returns the lines of all names that have a hash.
 LINES_OF_HASH = "SELECT offset FROM lines WHERE hash = ? ORDER BY offset"
 
-_FORMAT = 1
+_FORMAT = 2
 _NUMBERS = {verdict: number for number, verdict in enumerate(VERDICTS)}
 _SCHEMA = """
 CREATE TABLE about (value TEXT);
@@ -113,10 +119,12 @@ class IndexBuilder:
     def _read(self) -> None:
         about, start = self._about, self._about.size
         ended = True
-        for offset, block in self._journal.blocks(start):
-            about.digest.update(block)
-            self._connection.executemany("INSERT INTO lines VALUES (?, ?)", self._lines(offset, block))
-            ended = block.endswith(b"\n")
+        with _watched(self._journal.size - start) as note:
+            for offset, block in self._journal.blocks(start):
+                about.digest.update(block)
+                self._connection.executemany("INSERT INTO lines VALUES (?, ?)", self._lines(offset, block))
+                ended = block.endswith(b"\n")
+                note(offset + len(block) - start)
         about.extensible = ended and self._unreadable is None
         self._note_unreadable(torn=not ended)
         for statement in _INDEXES:
@@ -138,6 +146,7 @@ class IndexBuilder:
                 self._note_unreadable(torn=False)
             totals.bytes += line.bytes
             totals.stored_bytes += line.stored_bytes
+            totals.not_stored += line.is_filtered
             verdicts[line.verdict] += 1
             yield offset + line.start, _signed(line.hash)
 
@@ -147,6 +156,7 @@ class IndexBuilder:
         if isinstance(row, FileRow):
             self._totals.bytes += row.bytes
             self._totals.stored_bytes += sum(part.stored_bytes for part in row.stored)
+            self._totals.not_stored += row.not_stored is not None
             self._totals.at_urls |= any(is_url(part.path or "") for part in row.stored)
             self._totals.remote |= any(is_url(part.path or "") for part in parts_of(row))
             self._about.row_verdicts[_NUMBERS[row.verdict]] += 1
@@ -176,15 +186,19 @@ class IndexBuilder:
             counts[verdict] += count
         totals.verdicts = {str(VERDICTS[number]): count for number, count in enumerate(counts) if count}
 
-    def _same_names(self, offsets: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    def _same_names(self, offsets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Yield the lines of names that are among those at *offsets* more than once."""
         found: dict[str, list[tuple[int, int]]] = {}
-        for offset in offsets:
-            row = self._journal.row_at(offset)
+        for offset, row in zip(offsets, self._journal.rows_at(offsets), strict=True):
             found.setdefault(row.name, []).append((offset, _NUMBERS[row.verdict]))
         for lines in found.values():
             if len(lines) > 1:
                 yield from ((offset, lines[0][0], verdict) for offset, verdict in lines)
+
+
+def _watched(size: int) -> AbstractContextManager[Callable[[int], None]]:
+    watch = watching.get()
+    return nullcontext(lambda _: None) if watch is None else watch(size)
 
 
 def number_of(name: str, key: bytes) -> int:

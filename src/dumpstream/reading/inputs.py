@@ -10,15 +10,13 @@ from typing import NamedTuple
 from dumpstream._errors import DumpstreamError, NotACaptureError
 from dumpstream.archive.manifest import MANIFEST
 from dumpstream.format.verdict import Verdict
+from dumpstream.names import MAPPING
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.dumpfile import DumpFile
-from dumpstream.reading.selection import Selection
+from dumpstream.reading.selection import Dispensable, Selection
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
-from dumpstream.system.location import Prefix
-
-#: The file in which CANN lists names that are too long for files.
-MAPPING = "mapping.csv"
+from dumpstream.system.location import Prefix, as_location
 
 _ZSTD_SUFFIX = ".zst"
 _LONGEST_NAME = 4096
@@ -36,6 +34,7 @@ class Input(NamedTuple):
     file: StoredFile | None = None  #: of the capture
     prefix: str = ""  #: of label and name, if the capture is one of several
     rank: int | None = None  #: of the process that was captured
+    given: str | None = None  #: the path that it was found at, if the caller gave several
 
     @property
     def full_name(self) -> str:
@@ -53,6 +52,11 @@ class Input(NamedTuple):
         return None if self.file is None else self.file.verdict
 
     @property
+    def not_stored(self) -> str | None:
+        """Why the capture was not to store its bytes, if so."""
+        return None if self.file is None else self.file.not_stored
+
+    @property
     def whole(self) -> bool:
         """Whether it is not known to be incomplete."""
         return self.file is None or self.file.verdict.whole
@@ -65,32 +69,49 @@ class Input(NamedTuple):
 
 
 def find_inputs(
-    paths: Iterable[Path | Prefix], ranks: Sequence[int] = (), pattern: str | None = None
+    paths: Iterable[Path | Prefix],
+    ranks: Sequence[int] = (),
+    patterns: Sequence[str] = (),
+    dispensable: Dispensable | None = None,
 ) -> Iterator[Input]:
     """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
 
     A prefix in an object store is a capture. The files of a directory come in order, without hidden ones, and
     links are not followed; a directory in it may be a capture. With *ranks*, every path is that of a capture
-    of several processes, of which only those ranks are read. With a *pattern*, only the files come that are
-    called so or match it, which is fast in a capture of many files.
+    of several processes, of which only those ranks are read. With *patterns*, only those files of a
+    capture or a directory come that are called so or match one, which is fast in a capture of many files.
+    Files of captures that are *dispensable* may be left out.
 
     Raises:
-        DumpstreamError: a path does not exist, or cannot be read, or has no process of a rank.
+        DumpstreamError: a path does not exist, or cannot be read, or has no process of a rank; or, when all
+            files have come, no file matches one of the *patterns*.
     """
-    selection = Selection(() if pattern is None else [pattern])
-    for path in dict.fromkeys(paths):
-        try:
-            if isinstance(path, Prefix) or (path / MANIFEST).exists():
-                yield from _inputs_of_collection(Collection.open(path, ranks), selection)
-            elif ranks:
-                raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
-            elif path.is_dir():
-                yield from _inputs_below(path, selection)
-            else:
-                name = path.name.removesuffix(_ZSTD_SUFFIX)
-                yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=path)
-        except OSError as exc:
-            raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
+    selection = Selection(patterns, dispensable)
+    different = [*dict.fromkeys(map(as_location, paths))]
+    named = False
+    for path in different:
+        given = str(path) if len(different) > 1 else None
+        for item in _inputs_of(path, ranks, selection):
+            named |= item.named
+            selection.note(item.name)
+            yield item if given is None else item._replace(given=given)
+    if not named:  # a file that was named may be a table of others
+        selection.refuse_unnoted()
+
+
+def _inputs_of(path: Path | Prefix, ranks: Sequence[int], selection: Selection) -> Iterator[Input]:
+    try:
+        if isinstance(path, Prefix) or (path / MANIFEST).exists():
+            yield from _inputs_of_collection(Collection.open(path, ranks), selection)
+        elif ranks:
+            raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
+        elif path.is_dir():
+            yield from _inputs_below(path, selection)
+        else:
+            name = path.name.removesuffix(_ZSTD_SUFFIX)
+            yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=path)
+    except OSError as exc:
+        raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
 
 
 def _inputs_of_collection(collection: Collection, selection: Selection) -> Iterator[Input]:

@@ -7,7 +7,7 @@ import errno
 import io
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -17,10 +17,9 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.destination import explained, make_directory
-from dumpstream.names import hashed_name
-from dumpstream.reading.inputs import MAPPING
+from dumpstream.names import MAPPING, hashed_name
 from dumpstream.system.nofollow import open_directory, open_regular, opened_directory
-from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_all
+from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_files
 from dumpstream.system.targets import Target
 
 _EXISTS = "already exists; replace it with --force, or choose another --out"
@@ -60,6 +59,15 @@ def open_output(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
             os.close(directory)
 
 
+def output_name(stem: str, base: str, suffix: str) -> str:  # noqa: ARG001 - other names are made of it
+    """Return the name of a file that is made from an input.
+
+    *stem* is the last component of the input's target, and *base* that of its own name.
+    """
+    name = f"{stem}{suffix}"
+    return name if len(name.encode()) <= _LONGEST_NAME else f"{hashed_name(stem)}{suffix}"
+
+
 class Outputs:
     """The directory *out*, which is made if missing; nothing is written outside it, or through a link in it.
 
@@ -97,47 +105,52 @@ class Outputs:
                 _refuse_existing(self.path.joinpath(*target))
 
     @contextmanager
-    def drafts(self, target: Target, base: str | None = None) -> Iterator[Drafts]:
+    def drafts(
+        self, target: Target, base: str | None = None, *, name: Callable[[str, str, str], str] = output_name
+    ) -> Iterator[Drafts]:
         """Have what writes the files made from one input while the block runs.
 
-        Their original names begin with *base*, by default the last component of *target*. An `OSError` of the
-        block is raised as a `DestinationError`, or as an `OutputNameError`.
+        Their original names begin with *base*, by default the last component of *target*, and *name* returns
+        those that they get. An `OSError` of the block is raised as a `DestinationError`, or as an
+        `OutputNameError`.
         """
         *directory, stem = target
         with self._explained(target), opened_directory(self._root, directory, create=True) as fd:
-            drafts = Drafts(self, fd, target, stem if base is None else base)
+            drafts = Drafts(self, fd, target, stem if base is None else base, name)
             try:
                 yield drafts
             finally:
                 drafts.discard()
 
-    @contextmanager
-    def folder(self) -> Iterator[Folder]:
-        """Have what writes many small files while the block runs, in one thread."""
-        folder = Folder(self._root)
-        try:
-            yield folder
-        finally:
-            folder.close()
+    def write(
+        self, directory: Target, names: Sequence[str], contents: Sequence[Buffer]
+    ) -> Iterator[OutputNameError | None]:
+        """Write small files into a directory, each whole or not at all; yield why one could not be written.
 
-    def write(self, target: Target, content: Buffer, folder: Folder) -> None:
-        """Write a small file, whole or not at all; raises as `drafts` does."""
-        *directory, name = target
-        with self._explained(target):
-            fd = folder.enter(tuple(directory))
-            temporary, file = create_draft(fd)
-            try:
-                try:
-                    write_all(file, content)
-                finally:
-                    os.close(file)
-                publish_draft(temporary, name, fd, replace=self.replace)
-            except FileExistsError:
-                discard_draft(temporary, fd)
-                raise DestinationError(self.path.joinpath(*target), _EXISTS) from None
-            except BaseException:
-                discard_draft(temporary, fd)
-                raise
+        Raises:
+            DestinationError: nothing more can be written.
+        """
+        try:
+            fd = open_directory(self._root, directory, create=True)
+        except OSError as exc:
+            yield from (self._name_problem((*directory, name), exc) for name in names)
+            return
+        try:
+            problems = write_files(fd, names, contents, replace=self.replace)
+            for name, problem in zip(names, problems, strict=True):
+                if isinstance(problem, FileExistsError):
+                    raise DestinationError(self.path.joinpath(*directory, name), _EXISTS)
+                yield None if problem is None else self._name_problem((*directory, name), problem)
+        finally:
+            os.close(fd)
+
+    def _name_problem(self, target: Target, problem: OSError) -> OutputNameError:
+        """Return why only the file at *target* cannot be written, or raise `DestinationError`."""
+        try:
+            with self._explained(target):
+                raise problem
+        except OutputNameError as exc:
+            return exc
 
     @contextmanager
     def _explained(self, target: Target) -> Iterator[None]:
@@ -165,34 +178,14 @@ class Outputs:
                 self._noted[directory].add(line)
 
 
-class Folder:
-    """The directory below *root* that was entered last: files that follow each other often share theirs."""
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._entered: Target | None = None
-        self._fd = -1
-
-    def enter(self, directory: Target) -> int:
-        """Return a descriptor of *directory*, which is made if missing; valid until the next call."""
-        if directory != self._entered:
-            self.close()
-            self._fd = open_directory(self._root, directory, create=True)
-            self._entered = directory
-        return self._fd
-
-    def close(self) -> None:
-        """Leave the directory."""
-        if self._entered is not None:
-            self._entered = None
-            os.close(self._fd)
-
-
 class Drafts:
     """The files made from one input, under temporary names until they are published."""
 
-    def __init__(self, outputs: Outputs, dir_fd: int, target: Target, base: str) -> None:
+    def __init__(
+        self, outputs: Outputs, dir_fd: int, target: Target, base: str, name: Callable[[str, str, str], str]
+    ) -> None:
         self._outputs, self._fd, self._target, self._base = outputs, dir_fd, target, base
+        self._name = name
         self._files: deque[tuple[str, str]] = deque()  # temporary name, suffix
 
     def discard(self) -> None:
@@ -221,9 +214,7 @@ class Drafts:
         *directory, stem = self._target
         while self._files:
             temporary, suffix = self._files[0]
-            name, original = f"{stem}{suffix}", f"{self._base}{suffix}"
-            if len(name.encode()) > _LONGEST_NAME:
-                name = f"{hashed_name(stem)}{suffix}"
+            name, original = self._name(stem, self._base, suffix), f"{self._base}{suffix}"
             if name != original:
                 self._outputs.note(self._fd, tuple(directory), name, original)
             try:

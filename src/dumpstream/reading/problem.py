@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple
 
+from dumpstream.archive.manifest import Process
 from dumpstream.archive.place import WritingProcess
 from dumpstream.archive.rows import JOURNAL, FileRow, Outcome
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.collection import Member
 from dumpstream.reading.stored import StoredCapture
+from dumpstream.remote.outboxes import upload_command
+from dumpstream.system.location import Prefix
 
 _MEANING = {
     Verdict.LOST: "bytes of it were lost",
@@ -27,7 +31,9 @@ class Kind(StrEnum):
 
     RUNNING = "running"  #: the capture is not finished
     INTERRUPTED = "interrupted"  #: the journal has no end
+    WAITING = "waiting"  #: what is missing waits here to be uploaded
     REFUSED = "refused"  #: a process was not captured
+    DIED = "died"  #: a process was killed, or gone before it had said goodbye
     FAILED = "failed"  #: a run ended early
     JOURNAL = "journal"  #: lines cannot be read
     LOSS = "loss"  #: chunks were lost
@@ -74,18 +80,40 @@ def still_running(subject: str, writer: WritingProcess) -> Problem:
     return Problem(Kind.RUNNING, subject, f"{writer} is still capturing; verify again when it ends")
 
 
-def problems_of_capture(capture: StoredCapture, prefix: str) -> Iterator[Problem]:
-    """Yield what the manifest and the journal of *capture* say is wrong; *prefix* is that of its names."""
+def _death(subject: str, process: Process | None, *, said_goodbye: bool) -> Problem:
+    ended = "its process was gone" if process is None else f"process {process.pid}: {process.ending}"
+    how = ended if said_goodbye else f"{ended}, without aclFinalize"
+    return Problem(Kind.DIED, subject, f"{how}; what it had not dumped by then is not there")
+
+
+def waiting_at(location: Path | Prefix, directory: Path) -> Problem:
+    """Return the problem that something of the capture at *location* waits in *directory*."""
+    detail = f"not everything is in its store yet; upload the rest with: {upload_command(directory)}"
+    return Problem(Kind.WAITING, str(location), detail)
+
+
+def problems_of_capture(
+    capture: StoredCapture, prefix: str, *, process: Process | None = None, waiting: Problem | None = None
+) -> Iterator[Problem]:
+    """Yield what the manifest and the journal of *capture* say is wrong; *prefix* is that of its names.
+
+    If it is one of several, *process* is its own. If something of it is *waiting*, that explains why a run
+    has no end.
+    """
     subject = str(capture.path)
     if capture.writer is not None:
         yield still_running(subject, capture.writer)
-    if capture.interrupted:
+    if waiting is not None:
+        yield waiting
+    elif capture.interrupted:
         detail = "a run was stopped before its end; what it had not finished is not there"
         yield Problem(Kind.INTERRUPTED, subject, detail)
     for run, outcome in capture.outcomes.items():
         if outcome not in {None, Outcome.FINISHED}:
             detail = f"run {run} ended early ({outcome}); what came later is not there"
             yield Problem(Kind.FAILED, subject, detail)
+    if capture.totals.died or (process is not None and process.killed):
+        yield _death(subject, process, said_goodbye=not capture.totals.died)
     if capture.unreadable_lines:
         count, first = len(capture.unreadable_lines), capture.unreadable_lines[0]
         detail = f"{count} unreadable lines, the first is line {first}; restore a copy"

@@ -20,11 +20,11 @@ from dumpstream.objectstore.patience import ask
 from dumpstream.objectstore.store import Store
 from dumpstream.reading.removal import Removal, removing
 from dumpstream.reading.stored import open_place
-from dumpstream.remote.outboxes import find_outbox_of, state_directory, upload_command
+from dumpstream.remote.outboxes import find_waiting, spills_of, upload_command
 from dumpstream.remote.segments import last_segment, merged_through
 from dumpstream.remote.storelock import STORE_LOCK
 from dumpstream.system.location import Prefix
-from dumpstream.system.lock import LOCK
+from dumpstream.system.lock import LOCK, shared_folders
 from dumpstream.system.pathset import PathSet
 
 _MARKS = {MANIFEST, LOCK, STORE_LOCK}
@@ -36,8 +36,8 @@ async def repair(
     """Remove dump files and packs that no line of the journal names, and drafts.
 
     Only files are removed that have a name as dumpstream gives it, and dump files and packs only if a run was
-    interrupted. What is in another capture further inside stays. The captures of several processes are
-    repaired one by one.
+    interrupted. What is in another capture further inside stays, and so does what is in a folder to which the
+    sink of another capture has written. The captures of several processes are repaired one by one.
 
     Args:
         location: of the capture, or of those of several processes.
@@ -96,7 +96,8 @@ class _Repairer:
             unnamed = _outside_others([it for it in place.list(profiles) if it.path not in named])
         extra: list[str] = []
         if any(run.run not in journal.finished for run in manifest.runs):
-            extra = [it.path for it in unnamed if is_file_path(it.path) or pack_token(it.path)]
+            ours = [it.path for it in unnamed if is_file_path(it.path) or pack_token(it.path)]
+            extra = _outside_shared(place.path, ours)
         if extra:
             _refuse_waiting(place.path, manifest, journal, outbox_lost=self._outbox_lost)
         self._remove([it.path for it in unnamed if it.leftover] + extra)
@@ -117,6 +118,12 @@ def _outside_others(listed: Sequence[Listed]) -> list[Listed]:
     marked = (it.path.rpartition("/") for it in listed)
     others = tuple({f"{folder}/" for folder, _, name in marked if folder and name in _MARKS})
     return [it for it in listed if not it.path.startswith(others)]
+
+
+def _outside_shared(location: Path | Prefix, paths: Iterable[str]) -> list[str]:
+    """Return those of *paths* that no sink of another capture can have stored."""
+    shared = set[PurePosixPath]() if isinstance(location, Prefix) else shared_folders(location)
+    return [path for path in paths if shared.isdisjoint(PurePosixPath(path).parents)]
 
 
 @dataclass(slots=True)
@@ -155,18 +162,17 @@ def _refuse_waiting(
     location: Path | Prefix, manifest: Manifest, journal: _Journal, *, outbox_lost: bool
 ) -> None:
     """Raise `DestinationError` if lines that may name any of the files wait, or may wait, in an outbox."""
-    spills = {Path(str(spill)) for run in manifest.runs if (spill := run.options.get("spill")) is not None}
-    for directory in (state_directory(), *sorted(spills)):
-        if (outbox := find_outbox_of(location, directory)) is not None:
-            raise DestinationError(
-                location, f"has lines that wait in {outbox}; first run: {upload_command(directory)}"
-            )
+    if (found := find_waiting(location, manifest)) is not None:
+        outbox, directory = found
+        raise DestinationError(
+            location, f"has lines that wait in {outbox}; first run: {upload_command(directory)}"
+        )
     if isinstance(location, Prefix):
         store = Store(location)
         unmerged = last_segment(store) > merged_through(store)
         unknown = unmerged or any(run.run not in journal.begun for run in manifest.runs)
     else:
-        unknown = any(not spill.exists() for spill in spills)
+        unknown = any(not spill.exists() for spill in spills_of(manifest))
     if unknown and not outbox_lost:
         raise DestinationError(
             location,

@@ -1,23 +1,36 @@
 """Selection: the files of captures that names and patterns stand for."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.names import NamePatterns
 from dumpstream.reading.collection import Collection, Member
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
 
-_FEW = 16
+#: Files that are kept, or looked for one by one.
+FEW = 16
 _WILDCARD = re.compile(r"[*?\[]")
 
 
-class Selection:
-    """All files, or those whose names, with the prefix of their process, are or match one of *patterns*."""
+#: Returns texts, which may become more: a caller does without files of the capture whose lines contain one.
+Dispensable = Callable[[StoredCapture], Sequence[bytes]]
 
-    def __init__(self, patterns: Sequence[str]) -> None:
+
+class Selection:
+    """All files, or those whose names, with the prefix of their process, are or match one of *patterns*.
+
+    Without *patterns*, files that are *dispensable* may be left out.
+    """
+
+    def __init__(self, patterns: Sequence[str], dispensable: Dispensable | None = None) -> None:
+        self._dispensable = dispensable or (lambda _: ())
         self._patterns = tuple(dict.fromkeys(patterns))
+        self._matching = NamePatterns(self._patterns)
+        self._unnoted: Sequence[str] = self._patterns
         self._found: dict[tuple[str, str], list[StoredFile]] = {}  # by prefix and pattern, if they are few
 
     @property
@@ -31,7 +44,7 @@ class Selection:
             return
         files, prefix = member.capture.files, member.prefix
         if self.everything:
-            yield from files
+            yield from files.without(self._dispensable(member.capture))
         elif any(map(_WILDCARD.search, self._patterns)) and len(self._patterns) > 1:
             yield from (file for file in files if self.selects(prefix + file.name))
         else:
@@ -47,19 +60,30 @@ class Selection:
         if unmatched:
             for member in collection.members():
                 for pattern in self._patterns:
-                    found = [*islice(_files(member, pattern), _FEW + 1)]
+                    found = [*islice(_files(member, pattern), FEW + 1)]
                     if found:
                         unmatched.pop(pattern, None)
-                    if len(found) <= _FEW and len(self._found) < _FEW:
+                    if len(found) <= FEW and len(self._found) < FEW:
                         self._found[member.prefix, pattern] = found
-        for pattern in unmatched:
-            raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
+        _refuse(unmatched)
 
     def selects(self, name: str) -> bool:
         """Whether a file of that *name*, with its prefix, is selected."""
-        return self.everything or any(
-            name == pattern or fnmatchcase(name, pattern) for pattern in self._patterns
-        )
+        return self.everything or self._matching.match(name)
+
+    def note(self, name: str) -> None:
+        """Take note that there is a file of that *name*, with its prefix."""
+        if self._unnoted:
+            self._unnoted = [it for it in self._unnoted if not (name == it or fnmatchcase(name, it))]
+
+    def refuse_unnoted(self) -> None:
+        """Raise `DumpstreamError` if a pattern selects none of the files that were noted."""
+        _refuse(self._unnoted)
+
+
+def _refuse(unmatched: Iterable[str]) -> None:
+    for pattern in unmatched:
+        raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
 
 
 def _files(member: Member, pattern: str) -> Iterator[StoredFile]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
@@ -43,110 +43,17 @@ def open_place(path: str | os.PathLike[str] | Prefix | Any) -> Place:
     return DirectoryPlace(location) if isinstance(location, Path) else StorePlace(location)
 
 
-class StoredCapture:
-    """A capture as it was when it was opened.
+class PartReader:
+    """Reads the parts that a capture at *place* has stored, there or elsewhere."""
 
-    Its files are read from the journal each time they are asked for, so a capture of millions of files takes
-    no more memory than a small one.
-    """
-
-    def __init__(
-        self, place: Place, manifest: Manifest, *, writer: WritingProcess | None, journal: JournalFile
-    ) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
-        self.manifest = manifest
-        self.writer = writer  #: the process that is writing it, if any
-        index = open_index(journal, str(place.path))
-        self.totals: Totals = index.totals  #: what all lines of the journal come to
-        self.files: FileList = FileList(index)  #: in the order in which their names first came
-        runs: dict[int, str | None] = dict.fromkeys(run.run for run in manifest.runs)
-        #: How each run ended; None if the journal does not say.
-        self.outcomes = {
-            run: None if outcome is None else Outcome(outcome)
-            for run, outcome in (runs | self.totals.outcomes).items()
-        }
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str] | Prefix | Any) -> StoredCapture:
-        """Read the manifest and the journal of the capture at *path*, also while it is written.
-
-        Args:
-            path: a directory, a URL such as ``s3://bucket/run``, or a store of obstore.
-
-        Raises:
-            NotACaptureError: there is no capture, or one that this version cannot read.
-            StoreError: *path* is a URL that is not valid, or the store refuses or does not answer.
-        """
-        return cls.read(open_place(path))
-
-    @classmethod
-    def read(cls, place: Place) -> StoredCapture:
-        """Do as `open` with a *place*."""
-        manifest = place.read_manifest()
-        if manifest.processes:
-            first = manifest.processes[0].directory
-            problem = f"holds captures of several processes; name one, such as {first}"
-            raise NotACaptureError(place.path, problem)
-        if not manifest.runs:
-            raise NotACaptureError(place.path, "holds no capture: no run has begun there; capture into it")
-        # Before the journal: if the capture ends in between, the journal has all its rows.
-        writer = place.find_writer()
-        return cls(place, manifest, writer=writer, journal=place.open_journal())
 
     @property
     def path(self) -> Path | Prefix:
         return self.place.path
 
-    @property
-    def pid(self) -> int | None:
-        return None if self.writer is None else self.writer.pid
-
-    @property
-    def remote(self) -> bool:
-        """Whether reading its files means to wait for an object store."""
-        return self.in_store or self.totals.remote
-
-    @property
-    def unreadable_lines(self) -> list[int]:
-        """The numbers of the first lines of the journal that cannot be read, counted from 1."""
-        return self.totals.unreadable_lines
-
-    @property
-    def torn(self) -> bool:
-        """Whether a process was stopped in the middle of a line of the journal."""
-        return self.totals.torn
-
-    @property
-    def in_store(self) -> bool:
-        """Whether it is itself in an object store."""
-        return not isinstance(self.path, Path)
-
-    @property
-    def running(self) -> bool:
-        """Whether a process is writing it now."""
-        return self.writer is not None
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether a run that is not the one running has no end in the journal."""
-        open_runs = {run for run, outcome in self.outcomes.items() if outcome is None}
-        if self.running:
-            open_runs.discard(max(self.outcomes, default=0))
-        return bool(open_runs)
-
-    @property
-    def state(self) -> State:
-        """Whether it is being written, was interrupted, or is finished."""
-        if self.running:
-            return State.RUNNING
-        return State.INTERRUPTED if self.interrupted else State.FINISHED
-
-    @property
-    def losses(self) -> tuple[LossRow, ...]:
-        """What all runs lost, one row for each cause, also of files whose names are not known."""
-        return tuple(LossRow(cause, *lost) for cause, lost in self.totals.losses.items())
-
-    def read_part(self, part: StoredPart) -> Iterator[memoryview]:
+    def read_part(self, part: StoredPart) -> Generator[memoryview, None, None]:
         """Yield the original bytes of *part*, block by block; a block is valid until the next is asked for.
 
         Raises:
@@ -205,6 +112,106 @@ class StoredCapture:
             if problem := misfit(part, size):
                 raise PartError(path, problem)
             yield file
+
+
+class StoredCapture(PartReader):
+    """A capture as it was when it was opened.
+
+    Its files are read from the journal each time they are asked for, so a capture of millions of files takes
+    no more memory than a small one.
+    """
+
+    def __init__(
+        self, place: Place, manifest: Manifest, *, writer: WritingProcess | None, journal: JournalFile
+    ) -> None:
+        super().__init__(place)
+        self.manifest = manifest
+        self.writer = writer  #: the process that is writing it, if any
+        index = open_index(journal, str(place.path))
+        self.totals: Totals = index.totals  #: what all lines of the journal come to
+        self.files: FileList = FileList(index)  #: in the order in which their names first came
+        runs: dict[int, str | None] = dict.fromkeys(run.run for run in manifest.runs)
+        #: How each run ended; None if the journal does not say.
+        self.outcomes = {
+            run: None if outcome is None else Outcome(outcome)
+            for run, outcome in (runs | self.totals.outcomes).items()
+        }
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] | Prefix | Any) -> StoredCapture:
+        """Read the manifest and the journal of the capture at *path*, also while it is written.
+
+        Args:
+            path: a directory, a URL such as ``s3://bucket/run``, or a store of obstore.
+
+        Raises:
+            NotACaptureError: there is no capture, or one that this version cannot read.
+            StoreError: *path* is a URL that is not valid, or the store refuses or does not answer.
+        """
+        return cls.read(open_place(path))
+
+    @classmethod
+    def read(cls, place: Place) -> StoredCapture:
+        """Do as `open` with a *place*."""
+        manifest = place.read_manifest()
+        if manifest.processes:
+            first = manifest.processes[0].directory
+            problem = f"holds captures of several processes; name one, such as {first}"
+            raise NotACaptureError(place.path, problem)
+        if not manifest.runs:
+            raise NotACaptureError(place.path, "holds no capture: no run has begun there; capture into it")
+        # Before the journal: if the capture ends in between, the journal has all its rows.
+        writer = place.find_writer()
+        return cls(place, manifest, writer=writer, journal=place.open_journal())
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.writer is None else self.writer.pid
+
+    @property
+    def remote(self) -> bool:
+        """Whether reading its files means to wait for an object store."""
+        return self.in_store or self.totals.remote
+
+    @property
+    def unreadable_lines(self) -> list[int]:
+        """The numbers of the first lines of the journal that cannot be read, counted from 1."""
+        return self.totals.unreadable_lines
+
+    @property
+    def torn(self) -> bool:
+        """Whether a process was stopped in the middle of a line of the journal."""
+        return self.totals.torn
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it is itself in an object store."""
+        return not isinstance(self.path, Path)
+
+    @property
+    def running(self) -> bool:
+        """Whether a process is writing it now."""
+        return self.writer is not None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a run that is not the one running has no end in the journal."""
+        open_runs = {run for run, outcome in self.outcomes.items() if outcome is None}
+        if self.running:
+            open_runs.discard(max(self.outcomes, default=0))
+        return bool(open_runs)
+
+    @property
+    def state(self) -> State:
+        """Whether it is being written, was interrupted, or is finished."""
+        if self.running:
+            return State.RUNNING
+        return State.INTERRUPTED if self.interrupted else State.FINISHED
+
+    @property
+    def losses(self) -> tuple[LossRow, ...]:
+        """What all runs lost, one row for each cause, also of files whose names are not known."""
+        return tuple(LossRow(cause, *lost) for cause, lost in self.totals.losses.items())
 
 
 @contextmanager

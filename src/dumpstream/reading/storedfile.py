@@ -46,6 +46,17 @@ class StoredFile:
         return next((row.cause for row in self.rows if row.cause is not None), None)
 
     @property
+    def not_stored(self) -> str | None:
+        """Why none of its bytes were to be stored, if so."""
+        reasons = {row.not_stored for row in self.rows}
+        return None if None in reasons else next(iter(reasons), None)
+
+    @property
+    def step(self) -> int | None:
+        """The step that was marked when it first began; None if its name has one."""
+        return next((row.step for row in self.rows if row.step is not None), None)
+
+    @property
     def missing(self) -> tuple[tuple[int, int], ...]:
         """The ranges that never came, row by row, each counted from the start of its row."""
         return tuple(range_ for row in self.rows for range_ in row.missing)
@@ -66,18 +77,23 @@ class StoredFile:
         return bool(self.parts) and all(is_readable(part) for part in self.parts)
 
 
+def not_stored_text(reason: str) -> str:
+    """Return that a file was not stored for this *reason*."""
+    return f"was not stored: {reason} (the capture had --only)"
+
+
 def parts_of(row: FileRow) -> list[StoredPart]:
     """Return the parts of *row* in file order, each once, from the sink that is read back most easily."""
     by_offset: dict[int, StoredPart] = {}
     for part in row.stored:
         chosen = by_offset.setdefault(part.offset, part)
-        if _ease(part) > _ease(chosen):
+        if chosen is not part and _ease(part) > _ease(chosen):
             by_offset[part.offset] = part
     return [by_offset[offset] for offset in sorted(by_offset)]
 
 
 def _ease(part: StoredPart) -> int:
-    return is_readable(part) + (is_readable(part) and not is_url(part.path or ""))
+    return 0 if not is_readable(part) else 1 if is_url(part.path or "") else 2
 
 
 def is_readable(part: StoredPart) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from dumpstream._errors import PartError, StoreError
 from dumpstream._native import read_header
-from dumpstream.archive.manifest import PROFILE
+from dumpstream.archive.manifest import PROFILE, Process
 from dumpstream.archive.place import Listed
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.text import TEXT_SUFFIX
@@ -21,10 +21,12 @@ from dumpstream.reading.problem import (
     problem_of_row,
     problems_of_capture,
     still_running,
+    waiting_at,
 )
 from dumpstream.reading.smallfiles import read_small_parts
 from dumpstream.reading.stored import State, StoredCapture
-from dumpstream.reading.storedfile import is_readable, misfit
+from dumpstream.reading.storedfile import is_readable, misfit, parts_of
+from dumpstream.remote.outboxes import find_waiting, spills_of
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import is_url
 from dumpstream.system.pathset import PathSet
@@ -40,10 +42,15 @@ class Verification:
 
     state: State
     files: int = 0
+    rows: int = 0  #: of the journal that were compared so far,
+    row_bytes: int = 0  #: and the bytes of which they tell
     parts: int = 0  #: those that were read again
     bytes: int = 0  #: their original bytes
     found_parts: int = 0  #: those that object stores have with the right size, and that were not read
-    skipped_parts: int = 0  #: those in sinks that cannot be read back
+    skipped_parts: int = 0  #: those in sinks that cannot be read back,
+    unread_parts: int = 0  #: and of them those of files that no other sink has to be read
+    not_stored: int = 0  #: files whose bytes were not to be stored
+    unstored_files: int = 0  #: those whose bytes were to be stored, and that no sink has kept
     problems: list[Problem] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  #: harmless files of unfinished writes
 
@@ -84,7 +91,7 @@ def verify(
             result.problems.append(problem_of_member(member))
         else:
             states.append(member.capture.state)
-            verifier.verify(member.capture, member.prefix)
+            verifier.verify(member.capture, member.prefix, member.process)
     result.state = captures.state(states)
     if captures.processes is not None and len(captures.processes) == len(captures.manifest.processes):
         verifier.verify_root(captures)
@@ -105,10 +112,12 @@ class _Verifier:
         self._result, self._progress = result, progress
         self._deep, self._workers = deep, workers
 
-    def verify(self, capture: StoredCapture, prefix: str) -> None:
-        """Verify *capture*, whose names get the *prefix*."""
+    def verify(self, capture: StoredCapture, prefix: str, process: Process | None = None) -> None:
+        """Verify *capture*, whose names get the *prefix*; of several, it is that of *process*."""
         self._result.files += capture.totals.files
-        self._result.problems += problems_of_capture(capture, prefix)
+        self._result.not_stored += capture.totals.not_stored
+        waiting = _find_waiting(capture)
+        self._result.problems += problems_of_capture(capture, prefix, process=process, waiting=waiting)
         inventory: dict[str, Listed] | None = None
         try:
             inventory = _take_inventory(capture)
@@ -151,10 +160,14 @@ class _Verifier:
         )
         with closing(checked):
             for batch in checked:
+                result.rows += batch.rows
+                result.row_bytes += batch.row_bytes
                 result.parts += batch.parts
                 result.bytes += batch.bytes
                 result.found_parts += batch.found_parts
                 result.skipped_parts += batch.skipped_parts
+                result.unread_parts += batch.unread_parts
+                result.unstored_files += batch.unstored_files
                 result.problems += [problem.below(prefix) for problem in batch.problems]
                 if self._progress is not None:
                     self._progress(result)
@@ -209,16 +222,29 @@ class _Check:
     ) -> Iterator[tuple[FileRow, StoredPart]]:
         """Yield the parts that have to be read again, and count the others."""
         for row in rows:
+            result.rows += 1
+            result.row_bytes += row.bytes
             if not row.verdict.whole:
                 result.problems.append(problem_of_row(row))
+            elif not row.stored and row.not_stored is None:
+                result.unstored_files += 1
+            skipped = 0
             for part in row.stored:
                 path = part.path or ""
-                if not is_readable(part) or (self._inventory is None and is_url(path)):
-                    result.skipped_parts += 1
+                if not self._can_read(part):
+                    skipped += 1
                 elif not self._deep and self._inventory and _is_as_stored(part, self._inventory.get(path)):
                     result.found_parts += 1
                 else:
                     yield row, part
+            if skipped:
+                result.skipped_parts += skipped
+                # Statistics are kept beside the bytes, or instead of bytes that were not to be stored.
+                if row.not_stored is None and not all(map(self._can_read, parts_of(row))):
+                    result.unread_parts += skipped
+
+    def _can_read(self, part: StoredPart) -> bool:
+        return is_readable(part) and not (self._inventory is None and is_url(part.path or ""))
 
     def _check_part(self, row: FileRow, part: StoredPart, result: Verification) -> None:
         header = HeaderReader(_LONGEST_HEADER)
@@ -259,6 +285,14 @@ def _judge(row: FileRow, part: StoredPart, size: int, header: Header, result: Ve
     elif not verdict.whole or (row.verdict is Verdict.COMPLETE and verdict is not Verdict.COMPLETE):
         detail = f"{part.path} is {verdict} by its header, and {row.verdict} in the journal"
         result.problems.append(Problem(Kind.DAMAGED, row.name, detail))
+
+
+def _find_waiting(capture: StoredCapture) -> Problem | None:
+    """Return the problem that something of *capture*, which does not run, still waits on this machine."""
+    if capture.running or not (capture.in_store or spills_of(capture.manifest)):
+        return None
+    found = find_waiting(capture.path, capture.manifest)
+    return None if found is None else waiting_at(capture.path, found[1])
 
 
 def _take_inventory(capture: StoredCapture) -> dict[str, Listed]:

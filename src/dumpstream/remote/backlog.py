@@ -1,6 +1,7 @@
 """Backlog: objects that wait in an outbox, uploaded as soon as their store takes them."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,8 @@ from dumpstream.objectstore.store import PROBE, Store
 from dumpstream.remote.outbox import SPILL_FULL, Outbox
 from dumpstream.remote.spilled import explained_spill, upload_from
 from dumpstream.source import OnFull
+
+_log = logging.getLogger(__name__)
 
 _UPLOADED_AT_ONCE = 16
 #: How long the end of a capture waits for a store that is away.
@@ -41,6 +44,7 @@ class Backlog:
         self._outbox = outbox if outbox is not None and outbox.quota.capacity else None
         self._durable = durable
         self._away = False
+        self._full = False  # the user knows that the outbox has no room
         self._kept: deque[_Kept] = deque()
         self._drain: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -103,6 +107,7 @@ class Backlog:
         """
         quota = self.outbox.quota
         while size > quota.free:
+            self._log_full()
             if self.outbox.on_full is OnFull.DROP:
                 problem = f"{key!r} does not fit into the spill of {quota.capacity} bytes"
                 raise FileRefusedError(f"{problem}; raise --spill-bytes", cause=SPILL_FULL)
@@ -113,6 +118,15 @@ class Backlog:
             await quota.freed()
         quota.take(size)
         return True
+
+    def _log_full(self) -> None:
+        """Log what happens while the outbox has no room, once until the store is back."""
+        if not self._full:
+            self._full = True
+            dropped = self.outbox.on_full is OnFull.DROP
+            what = "files are lost" if dropped else "the capture waits"
+            text = "the spill for %s is full, and %s until the store is back; raise --spill-bytes"
+            _log.warning(text, self._store.prefix, what)
 
     async def append(self, key: str, pieces: Sequence[Buffer], *, new: bool) -> None:
         """Add *pieces* to the object *key* in the outbox, which begins there if it is *new*.
@@ -190,7 +204,7 @@ class Backlog:
             batch = [self._kept[index] for index in range(min(at_once, len(self._kept)))]
             tries = [self._try(kept) for kept in batch] or [self._try(None)]
             if all(await asyncio.gather(*tries)):
-                self._away, at_once = False, _UPLOADED_AT_ONCE
+                self._away, at_once, self._full = False, _UPLOADED_AT_ONCE, False
                 backoff.reset()
                 self.outbox.quota.wake()
             elif self._error is not None:

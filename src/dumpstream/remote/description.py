@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dumpstream._errors import StoreError
 from dumpstream.archive.manifest import PACKS
-from dumpstream.archive.storednames import is_file_path, pack_token
+from dumpstream.archive.storednames import is_file_path, is_table_path, pack_token
 from dumpstream.system.location import GIVEN, Prefix, as_location
 
 _FORMAT = 1
@@ -82,7 +82,7 @@ class Description:
         """
         for prefix in self.prefixes:
             key = url.removeprefix(f"{prefix}/")
-            if key != url and (is_file_path(key) or self.is_pack(prefix, key)):
+            if key != url and (is_file_path(key) or is_table_path(key) or self.is_pack(prefix, key)):
                 return prefix, key
         raise StoreError(f"{url} is not a key of this capture; its outbox is damaged: restore it from a copy")
 
@@ -106,7 +106,8 @@ class Description:
             match = _PACKS_OF.fullmatch(begin)
             if match is None or match[1] not in stores:
                 raise ValueError(begin)
-        as_location(self.destination)
+        if not self.destination.startswith(f"{GIVEN}:"):
+            as_location(self.destination)
 
 
 def _parse(url: str) -> Prefix | str:

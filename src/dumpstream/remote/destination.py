@@ -81,6 +81,13 @@ class RemoteDestination(ManifestWriter):
             self._outbox.needed = True
             raise
 
+    async def finish_run(self, outcome: Outcome) -> None:
+        try:
+            await ask(partial(self.end_run, outcome), self._store.patience)
+        except StoreError as exc:
+            self._outbox.needed = True
+            raise DestinationError(self.path, f"has not got its manifest: {exc}") from None
+
     def begin_processes(self) -> None:
         super().begin_processes()
         self._outbox.needed = True

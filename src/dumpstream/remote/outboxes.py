@@ -12,7 +12,7 @@ from pathlib import Path
 from time import gmtime, strftime
 
 from dumpstream._errors import DestinationError
-from dumpstream.archive.manifest import MANIFEST
+from dumpstream.archive.manifest import MANIFEST, Manifest
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.remote.description import Description
 from dumpstream.system.location import Prefix
@@ -86,6 +86,21 @@ def find_outbox_of(location: Path | Prefix, directory: Path) -> Path | None:
     return None
 
 
+def spills_of(manifest: Manifest) -> list[Path]:
+    """Return the spill directories of the runs in *manifest*."""
+    return sorted(
+        {Path(str(spill)) for run in manifest.runs if (spill := run.options.get("spill")) is not None}
+    )
+
+
+def find_waiting(location: Path | Prefix, manifest: Manifest) -> tuple[Path, Path] | None:
+    """Return an outbox in which something of the capture at *location* may wait, and its directory."""
+    for directory in (state_directory(), *spills_of(manifest)):
+        if (outbox := find_outbox_of(location, directory)) is not None:
+            return outbox, directory
+    return None
+
+
 def open_outbox(path: Path) -> int:
     """Return a descriptor of the outbox at *path*, which the caller closes.
 
@@ -146,9 +161,15 @@ def clear_outbox(dir_fd: int) -> list[str]:
     return [name for name in _names(dir_fd) if name != OBJECTS] + left
 
 
-def count_objects(path: Path) -> int:
-    """Return how many objects wait in the outbox at *path*."""
-    return sum(not object_path.suffix for object_path in (path / OBJECTS).glob("*"))
+def measure_objects(path: Path) -> tuple[int, int]:
+    """Return how many objects wait in the outbox at *path*, and their bytes."""
+    count = size = 0
+    for object_path in (path / OBJECTS).glob("*"):
+        if not object_path.suffix:
+            count += 1
+            with suppress(OSError):  # it is uploaded by now
+                size += object_path.stat().st_size
+    return count, size
 
 
 def upload_command(directory: Path | None) -> str:

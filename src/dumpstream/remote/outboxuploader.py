@@ -3,11 +3,12 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
 
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream.archive.manifest import FILES, PACKS
+from dumpstream.archive.manifest import FILES, PACKS, STATS
 from dumpstream.archive.rows import FileRow, Row, read_rows
 from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.patience import Patience
@@ -17,6 +18,11 @@ from dumpstream.remote.spilled import upload_from
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import SHORT_RETRY_S
 from dumpstream.system.location import Prefix
+
+#: By suffix: where objects are that are named after dump files; packs and Parquet tables are not.
+_NAMED_LIKE_FILES = {".zst": FILES, ".csv": STATS}
+#: Objects that share a number if their names are equal: a prefix, and root and suffix of their keys.
+_Series = tuple[Prefix, str, str]
 
 
 class OutboxUploader:
@@ -57,11 +63,11 @@ class OutboxUploader:
         A later run that was added to the capture could not know that these keys were to be taken.
         """
         found: dict[str, str] = {}
-        for prefix, of_key in self._find_waiting(rows).items():
+        for (prefix, root, suffix), of_key in self._find_waiting(rows).items():
             store = self.stores[prefix]
-            keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1)
+            keys = Keys(root, suffix=suffix, prefix_bytes=len(prefix.key.encode()) + 1)
             taken = set()
-            for entry in store.entries(FILES):
+            for entry in store.entries(root):
                 keys.add(entry.key)
                 if entry.key in of_key:
                     taken.add(entry.key)
@@ -116,15 +122,16 @@ class OutboxUploader:
                 if store.requests.given_up and lock.covers(prefix):
                     lock.left_behind = True
 
-    def _find_waiting(self, rows: Sequence[FileRow]) -> dict[Prefix, dict[str, tuple[str, str]]]:
-        """Return names and paths of the files of *rows* that wait, by prefix and key."""
-        waiting: dict[Prefix, dict[str, tuple[str, str]]] = {}
+    def _find_waiting(self, rows: Sequence[FileRow]) -> dict[_Series, dict[str, tuple[str, str]]]:
+        """Return names and paths of the objects of *rows* that wait and have the names of files, by key."""
+        waiting: dict[_Series, dict[str, tuple[str, str]]] = {}
         for row in rows:
             for path in paths_of([row]):
-                if self._outbox.size(self.url(path)) is not None:
+                suffix = PurePosixPath(path).suffix
+                if suffix in _NAMED_LIKE_FILES and self._outbox.size(self.url(path)) is not None:
                     prefix, key = self._description.locate(self.url(path))
-                    if not self._description.is_pack(prefix, key):  # packs have names of their own
-                        waiting.setdefault(prefix, {})[key] = row.name, path
+                    series = prefix, _NAMED_LIKE_FILES[suffix], suffix
+                    waiting.setdefault(series, {})[key] = row.name, path
         return waiting
 
     def _is_same(self, store: Store, key: str, url: str) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from io import BufferedReader
 from os.path import commonpath, dirname
 from pathlib import Path
+from threading import Lock
 from typing import IO
 
-from dumpstream._errors import NotACaptureError, ObjectMissingError, PartError
+from dumpstream._errors import NotACaptureError, ObjectMissingError, PartError, StoreError
 from dumpstream.archive.journalfile import JournalFile
 from dumpstream.archive.manifest import LARGEST_BYTES, MANIFEST, Manifest, parse_manifest
 from dumpstream.archive.place import RESTORE, Listed, Opened, WritingProcess
@@ -25,16 +26,20 @@ from dumpstream.system.lock import LOCK as DIRECTORY_LOCK
 # The last is there if a directory was copied to the store.
 _OURS = {MANIFEST, JOURNAL, STORE_LOCK, DIRECTORY_LOCK}
 _RETRY_S = 15.0  # the caller may be a person at a terminal
+#: The first request is answered within so many seconds, or the store cannot be reached.
+_REACH_S = 3.5
 
 
 class StorePlace:
     """The capture below a prefix."""
 
-    def __init__(self, prefix: Prefix) -> None:
+    def __init__(self, prefix: Prefix, *, reached: bool = False) -> None:
         self.path = prefix
         self._store = Store(prefix, retry_s=_RETRY_S)
+        self._reached = reached
 
     def read_manifest(self) -> Manifest:
+        self._reach()
         try:
             _, data = self._store.get_range(MANIFEST, 0, LARGEST_BYTES)
         except ObjectMissingError:
@@ -43,6 +48,7 @@ class StorePlace:
         return parse_manifest(self.path, data)
 
     def find_writer(self) -> WritingProcess | None:
+        self._reach()
         return find_lock(self._store)
 
     def open_journal(self) -> JournalFile:
@@ -70,7 +76,13 @@ class StorePlace:
         read_journal(self._store, write)
 
     def member(self, directory: str) -> StorePlace:
-        return StorePlace(self.path / directory)
+        return StorePlace(self.path / directory, reached=self._reached)
+
+    def _reach(self) -> None:
+        """Raise `StoreError` soon if the store cannot be reached, so that a person does not wait in vain."""
+        if not self._reached:
+            self._store.reach(_REACH_S)
+            self._reached = True
 
 
 class Buckets:
@@ -83,7 +95,8 @@ class Buckets:
 
     def __init__(self, like: Path | Prefix) -> None:
         self._like = like
-        self._stores: dict[Prefix, Store] = {}
+        self._stores: dict[Prefix, Store | StoreError] = {}
+        self._connecting = Lock()
 
     def open(self, url: str, start: int, length: int | None) -> Opened:
         """Open the object at *url*, as a `Place` does."""
@@ -108,9 +121,17 @@ class Buckets:
 
     def _connect(self, prefix: Prefix) -> Store:
         bucket = replace(prefix, key="")
-        if bucket not in self._stores:
-            self._stores[bucket] = Store(bucket, retry_s=_RETRY_S)
-        return self._stores[bucket]
+        with self._connecting:
+            if bucket not in self._stores:
+                self._stores[bucket] = store = Store(bucket, retry_s=_RETRY_S)
+                try:
+                    store.reach(_REACH_S)
+                except StoreError as exc:
+                    self._stores[bucket] = exc
+            found = self._stores[bucket]
+        if isinstance(found, StoreError):
+            raise StoreError(str(found), away=found.away)
+        return found
 
 
 def _open(store: Store, key: str, path: str, start: int, length: int | None) -> Opened:

@@ -15,7 +15,7 @@ import anyio
 from dumpstream._errors import ObjectMissingError, PartError, StoreError
 from dumpstream.archive.rows import JOURNAL, MergedRow, is_finished_file, read_rows
 from dumpstream.objectstore.backoff import Backoff
-from dumpstream.objectstore.patience import ask
+from dumpstream.objectstore.patience import Patience, ask
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.objectstore.store import Store
 from dumpstream.system.batches import run_batches
@@ -149,7 +149,8 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
 
     *run* has the lines of the segments from *first* on, in blocks.
     """
-    merged = await ask(partial(merged_through, store))
+    patience = store.patience
+    merged = await ask(partial(merged_through, store), patience)
 
     def pieces() -> Iterator[bytes]:
         yield MergedRow(through).to_line().encode() + b"\n"
@@ -163,13 +164,13 @@ async def merge_segments(store: Store, run: Iterable[bytes], *, first: int, thro
             if number <= through:
                 store.delete(segment_key(number))
 
-    await store.upload(JOURNAL, _in_threads(pieces()))
-    await ask(delete)
+    await store.upload(JOURNAL, _in_threads(pieces(), patience))
+    await ask(delete, patience)
 
 
-async def _in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _in_threads(pieces: Iterator[bytes], patience: Patience) -> AsyncIterator[bytes]:
     # Not a plain iterator: the pieces call obstore, which must not be called while it waits for a piece.
-    while (piece := await ask(partial(next, pieces, None))) is not None:
+    while (piece := await ask(partial(next, pieces, None), patience)) is not None:
         if piece:
             yield piece
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import secrets
 import socket
@@ -21,6 +22,8 @@ from dumpstream.objectstore.failure import CHECK_NETWORK
 from dumpstream.objectstore.patience import GRACE_S, Patience, ask
 from dumpstream.objectstore.store import PROBE, Entry, Store
 from dumpstream.system.location import Prefix
+
+_log = logging.getLogger(__name__)
 
 #: The key of the lock.
 STORE_LOCK = "lock.json"
@@ -81,6 +84,7 @@ class StoreLock:
             StoreError: the store refuses or is away.
         """
         began = _now()
+        self._store.reach(_PROBE_S)
         holder = take_store_lock(Store(self.prefix, retry_s=_PROBE_S), self.text.encode(), left=left)
         if holder is not None:
             raise DestinationInUseError(self.prefix, holder.pid, holder.host)
@@ -110,7 +114,8 @@ class StoreLock:
                 await asyncio.wait([renewing])
                 await self._store.aclose()
             if self._end() and not (self.left_behind or self._store.requests.given_up):
-                await ask(self._release)
+                with suppress(StoreError):  # it becomes stale
+                    await ask(self._release, self._store.patience)
 
     def covers(self, prefix: Prefix) -> bool:
         """Whether it locks *prefix*."""
@@ -168,6 +173,7 @@ class StoreLock:
             found = await self._store.fetch(STORE_LOCK)
         if found != self.text.encode() and (found is not None or written):
             self._lost = _taken_over(self.prefix, found)
+            _log.error("%s; nothing more is stored there", self._lost)
             raise self._lost
         await self._store.put(STORE_LOCK, self.text.encode())
         self._note(began)
@@ -214,7 +220,8 @@ def take_store_lock(store: Store, text: bytes, *, left: str | None = None) -> Wr
         if (left is None or data != left.encode()) and not _is_stale_there(store, entry):
             return _writer(data)
         taken = store.replace(entry, text)
-    if taken:
+    # Without conditional writes, another process may have written at the same time, and the last one has it.
+    if taken and store.has_conditions:
         return None
     found = _read(store)
     data = found[1] if found else b""

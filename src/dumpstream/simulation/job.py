@@ -4,9 +4,10 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Self
 
@@ -33,11 +34,12 @@ class JobOptions:
     config: Path | None = None  #: of the dump that it configures, as a framework does; None if a capture does
     crash_at: int | None = None  #: the step in which it dies, counted from 0
     crash_signal: signal.Signals = signal.SIGKILL  #: that kills it
+    #: By rank, the faults that only it has, as `Workload.of_rank` takes them.
+    faults: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def of_rank(self, rank: int) -> Self:
         """Return what *rank* of several does: the same on a device of its own, with other bytes."""
-        workload = replace(self.workload, device_id=rank, seed=self.workload.seed + rank)
-        return replace(self, workload=workload)
+        return replace(self, workload=self.workload.of_rank(rank, self.faults.get(rank)))
 
 
 class Job:
@@ -63,12 +65,15 @@ class Job:
         with ExitStack() as undo, opened(workload) as handle:
             acl.call("aclInit", None)
             undo.callback(acl.call, "aclFinalize")
-            acl.call("aclrtSetDevice", workload.device_id)
-            undo.callback(acl.call, "aclrtResetDevice", workload.device_id)
+            device = undo.enter_context(ExitStack())  # reset after the dump is finalised
             if self._options.config is not None:
                 acl.init_dump()
                 undo.callback(acl.finalize_dump)
-                acl.set_dump(self._options.config)
+                acl.set_dump(
+                    self._options.config
+                )  # detailed exception dumps need it before the device is set
+            acl.call("aclrtSetDevice", workload.device_id)
+            device.callback(acl.call, "aclrtResetDevice", workload.device_id)
             undo.callback(acl.call, "aclrtSynchronizeDevice")
             self._library.dssim_load(handle)  # after the configuration, which affects models loaded later
             started = time.monotonic()

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -75,6 +75,8 @@ class Workload:
     """
 
     seed: int = 0
+    rank: int = 0  #: of several processes with this seed: they share a clock, and have other bytes
+    skew: int = 0  #: microseconds by which the clock of each rank is ahead of that of the one before
     models: int = 2
     ops: int = 8  #: operators of each model
     steps: int = 1  #: that `SimulatedRuntime.run` runs by default
@@ -100,6 +102,7 @@ class Workload:
     overwrite: str = ""
     opdebug: str = "older"  #: layout of overflow records: ``newer`` begins with a magic number
     stats_by: str = "kernel"  #: what makes statistics: ``aicpu`` sends them as one message without NUL
+    after_detail: str = "continue"  #: ``die`` ends the process after a detailed exception dump, as CANN does
     #: ``8.5`` finalises without waiting for the last callback; ``master`` starts profiling without
     #: aclprofInit, and lets it end before it began.
     cann: str = "9.1"
@@ -131,6 +134,13 @@ class Workload:
         workload = cls(**{key: _convert(key, value) for key, value in values.items()})  # type: ignore[arg-type]
         with opened(workload):
             return workload
+
+    def of_rank(self, rank: int, faults: Mapping[str, str] | None = None) -> Self:
+        """Return what *rank* of several runs: the same on a device of its own, with other bytes.
+
+        *faults* are those that it has instead of the workload's own, by their names.
+        """
+        return replace(self, rank=rank, device_id=rank, **(faults or {}))  # type: ignore[arg-type]
 
     def config(self, dump_path: str | os.PathLike[str] | None) -> str:
         """Return the text of an acl.json for the `mode` of this workload.

@@ -8,13 +8,15 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
-from dumpstream._errors import SinkError
+from dumpstream._errors import DumpstreamError, SinkError, StoreError
 from dumpstream.system.durable import Fsync
 
 from collections.abc import Iterator, Sequence
 from typing_extensions import Buffer
 from dumpstream.custody import Custody
 from dumpstream.sinks.resources import Resources
+from dumpstream.statistics.table import TensorRow
+from dumpstream.system.location import Prefix, as_location, as_path
 
 _GROUP = "dumpstream.sinks"
 #: Modules whose factories also take `Resources`; all others are called as `SinkFactory` says.
@@ -29,7 +31,7 @@ _MIN_DESCRIPTORS = 4
 class SinkSettings:
     """What a sink made from a ``kind:location`` string is told about the capture."""
 
-    directory: Path  #: the capture's directory
+    directory: Path  #: the capture's directory; the current one if the capture is in a store
     level: int = 1  #: compression level, where the sink compresses
     workers: int = field(default_factory=lambda: max(2, min(8, os.cpu_count() or 2)))
     fsync: Fsync = Fsync.NONE
@@ -37,11 +39,17 @@ class SinkSettings:
     pack: bool = False  #: collect small files in packs
     spill: Path | None = None  #: where files wait for a store that is away; None: nowhere
     spill_bytes: int = 4 << 30  #: how much may wait there
+    in_store: bool = False  #: whether the capture is in an object store
+
+    @property
+    def base(self) -> Path | None:
+        """What paths in the journal may be relative to; None if the capture is in a store."""
+        return None if self.in_store else self.directory
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fsync", Fsync(self.fsync))
         if self.spill is not None:
-            object.__setattr__(self, "spill", Path(self.spill))
+            object.__setattr__(self, "spill", as_path(self.spill, "spill"))
         least, most = _LEVELS
         if not least <= self.level <= most:
             raise ValueError(f"level must be from {least} to {most}, not {self.level}")
@@ -66,10 +74,14 @@ class Stored(NamedTuple):
     start: int | None = None  #: where its bytes begin in a pack; None if it is not in a pack
     etag: str | None = None  #: the entity tag that an object store gave
     custody: Custody | None = None  #: how safe it is, if it is not yet at the path
+    rows: Sequence[TensorRow] | None = None  #: the statistics of its tensors, if the sink has computed them
 
 
 class SinkFile(Protocol):
-    """One dump file being written."""
+    """One dump file being written.
+
+    A class whose `commit` has a parameter *verdict* is told the `Verdict` on the file by that name.
+    """
 
     async def write(self, pieces: Sequence[Buffer]) -> None:
         """Append *pieces* in order; they are valid only until this call returns."""
@@ -86,6 +98,10 @@ class Sink(Protocol):
 
     Calls for one file never overlap; calls for different files may, and so may calls of `put`. A name may
     come again: what is already committed stays, and the new file goes beside it.
+
+    A class whose `put` has a parameter *verdicts* is told the `Verdict` on each of the files by that name. A
+    parameter *steps* of `put` gets the steps that were marked for them, each None if there is none or the
+    name of the file has one; a parameter *step* of `open` gets that of the file, if there is one.
     """
 
     async def open(self, name: str, *, offset: int = 0) -> SinkFile:
@@ -137,6 +153,35 @@ def make_sink(kind: str, factory: SinkFactory, location: str, settings: SinkSett
         return factory(location, settings)
 
 
+def sink_directory(kind: str, location: str) -> Path | None:
+    """Return the directory that *location* names for the built-in sink *kind*; None if it names none.
+
+    Raises:
+        SinkError: it is a URL, or looks like one; the message says what to write.
+    """
+    if kind == "stats":
+        location = location.partition("?")[0]
+    try:
+        found = as_location(location) if location else None
+    except StoreError as exc:
+        raise SinkError(f"{kind}: {exc}") from None
+    if isinstance(found, Prefix):
+        there = (
+            f"--out {found.scheme}://... --sink stats:" if kind == "stats" else f"--sink {found.scheme}://..."
+        )
+        raise SinkError(f"{kind}: takes a directory, not a URL; for a store write {there}")
+    return found
+
+
+def stores_bytes(sink: Sink) -> bool:
+    """Whether *sink* keeps the bytes of files, as far as is known.
+
+    A sink that only measures files says so by an attribute `stores_bytes` that is false. It sees all files,
+    also those that the capture is not to store.
+    """
+    return bool(getattr(sink, "stores_bytes", True))
+
+
 async def prepare(sink: Sink) -> None:
     """Await the method *prepare* of *sink*, if it has one; it raises what would make the capture fail.
 
@@ -154,5 +199,7 @@ def _explained(kind: str) -> Iterator[None]:
         yield
     except SinkError:
         raise
+    except DumpstreamError as exc:
+        raise SinkError(f"the {kind} sink cannot be made: {exc}") from exc
     except Exception as exc:
         raise SinkError(f"the {kind} sink cannot be made: {type(exc).__name__}: {exc}") from exc

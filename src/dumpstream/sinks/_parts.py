@@ -8,18 +8,115 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import Lock, Timer
-from typing import Protocol
+from typing import IO, Protocol
 
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.sinks import Stored
 from dumpstream.statistics.canncsv import CannCsv
 from dumpstream.statistics.columns import FileColumns
 from dumpstream.statistics.parquet import ParquetWriter
-from dumpstream.statistics.table import COLUMNS, TensorRow, TensorRows
+from dumpstream.statistics.table import COLUMNS, TensorRow
+from dumpstream.statistics.tensors import TensorRows
 from dumpstream.system.tree import Tree
 
 _GROUP_ROWS = 8192
 _NOTHING = Stored()
+
+
+class Table(Protocol):
+    """A file that is being written to *file*, and where it will be. Every method blocks."""
+
+    file: IO[bytes]
+    stored: Stored
+
+    def publish(self) -> None:
+        """Make it visible; raises `OSError`."""
+
+    def discard(self) -> None:
+        """Leave nothing of it, as far as that is possible."""
+
+
+class Tables(Protocol):
+    """Where tables go. The methods that are not async block, raise `OSError`, and may run in any thread."""
+
+    #: A table is published so many seconds after its first row, whether or not more come.
+    seconds: float
+
+    async def prepare(self) -> None:
+        """Find out whether tables can be stored; raises `SinkError` if not."""
+
+    async def ready(self) -> None:
+        """Return when another table may be begun or stored; raises `SinkError` if one could not be stored."""
+
+    def begin(self, name: str) -> Table:
+        """Begin the table *name*."""
+
+    def store(self, name: str, data: bytes) -> Stored:
+        """Store *data* as the table *name*, and return where it is."""
+
+    def finish(self) -> None:
+        """Release what is on the disk; no table is begun any more."""
+
+    async def aclose(self) -> None:
+        """Wait until all tables are stored; raises `SinkError` if one is not."""
+
+
+class TreeTables:
+    """Tables in *tree*; with *sync* they are on the disk when the sink is closed."""
+
+    seconds = 30.0
+
+    def __init__(self, tree: Tree, *, sync: bool) -> None:
+        self._tree, self._sync = tree, sync
+
+    async def prepare(self) -> None:
+        """Do nothing; the first table makes the directories."""
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    def begin(self, name: str) -> _TreeTable:
+        return _TreeTable(self._tree, name)
+
+    def store(self, name: str, data: bytes) -> Stored:
+        table = _TreeTable(self._tree, name)
+        try:
+            table.file.write(data)
+            table.publish()
+        except OSError:
+            table.discard()
+            raise
+        return table.stored._replace(bytes=len(data))
+
+    def finish(self) -> None:
+        try:
+            if self._sync:
+                self._tree.sync()
+        finally:
+            self._tree.close()
+
+    async def aclose(self) -> None:
+        """Do nothing; every table is stored when it is published."""
+
+
+class _TreeTable:
+    """A draft in *tree*."""
+
+    def __init__(self, tree: Tree, name: str) -> None:
+        self._tree = tree
+        self._draft, fd = tree.create(name)
+        self.file: IO[bytes] = os.fdopen(fd, "wb")
+        self.stored = Stored(tree.path(self._draft))
+
+    def publish(self) -> None:
+        self.file.close()
+        self.stored = Stored(self._tree.publish(self._draft))
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self.file.close()
+        with suppress(OSError):
+            self._tree.discard(self._draft)
 
 
 class Output(Protocol):
@@ -40,9 +137,9 @@ class ParquetParts:
     appeared.
     """
 
-    def __init__(self, tree: Tree, *, rows: int = 100_000, seconds: float = 30) -> None:
-        self._tree = tree
-        self._rows, self._seconds = rows, seconds
+    def __init__(self, tables: Tables, *, rows: int = 100_000, seconds: float | None = None) -> None:
+        self._tables = tables
+        self._rows, self._seconds = rows, tables.seconds if seconds is None else seconds
         self._run = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         self._number = 0
         self._lock = Lock()
@@ -80,15 +177,15 @@ class ParquetParts:
     def _add(self, rows: Sequence[TensorRow], files: Sequence[FileColumns] = ()) -> Stored:
         if self._part is None:
             self._number += 1
-            self._part = _Part(self._tree, f"{self._run}-{self._number:05}")
+            self._part = _Part(self._tables, f"{self._run}-{self._number:05}")
             self._timer = Timer(self._seconds, self._expire, [self._part])
             self._timer.daemon = True
             self._timer.start()
-        path = self._part.path
+        stored = self._part.stored
         self._part.add(rows, files)
         if self._part.rows >= self._rows:
             self._end()
-        return Stored(path)
+        return stored
 
     def _expire(self, part: _Part) -> None:
         with self._lock:
@@ -122,15 +219,13 @@ class ParquetParts:
 class _Part:
     """A Parquet file that is being written."""
 
-    def __init__(self, tree: Tree, name: str) -> None:
-        self._tree = tree
-        self._draft, fd = tree.create(name)
-        self._file = os.fdopen(fd, "wb")
-        self._writer = ParquetWriter(self._file)
+    def __init__(self, tables: Tables, name: str) -> None:
+        self._table = tables.begin(name)
+        self._writer = ParquetWriter(self._table.file)
         self._waiting = TensorRows()  # for a row group, as are those of files
         self._waiting_files: list[FileColumns] = []
         self._waiting_rows = 0
-        self.path = tree.path(self._draft)  #: where it will be
+        self.stored = self._table.stored  #: where it will be
         self.rows = 0
 
     def add(self, rows: Sequence[TensorRow], files: Sequence[FileColumns]) -> None:
@@ -145,16 +240,12 @@ class _Part:
     def publish(self) -> None:
         self._flush()
         self._writer.close()
-        self._file.close()
-        self._tree.publish(self._draft)
+        self._table.publish()
 
     def discard(self) -> None:
         """Leave nothing of it, as far as that is possible."""
         self._writer.discard()
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._tree.discard(self._draft)
+        self._table.discard()
 
     def _flush(self) -> None:
         if self._waiting_rows:
@@ -165,8 +256,8 @@ class _Part:
 class CsvFiles:
     """CANN's statistics text in a file for each dump file, under its name and ``.csv``, as CANN has them."""
 
-    def __init__(self, tree: Tree, format_: CannCsv) -> None:
-        self._tree, self._format = tree, format_
+    def __init__(self, tables: Tables, format_: CannCsv) -> None:
+        self._tables, self._format = tables, format_
 
     def add(self, files: Sequence[tuple[str, Sequence[TensorRow]]]) -> list[Stored]:
         columns = self._format.columns
@@ -181,12 +272,4 @@ class CsvFiles:
         if not lines:
             return _NOTHING
         text = (self._format.header + lines).encode("utf-8", "backslashreplace")
-        draft, fd = self._tree.create(name.removesuffix(TEXT_SUFFIX) or name)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(text)
-            return Stored(self._tree.publish(draft), len(text))
-        except OSError:
-            with suppress(OSError):
-                self._tree.discard(draft)
-            raise
+        return self._tables.store(name.removesuffix(TEXT_SUFFIX) or name, text)

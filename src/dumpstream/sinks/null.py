@@ -20,6 +20,8 @@ class NullSink:
         bytes: how many bytes they had.
     """
 
+    stores_bytes = False
+
     def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - every sink takes them
         self.files = 0
         self.bytes = 0

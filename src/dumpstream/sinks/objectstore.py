@@ -18,7 +18,7 @@ from dumpstream.objectstore.store import PART_BYTES, Store
 from dumpstream.remote.destination import RemoteDestination
 from dumpstream.remote.largeupload import Uploaded
 from dumpstream.remote.storelock import StoreLock
-from dumpstream.remote.uploader import IN_FLIGHT, Uploader, retry_time
+from dumpstream.remote.uploader import Uploader, open_uploader, retry_time
 from dumpstream.sinks import SinkSettings, Stored, WholeFile
 from dumpstream.sinks._compressed import CompressedFile, Frames, Job
 from dumpstream.sinks._frames import cut, view_bytes
@@ -33,8 +33,6 @@ from dumpstream.system.location import Prefix
 _PROBE_S = 10.0
 #: Memory for the beginnings of files that are not large enough for a part yet.
 _BEGINNINGS_BYTES = 32 << 20
-#: The requests at the same time that a capture may have, however many share them.
-_LEAST_IN_FLIGHT = 4
 #: Large files that one call uploads at the same time.
 _LARGE_AT_ONCE = 4
 
@@ -46,7 +44,9 @@ def probe_store(prefix: Prefix) -> None:
         SinkError: it cannot.
     """
     try:
-        Store(prefix, retry_s=_PROBE_S).probe()
+        store = Store(prefix, retry_s=_PROBE_S)
+        store.reach(_PROBE_S)
+        store.probe()
     except StoreError as exc:
         raise SinkError(str(exc)) from None
 
@@ -141,12 +141,9 @@ class ObjectStoreSink:
                 try:
                     if self._inside is None:
                         await ask(partial(probe_store, self._prefix))
-                    store = await self._connect(await self._take_lock())
+                    self._uploader = await self._connect(await self._take_lock())
                 except StoreError as exc:
                     raise SinkError(str(exc)) from None
-                durable = self._settings.fsync is Fsync.FILE
-                in_flight = max(IN_FLIGHT // self._resources.captures, _LEAST_IN_FLIGHT)
-                self._uploader = Uploader(store, self._resources.outbox, durable=durable, in_flight=in_flight)
             return self._uploader
 
     async def _take_lock(self) -> StoreLock:
@@ -167,18 +164,21 @@ class ObjectStoreSink:
             await run_sync(lambda: outbox.add_lock(lock, shared=shared))
         return lock
 
-    async def _connect(self, lock: StoreLock) -> Store:
-        outbox, patience = self._resources.outbox, self._resources.patience
-        store = await run_sync(
-            lambda: Store(self._prefix, retry_s=retry_time(outbox), lock=lock, patience=patience)
+    async def _connect(self, lock: StoreLock) -> Uploader:
+        outbox = self._resources.outbox
+        uploader = await open_uploader(
+            self._prefix,
+            lock,
+            outbox,
+            patience=self._resources.patience,
+            durable=self._settings.fsync is Fsync.FILE,
+            captures=self._resources.captures,
         )
         if self._inside is None or not self._inside.empty:
-            await ask(lambda: self._learn_keys(store))
-        if outbox is not None:
-            await run_sync(outbox.add_store, self._prefix)
-            if self._packer is not None:
-                await run_sync(outbox.add_packs, str(self._prefix / PACKS / self._packer.token))
-        return store
+            await ask(lambda: self._learn_keys(uploader.store))
+        if outbox is not None and self._packer is not None:
+            await run_sync(outbox.add_packs, str(self._prefix / PACKS / self._packer.token))
+        return uploader
 
     def _learn_keys(self, store: Store) -> None:
         for entry in store.entries(FILES):
@@ -267,3 +267,4 @@ def _make_sink(
 make_s3_sink = partial(_make_sink, "s3")
 make_gs_sink = partial(_make_sink, "gs")
 make_az_sink = partial(_make_sink, "az")
+make_obs_sink = partial(_make_sink, "obs")

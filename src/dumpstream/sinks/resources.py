@@ -1,6 +1,6 @@
 """Resources: what the built-in sinks get from their capture besides its settings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from anyio import CapacityLimiter
@@ -20,4 +20,6 @@ class Resources:
     quota: Quota | None = None  #: what may wait in the outboxes of all of them together
     locks: Sequence[StoreLock] = ()  #: of prefixes in stores, held for all of them
     threads: CapacityLimiter | None = None  #: of all their sinks; None: each sink has its own
+    #: Whether sinks that compute statistics are to return them in `Stored.rows`.
+    rows_wanted: Callable[[], bool] = bool
     patience: Patience = field(default_factory=Patience)  #: with stores that do not answer

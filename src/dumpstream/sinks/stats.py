@@ -14,16 +14,19 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import DumpstreamError, SinkError
 from dumpstream.archive.manifest import STATS
-from dumpstream.sinks import SinkSettings, Stored, WholeFile
+from dumpstream.remote.destination import RemoteDestination
+from dumpstream.sinks import SinkSettings, Stored, WholeFile, sink_directory
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import view_bytes
-from dumpstream.sinks._parts import CsvFiles, Output, ParquetParts
+from dumpstream.sinks._parts import CsvFiles, Output, ParquetParts, Tables, TreeTables
+from dumpstream.sinks._storetables import StoreTables
 from dumpstream.sinks.null import NullFile, NullSink
 from dumpstream.sinks.resources import Resources
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, CannCsv
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.statistics.files import FileStatistics, begin_file, origin_of
 from dumpstream.statistics.parquet import require_pyarrow
+from dumpstream.statistics.table import TensorRow
 from dumpstream.system.durable import Fsync
 from dumpstream.system.tree import TRANSIENT_DESCRIPTORS, Tree
 
@@ -61,46 +64,61 @@ class StatsSink:
     """Keeps statistics of every tensor, and no bytes.
 
     They go below the directory that *location* begins with, or if it names none, below ``stats`` in the
-    capture's directory; behind a ``?`` are options (`StatsOptions`).
+    capture, also if that is *inside* a store; behind a ``?`` are options (`StatsOptions`).
 
     Raises:
         SinkError: *location* cannot be understood, or pyarrow is missing.
     """
 
-    def __init__(self, location: str, settings: SinkSettings, resources: Resources | None = None) -> None:
-        place, mark, query = location.rpartition("?")
-        if not mark:
-            place, query = location, ""
-        options = StatsOptions.parse(query)
+    stores_bytes = False
+
+    def __init__(
+        self,
+        location: str,
+        settings: SinkSettings,
+        resources: Resources | None = None,
+        *,
+        inside: RemoteDestination | None = None,
+    ) -> None:
+        root = sink_directory("stats", location)
+        options = StatsOptions.parse(location.partition("?")[2])
         self._threads = max(settings.workers, 1)
-        self._tree = Tree(
-            Path(place) if place else settings.directory,
-            below=() if place else (STATS,),
-            suffix=f".{options.format}",
-            base=settings.directory,
-            directories=max(
-                settings.max_descriptors - self._threads * TRANSIENT_DESCRIPTORS - 1, self._threads
-            ),
-            durable=settings.fsync is Fsync.FILE,
-        )
-        self._sync_at_close = settings.fsync is Fsync.CAPTURE
+        self._tables: Tables
+        if inside is not None and root is None:
+            assert resources is not None
+            self._tables = StoreTables(inside, settings, resources, f".{options.format}")
+        else:
+            self._tables = _tree_tables(root, settings, f".{options.format}", self._threads)
         self._histogram = options.histogram
-        self._output = _make_output(self._tree, options)
+        self._output = _make_output(self._tables, options)
         self._limiter = (resources and resources.threads) or anyio.CapacityLimiter(self._threads)
+        self._rows_wanted = resources.rows_wanted if resources is not None else bool
         self._closed = False
 
-    async def open(self, name: str, *, offset: int = 0) -> _StatsFile | NullFile:
+    async def prepare(self) -> None:
+        """Find out whether tables can be stored; raises `SinkError` if not."""
+        await self._tables.prepare()
+
+    async def open(self, name: str, *, offset: int = 0, step: int | None = None) -> _StatsFile | NullFile:
         self._check_open()
         # It is not known which tensors the bytes behind a gap belong to.
         if offset:
             return NullFile(NullSink())
-        return _StatsFile(self, name, begin_file(origin_of(name), histogram=self._histogram))
+        return _StatsFile(self, name, begin_file(origin_of(name, step=step), histogram=self._histogram))
 
-    async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
+    async def put(
+        self, files: Sequence[WholeFile], steps: Sequence[int | None] | None = None
+    ) -> list[Stored | SinkError]:
         self._check_open()
+        try:
+            await self._tables.ready()
+        except SinkError as exc:
+            return [exc] * len(files)
         results: list[Stored | SinkError] = [_NOTHING] * len(files)
         shares = _shares(files)
-        work = partial(self._work_through, files, iter(shares), results)  # several threads share the iterator
+        marked = [None] * len(files) if steps is None else steps
+        # Several threads share the iterator.
+        work = partial(self._work_through, files, marked, iter(shares), results)
         with anyio.CancelScope(shield=True):  # what is kept must be reported
             async with anyio.create_task_group() as group:
                 for _ in range(min(self._threads, len(shares))):
@@ -110,12 +128,16 @@ class StatsSink:
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
-            with anyio.CancelScope(shield=True):
-                await run_sync(self._close, limiter=self._limiter)
+            try:
+                with anyio.CancelScope(shield=True):
+                    await run_sync(self._close, limiter=self._limiter)
+            finally:
+                await self._tables.aclose()
 
     async def keep(self, name: str, statistics: FileStatistics) -> Stored:
         """Keep the rows of a file that is all there."""
         self._check_open()
+        await self._tables.ready()
         with anyio.CancelScope(shield=True):  # what is kept must be reported
             stored = await run_sync(self._keep, name, statistics, limiter=self._limiter)
         return stored  # noqa: RET504 - inside the scope, it would seem that the scope may go on without
@@ -130,44 +152,56 @@ class StatsSink:
             raise anyio.ClosedResourceError
 
     def _work_through(
-        self, files: Sequence[WholeFile], shares: Iterator[slice], results: list[Stored | SinkError]
+        self,
+        files: Sequence[WholeFile],
+        steps: Sequence[int | None],
+        shares: Iterator[slice],
+        results: list[Stored | SinkError],
     ) -> None:
         for share in shares:
             stored: Sequence[Stored | SinkError]
             try:
-                stored = self._measure(files[share])
+                stored = self._measure(files[share], steps[share])
             except OSError as exc:
                 stored = [sink_error("write the statistics", exc)] * len(files[share])
             results[share] = stored
 
-    def _measure(self, files: Sequence[WholeFile]) -> list[Stored]:
+    def _measure(self, files: Sequence[WholeFile], steps: Sequence[int | None]) -> list[Stored]:
         """Keep the rows of *files*: those that are columns together, the others file by file."""
-        measured = measure_whole(files, histogram=self._histogram)
-        if not isinstance(self._output, ParquetParts):
+        measured = measure_whole(files, histogram=self._histogram, steps=steps)
+        wanted = self._rows_wanted()
+        if wanted or not isinstance(self._output, ParquetParts):
             by_file = measured.by_file()
-            return self._output.add([(file.name, by_file[number]) for number, file in enumerate(files)])
+            rows = [by_file.get(number, []) for number in range(len(files))]
+        if not isinstance(self._output, ParquetParts):
+            stored_files = self._output.add(
+                [(file.name, some) for file, some in zip(files, rows, strict=True)]
+            )
+            return _with_rows(stored_files, rows) if wanted else stored_files
         stored: dict[int, Stored] = {}
         if measured.numbers:
             stored = dict.fromkeys(measured.numbers, self._output.add_columns(measured.columns))
         others = [(files[number].name, rows) for number, rows in measured.rows.items()]
         stored |= zip(measured.rows, self._output.add(others) if others else [], strict=True)
-        return [stored[number] for number in range(len(files))]
+        parts = [stored[number] for number in range(len(files))]
+        return _with_rows(parts, rows) if wanted else parts
 
     def _keep(self, name: str, statistics: FileStatistics) -> Stored:
         try:
-            return self._output.add([(name, statistics.finish())])[0]
+            rows = statistics.finish()
+            stored = self._output.add([(name, rows)])
+            return _with_rows(stored, [rows])[0] if self._rows_wanted() else stored[0]
         except OSError as exc:
             raise sink_error(f"write the statistics of {name!r}", exc) from None
 
     def _close(self) -> None:
         try:
-            self._output.close()
-            if self._sync_at_close:
-                self._tree.sync()
+            try:
+                self._output.close()
+            finally:
+                self._tables.finish()
         except OSError as exc:
             raise sink_error("write the statistics", exc) from None
-        finally:
-            self._tree.close()
 
 
 class _StatsFile:
@@ -198,17 +232,33 @@ class _StatsFile:
         return statistics
 
 
-def _make_output(tree: Tree, options: StatsOptions) -> Output:
+def _with_rows(stored: Sequence[Stored], rows: Sequence[Sequence[TensorRow]]) -> list[Stored]:
+    return [part._replace(rows=some) for part, some in zip(stored, rows, strict=True)]
+
+
+def _tree_tables(root: Path | None, settings: SinkSettings, suffix: str, threads: int) -> TreeTables:
+    tree = Tree(
+        settings.directory if root is None else root,
+        below=(STATS,) if root is None else (),
+        suffix=suffix,
+        base=settings.base,
+        directories=max(settings.max_descriptors - threads * TRANSIENT_DESCRIPTORS - 1, threads),
+        durable=settings.fsync is Fsync.FILE,
+    )
+    return TreeTables(tree, sync=settings.fsync is Fsync.CAPTURE)
+
+
+def _make_output(tables: Tables, options: StatsOptions) -> Output:
     if options.format == "csv":
         try:
-            return CsvFiles(tree, CannCsv(options.select))
+            return CsvFiles(tables, CannCsv(options.select))
         except ValueError as exc:
             raise SinkError(f"stats: {exc}") from None
     try:
         require_pyarrow()
     except DumpstreamError as exc:
         raise SinkError(f"stats: {exc} (stats:?format=csv)") from None
-    return ParquetParts(tree)
+    return ParquetParts(tables)
 
 
 def _shares(files: Sequence[WholeFile]) -> list[slice]:

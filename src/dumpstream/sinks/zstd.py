@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
@@ -14,7 +13,7 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import SinkError
 from dumpstream.archive.manifest import FILES, PACKS
-from dumpstream.sinks import SinkSettings, Stored, WholeFile
+from dumpstream.sinks import SinkSettings, Stored, WholeFile, sink_directory
 from dumpstream.sinks._compressed import CompressedFile, Job
 from dumpstream.sinks._failure import sink_error
 from dumpstream.sinks._frames import cut, view_bytes
@@ -38,8 +37,9 @@ class ZstdSink:
         descriptors = settings.max_descriptors - 1
         threads = min(settings.workers, descriptors // (1 + TRANSIENT_DESCRIPTORS))
         self._workers = Workers(threads, settings.level, resources.threads if resources else None)
-        self._root = Path(location) if location else settings.directory
-        make_tree = partial(Tree, self._root, base=settings.directory, durable=settings.fsync is Fsync.FILE)
+        root = sink_directory("zstd", location)
+        self._root = settings.directory if root is None else root
+        make_tree = partial(Tree, self._root, base=settings.base, durable=settings.fsync is Fsync.FILE)
         directories = descriptors - threads * TRANSIENT_DESCRIPTORS
         self._packs: Tree | None = None
         self._packer: Packer | None = None
@@ -47,7 +47,7 @@ class ZstdSink:
             directories = max(directories - 2, threads)  # one for the root of the packs, one for theirs
             self._packs = make_tree(below=(PACKS,), suffix=".zip", directories=1)
             self._packer = Packer(self._workers, self._open_pack)
-        self._tree = make_tree(below=() if location else (FILES,), suffix=".zst", directories=directories)
+        self._tree = make_tree(below=(FILES,) if root is None else (), suffix=".zst", directories=directories)
         self._sync_at_close = settings.fsync is Fsync.CAPTURE
         self._pack_turn = anyio.Lock()
         self._closed = False

@@ -7,7 +7,7 @@ import anyio
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.chunk import Chunk
-from dumpstream.source import Source
+from dumpstream.source import Source, receive_from
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import End, Event, Whole
 from dumpstream.stages.tally import Tally
@@ -49,7 +49,7 @@ class Abandonment:
         with suppress(anyio.EndOfStream, TimeoutError, DumpstreamError):
             while True:
                 with anyio.fail_after(patience):
-                    batch = await source.receive()
+                    batch = await receive_from(source)
                 with batch:
                     self.add_chunks(batch.chunks)
                     for loss in batch.losses:

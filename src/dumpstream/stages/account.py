@@ -52,6 +52,11 @@ class Account:
         return [self.prefix, *(self._behind or ())]
 
     @property
+    def step(self) -> int | None:
+        """The step that was marked before its first chunk came, if its name has none."""
+        return self.prefix.step
+
+    @property
     def bytes(self) -> int:
         """The bytes of all parts."""
         return sum(part.size for part in self.parts)

@@ -25,6 +25,7 @@ class _Record(NamedTuple):
     held: Held | None  #: None if it brought no bytes
     more: bool
     is_last: bool
+    step: int | None  #: that was marked when it came
 
 
 #: The records that wait, by the sequence of their callback, in the order of arrival.
@@ -90,12 +91,12 @@ class File(Account):
     def _pieces(self) -> int:
         return self._waiting_count + (0 if self._held is None else self._held.count)
 
-    def add(self, chunk: Chunk, events: list[Event]) -> None:
-        """Take in *chunk*. The caller closes the file if it is `complete` then."""
+    def add(self, chunk: Chunk, events: list[Event], step: int | None) -> None:
+        """Take in *chunk*, which came at *step*. The caller closes the file if it is `complete` then."""
         if self.refusing:
             self.refuse(len(chunk))
         elif chunk.offset == APPEND:
-            self._add_in_turn(chunk, events)
+            self._add_in_turn(chunk, events, step)
         else:
             self._add_at_offset(chunk, events)
         if self.refusing and not chunk.more:
@@ -136,7 +137,7 @@ class File(Account):
         for held in () if self._held is None else self._held.pieces:
             if held.offset > end:
                 missing.append((end, held.offset))
-                parts.append(Part(self.name, held.offset))
+                parts.append(Part(self.name, held.offset, step=self.step))
             end = held.end
             parts[-1].size += held.length
             recall(held, parts[-1], events)
@@ -155,7 +156,7 @@ class File(Account):
             self.duplicates += repeated
             self._finish_callback(chunk.offset + length, is_last=chunk.is_last)
 
-    def _add_in_turn(self, chunk: Chunk, events: list[Event]) -> None:
+    def _add_in_turn(self, chunk: Chunk, events: list[Event], step: int | None) -> None:
         """Append *chunk*, or let it wait if another callback is unfinished."""
         if self._callback is not None and self._callback != chunk.sequence and self.full:
             self.refuse(len(chunk))
@@ -170,7 +171,7 @@ class File(Account):
             if len(data):
                 held = Held(self, len(data))
                 events.append(Hold(held, data))
-            self._waiting.setdefault(sequence, []).append(_Record(held, more, is_last))
+            self._waiting.setdefault(sequence, []).append(_Record(held, more, is_last, step))
             self._waiting_count += 1
             return
         if len(data):

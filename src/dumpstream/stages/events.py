@@ -21,6 +21,7 @@ class Part:
     name: str  #: of its file
     offset: int  #: 0 for the beginning, more behind a gap
     size: int = 0  #: in bytes, with those that are still to be recalled
+    step: int | None = None  #: that was marked before its file began, if the name of the file has none
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +47,7 @@ class Whole(NamedTuple):
 
     chunk: Chunk
     verdict: Verdict
+    step: int | None = None  #: that was marked before the chunk came, if its name has none
 
 
 class Piece(NamedTuple):

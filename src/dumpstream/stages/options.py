@@ -1,6 +1,7 @@
 """The options of a capture, and which stage each belongs to."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -36,6 +37,7 @@ class CaptureOptions(TypedDict, total=False):
     max_open_bytes: int
     held_bytes: int
     gathered_bytes: int
+    only: Sequence[str]
     level: int
     workers: int
     fsync: Fsync | str
@@ -56,7 +58,9 @@ class StageOptions(NamedTuple):
     on_full: OnFull | None = None  #: what a full spill does, if it was set without a ring
 
     @classmethod
-    def divide(cls, options: CaptureOptions, *, directory: Path | Prefix, with_ring: bool = True) -> Self:
+    def divide(
+        cls, options: CaptureOptions, *, directory: Path | Prefix | None, with_ring: bool = True
+    ) -> Self:
         """Give every one of *options* to its stage; if the capture is in a store, sinks get no *directory*.
 
         Raises:
@@ -70,13 +74,21 @@ class StageOptions(NamedTuple):
             _pick(RingOptions, options) if with_ring else None,
             _pick(ReassemblyOptions, options),
             _pick(PipelineOptions, options),
-            _pick(SinkSettings, options, directory=directory if isinstance(directory, Path) else Path()),
-            {
-                name: value if isinstance(value, int | float | None) else str(value)
-                for name, value in options.items()
-            },
+            _pick(
+                SinkSettings,
+                options,
+                directory=directory if isinstance(directory, Path) else Path(),
+                in_store=isinstance(directory, Prefix),
+            ),
+            {name: _as_json(value) for name, value in options.items()},
             OnFull(options["on_full"]) if "on_full" in options and not with_ring else None,
         )
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [*map(_as_json, value)]
+    return value if isinstance(value, int | float | None) else str(value)
 
 
 def _pick(kind: type[_Options], options: CaptureOptions, **more: Any) -> _Options:
@@ -89,7 +101,7 @@ def _refuse_unknown(options: CaptureOptions) -> None:
     known = CaptureOptions.__annotations__
     for name in options:
         if name not in known:
-            similar = get_close_matches(name, known) or known
+            similar = get_close_matches(name, known, cutoff=0.65) or known
             raise TypeError(f"a capture has no option {name!r}; did you mean {' or '.join(similar)}?")
 
 

@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import FileRefusedError, SinkError
 from dumpstream.chunk import Batch
+from dumpstream.format.verdict import Verdict
 from dumpstream.sinks import SinkFile, Stored, WholeFile
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import Part, Whole
@@ -65,7 +66,13 @@ class PartWriter:
 class _Write(NamedTuple):
     writer: PartWriter
     pieces: list[Buffer]
-    commit: bool
+    verdict: Verdict | None  #: of the file, if it ends here
+
+
+class _Put(NamedTuple):
+    writer: PartWriter
+    data: Buffer
+    verdict: Verdict
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +88,7 @@ class Plan:
     recalled: int = 0
     parts: int = 0  #: of the files that end
     error: SinkError | None = None
-    _puts: list[tuple[PartWriter, Buffer]] = field(default_factory=list)
+    _puts: list[_Put] = field(default_factory=list)
     _writes: list[list[_Write]] = field(default_factory=list)  #: those of one file together, in order
     _calls: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
@@ -105,20 +112,20 @@ class Plan:
                 writer.pending = []
                 grown += len(writer.gathered)
             else:
-                self._writes.append([_Write(writer, writer.take(), commit=False)])
-        for _, writers in self.ended:
+                self._writes.append([_Write(writer, writer.take(), None)])
+        for file, writers in self.ended:
             grown -= sum(len(writer.gathered) for writer in writers)
-            self._finish(writers)
+            self._finish(writers, file.verdict)
         return grown
 
-    def _finish(self, writers: Sequence[PartWriter]) -> None:
+    def _finish(self, writers: Sequence[PartWriter], verdict: Verdict) -> None:
         writes = []
         for writer in writers:
             pieces = writer.take()
             if writer.files or writer.part.offset or writer.part.size > _SMALL_BYTES:
-                writes.append(_Write(writer, pieces, commit=True))
+                writes.append(_Write(writer, pieces, verdict))
             else:
-                self._puts.append((writer, pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+                self._puts.append(_Put(writer, pieces[0] if len(pieces) == 1 else b"".join(pieces), verdict))
         if writes:
             self._writes.append(writes)
 
@@ -131,8 +138,12 @@ class Plan:
             if writer.gathered:
                 freed += len(writer.gathered)
                 self.names.add(writer.part.name)
-                self._writes.append([_Write(writer, writer.take(), commit=False)])
+                self._writes.append([_Write(writer, writer.take(), None)])
         return freed
+
+    def in_hand(self) -> dict[PartWriter, Buffer]:
+        """Return the bytes of the parts that are put whole; valid until `release`."""
+        return {put.writer: put.data for put in self._puts}
 
     def release(self) -> None:
         """Give the batch back."""
@@ -184,7 +195,7 @@ class Plan:
         if writer.files or writer.failed:
             return
         for outlet in outlets:
-            opening = outlet.sink.open(writer.part.name, offset=writer.part.offset)
+            opening = outlet.open(writer.part.name, offset=writer.part.offset, step=writer.part.step)
             file = await self._result_of(opening, outlet)
             if isinstance(file, SinkError):
                 self._fail(writer, file)
@@ -192,18 +203,29 @@ class Plan:
             writer.files = (*writer.files, file)
 
     async def _put(self, outlet: Outlet) -> Sequence[Stored | SinkError]:
-        files = [WholeFile(chunk.name, chunk) for chunk, _ in self.wholes]
-        files += [WholeFile(writer.part.name, data) for writer, data in self._puts]
+        files = [WholeFile(whole.chunk.name, whole.chunk) for whole in self.wholes]
+        files += [WholeFile(put.writer.part.name, put.data) for put in self._puts]
         if not files:
             return ()
-        stored = await self._result_of(outlet.put(files), outlet)
+        told: dict[str, Sequence[object]] = {}
+        if outlet.asks_for("verdicts"):
+            told["verdicts"] = [
+                *(whole.verdict for whole in self.wholes),
+                *(put.verdict for put in self._puts),
+            ]
+        if outlet.asks_for("steps"):
+            told["steps"] = [
+                *(whole.step for whole in self.wholes),
+                *(put.writer.part.step for put in self._puts),
+            ]
+        stored = await self._result_of(outlet.put(files, told), outlet)
         return [stored] * len(files) if isinstance(stored, SinkError) else stored
 
     async def _work_through(self, files: Iterator[list[_Write]], index: int, outlet: Outlet) -> None:
         for write in chain.from_iterable(files):
             writer = write.writer
             if not writer.failed:
-                writing = write_pieces(writer.files[index], write.pieces, commit=write.commit)
+                writing = write_pieces(writer.files[index], write.pieces, write.verdict)
                 stored = await self._result_of(writing, outlet)
                 if isinstance(stored, SinkError):
                     self._fail(writer, stored)
@@ -226,7 +248,7 @@ class Plan:
         """Give their results to the writers that were put, and abort what failed."""
         first = len(self.wholes)
         for index, result in enumerate(results):
-            for (writer, _), stored in zip(self._puts, result[first:], strict=True):
+            for (writer, *_), stored in zip(self._puts, result[first:], strict=True):
                 if isinstance(stored, SinkError):
                     self._fail(writer, stored)
                 else:

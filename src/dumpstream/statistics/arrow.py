@@ -14,8 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dumpstream.statistics.columns import DIMS, FileColumns, join_columns
+from dumpstream.statistics.condition import Comparison, Condition, Mask, mask_of
 from dumpstream.statistics.parquet import EXACT
-from dumpstream.statistics.table import COLUMNS, HOST, Condition, Kind
+from dumpstream.statistics.table import COLUMNS, HOST, Kind, Provenance
 
 _TYPES = {
     Kind.TEXT: pa.string(),
@@ -77,14 +78,13 @@ class ArrowTensors(NamedTuple):
 
     table: pa.Table
     prefix: str = ""  #: of `file`, if the rows are of one of several processes
-    rank: int | None = None  #: of that process
+    provenance: Provenance = Provenance()
 
     def where(self, conditions: Sequence[Condition]) -> ArrowTensors:
         """Return those rows of which all *conditions* are true."""
-        kept = self
-        for condition in conditions:
-            kept = kept._replace(table=kept.table.filter(pa.array(kept._holds(condition))))
-        return kept
+        if not conditions:
+            return self
+        return self._replace(table=self.table.filter(pa.array(mask_of(conditions, self._mask))))
 
     def columns(self, names: Iterable[str]) -> dict[str, list[Any]]:
         """Return the columns *names*, with the values that `TensorRow` has."""
@@ -105,26 +105,39 @@ class ArrowTensors(NamedTuple):
         empty = self.table.slice(0, 0)
         return self._replace(table=empty if column is None else self.table.filter(column.is_valid()))
 
-    def _holds(self, condition: Condition) -> NDArray[np.bool_]:
-        column = self._stored(condition.column)
-        if not condition.suits_doubles or column is None or not _is_number(column.type):
-            return np.array([*map(condition.holds, self._column(condition.column))], np.bool_)
-        values = column.cast(pa.float64(), safe=False).to_numpy()
-        known: NDArray[np.bool_] = column.is_valid().to_numpy()
-        return known & condition.compare(values, condition.number)
+    def _mask(self, comparison: Comparison) -> Mask:
+        name = comparison.column
+        column = self._stored(name)
+        if column is None:
+            return np.repeat(comparison.mask_of([self._constant(name)]), self.table.num_rows)
+        if comparison.suits_doubles and _is_number(column.type):
+            values = column.cast(pa.float64(), safe=False).to_numpy()
+            return comparison.mask_of_numbers(values, column.is_valid().to_numpy())
+        if pa.types.is_string(column.type):
+            return self._mask_of_texts(comparison, column.combine_chunks().dictionary_encode())
+        return comparison.mask_of(self._column(name))
+
+    def _mask_of_texts(self, comparison: Comparison, texts: pa.DictionaryArray) -> Mask:
+        """Return of which of *texts* the comparison is true: each different one is compared once."""
+        prefix = self.prefix if comparison.column == "file" else ""
+        different = [prefix + text for text in texts.dictionary.to_pylist()]
+        places: NDArray[np.int32] = texts.indices.fill_null(len(different)).to_numpy()
+        return comparison.mask_of([*different, None])[places]
 
     def _column(self, name: str) -> list[Any]:
         column = self._stored(name)
-        if column is not None:
-            values: list[Any] = column.to_pylist()
-        else:
-            defaults = {"file": "", "source": HOST, "rank": self.rank}
-            values = [defaults.get(name)] * self.table.num_rows
+        if column is None:
+            return [self._constant(name)] * self.table.num_rows
+        values: list[Any] = column.to_pylist()
         if name == "file" and self.prefix:
             return [self.prefix + value for value in values]
         if COLUMNS[name] is Kind.LIST:
             return [None if value is None else tuple(value) for value in values]
         return self._exactly(name, values) if COLUMNS[name] is Kind.EXACT else values
+
+    def _constant(self, name: str) -> Any:
+        """Return the value that all rows have in a column that is not stored."""
+        return {"file": self.prefix, "source": HOST, **self.provenance._asdict()}.get(name)
 
     def _exactly(self, name: str, values: list[Any]) -> list[Any]:
         """Return the extremes *values* with those of integers as they are, not as the nearest doubles."""
@@ -141,7 +154,8 @@ class ArrowTensors(NamedTuple):
         places = self.table.schema.get_all_field_indices(name)
         if not places or (name == "rank" and self.prefix):
             return None
-        return self.table.column(places[-1])  # `stats --select` writes a column twice if asked to
+        column = self.table.column(places[-1])  # `stats --select` writes a column twice if asked to
+        return None if name == "capture" and column.null_count == len(column) else column
 
 
 def may_hold_statistics(schema: pa.Schema) -> bool:

@@ -16,8 +16,9 @@ from dumpstream.format.dtypes import DTYPES, dtype_of
 from dumpstream.format.formats import format_of
 from dumpstream.format.header import IO
 from dumpstream.format.opname import OpName, parse_name
+from dumpstream.statistics.condition import Comparison, Condition, Mask, mask_of
 from dumpstream.statistics.kernels import encoding_of
-from dumpstream.statistics.table import COLUMNS, HOST, Condition
+from dumpstream.statistics.table import COLUMNS, HOST, Provenance
 
 #: The columns that the name of a file says.
 SAID = [name for name in COLUMNS if name in OpName._fields]
@@ -48,7 +49,7 @@ class FileColumns(NamedTuple):
     tensors: NDArray[np.void]  #: the records of `measure_files`; `file` counts *names*
     shapes: dict[str, NDArray[np.uint64]]  #: all dimensions, row by row, of each column in `DIMS`
     hashes: list[str | None]  #: row by row
-    rank: int | None = None  #: of the process that all of them are from
+    provenance: Provenance = Provenance()
 
     @property
     def rows(self) -> int:
@@ -59,7 +60,7 @@ class FileColumns(NamedTuple):
         """Return those rows of which all *conditions* are true."""
         if not conditions:
             return self
-        kept = np.logical_and.reduce([self._holds(condition) for condition in conditions])
+        kept = mask_of(conditions, self._mask)
         shapes = {name: dims[np.repeat(kept, self.tensors[DIMS[name]])] for name, dims in self.shapes.items()}
         hashes = [*compress(self.hashes, kept)]
         return self._replace(tensors=self.tensors[kept], shapes=shapes, hashes=hashes)
@@ -94,12 +95,14 @@ class FileColumns(NamedTuple):
         found, places = np.unique(self.tensors[field], return_inverse=True)
         return [name_of(number) for number in found.tolist()], places
 
-    def _holds(self, condition: Condition) -> NDArray[np.bool_]:
-        numbers = self.numbers(condition.column) if condition.suits_doubles else None
-        if numbers is None:
-            return np.array([*map(condition.holds, self._column(condition.column))], np.bool_)
-        values, known = numbers
-        return known & condition.compare(values.astype(np.float64), condition.number)
+    def _mask(self, comparison: Comparison) -> Mask:
+        name = comparison.column
+        if comparison.suits_doubles and (numbers := self.numbers(name)) is not None:
+            return comparison.mask_of_numbers(*numbers)
+        if (shared := self.shared(name)) is not None:
+            found, places = shared
+            return comparison.mask_of(found)[places.astype(np.intp)]
+        return comparison.mask_of(self._column(name))
 
     def _column(self, name: str) -> list[Any]:
         if (numbers := self.numbers(name)) is not None:
@@ -110,8 +113,11 @@ class FileColumns(NamedTuple):
         if name in self.shapes:
             ends, dims = np.cumsum(self.tensors[DIMS[name]]).tolist(), self.shapes[name].tolist()
             return [tuple(dims[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
-        constants = {"source": HOST, "rank": self.rank}
-        return self.hashes if name == "hash" else [constants.get(name)] * self.rows
+        return self.hashes if name == "hash" else [self._constant(name)] * self.rows
+
+    def _constant(self, name: str) -> Any:
+        """Return the value that all rows have."""
+        return {"source": HOST, **self.provenance._asdict()}.get(name)
 
     def _numbers(self, name: str, values: NDArray[Any], known: NDArray[np.bool_]) -> list[Any]:
         result: list[Any] = values.tolist()
@@ -162,7 +168,7 @@ def join_columns(parts: Sequence[FileColumns]) -> FileColumns:
         tensors,
         {name: np.concatenate([part.shapes[name] for part in parts]) for name in DIMS},
         [*chain.from_iterable(part.hashes for part in parts)],
-        parts[0].rank,
+        parts[0].provenance,
     )
 
 

@@ -1,7 +1,9 @@
 """Device statistics: the text that the runtime sends when it computes statistics itself.
 
-The text has habits of its own: lines that are one cell short, headers in the middle, and extremes of some
-types printed as if they were 32-bit integers. What cannot be put right is None, and the row has a problem.
+The text has habits of its own: lines that are one cell short, a header that has ``Count`` twice, headers in
+the middle, and extremes of some types printed as if they were 32-bit integers. What cannot be put right is
+None, and the row has a problem. Text with the operator's name in front of each line, as CANN's documents
+describe it and msprobe writes it, is read as well.
 """
 
 import math
@@ -19,11 +21,21 @@ MAX_LINES = 1 << 16
 _LONGEST_LINE = 1 << 16
 
 _COLUMNS = {cell.lower(): column for cell, column in [*DESCRIPTION.items(), *SELECTABLE.values()]}
-_COLUMNS[COUNT.lower()] = "count"
-_FIRST_CELL = next(iter(DESCRIPTION))
+_COLUMNS |= {
+    COUNT.lower(): "count",
+    "slot": "index",
+    "l2norm value": "l2norm",
+    "op type": "op_type",
+    "op name": "op_name",
+    "task id": "task",
+    "stream id": "stream",
+    "timestamp": "timestamp",
+}
+_IO_CELL = next(iter(DESCRIPTION))
 _DEFAULT_HEADER = CannCsv(DEFAULT_SELECTION).header.strip().split(",")
+_COUNT_AT = 3  #: statistics before the count, in lines without values
 
-_IO = {"Input": "input", "Output": "output"}
+_IO = {"Input": "input", "Output": "output", "input": "input", "output": "output"}
 # The words of a cell that the column has in another form.
 _WORDS = {"io": _IO, "dtype": {dtype.name: dtype.short for dtype in DTYPES.values()}}
 _ABSENT = {"", "-", "NA", "UNKNOW"}
@@ -71,12 +83,12 @@ class DeviceText:
 
     def finish(self) -> list[TensorRow]:
         """Return the rows, and one more for the file if not all of it could be read."""
-        self._take(self._rest)
+        self._take(self._rest, ended=False)
         if self._problem is None:
             return self._rows
         return [*self._rows, replace(self._origin, problem=self._problem)]
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, line: bytes, *, ended: bool = True) -> None:
         text = line.replace(b"\0", b"").decode("utf-8", "replace").strip()
         if not text or self._stopped:
             return
@@ -85,22 +97,21 @@ class DeviceText:
             self._stop(f"has more than {MAX_LINES} lines; the rest is not read")
             return
         cells = [cell.strip() for cell in text.split(",")]
-        if cells[0] == _FIRST_CELL:
+        # A file that goes on after a pause has no header; CANN's default is the likely one.
+        header = self._header or _DEFAULT_HEADER
+        at = header.index(_IO_CELL)
+        if _IO_CELL in cells:
             self._header = cells
-        elif cells[0] in _IO:
-            self._add_row(cells)
+        elif at < len(cells) and cells[at] in _IO:
+            self._add_row(header, cells, ended=ended)
         elif self._header or self._rows:
             self._note("does not begin with Input or Output")
         else:
             self._stop(f"is not statistics text: it begins with {cells[0]!r:.40}")
 
-    def _add_row(self, cells: list[str]) -> None:
-        # A file that goes on after a pause has no header; CANN's default is the likely one.
-        header = self._header or _DEFAULT_HEADER
-        if len(cells) == len(header) - 1 and "NA" in cells and COUNT in header:
-            cells.insert(header.index(COUNT), "NA")
+    def _add_row(self, header: Sequence[str], cells: list[str], *, ended: bool) -> None:
         try:
-            values = _values(header, cells)
+            values = _values(_aligned(header, cells, ended=ended), cells)
         except ValueError as exc:
             self._note(str(exc))
         else:
@@ -114,15 +125,36 @@ class DeviceText:
         self._stopped, self._rest = True, b""
 
 
-def _values(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the columns in *header*; of one that is there twice, the first."""
+def _aligned(header: Sequence[str], cells: Sequence[str], *, ended: bool) -> Sequence[str]:
+    """Return the names of *cells*, which need not be those that their *header* has.
+
+    CANN forgets to reset a flag: after the default statistics were computed, any other selection has its
+    count, if at all, before the NaNs, while the header still begins with ``Count``. A line without values
+    has the count in the fourth place, or nowhere. A line that is not *ended* may lack its last cells.
+    """
+    front = header.index(_IO_CELL) + len(DESCRIPTION)
+    titles, values = header[front:], cells[front:]
+    statistics = [title for title in titles if title != COUNT]
+    has_count = len(values) == len(statistics) + 1
+    if COUNT in titles and (has_count or len(values) == len(statistics)):
+        counts = [_COUNT_AT] if has_count else []
+        if values and all(value == "NA" for place, value in enumerate(values) if place not in counts):
+            statistics[_COUNT_AT:_COUNT_AT] = [COUNT] * len(counts)
+            return [*header[:front], *statistics]
+    if len(cells) == len(header) - 1 and titles[:1] == [COUNT] and ended:
+        return [*header[:front], *titles[1:]]
     if len(cells) != len(header):
         raise ValueError(f"has {len(cells)} cells, and its header {len(header)}")
+    return header
+
+
+def _values(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
+    """Return the known values of the columns in *header*; of one that is there twice, the first."""
     values: dict[str, Any] = {}
     for name, cell in zip(header, cells, strict=True):
         column = _COLUMNS.get(name.lower())
-        if column is not None and values.get(column) is None:
-            values[column] = None if cell in _ABSENT else _value(column, cell)
+        if column is not None and cell not in _ABSENT:
+            values.setdefault(column, _value(column, cell))
     return values
 
 

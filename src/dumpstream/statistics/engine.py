@@ -7,7 +7,8 @@ from typing_extensions import Buffer
 
 from dumpstream.statistics.columns import FileColumns, measure_columns
 from dumpstream.statistics.files import is_text, origin_of, whole_file
-from dumpstream.statistics.table import TensorRow, rows_of
+from dumpstream.statistics.table import Provenance, TensorRow
+from dumpstream.statistics.tensors import rows_of
 
 #: Files beyond this are better read in blocks, each hashed while it is in the cache.
 SMALL_BYTES = 256 << 10
@@ -34,13 +35,15 @@ def measure_whole(
     *,
     histogram: bool = False,
     labels: Sequence[str] | None = None,
-    rank: int | None = None,
+    provenance: Provenance = Provenance(),  # noqa: B008 - it never changes
+    steps: Sequence[int | None] | None = None,
 ) -> MeasuredFiles:
     """Return the rows of *files*, each a name and its bytes; one without bytes has no rows.
 
     Native code measures many small files at once if they are dump files, exactly what their headers promise,
     with elements of the common types, and without a *histogram*. Every other file is measured by itself.
-    The rows are the same either way. They call the files by their names, or by *labels*.
+    The rows are the same either way. They call the files by their names, or by *labels*. *steps* are the
+    iterations of files whose names have none.
     """
     called = [name for name, _ in files] if labels is None else labels
     taken = [
@@ -48,10 +51,17 @@ def measure_whole(
         for label, (name, data) in zip(called, files, strict=True)
     ]
     columns, numbers = measure_columns(taken)
-    columns = columns._replace(names=[called[number] for number in numbers], rank=rank)
+    columns = columns._replace(names=[called[number] for number in numbers], provenance=provenance)
+    marked = [None] * len(files) if steps is None else steps
+    iterations = columns.said["iteration"]
+    for place, number in enumerate(numbers):
+        if iterations[place] is None:
+            iterations[place] = marked[number]
     native = set(numbers)
     rows = {
-        number: whole_file(origin_of(name, called[number], rank), data, histogram=histogram)
+        number: whole_file(
+            origin_of(name, called[number], provenance, marked[number]), data, histogram=histogram
+        )
         for number, (name, data) in enumerate(files)
         if data is not None and number not in native
     }

@@ -16,7 +16,7 @@ from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.statistics.columns import SAID
 from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.running import RunningStatistics
-from dumpstream.statistics.table import COLUMNS, HOST, TensorRow, TensorStatistics
+from dumpstream.statistics.table import COLUMNS, HOST, Provenance, TensorRow, TensorStatistics
 
 _TEXT_SUFFIXES = (TEXT_SUFFIX, f"{TEXT_SUFFIX}.zst")
 
@@ -65,11 +65,22 @@ def whole_file(origin: TensorRow, content: Buffer, *, histogram: bool = False) -
     return _rows(origin, header, measured, surplus=max(len(data) - header.length, 0))
 
 
-def origin_of(name: str, label: str | None = None, rank: int | None = None) -> TensorRow:
-    """Return what the name of a file says, as the beginning of its rows; *label* is what they call it."""
-    *said, model_id = _SAID(parse_name(name))
+def origin_of(
+    name: str,
+    label: str | None = None,
+    of: Provenance = Provenance(),  # noqa: B008 - never changes
+    step: int | None = None,
+) -> TensorRow:
+    """Return what the name of a file says, as the beginning of its rows; *label* is what they call it.
+
+    *step* is the iteration if the name has none.
+    """
+    parsed = parse_name(name)
+    if parsed.iteration is None:
+        parsed = parsed._replace(iteration=step)
+    *said, model_id = _SAID(parsed)
     called = name if label is None else label
-    return TensorRow(called, *said, model_id=model_id, rank=rank)  # type: ignore[misc]  # *said* has 8 values
+    return TensorRow(called, *said, model_id=model_id, **of._asdict())  # type: ignore[misc]  # *said* has 8 values
 
 
 def is_text(name: str) -> bool:
@@ -210,5 +221,6 @@ def _row(origin: TensorRow, tensor: Tensor, measured: _Measured) -> TensorRow:
         HOST,
         measured.problem or origin.problem,
         origin.rank,
+        origin.capture,
     )
     return TensorRow(*values)

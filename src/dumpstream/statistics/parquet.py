@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.statistics.columns import FileColumns
-from dumpstream.statistics.table import COLUMNS, Kind
+from dumpstream.statistics.condition import Bounds, Condition, may_hold
+from dumpstream.statistics.table import COLUMNS, Kind, Provenance
 
 if TYPE_CHECKING:
     from dumpstream.statistics.arrow import ArrowTensors
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 #: The columns in which the extremes of integers come again, exactly.
 EXACT = {"max": "max_integer", "min": "min_integer"}
 
+#: The columns that depend on where the table is.
+_PROVENANCE = {"file", "source", *Provenance._fields}
 _READ_ROWS = 16384
 # The columns whose values come again and again: only for them is a dictionary worth its time.
 _REPEATED = {name for name, kind in COLUMNS.items() if kind is Kind.TEXT} - {"file", "hash"}
@@ -82,9 +85,14 @@ def row_groups(file: IO[bytes]) -> list[range]:
 
 
 def read_tensors(
-    file: IO[bytes], columns: Iterable[str] = COLUMNS, groups: Sequence[int] | None = None
+    file: IO[bytes],
+    columns: Iterable[str] = COLUMNS,
+    groups: Sequence[int] | None = None,
+    conditions: Sequence[Condition] = (),
 ) -> Iterator[ArrowTensors]:
     """Yield the rows in *file*, of which columns may be missing; reads no more than *columns* and *groups*.
+
+    Groups are left out if their statistics say that no row has a problem or meets the *conditions*.
 
     Raises:
         DumpstreamError: it is not a Parquet file with such rows, or a damaged one.
@@ -100,8 +108,30 @@ def read_tensors(
         names = [name for name in parquet.schema_arrow.names if name in wanted]
         if parquet.metadata.num_rows and not may_hold_statistics(parquet.schema_arrow):
             raise DumpstreamError("is not a table of statistics: it has other columns")
-        for batch in parquet.iter_batches(_READ_ROWS, row_groups=groups, columns=names):
+        chosen = range(parquet.num_row_groups) if groups is None else groups
+        chosen = [number for number in chosen if _is_wanted(parquet.metadata.row_group(number), conditions)]
+        for batch in parquet.iter_batches(_READ_ROWS, row_groups=chosen, columns=names):
             yield ArrowTensors(pa.Table.from_batches([batch]))
+
+
+def _is_wanted(group: Any, conditions: Sequence[Condition]) -> bool:
+    """Whether a row of *group*, by its metadata, may have a problem, or *conditions* may be true of it."""
+    if not conditions:
+        return True
+    columns = [group.column(number) for number in range(group.num_columns)]
+    found = {column.path_in_schema: column.statistics for column in columns}
+    if "problem" in found and (found["problem"] is None or found["problem"].null_count != group.num_rows):
+        return True
+    return may_hold(conditions, lambda name: None if name in _PROVENANCE else _bounds(found.get(name)))
+
+
+def _bounds(statistics: Any) -> Bounds | None:
+    """Return what *statistics* of a column, if there are any, say of its values."""
+    if statistics is None or not statistics.has_min_max:
+        return None
+    low, high = statistics.min, statistics.max
+    # Other writers than pyarrow may count a NaN as an extreme.
+    return Bounds(low, high) if low == low and high == high else None  # noqa: PLR0124 - only NaN differs
 
 
 @contextmanager

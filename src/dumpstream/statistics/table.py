@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum, auto
-from typing import Any, NamedTuple, Protocol, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 #: An exact integer, or the value of a float.
 Number = int | float
@@ -79,6 +77,14 @@ class TensorRow(TensorStatistics, _Origin):
     source: str = HOST  #: `HOST`, or `DEVICE` if the runtime computed the row
     problem: str | None = None  #: why the row, or the file if there is no `io`, is not to be trusted
     rank: int | None = None  #: of the process, in a capture of several
+    capture: str | None = None  #: the path that it was read from, if several were read at once
+
+
+class Provenance(NamedTuple):
+    """Which process of which capture some rows are from, as `TensorRow` has it."""
+
+    rank: int | None = None
+    capture: str | None = None
 
 
 class Kind(Enum):
@@ -113,93 +119,18 @@ def find_column(name: str) -> str:
     """Return *name* if it is a column.
 
     Raises:
-        ValueError: it is not one; the message lists the columns.
+        ValueError: it is not one; the message says which may be meant.
     """
     if name not in COLUMNS:
-        raise ValueError(f"no column {name!r}; the columns are {', '.join(COLUMNS)}")
+        raise ValueError(unknown_column(name))
     return name
 
 
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "=": operator.eq,
-    "!=": operator.ne,
-}
-_EXACT_DOUBLES = 1 << 53  # every integer below is one
-_CONDITION = re.compile(r"\s*(\w+)\s*([<>]=?|[=!]=|=)\s*(\S+)\s*")
-
-
-class Condition(NamedTuple):
-    """A comparison of a column with a number; false for a row that does not know the value."""
-
-    column: str
-    compare: Callable[[Any, Any], bool]
-    number: Number
-
-    @classmethod
-    def parse(cls, text: str) -> Condition:
-        """Return the condition that ``COLUMN OP NUMBER`` stands for; OP is < <= > >= == or !=.
-
-        Raises:
-            ValueError: *text* is not a condition.
-        """
-        match = _CONDITION.fullmatch(text)
-        if match is None:
-            raise ValueError(f"no condition {text!r}; write COLUMN OP NUMBER, for example nan > 0")
-        column = find_column(match[1])
-        if not COLUMNS[column].numeric:
-            numeric = [name for name, kind in COLUMNS.items() if kind.numeric]
-            raise ValueError(f"{column} does not hold numbers; conditions compare {', '.join(numeric)}")
-        return cls(column, _OPERATORS[match[2]], _number(match[3]))
-
-    def holds(self, value: Number | None) -> bool:
-        """Whether it is true of a row whose column has *value*."""
-        return value is not None and self.compare(value, self.number)
-
-    @property
-    def suits_doubles(self) -> bool:
-        """Whether it is true of exactly those integers of whose nearest double it is true."""
-        return abs(self.number) < _EXACT_DOUBLES
-
-
-class Tensors(Protocol):
-    """Some rows of the table, however they are kept."""
-
-    def where(self, conditions: Sequence[Condition]) -> Tensors:
-        """Return those of which all *conditions* are true."""
-
-    def columns(self, names: Iterable[str]) -> dict[str, list[Any]]:
-        """Return the columns *names*, with the values that `TensorRow` has."""
-
-
-class TensorRows(list[TensorRow]):
-    """Rows, one by one."""
-
-    def where(self, conditions: Sequence[Condition]) -> TensorRows:
-        """Return those of which all *conditions* are true."""
-        return TensorRows(row for row in self if all(it.holds(getattr(row, it.column)) for it in conditions))
-
-    def columns(self, names: Iterable[str]) -> dict[str, list[Any]]:
-        """Return the columns *names*."""
-        return {name: [getattr(row, name) for row in self] for name in names}
-
-
-def rows_of(tensors: Tensors) -> list[TensorRow]:
-    """Return *tensors* one by one."""
-    if isinstance(tensors, TensorRows):
-        return tensors
-    return [TensorRow(*values) for values in zip(*tensors.columns(COLUMNS).values(), strict=True)]
-
-
-def _number(text: str) -> Number:
-    for read in (int, float):
-        with suppress(ValueError):
-            return read(text)
-    raise ValueError(f"{text!r} is not a number; write for example 0, -1.5, 1e-6 or inf")
+def unknown_column(name: str) -> str:
+    """Return that *name* is not a column, and the columns that may be meant."""
+    similar = get_close_matches(name.lower(), COLUMNS, 1, 0.75)
+    hint = f"did you mean {similar[0]}?" if similar else f"the columns are {', '.join(COLUMNS)}"
+    return f"no column {name!r}; {hint}"
 
 
 class SortKey(NamedTuple):
@@ -219,6 +150,24 @@ class SortKey(NamedTuple):
         if colon and order not in {"asc", "desc"}:
             raise ValueError(f"no order {order!r}; write {column} or {column}:desc")
         return cls(find_column(column), order == "desc")
+
+
+def parse_order(text: str) -> list[SortKey]:
+    """Return the keys that ``COLUMN,COLUMN:desc,...`` stands for.
+
+    Clocks differ between processes: `timestamp` orders only the rows of one, so `capture` and `rank` come
+    before it.
+
+    Raises:
+        ValueError: one of them is not a key.
+    """
+    keys: list[SortKey] = []
+    for key in [SortKey.parse(part) for part in text.split(",") if part.strip()]:
+        if key.column == "timestamp":
+            known = {it.column for it in keys}
+            keys += [SortKey(name) for name in ("capture", "rank") if name not in known]
+        keys.append(key)
+    return keys
 
 
 def sort_columns(columns: Mapping[str, list[Any]], keys: Sequence[SortKey]) -> dict[str, list[Any]]:

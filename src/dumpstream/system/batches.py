@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import TypeVar
+from threading import Condition
+from typing import Generic, TypeVar
 
 # A batch is many small items, or one large one.
 _BATCH_ITEMS = 32
@@ -50,10 +51,11 @@ def run_batches(
     remote = is_remote is not None and any(map(is_remote, first))
     workers = workers or (REMOTE_WORKERS if remote else WORKERS)
     pending: deque[Future[Sequence[_Result]]] = deque()
+    calls = _Calls(function)
     executor = ThreadPoolExecutor(workers, "dumpstream")
     try:
         for batch in _batches(chain(first, items), bytes_of, 1 if remote else most_items):
-            pending.append(executor.submit(function, batch))
+            pending.append(executor.submit(calls, batch))
             if len(pending) > workers * _BATCHES_AHEAD:
                 yield from pending.popleft().result()
         while pending:
@@ -62,6 +64,38 @@ def run_batches(
         if stop is not None:
             stop()
         executor.shutdown(cancel_futures=True)
+        calls.end()
+
+
+class _Calls(Generic[_Item, _Result]):
+    """Calls of *function*, which can be waited for.
+
+    An interrupt may come while the pool starts a thread; the pool then does not know of that thread.
+    """
+
+    def __init__(self, function: Callable[[list[_Item]], Sequence[_Result]]) -> None:
+        self._function = function
+        self._changed = Condition()
+        self._running = 0
+        self._ended = False
+
+    def __call__(self, batch: list[_Item]) -> Sequence[_Result]:
+        with self._changed:
+            if self._ended:
+                return ()
+            self._running += 1
+        try:
+            return self._function(batch)
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        """Wait for those that have begun; others do nothing from now on."""
+        with self._changed:
+            self._ended = True
+            self._changed.wait_for(lambda: not self._running)
 
 
 def _batches(

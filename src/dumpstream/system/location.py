@@ -1,4 +1,4 @@
-"""Locations: a directory, or a prefix in an object store as a URL names it. Connects to nothing."""
+"""Locations: a path, or a prefix in an object store as a URL names it. Connects to nothing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,25 @@ _OPTIONS = {
     "s3": {"endpoint", "region", "addressing"},
     "gs": {"endpoint"},
     "az": {"account", "endpoint"},
+    "obs": {"endpoint", "region"},
 }
 SCHEMES = tuple(_OPTIONS)
 #: The scheme of a store that was given as an object.
 GIVEN = "object"
 
 _URL = re.compile(rf"({'|'.join(SCHEMES)}):(?=//)")
+#: Text that is meant as a URL, well written or not: also with a space or a quotation mark of a script or a
+#: settings file in front of it. Other paths may have a colon, as in ``run:2``.
+_MEANT_AS_URL = re.compile(
+    rf"""[\s"']*(?:({"|".join(SCHEMES)}):|([a-z][a-z0-9+.-]*):/)""", re.IGNORECASE | re.ASCII
+)
 _EXAMPLES = ", ".join(f"{scheme}://bucket/prefix" for scheme in SCHEMES)
+#: How other programs call what has another name here.
+_ALIASES = {
+    **dict.fromkeys(("s3a", "s3n"), "s3"),
+    "gcs": "gs",
+    **dict.fromkeys(("abfs", "abfss", "azure", "wasb", "wasbs"), "az"),
+}
 _NOT_HERE = "credentials do not belong in a URL: give them by environment variables or a profile"
 
 
@@ -98,16 +110,57 @@ class Prefix:
 
 
 def as_location(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Prefix:
-    """Return the location that *destination* stands for; raises `StoreError` if it is a bad URL."""
+    """Return the location that *destination* stands for, be it read or written.
+
+    A path that begins like a URL is refused, because it is one with a mistake in it. Write ``./http:/run``
+    for such a directory.
+
+    Raises:
+        StoreError: it is a URL that cannot be used; the message says what to write, and nothing secret.
+    """
     if isinstance(destination, Prefix):
         return destination
-    if isinstance(destination, str) and is_url(destination):
-        return Prefix.parse(destination)
     if isinstance(destination, str) or hasattr(destination, "__fspath__"):
-        return Path(destination)
+        text = os.fspath(destination)
+        if (match := _MEANT_AS_URL.match(text)) is not None:
+            return _parse_url(text, match[1] or match[2])
+        path = Path(text)
+        # What other modules are given must not look like a URL, and a path forgets that it began with ./
+        return path.absolute() if _MEANT_AS_URL.match(str(path)) else path
     if is_store(destination):
         return Prefix.of(destination)
     raise TypeError(f"a destination is a path, a URL ({_EXAMPLES}) or a store of obstore")
+
+
+def as_path(path: str | os.PathLike[str], what: str) -> Path:
+    """Return the path that *path* stands for; *what* says in an error what must be a path.
+
+    Raises:
+        StoreError: it is a URL, or looks like one.
+    """
+    location = as_location(path)
+    if isinstance(location, Prefix):
+        raise StoreError(f"{what} must be a path on this machine, not {location.scheme}://...; write a path")
+    return location
+
+
+def _parse_url(text: str, name: str) -> Prefix:
+    scheme = name.lower()
+    if scheme in SCHEMES:
+        if text.startswith(f"{name}://"):
+            return Prefix.parse(text)
+        remedy = f"write {scheme}://bucket/prefix, as text: a path object loses a slash"
+        if not text.startswith(name):
+            remedy = f"write {scheme}://bucket/prefix, without a space or a quotation mark in front of it"
+    elif scheme in _ALIASES:
+        remedy = f"write {_ALIASES[scheme]}://bucket/prefix"
+    elif scheme == "file":
+        remedy = "write the path without it"
+    elif scheme in {"http", "https"}:
+        remedy = "for a store with the S3 API, write s3://bucket/prefix?endpoint=https://HOST"
+    else:
+        remedy = f"write a path, or {_EXAMPLES}"
+    raise StoreError(f"{name}:... is not a location; {remedy} (a directory of that name: ./{name}:...)")
 
 
 def is_store(thing: Any) -> bool:
@@ -117,11 +170,16 @@ def is_store(thing: Any) -> bool:
 
 def is_remote(sink: Any) -> bool:
     """Whether *sink*, as `open_capture` takes it, leads to an object store."""
-    return is_url(sink) if isinstance(sink, str) else is_store(sink)
+    return sink.partition(":")[0] in SCHEMES if isinstance(sink, str) else is_store(sink)
+
+
+def is_meant_as_url(text: str) -> bool:
+    """Whether *text* begins like a URL, one that `as_location` takes or one that it refuses."""
+    return _MEANT_AS_URL.match(text) is not None
 
 
 def is_url(text: str) -> bool:
-    """Whether *text* is meant to name a location in an object store."""
+    """Whether *text*, a path in a journal, names an object."""
     return _URL.match(text) is not None
 
 

@@ -2,17 +2,23 @@
 
 import errno
 import fcntl
+import json
 import os
 import time
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from dumpstream._errors import DestinationError, DestinationInUseError
 from dumpstream.system.nofollow import open_regular
 
 LOCK = ".lock"
+#: Where sinks of other captures have written to, in the directory of a capture: a folder in each line.
+SHARED = ".other-sinks"
 
 _MARKS = (LOCK, "manifest.json")  # the directory of a capture has both
+
+_MOST_SHARED_BYTES = 1 << 20
+_EVERYTHING = PurePosixPath(".")
 
 _TRIES = 10
 _PAUSE_S = 0.01
@@ -88,10 +94,11 @@ def unclaim_directory(dir_fd: int) -> None:
         fcntl.flock(dir_fd, fcntl.LOCK_UN)
 
 
-def share_directories(path: Path, *, besides: Path) -> list[int]:
+def share_directories(path: Path, *, besides: Path | None) -> list[int]:
     """Let the captures in *path*, and above it, not be deleted until `release_shares`; return what it takes.
 
-    The capture in *besides*, the caller's own, is left out.
+    Each of them gets a mark, which `shared_folders` reads, unless *path* is in *besides*, the caller's own
+    capture, which is left out.
 
     Raises:
         OSError: one of them is being deleted.
@@ -105,6 +112,10 @@ def share_directories(path: Path, *, besides: Path) -> list[int]:
                     _held.add(shares[-1])
                     problem = f"{directory} is being deleted by another capture's --force, or repaired"
                     _lock_directory(shares[-1], fcntl.LOCK_SH, OSError(errno.EBUSY, problem))
+                    if besides is None or not path.is_relative_to(
+                        besides
+                    ):  # whose own files are known by its manifest
+                        _mark_shared(shares[-1], path.relative_to(directory))
     except BaseException:
         release_shares(shares)
         raise
@@ -119,6 +130,45 @@ def release_shares(shares: list[int]) -> None:
             unclaim_directory(fd)
             os.close(fd)
     shares.clear()
+
+
+def shared_folders(path: Path) -> set[PurePosixPath]:
+    """Return the folders in the capture *path* to which sinks of other captures have written.
+
+    If that cannot be told, it is the whole capture.
+    """
+    try:
+        fd = open_regular(path / SHARED, os.O_RDONLY)
+    except FileNotFoundError:
+        return set()
+    except OSError:
+        return {_EVERYTHING}
+    try:
+        folders = {PurePosixPath(json.loads(line)) for line in _read_shared(fd).splitlines()}
+    except (ValueError, TypeError, RecursionError, OSError):
+        return {_EVERYTHING}
+    finally:
+        os.close(fd)
+    return {_EVERYTHING} if any(".." in folder.parts for folder in folders) else folders
+
+
+def _mark_shared(dir_fd: int, folder: Path) -> None:
+    """Record, before anything is stored there, that a sink of another capture writes to *folder*."""
+    fd = open_regular(SHARED, os.O_RDWR | os.O_CREAT | os.O_APPEND, dir_fd=dir_fd)
+    try:
+        line = json.dumps(os.fspath(folder)).encode()
+        if line not in _read_shared(fd).splitlines():
+            os.write(fd, line + b"\n")
+            os.fsync(fd)
+            os.fsync(dir_fd)
+    finally:
+        os.close(fd)
+
+
+def _read_shared(fd: int) -> bytes:
+    if os.fstat(fd).st_size > _MOST_SHARED_BYTES:
+        return json.dumps(os.fspath(_EVERYTHING)).encode()
+    return os.pread(fd, _MOST_SHARED_BYTES, 0)
 
 
 def _lock_directory(fd: int, kind: int, refusal: Exception) -> None:

@@ -1,13 +1,14 @@
-"""Publishing: a file is written under a temporary name, as a draft, and then appears whole under its own."""
+"""Publishing: a file is written without a name, or as a draft, and then appears whole under its own."""
 
+import errno
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from typing_extensions import Buffer
 
-from dumpstream._native import rename_noreplace
+from dumpstream._native import new_files, rename_noreplace
 from dumpstream.system.durable import force_names
 
 _SUFFIX = ".dumpstream-part"
@@ -37,6 +38,47 @@ def discard_draft(temporary: str, dir_fd: int) -> None:
     """Remove the draft *temporary*, unless it is gone."""
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=dir_fd)
+
+
+def write_files(
+    dir_fd: int, names: Sequence[str], contents: Sequence[Buffer], *, replace: bool = False
+) -> Iterator[OSError | None]:
+    """Make a file in a directory for each of *names*, whole or not at all; yield what kept it from appearing.
+
+    Without *replace*, that is a `FileExistsError` if there is something of that name.
+    """
+    nameless = not replace
+    done = 0
+    while done < len(names):
+        if nameless:
+            made, number = new_files(dir_fd, [*names[done:]], [*contents[done:]])
+            yield from [None] * made
+            done += made
+            if not number:
+                return
+            nameless = number != errno.EOPNOTSUPP
+        if nameless:
+            yield OSError(number, os.strerror(number))
+        else:
+            yield _write_draft(dir_fd, names[done], contents[done], replace=replace)
+        done += 1
+
+
+def _write_draft(dir_fd: int, name: str, content: Buffer, *, replace: bool) -> OSError | None:
+    try:
+        temporary, fd = create_draft(dir_fd)
+        try:
+            try:
+                write_all(fd, content)
+            finally:
+                os.close(fd)
+            publish_draft(temporary, name, dir_fd, replace=replace)
+        except BaseException:
+            discard_draft(temporary, dir_fd)
+            raise
+    except OSError as exc:
+        return exc
+    return None
 
 
 def replacement_of(name: str) -> str:

@@ -1,11 +1,14 @@
 """Targets: for every name a path of its own below a directory."""
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import re
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+
 from xxhash import xxh3_64_intdigest
 
 from dumpstream.names import clean_name, hashed_component, hashed_repetition
@@ -14,6 +17,7 @@ from dumpstream.names import clean_name, hashed_component, hashed_repetition
 Target = tuple[str, ...]
 
 _MOST_SEEN = 1 << 16
+_FEW = 1 << 12  #: names that are sorted without numpy
 
 
 class Targets:
@@ -33,9 +37,8 @@ class Targets:
         self, names: Callable[[], Iterable[str]], *, reserved: re.Pattern[str] | None = None
     ) -> None:
         self._reserved = reserved
-        keys = np.fromiter(map(_key, map(self._path, names())), np.uint64)
-        keys.sort()
-        self._shared: set[int] = set(keys[1:][keys[1:] == keys[:-1]].tolist())
+        keys = _sorted(array("Q", map(_key, map(self._path, names()))))
+        self._shared = {key for key, following in pairwise(keys) if key == following}
         self._folders = set(_found(map(self._path, names()), keys))
         self._taken: Counter[int] = Counter()
 
@@ -74,7 +77,17 @@ def _key(path: Target) -> int:
     return xxh3_64_intdigest("/".join(path).encode())
 
 
-def _found(paths: Iterable[Target], keys: NDArray[np.uint64]) -> Iterator[int]:
+def _sorted(keys: array[int]) -> Sequence[int]:
+    """Return *keys* in order, in eight bytes each."""
+    if len(keys) <= _FEW:
+        return sorted(keys)
+    import numpy as np  # noqa: PLC0415 - loads slowly
+
+    np.frombuffer(keys, np.uint64).sort()
+    return keys
+
+
+def _found(paths: Iterable[Target], keys: Sequence[int]) -> Iterator[int]:
     """Yield the keys of directories that *paths* lead through and that are among *keys*, which are sorted."""
     seen: set[int] = set()
     above: Target = ()
@@ -89,6 +102,6 @@ def _found(paths: Iterable[Target], keys: NDArray[np.uint64]) -> Iterator[int]:
             if len(seen) >= _MOST_SEEN:
                 seen.clear()
             seen.add(key)
-            at = int(np.searchsorted(keys, np.uint64(key)))
-            if at < len(keys) and int(keys[at]) == key:
+            at = bisect_left(keys, key)
+            if at < len(keys) and keys[at] == key:
                 yield key

@@ -70,7 +70,7 @@ class Tree:
         *,
         below: tuple[str, ...],
         suffix: str,
-        base: Path,
+        base: Path | None,
         directories: int,
         durable: bool,
     ) -> None:
@@ -176,9 +176,9 @@ class Tree:
         with self._lock:
             if self._root_fd is None:
                 self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-                root, base = self._root.resolve(), self._base.resolve()
-                inside = root.is_relative_to(base)
-                self._from_base = "" if root == base else f"{root.relative_to(base) if inside else root}/"
+                root, base = self._root.resolve(), self._base and self._base.resolve()
+                inside = base if base is not None and root.is_relative_to(base) else None
+                self._from_base = "" if root == base else f"{root.relative_to(inside) if inside else root}/"
                 self._shares = share_directories(root, besides=base)
                 if self._durable:
                     force_path(root)

@@ -58,7 +58,8 @@ def test_more_than_a_block_of_narrow_floats_is_converted(rig: Rig) -> None:
     ("short", "data", "expected"),
     [
         ("int4", b"\x71\xf8", np.array([1, 7, -8, -1], np.int8)),
-        ("uint1", b"\x05", np.array([1, 0, 1, 0], np.uint8)),
+        ("uint1", b"\xa0", np.array([1, 0, 1, 0], np.uint8)),
+        ("resource", np.arange(4, dtype="<i8").tobytes(), np.arange(4, dtype="<i8")),
         ("int2", b"\x1b", np.array([-1, -2, 1, 0], np.int8)),
         ("float4_e2m1", b"\x21\x97", np.array([0.5, 1, 6, -0.5], np.float32)),
         ("float6_e2m3", bytes([8, 16, 24, 40]), np.array([1, 2, 4, -1], np.float32)),

@@ -14,9 +14,10 @@ import pytest
 
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import read_manifest
-from dumpstream.cli import _parser, main
+from dumpstream.cli import main
 from dumpstream.cli._options import capture_options
 from dumpstream.cli.commands import capture
+from dumpstream.cli.grammar.parser import make_parser
 from dumpstream.names import clean_name
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.simulation import Workload
@@ -205,6 +206,7 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         *("--max-digests", "9", "--max-header-bytes", "64k", "--max-pieces", "11"),
         *("--max-open-files", "12", "--max-open-bytes", "1M"),
         *("--held-bytes", "1M", "--gathered-bytes", "2MiB"),
+        *("--only", "*MatMul*", "--only", "*Relu*"),
         *("--pack", "--spill", tmp_path / "spill", "--spill-bytes", "1G"),
         simulate="tensor_bytes=64",
     )
@@ -230,6 +232,7 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         "max_open_bytes": 1 << 20,
         "held_bytes": 1 << 20,
         "gathered_bytes": 2 << 20,
+        "only": ["*MatMul*", "*Relu*"],
         "pack": True,
         "spill": str(tmp_path / "spill"),
         "spill_bytes": 1 << 30,
@@ -270,14 +273,14 @@ def test_an_error_of_the_program_is_not_taken_for_wrong_usage(
     def fail(*_: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr("dumpstream.session.BeginRow", fail)
+    monkeypatch.setattr("dumpstream.run.session.BeginRow", fail)
 
     with pytest.raises(ValueError, match="a bug"):
         run_capture(tmp_path / "run")
 
 
 def test_flags_are_options_of_the_capture_and_have_its_defaults() -> None:
-    args = _parser().parse_args(["capture", "--out", "run", "--simulate"])
+    args = make_parser().parse_args(["capture", "--out", "run", "--simulate"])
 
     options = capture_options(args)
 
@@ -348,7 +351,6 @@ def test_bad_circumstances_are_one_line_with_the_remedy(
         ["capture"],
         ["capture", "--out", "run", "--simulate", "--buffer-bytes", "much"],
         ["capture", "--out", "run", "--simulate", "--on-full", "explode"],
-        ["capture", "--out", "run", "--simulate", "--no-such-flag"],
         ["capture", "--out", "run", "--simulate", "--append", "--force"],
     ],
 )
@@ -369,15 +371,16 @@ def test_progress_is_shown_on_a_terminal_and_removed(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=process_end,
         text=True,
+        env=os.environ | {"TERM": "xterm", "PYTHONIOENCODING": "utf-8"},
     )
     os.close(process_end)
     shown = read_terminal(terminal)
     output, _ = process.communicate()
 
     assert process.returncode == 0
-    lines = shown.split("\r\x1b[K")
-    assert re.fullmatch(r"\d+ chunks, \d+ files, .* MB, .* MB/s, ring \d+ %", lines[1])
-    assert lines[-1] == ""
+    frames = re.sub(r"\x1b\[[0-9;]*m", "", shown).split("\r\x1b[J")
+    assert re.fullmatch(r"capturing, 0:0\d +\d+ files +.* MB +.* MB/s +ring +[━╸╺]+ +\d+ %", frames[-2])
+    assert frames[-1] == ""
     assert output.startswith("320 files")
 
 

@@ -125,9 +125,7 @@ def test_explain_follows_the_environment(
 
     run("explain", write({"dump_scene": "aic_err_norm_dump"}))
 
-    assert (
-        "By the source: work/extra-info/data-dump/DEVICE/, from ASCEND_WORK_PATH" in capsys.readouterr().out
-    )
+    assert "to work/extra-info/data-dump/DEVICE/, from ASCEND_WORK_PATH" in capsys.readouterr().out
 
 
 def test_explain_refuses_what_cann_refuses(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +151,51 @@ def test_explain_says_for_each_operator_whether_it_is_dumped(capsys: pytest.Capt
     ]
 
 
-@pytest.mark.parametrize("content", [None, "{}", "[{}]"])
+def test_explain_counts_the_operators_that_depend_on_the_step(capsys: pytest.CaptureFixture[str]) -> None:
+    name = write(GOOD | {"dump_list": [{"layer": ["a"]}], "dump_step": "1"})
+    Path("ops.json").write_text('[{"name": "a"}, {"name": "b"}, {"name": "a", "model": "m", "step": 1}]')
+
+    run("explain", name, "--ops", "ops.json")
+
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "depends a: layer names it, for all models, only in the steps 1",
+        "not     b: layer does not name it, for all models",
+        "dumped  a: layer names it, for all models",
+        "1 of 3 operators dumped, 1 perhaps",
+    ]
+
+
+def test_new_refuses_a_selection_of_overflows_which_would_dump_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = run("new", "--mode", "overflow", "--dump-path", ".", "--layer", "a", "--out", "new.json")
+
+    assert code == 2
+    assert "--mode overflow takes no --model, --layer" in capsys.readouterr().err
+    assert not Path("new.json").exists()
+
+
+def test_explain_counts_the_dumps_of_watched_operators(capsys: pytest.CaptureFixture[str]) -> None:
+    item = {"layer": ["a", "a", "sum"], "watcher_nodes": ["c"]}
+    name = write({"dump_path": ".", "dump_scene": "watcher", "dump_list": [item]})
+    ops = [
+        {"name": "a"},
+        {"name": "sum", "type": "HcomAllReduce"},
+        {"name": "c"},
+        {"name": "c", "model": "m"},
+    ]
+    Path("ops.json").write_text(json.dumps(ops))
+
+    code = run("explain", name, "--ops", "ops.json")
+
+    assert code == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "2 of 4 operators dumped",
+        "3 dumps of watched operators in a step",
+    ]
+
+
+@pytest.mark.parametrize("content", [None, "{}", "[{}]", "layer_1"])
 def test_unreadable_operators_are_reported_in_one_line(
     content: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,7 +205,8 @@ def test_unreadable_operators_are_reported_in_one_line(
     code = run("explain", write(GOOD), "--ops", "ops.json")
 
     assert code == 1
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dumpstream: ops.json ")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +304,6 @@ def test_new_writes_a_configuration_that_is_accepted(arguments: list[str], expec
     [
         ["--mode", "model"],
         ["--mode", "watch", "--dump-path", "."],
-        ["--mode", "overflow", "--dump-path", ".", "--layer", "a"],
         ["--mode", "model", "--dump-path", ".", "--step", "x"],
         ["--mode", "model", "--dump-path", ".", "--range", "a", "b"],
     ],

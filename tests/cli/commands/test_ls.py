@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ def test_json_has_a_row_per_name(builder: CaptureBuilder, capsys: pytest.Capture
     assert listed["files"] == [
         {
             "name": "/x//a.\udcff",
+            "step": None,
             "path": part.path,
             "parts": 2,
             "bytes": 10,
@@ -40,6 +42,7 @@ def test_json_has_a_row_per_name(builder: CaptureBuilder, capsys: pytest.Capture
             "verdict": "gap",
             "cause": None,
             "missing": [[4, 9]],
+            "not_stored": None,
         }
     ]
 
@@ -82,7 +85,7 @@ def test_place_that_is_not_a_capture_is_an_error_in_one_line(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["ls"], ["nothing"], ["extract", "x"]])
+@pytest.mark.parametrize("arguments", [["ls"], ["extract", "x"]])
 def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -112,7 +115,7 @@ def test_reader_that_goes_away_causes_no_traceback(builder: CaptureBuilder) -> N
         errors = process.stderr.read()
 
     assert errors == b""
-    assert process.returncode == 1
+    assert process.returncode == -signal.SIGPIPE
 
 
 def test_terminal_that_knows_only_ascii_shows_codes(builder: CaptureBuilder) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -91,6 +92,34 @@ def test_values_of_a_large_tensor_are_its_first_and_last(
     assert "  0 1 2 3 4 5 6 7 ... 996 997 998 999\n" in capsys.readouterr().out
 
 
+def test_histogram_shows_what_is_not_zero_in_a_tensor_that_mostly_is(
+    tmp_path: Path, dump: DumpBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    array = np.zeros(10_000, np.float32)
+    array[:480] = np.repeat(np.arange(1, 49), 10)  # as behind a ReLU
+    path = tmp_path / NAME
+    path.write_bytes(dump.output(array).build())
+
+    assert show(path) == 0
+
+    out = capsys.readouterr().out
+    assert "  9520 zeros (95 %), the others:\n" in out
+    bars = re.search(r"  0 \|(.*)\| 48\n", out)
+    assert bars
+    assert bars[1].count("▄") == 46
+
+
+def test_tensor_of_zeros_has_no_histogram(
+    tmp_path: Path, dump: DumpBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(dump.output(np.zeros(4, np.int32)).build())
+
+    assert show(path) == 0
+
+    assert "  4 zeros (100 %), nothing else\n" in capsys.readouterr().out
+
+
 def test_terminal_without_the_characters_gets_plain_ones(file: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "dumpstream", "show", str(file)],
@@ -117,15 +146,27 @@ def test_file_of_a_capture_is_found_by_name_or_pattern(
     assert described["problem"] is None
 
 
-def test_pattern_that_several_names_match_is_an_error(
+def test_several_files_that_match_are_listed(
     file: Path, builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("A.a.1.2.3", "A.b.1.2.3"):
         builder.add(name, file.read_bytes(), Verdict.COMPLETE)
     path = builder.finish()
 
-    assert show(path, "A.*") == 1
-    assert "2 files match 'A.*', such as A.a.1.2.3, A.b.1.2.3; write more" in capsys.readouterr().err
+    assert show(path, "A.*") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "verdict      bytes  name",
+        "complete      96 B  A.a.1.2.3",
+        "complete      96 B  A.b.1.2.3",
+        "2 files match; name one of them to see it",
+    ]
+    assert show(path, "A.a.1.2.3", "A.b.*", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "matches": [
+            {"name": "A.a.1.2.3", "bytes": 96, "verdict": "complete"},
+            {"name": "A.b.1.2.3", "bytes": 96, "verdict": "complete"},
+        ]
+    }
     assert show(path, "C*") == 1
     assert "no file matches 'C*'" in capsys.readouterr().err
 
@@ -293,4 +334,5 @@ def test_what_is_compressed_does_not_have_to_fit_into_memory(
     assert peak < array.nbytes // 2
     (tensor,) = described["tensors"]
     assert (tensor["first"][:2], tensor["last"]) == ([-1, 0], [0, 0, 0, 3])
-    assert (tensor["statistics"]["zero"], sum(tensor["histogram"]["counts"])) == (array.size - 2, array.size)
+    assert (tensor["statistics"]["zero"], tensor["histogram"]["zeros"]) == (array.size - 2, array.size - 2)
+    assert sum(tensor["histogram"]["counts"]) == 2

@@ -52,7 +52,7 @@ def test_every_rank_has_a_device_and_bytes_of_its_own(tmp_path: Path, config: Pa
     done = simulate("--config", config, "--ranks", "3", "--seed", "5", temporary=tmp_path)
 
     assert done.returncode == 0
-    ranks = [Workload(seed=5 + rank, device_id=rank) for rank in range(3)]
+    ranks = [Workload(seed=5).of_rank(rank) for rank in range(3)]
     assert dumped(tmp_path) == {
         name: data for workload in ranks for name, data in expected(workload, tmp_path).items()
     }
@@ -87,6 +87,19 @@ def test_faults_are_those_of_the_workload(tmp_path: Path, config: Path) -> None:
     assert dumped(tmp_path) == expected(workload, tmp_path)
 
 
+def test_a_fault_may_be_that_of_one_rank(tmp_path: Path, config: Path) -> None:
+    faults = ("--fault", "header_only=1", "--fault", "rank1:nan=2@0", "--fault", "rank1:header_only=3")
+
+    done = simulate("--config", config, "--ranks", "2", *faults, temporary=tmp_path)
+
+    assert done.returncode == 0
+    job = Workload(header_only="1")
+    first, second = job.of_rank(0), job.of_rank(1, {"nan": "2@0", "header_only": "3"})
+    assert dumped(tmp_path) == expected(first, tmp_path) | expected(second, tmp_path)
+    assert {file.fault for file in first.expected_files("/dump")} == {None, "header_only"}
+    assert {file.fault for file in second.expected_files("/dump")} == {None, "header_only", "nan"}
+
+
 @pytest.mark.parametrize(("way", "number"), [("kill", signal.SIGKILL), ("abort", signal.SIGABRT)])
 def test_crash_really_kills_in_its_step(
     tmp_path: Path, config: Path, way: str, number: signal.Signals
@@ -113,7 +126,7 @@ def test_of_several_ranks_the_last_crashes_and_the_others_go_on(tmp_path: Path, 
     assert done.stdout.count(" 3 steps, ") == 2
     assert done.stderr == "dumpstream: rank 2 was killed by SIGKILL\n"
     for rank in (0, 1):
-        workload = Workload(seed=rank, device_id=rank, steps=3)
+        workload = Workload(steps=3).of_rank(rank)
         assert expected(workload, tmp_path).items() <= dumped(tmp_path).items()
 
 
@@ -136,7 +149,7 @@ def test_signal_ends_it_between_files(
     whole = {
         name: data
         for rank in range(2 if ranks else 1)
-        for name, data in expected(Workload(seed=rank, device_id=rank, steps=50), tmp_path).items()
+        for name, data in expected(Workload(steps=50).of_rank(rank), tmp_path).items()
     }
     files = dumped(tmp_path)
     assert files == {name: whole[name] for name in files}
@@ -152,6 +165,10 @@ def test_signal_ends_it_between_files(
         (["--fault", "nan"], "--fault nan: must be NAME=SELECTOR"),
         (["--fault", "unheard_of=1"], "--fault unheard_of=1: must be NAME=SELECTOR"),
         (["--fault", "nan=sometimes"], "nan"),
+        (["--fault", "rank1:nan=3"], "--fault rank1:...: there are no ranks without --ranks"),
+        (["--ranks", "2", "--fault", "rank2:nan=3"], "--fault rank2:...: the last rank is 1"),
+        (["--ranks", "2", "--fault", "rank1:nan=often"], "nan=often: must be a share"),
+        (["--ranks", "2", "--fault", "rank:nan=3"], "--fault rank:nan=3: must be NAME=SELECTOR"),
     ],
 )
 def test_wrong_usage_is_reported_in_one_line(

@@ -18,7 +18,7 @@ from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.smallfiles import read_small
 from dumpstream.simulation import Workload
-from dumpstream.sinks._parts import CsvFiles, ParquetParts
+from dumpstream.sinks._parts import CsvFiles, ParquetParts, TreeTables
 from dumpstream.statistics.canncsv import CannCsv
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.table import COLUMNS
@@ -63,9 +63,10 @@ def add_to(builder: CaptureBuilder, name: str, data: bytes, *, output: Output, s
     return part
 
 
-def tree_of(builder: CaptureBuilder, suffix: str = ".parquet") -> Tree:
+def tables_of(builder: CaptureBuilder, suffix: str = ".parquet") -> TreeTables:
     root = builder.path
-    return Tree(root, below=("stats",), suffix=suffix, base=root, directories=2, durable=False)
+    tree = Tree(root, below=("stats",), suffix=suffix, base=root, directories=2, durable=False)
+    return TreeTables(tree, sync=False)
 
 
 def test_json_is_a_list_of_all_columns_of_all_tensors(
@@ -230,7 +231,7 @@ def test_the_table_shows_numbers_shapes_and_a_count(
 def test_what_the_sink_left_is_read_and_the_rest_computed(
     builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept, lost = ParquetParts(tree_of(builder)), ParquetParts(tree_of(builder))
+    kept, lost = ParquetParts(tables_of(builder)), ParquetParts(tables_of(builder))
     for name in NAMES[:2]:
         part = add_to(builder, name, FILES[name], output=kept, store=False)
     for name in NAMES[2:4]:
@@ -249,7 +250,7 @@ def test_what_the_sink_left_is_read_and_the_rest_computed(
 def test_captures_below_a_directory_are_captures(
     builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = ParquetParts(tree_of(builder))
+    output = ParquetParts(tables_of(builder))
     add_to(builder, NAMES[0], FILES[NAMES[0]], output=output, store=True)
     output.close()
     builder.finish()
@@ -264,7 +265,7 @@ def test_captures_below_a_directory_are_captures(
 def test_a_histogram_is_computed_where_there_are_bytes(
     builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = ParquetParts(tree_of(builder))
+    output = ParquetParts(tables_of(builder))
     add_to(builder, NAMES[3], FILES[NAMES[3]], output=output, store=True)
     output.close()
     capture = builder.finish()
@@ -280,7 +281,11 @@ def test_the_sinks_csv_is_read_where_there_is_nothing_else(
     builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_to(
-        builder, NAMES[0], FILES[NAMES[0]], output=CsvFiles(tree_of(builder, ".csv"), CannCsv()), store=False
+        builder,
+        NAMES[0],
+        FILES[NAMES[0]],
+        output=CsvFiles(tables_of(builder, ".csv"), CannCsv()),
+        store=False,
     )
 
     found = objects(capsys, builder.finish())
@@ -324,28 +329,6 @@ def test_files_that_are_not_dumps_are_skipped_unless_named(
     assert lines[0].startswith(f"dumpstream: {scheme}: is not a dump file")
     assert lines[1:] == ["dumpstream: 1 file without a dump header skipped"]
     assert main(["stats", str(tmp_path / "notes.txt")]) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["--where", "nan"], "no condition"),
-        (["--where", "nans > 0"], "no column 'nans'"),
-        (["--sort", "nan:down"], "no order 'down'"),
-        (["--select", "Max"], "no column 'Max'"),
-        (["--format", "csv", "--select", "Median"], "no column 'Median'"),
-        (["--format", "parquet"], "name a file with --out"),
-        (["--workers", "0"], "--workers must be at least 1"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
-) -> None:
-    code = main(["stats", str(write_dumps(tmp_path)), *arguments])
-
-    assert code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert problem in line
 
 
 def test_a_path_with_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,6 +175,41 @@ def test_parts_in_other_sinks_are_counted_as_not_checked(builder: CaptureBuilder
     assert (code, result["parts"], result["skipped_parts"]) == (0, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("parts", "unread"),
+    [
+        ([StoredPart("bucket", "a", 0, 4, 4, None)], "1 part cannot be read back"),
+        ([], "no bytes of 1 file are stored"),
+    ],
+    ids=["another sink", "no sink"],
+)
+def test_what_cannot_be_read_back_is_not_called_whole(
+    builder: CaptureBuilder, capsys: pytest.CaptureFixture[str], parts: list[StoredPart], unread: str
+) -> None:
+    builder.write(FileRow("a", 4, 1, Verdict.COMPLETE, parts).to_line())
+
+    code = main(["verify", str(builder.finish())])
+
+    assert code == 0
+    assert capsys.readouterr().out == f"1 file, verified 0 parts, 0 B: no problem was found, but {unread}\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--only", "*MatMul*"]], ids=["all files", "some files"])
+def test_statistics_beside_the_bytes_do_not_keep_them_from_being_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    run = str(tmp_path / "run")
+    assert (
+        main(["capture", "--out", run, "--sink", "zstd:", "--sink", "stats:", "--simulate", "small", *more])
+        == 0
+    )
+    capsys.readouterr()
+
+    assert main(["verify", run]) == 0
+
+    assert capsys.readouterr().out.endswith(": everything is whole\n")
+
+
 @pytest.mark.parametrize("path", ["../../outside", "/dev/zero", "/etc/passwd"])
 def test_hostile_path_in_the_journal_is_damage(builder: CaptureBuilder, verify: Any, path: str) -> None:
     builder.write(FileRow("a", 4, 1, Verdict.COMPLETE, [StoredPart("zstd", path, 0, 4, 4, None)]).to_line())

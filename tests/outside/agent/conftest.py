@@ -104,7 +104,7 @@ class Peer:
     def drain(self) -> None:
         """Take what is in the ring."""
         while self.ring is not None and (leased := self.ring.lease(1000, 1 << 20)) is not None:
-            chunks, losses, lease = leased
+            chunks, losses, lease, _ = leased
             for chunk in chunks:
                 self.files.setdefault(chunk.name, bytearray()).extend(chunk.data)
             self.losses += losses

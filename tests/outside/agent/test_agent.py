@@ -247,6 +247,7 @@ class TestInterposing:
             "dlsym",
             "ds_agent_join",
             "ds_agent_leave",
+            "ds_agent_step",
         }
 
 

@@ -11,7 +11,8 @@ from tests.conftest import field
 from dumpstream.statistics.arrow import schema_of, table_of
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.statistics.files import origin_of, whole_file
-from dumpstream.statistics.table import COLUMNS, TensorRows
+from dumpstream.statistics.table import COLUMNS
+from dumpstream.statistics.tensors import TensorRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,15 +25,17 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from dumpstream.capture import Capture, open_capture
-from dumpstream.cli._arguments import add_out_argument
+from dumpstream.cli._arguments import add_out_argument, local_path
 from dumpstream.cli._command import capture_command
 from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import FAILED, NOT_WHOLE, WrongUsageError
 from dumpstream.cli._loop import run_async
+from dumpstream.cli._nothing import tell_lack
 from dumpstream.cli._options import add_capture_arguments, capture_arguments, capture_options
 from dumpstream.cli._profile import add_profile_arguments, profile_settings
 from dumpstream.cli._report import print_report, show_progress, tell_remains
 from dumpstream.cli._signals import ENDING, CaptureSignals
+from dumpstream.cli.screen.options import is_quiet
 from dumpstream.profiling.settings import ProfileSettings
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
 from dumpstream.stages.options import StageOptions
@@ -51,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="WORKLOAD",
         help="capture from the simulated runtime: a preset, a JSON file, or key=value,... (default: small)",
     )
-    add("--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) to apply")
+    add("--config", type=local_path, metavar="FILE", help="the dump configuration (acl.json) to apply")
     add("--acl-lib", metavar="PATH", help="the library with the ACL functions")
     add("words", nargs="*", metavar="COMMAND", help="behind --: the command to run and capture, from outside")
     add_capture_arguments(parser)
@@ -87,11 +89,13 @@ def _simulate(args: Namespace) -> int:
             say(f"{exceptions} exception dumps went to disk: {runtime.exception_directory}")
     if report is None:
         return FAILED
+    lacking = tell_lack(args, report)
+    code = 0 if report.whole and not (report.waiting or lacking) else NOT_WHOLE
     if args.json:
         print_json(report.as_dict())
-    else:
+    elif code or not is_quiet() or report.hints:
         print_report(report, args.out, args.spill)
-    return 0 if report.whole and not report.waiting else NOT_WHOLE
+    return code
 
 
 async def _capture(
@@ -108,7 +112,8 @@ async def _capture(
         signals.begin(capture, runtime.stop)
         tell_remains(capture)
         tasks.start_soon(show_progress, capture)
-        tasks.start_soon(_stop_when_ended, capture, runtime)
+        if args.on_failure == "stop":
+            tasks.start_soon(_stop_when_ended, capture, runtime)
         await run_sync(runtime.run)
     return None if signals.tell_abort(args.spill) else capture.report
 

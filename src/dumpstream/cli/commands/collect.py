@@ -1,7 +1,8 @@
 """Capture every process that joins, as a service.
 
 Listens at a socket. A process joins with DUMPSTREAM_SOCKET and LD_PRELOAD in its environment, or by calling
-dumpstream.attach(). The first Ctrl-C ends the captures and keeps everything that came; the second aborts.
+dumpstream.attach(). The first Ctrl-C or SIGTERM ends the captures and keeps everything that came; the second
+aborts. Shells let the background jobs of a script ignore Ctrl-C (SIGINT): end those with SIGTERM.
 
 Examples:
   dumpstream collect --socket /run/user/1000/dumpstream --out run1
@@ -11,10 +12,11 @@ Examples:
 exit codes: 0 everything is whole, 1 failed, 2 wrong usage, 3 finished but not everything is whole
 """
 
+import os
+import signal
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
-from dumpstream.cli._arguments import add_out_argument
+from dumpstream.cli._arguments import add_out_argument, local_path
 from dumpstream.cli._display import say
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._options import add_capture_arguments
@@ -28,13 +30,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--socket",
-        type=Path,
+        type=local_path,
         metavar="PATH",
         required=True,
         help="where processes join; made, and removed at the end",
     )
     add_out_argument(parser, "the directory or URL for the captures")
-    add("--config", type=Path, metavar="FILE", help="the dump configuration (acl.json) of every process")
+    add(
+        "--config", type=local_path, metavar="FILE", help="the dump configuration (acl.json) of every process"
+    )
     add_capture_arguments(parser)
     add("--json", action="store_true", help="print the report as one JSON object")
 
@@ -51,4 +55,6 @@ async def _collect(args: Namespace) -> int:
 
 async def _listen(collector: Collector, _signals: CaptureSignals) -> None:
     say(f"listening; join with {SOCKET}={collector.socket_path} LD_PRELOAD={agent_library()}")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        say(f"SIGINT is ignored, as in background jobs of scripts; `kill {os.getpid()}` ends the captures")
     await collector.stopped()

@@ -15,10 +15,12 @@ exit codes: 0 the configuration is accepted, warnings or not; 1 it is refused; 2
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.cli._arguments import local_path
 from dumpstream.cli._display import count_text, print_json, printable
 from dumpstream.cli._exit import FAILED, WrongUsageError
 from dumpstream.cli._operators import operators_in
@@ -29,17 +31,17 @@ _MODES = ("model", "op", "exception", "overflow", "watch")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     check = actions.add_parser("check", help="find everything that is wrong with a configuration")
-    check.add_argument("file", type=Path, metavar="FILE", help="the configuration")
+    check.add_argument("file", type=local_path, metavar="FILE", help="the configuration")
     check.add_argument(
         "--strict", action="store_true", help="also refuse what only documents or some releases refuse"
     )
     check.add_argument("--json", action="store_true", help="print one JSON object")
     explain = actions.add_parser("explain", help="say what will be dumped, where, and what it costs")
-    explain.add_argument("file", type=Path, metavar="FILE", help="the configuration")
+    explain.add_argument("file", type=local_path, metavar="FILE", help="the configuration")
     explain.add_argument(
-        "--ops", type=Path, metavar="FILE", help="say for each of these operators whether it is dumped"
+        "--ops", type=local_path, metavar="FILE", help="say for each of these operators whether it is dumped"
     )
     _add_new(actions.add_parser("new", help="write a configuration"))
     actions.add_parser("schema", help="print the JSON Schema of configurations")
@@ -48,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def _add_new(new: ArgumentParser) -> None:
     add = new.add_argument
     add("--mode", choices=_MODES, required=True, help="the purpose of the configuration")
-    add("--out", type=Path, metavar="FILE", required=True, help="the new file")
+    add("--out", type=local_path, metavar="FILE", required=True, help="the new file")
     add("--force", action="store_true", help="replace --out if it is there")
     add("--dump-path", metavar="DIR", help="an existing directory for data that no callback takes")
     add("--model", metavar="NAME", help="only operators of this model")
@@ -109,16 +111,21 @@ def _print_matches(settings: DumpSettings, path: Path) -> None:
     operators = operators_in(path)
     matcher = Matcher(settings, operators)
     answers = {True: "dumped", False: "not", None: "depends"}
-    count = 0
+    counts = Counter[str]()
     for operator in operators:
         dumped, reason = matcher.match(operator)
-        count += dumped is True
+        counts[answers[dumped]] += 1
         print(f"{answers[dumped]:<7} {printable(f'{operator.name}: {reason}')}")
-    print(f"{count} of {count_text(len(operators), 'operator')} dumped")
+    depends = f", {counts['depends']} perhaps" if counts["depends"] else ""
+    print(f"{counts['dumped']} of {count_text(len(operators), 'operator')} dumped{depends}")
+    if settings.is_watch:
+        print(f"{count_text(matcher.count_watch_dumps(), 'dump')} of watched operators in a step")
 
 
 def _new(args: Namespace) -> int:
     settings = {key: value for key, value in _settings(args).items() if value is not None}
+    if args.mode == "overflow" and "dump_list" in settings:
+        raise WrongUsageError("--mode overflow takes no --model, --layer, --range, --watch or --skip-...")
     text = json.dumps({"dump": settings}, indent=4, ensure_ascii=False) + "\n"
     result = check_bytes(text.encode(errors="surrogateescape"))
     print_problems(result.problems, args.out)

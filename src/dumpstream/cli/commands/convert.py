@@ -11,23 +11,26 @@ Examples:
   dumpstream convert MatMulV2.a.1.2.1780159660546556 --out npy             a file
   dumpstream convert dumps --out npy --layout NCHW                         a directory, blocked formats undone
   dumpstream convert x.zst --out npy --layout ND --shape 77,1024           with the shape it had on the host
+  dumpstream convert run1 --out npy --names cann                           for scripts that expect msaccucmp's
 """
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
-from pathlib import Path
 
 from dumpstream.analysis.conversion import ConversionOptions, Converted, convert
 from dumpstream.analysis.tensorfiles import FileFormat
+from dumpstream.analysis.tensornames import Naming
 from dumpstream.archive.destination import refuse_inside
-from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
-from dumpstream.cli._display import ProgressLine, count_text, say, size_text
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument, local_path
+from dumpstream.cli._display import count_text, not_stored_text, say, size_text, summarise
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
+from dumpstream.cli.screen.progress import Progress
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.outputs import Outputs
 from dumpstream.system.location import as_location
 
 _FORMATS = ("npy", "bin", "csv")
+_NAMES = ("dumpstream", "cann")
 _LAYOUTS = ("ND", "NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
 
 
@@ -42,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs_argument(parser)
     add_rank_argument(parser)
-    add("--out", type=Path, metavar="DIR", required=True, help="where the files go")
+    add("--out", type=local_path, metavar="DIR", required=True, help="where the files go")
     add(
         "--format",
         choices=_FORMATS,
@@ -62,33 +65,48 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="DIM,...",
         help="with --layout, the shape without padding (default: what the file says)",
     )
+    add(
+        "--names",
+        dest="naming",
+        choices=_NAMES,
+        default=_NAMES[0],
+        help="cann: as CANN's own tool, msaccucmp, names the files (default: dumpstream)",
+    )
     add("--force", action="store_true", help="replace files that are already there")
 
 
 def run(args: Namespace) -> int:
     if args.shape and not args.layout:
         raise WrongUsageError("--shape is the shape in a --layout; name one")
-    inputs = list(find_inputs(map(as_location, args.names), args.rank))
+    found = list(find_inputs([as_location(name) for name in args.names], args.rank))
+    inputs = [it for it in found if it.not_stored is None]
     captures = {it.capture.path.parent if it.prefix else it.capture.path for it in inputs if it.capture}
     refuse_inside(args.out, captures)
-    options = ConversionOptions(format=FileFormat(args.format), layout=args.layout, shape=args.shape or ())
+    options = ConversionOptions(
+        format=FileFormat(args.format),
+        layout=args.layout,
+        shape=args.shape or (),
+        names=Naming(args.naming),
+    )
     counts: Counter[str] = Counter()
-    with Outputs(args.out, replace=args.force) as outputs, ProgressLine() as line:
-        for converted in convert(inputs, outputs, options):
-            _count(converted, counts, line)
-            line.show(_summary(counts, len(inputs)))
-    print(_summary(counts, len(inputs)))
+    with Outputs(args.out, replace=args.force) as outputs, Progress("converting") as progress:
+        progress.expect(len(inputs), sum(it.bytes for it in inputs))
+        for number, converted in enumerate(convert(inputs, outputs, options), 1):
+            _count(converted, counts)
+            progress.show(number, counts["read"])
+    counts["not_stored"] = len(found) - len(inputs)
+    summarise(_summary(counts, len(inputs)), good=not counts["problems"])
     return NOT_WHOLE if counts["problems"] else 0
 
 
-def _count(converted: Converted, counts: Counter[str], line: ProgressLine) -> None:
+def _count(converted: Converted, counts: Counter[str]) -> None:
     counts["files"] += not converted.skipped
     counts["skipped"] += converted.skipped
     counts["tensors"] += converted.tensors
     counts["bytes"] += converted.bytes
+    counts["read"] += converted.input.bytes
     if converted.problem is not None:
         counts["problems"] += 1
-        line.clear()
         say(f"{converted.input.label}: {converted.problem}")
 
 
@@ -97,6 +115,8 @@ def _summary(counts: Counter[str], inputs: int) -> str:
     text += f"of {counts['files']} of {count_text(inputs - counts['skipped'], 'file')}"
     if counts["skipped"]:
         text += f"; skipped {counts['skipped']} that are not dump files"
+    if counts["not_stored"]:
+        text += f"; {not_stored_text(counts['not_stored'])}"
     if counts["problems"]:
         text += f"; {count_text(counts['problems'], 'file')} with problems"
     return text

@@ -13,13 +13,13 @@ Examples:
 """
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 from dumpstream.archive.destination import refuse_inside
-from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument
-from dumpstream.cli._display import ProgressLine, count_text, say, size_text
+from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument, local_path
+from dumpstream.cli._display import count_text, not_stored_text, say, size_text, summarise
 from dumpstream.cli._exit import NOT_WHOLE
+from dumpstream.cli.screen.progress import Progress
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.extraction import Extracted, extract_files, find_extracted
 from dumpstream.reading.outputs import Outputs
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_capture_argument(parser)
     add_names_argument(parser)
     add_rank_argument(parser)
-    add("--out", type=Path, metavar="DIR", required=True, help="where the files go")
+    add("--out", type=local_path, metavar="DIR", required=True, help="where the files go")
     add("--sparse", action="store_true", help="write what is behind a gap at its offset, and leave a hole")
     add("--force", action="store_true", help="replace files that are already there")
 
@@ -45,21 +45,42 @@ def run(args: Namespace) -> int:
     def found() -> Iterator[Extracted]:
         return (it for member in collection.members() for it in find_extracted(member, selection))
 
-    files = written = size = incomplete = 0
-    with Outputs(args.out, replace=args.force) as outputs, ProgressLine() as line:
-        outputs.refuse_existing(it.target for it in found())
+    files = written = size = incomplete = done = 0
+    not_stored = _count_not_stored(collection, selection)
+    with Outputs(args.out, replace=args.force) as outputs, Progress("extracting") as progress:
+        outputs.refuse_existing(it.target for it in _counted(found(), progress))
         for it, extracted in extract_files(found(), outputs, sparse=args.sparse):
             files += 1
             if isinstance(extracted, Exception):
-                line.clear()
                 say(f"{it.name}: {extracted}")
             else:
                 size += extracted
                 written += 1
             if not it.file.verdict.whole:
                 incomplete += 1
-                line.clear()
                 say(f"{it.name}: not whole ({it.file.verdict})")
-            line.show(f"extracted {count_text(written, 'file')}, {size_text(size)}")
-    print(f"extracted {written} of {count_text(files, 'file')}, {size_text(size)}")
-    return NOT_WHOLE if incomplete or written < files else 0
+            done += it.file.bytes
+            progress.show(files, done)
+    good = not incomplete and written == files
+    more = f"; {not_stored_text(not_stored)}" if not_stored else ""
+    summarise(f"extracted {written} of {count_text(files, 'file')}, {size_text(size)}{more}", good=good)
+    return 0 if good else NOT_WHOLE
+
+
+def _counted(files: Iterable[Extracted], progress: Progress) -> Iterator[Extracted]:
+    """Yield *files*, and let *progress* expect them all."""
+    size = 0
+    for count, it in enumerate(files, 1):
+        size += it.file.bytes
+        progress.expect(count, size)
+        yield it
+
+
+def _count_not_stored(collection: Collection, selection: Selection) -> int:
+    """Return how many of the selected files the capture was not to store."""
+    return sum(
+        file.not_stored is not None
+        for member in collection.members()
+        if member.capture is not None and member.capture.totals.not_stored
+        for file in selection.files(member)
+    )

@@ -1,8 +1,8 @@
 """List the files of a capture.
 
 Shows the verdict of each file, its original and its stored size, the chunks it came in and the parts it is
-stored in. Of a capture of several processes, also lists the processes and how each ended. Works while the
-capture runs, too.
+stored in; if the program has marked steps, also the step of files whose names have none. Of a capture of
+several processes, also lists the processes and how each ended. Works while the capture runs, too.
 
 Examples:
   dumpstream ls run1
@@ -17,22 +17,66 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from dumpstream.archive.journalfile import FileSummary
 from dumpstream.archive.manifest import Process
 from dumpstream.archive.place import is_inside
 from dumpstream.archive.totals import Totals
 from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument
-from dumpstream.cli._display import attributes, count_text, print_json_with_list, printable, size_text
+from dumpstream.cli._display import (
+    attributes,
+    count_text,
+    not_stored_text,
+    print_json_with_list,
+    printable,
+    size_text,
+    sizes_text,
+    summarise,
+)
+from dumpstream.cli.screen.colour import style_of, verdict
+from dumpstream.cli.screen.layout import Column
+from dumpstream.cli.screen.table import Table
+from dumpstream.format.opname import parse_name
 from dumpstream.reading.collection import Collection, Member
-from dumpstream.reading.filelist import FileSummary
+from dumpstream.reading.filelist import summary_of
 from dumpstream.reading.selection import Selection
+from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
 
-_LONGEST_COMMAND = 60
 _LINES_AT_ONCE = 1000
-_TITLES = f"{'verdict':<12} {'bytes':>9} {'stored':>9} {'chunks':>7} {'parts':>5}  name"
+
+
+@lru_cache(4096)
+def _stored_text(stored: int | str) -> str:
+    """Return the stored size, or why nothing was stored."""
+    return size_text(stored) if isinstance(stored, int) else printable(stored)
+
+
+def _step_text(step: int | None) -> str:
+    return "-" if step is None else str(step)
+
+
+_FILES = (
+    Column(name="verdict", repeats=True, at_least=8, style=style_of, importance=5),
+    Column(name="bytes", text=size_text, numeric=True, repeats=True, at_least=8, importance=3),
+    Column(name="stored", text=_stored_text, numeric=True, repeats=True, at_least=8, importance=2),
+    Column(name="chunks", numeric=True, repeats=True, importance=1),
+    Column(name="parts", numeric=True, repeats=True),
+    Column(name="name", text=printable, least=44, ample=1000, folds=True, importance=6),
+)
+_STEP = Column(name="step", text=_step_text, numeric=True, importance=4)
+_PROCESSES = (
+    Column(name="process", text=printable, least=8, importance=6),
+    Column(name="rank", importance=1),
+    Column(name="device", importance=2),
+    Column(name="pid", importance=3),
+    Column(name="ended", text=printable, least=11, importance=4),
+    Column(name="files", text=printable, least=11, importance=5),
+    Column(name="command", text=printable, least=12),
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -57,11 +101,20 @@ def _totals(member: Member) -> Totals:
     return Totals() if member.capture is None else member.capture.totals
 
 
-def _add_files(total: Totals, files: Sequence[FileSummary]) -> None:
-    total.files += len(files)
-    total.bytes += sum(file.bytes for file in files)
-    total.stored_bytes += sum(file.stored_bytes for file in files)
-    total.verdicts = Counter(total.verdicts) + Counter(file.verdict for file in files)
+def _add_files(total: Totals, of: Totals) -> None:
+    total.files += of.files
+    total.bytes += of.bytes
+    total.stored_bytes += of.stored_bytes
+    total.verdicts = Counter(total.verdicts) + Counter(of.verdicts)
+
+
+def _totals_of(files: Sequence[FileSummary]) -> Totals:
+    totals = Totals(files=len(files))
+    for _, word, size, stored_bytes, *_ in files:
+        totals.bytes += size
+        totals.stored_bytes += stored_bytes
+        totals.verdicts[word] = totals.verdicts.get(word, 0) + 1
+    return totals
 
 
 def _add_losses(total: Totals, capture: Totals) -> None:
@@ -124,25 +177,29 @@ def _row(file: StoredFile, member: Member) -> dict[str, Any]:
     return {
         "name": member.prefix + file.name,
         **({} if member.process is None else {"rank": member.rank}),
+        "step": _step_of(file),
         "path": f"{member.prefix}{file.path}" if inside else file.path,
         "parts": len(file.parts),
-        **attributes(file, "bytes", "stored_bytes", "chunks", "verdict", "cause", "missing"),
+        **attributes(file, "bytes", "stored_bytes", "chunks", "verdict", "cause", "missing", "not_stored"),
     }
+
+
+def _step_of(file: StoredFile) -> int | None:
+    """Return the step that the name of *file* has, or that was marked."""
+    named = parse_name(file.name).iteration
+    return file.step if named is None else named
 
 
 def _print_tables(collection: Collection, selection: Selection) -> None:
     total = Totals()
     states, processes = [], []
     problems: list[str] = []
+    table = Table(_FILES, lead=_STEP, grows=True)
     for member in collection.members():
         if member.capture is not None:
             states.append(member.capture.state)
             _add_losses(total, member.capture.totals)
-            for files in _summaries(member, selection):
-                if files and not total.files:
-                    print(_TITLES)
-                _add_files(total, files)
-                _print_files(files, member.prefix)
+            _print_captured(member.capture, member, selection, total, table)
         if (process := member.process) is not None:
             processes.append(_process_cells(member, process, running=collection.writer is not None))
             if problem := member.problem or process.problem:
@@ -152,52 +209,76 @@ def _print_tables(collection: Collection, selection: Selection) -> None:
         _print_processes(processes)
         for problem in problems:
             print(problem)
-    print(_summary(total, collection, collection.state(states)))
+    state = collection.state(states)
+    good = state == "finished" and not total.losses and not total.unreadable
+    summarise(_summary(total, collection, state), good=good)
 
 
-def _summaries(member: Member, selection: Selection) -> Iterator[list[FileSummary]]:
-    """Yield the selected files of *member*, some at a time."""
-    assert member.capture is not None
+def _print_captured(
+    capture: StoredCapture, member: Member, selection: Selection, total: Totals, table: Table
+) -> None:
+    """Print the selected files of *member*, which has *capture*, and add them to *total*."""
+    for files in _summaries(capture, member, selection):
+        table.add(_columns_of(files, member.prefix))
+        sys.stdout.writelines(table.lines())
+        total.not_stored += len(files) - [it[6] for it in files].count(None)
+        if not selection.everything:
+            _add_files(total, _totals_of(files))
     if selection.everything:
-        yield from member.capture.files.summaries()
+        _add_files(total, capture.totals)
+
+
+def _summaries(
+    capture: StoredCapture, member: Member, selection: Selection
+) -> Iterator[Sequence[FileSummary]]:
+    """Yield the selected files of *member*, which has *capture*, some at a time."""
+    if selection.everything:
+        yield from capture.files.summaries()
         return
-    files = map(FileSummary.of, selection.files(member))
+    files = map(summary_of, selection.files(member))
     while some := list(islice(files, _LINES_AT_ONCE)):
         yield some
 
 
-def _print_files(files: Sequence[FileSummary], prefix: str) -> None:
-    lines = [
-        f"{verdict:<12} {size_text(size):>9} {size_text(stored_bytes):>9} {chunks:>7} {parts:>5}  "
-        f"{printable(prefix + name)}\n"
-        for name, verdict, size, stored_bytes, chunks, parts in files
-    ]
-    sys.stdout.write("".join(lines))
+def _columns_of(files: Sequence[FileSummary], prefix: str) -> dict[str, Sequence[Any]]:
+    """Return what the table shows of *files*, column by column."""
+    names, verdicts, sizes, stored, chunks, parts, reasons, steps = (
+        zip(*files, strict=True) if files else [()] * 8
+    )
+    return {
+        "step": steps,
+        "verdict": verdicts,
+        "bytes": sizes,
+        "stored": [reason or size for size, reason in zip(stored, reasons, strict=True)]
+        if any(reasons)
+        else stored,
+        "chunks": chunks,
+        "parts": parts,
+        "name": [prefix + name for name in names] if prefix else names,
+    }
 
 
 def _process_cells(member: Member, process: Process, *, running: bool) -> Sequence[str]:
     # The directories of the interpreter and of the script do not tell processes apart.
     words = [word.rpartition("/")[2] for word in process.command[:2]] + process.command[2:]
-    command = printable(" ".join(words))
-    if len(command) > _LONGEST_COMMAND:
-        command = f"{command[: _LONGEST_COMMAND - 3]}..."
     return (
         process.directory or "refused",
         "-" if process.rank is None else str(process.rank),
         "-" if process.device is None else str(process.device),
         str(process.pid),
-        printable(process.ending or ("running" if running else "not known")),
+        process.ending or ("running" if running else "not known"),
         _verdicts_text(_totals(member).verdicts) or "no files",
-        command,
+        " ".join(words),
     )
 
 
 def _print_processes(processes: Sequence[Sequence[str]]) -> None:
-    rows = [("process", "rank", "device", "pid", "ended", "files", "command"), *processes]
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    table = Table(_PROCESSES)
+    if processes:
+        cells = zip(*processes, strict=True)
+        table.add({column.name: values for column, values in zip(_PROCESSES, cells, strict=True)})
     print()
-    for cells in rows if processes else []:
-        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    sys.stdout.writelines(table.lines())
 
 
 def _summary(total: Totals, collection: Collection, state: str) -> str:
@@ -206,7 +287,10 @@ def _summary(total: Totals, collection: Collection, state: str) -> str:
         summary += f" ({_verdicts_text(total.verdicts)})"
     if collection.processes is not None:
         summary += f" of {count_text(len(collection.processes), 'process')}"
-    summary += f", {size_text(total.bytes)} stored in {size_text(total.stored_bytes)}; the capture is {state}"
+    summary += f", {sizes_text(total.bytes, total.stored_bytes, total.not_stored)}"
+    summary += f"; the capture is {verdict(state)}"
+    if total.not_stored:
+        summary += f"; {not_stored_text(total.not_stored)}"
     for cause, (chunks, size) in total.losses.items():
         summary += f"; lost {count_text(chunks, 'chunk')}, {size_text(size)} ({printable(cause)})"
     if total.unreadable:

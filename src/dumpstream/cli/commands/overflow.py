@@ -10,10 +10,10 @@ Examples:
   dumpstream overflow run1 --json | jq -r '.overflows[0].op_name'
 """
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
 from collections.abc import Sequence
-from textwrap import indent
 from typing import Any
 
 from dumpstream.analysis.measurement import measure
@@ -21,21 +21,23 @@ from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.overflow import BadRecord, Overflow, OverflowRecord, match_overflows, read_records
 from dumpstream.cli._arguments import add_rank_argument, add_run_argument
 from dumpstream.cli._display import (
-    ProgressLine,
     attributes,
     count_text,
     operator_text,
     print_json,
     printable,
     say,
-    size_text,
     time_text,
 )
 from dumpstream.cli._exit import NOT_WHOLE
-from dumpstream.cli._table import Table
+from dumpstream.cli.screen.amounts import bytes_to_measure
+from dumpstream.cli.screen.progress import Progress
+from dumpstream.cli.screen.table import Table
+from dumpstream.cli.screen.tensors import tensor_columns
 from dumpstream.config import Mode
 from dumpstream.reading.inputs import find_inputs
-from dumpstream.statistics.table import TensorRow, TensorRows, json_object
+from dumpstream.statistics.table import TensorRow, json_object
+from dumpstream.statistics.tensors import TensorRows
 
 _SHOWN = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_max", "finite_min")
 _PLACES = ("rank", "model", "model_id", "iteration", "device", "task", "stream")
@@ -74,11 +76,11 @@ def _rows(args: Namespace, problems: list[str]) -> dict[str, list[TensorRow]]:
     """Return the statistics of the run by process; add why files could not be read to *problems*."""
     rows: dict[str, list[TensorRow]] = defaultdict(list)
     size = 0
-    with ProgressLine() as line:
+    with Progress("measuring", count_all=lambda: (0, bytes_to_measure([args.path], args.rank))) as progress:
         for files, measured in enumerate(measure([args.path], ranks=args.rank), 1):
             size += measured.bytes
             problems += measured.problems
-            line.show(f"read {count_text(files, 'file')}, {size_text(size)}")
+            progress.show(files, size)
             rows[measured.process] += measured.rows
     return rows
 
@@ -108,9 +110,9 @@ def _print_overflow(number: int, overflow: Overflow) -> None:
     else:
         _print_record(overflow.record)
     if overflow.rows:
-        table = Table(_SHOWN)
+        table = Table(tensor_columns(_SHOWN), indent=3)
         table.add(TensorRows(overflow.rows).columns(_SHOWN))
-        print(indent("".join(table.lines()), "   "), end="")
+        sys.stdout.writelines(table.lines())
 
 
 def _print_record(record: OverflowRecord) -> None:

@@ -13,7 +13,7 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 
 from dumpstream.cli._arguments import location
-from dumpstream.cli._display import print_json
+from dumpstream.cli._display import print_json, summarise
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._loop import run_async
 from dumpstream.cli._report import process_text
@@ -38,6 +38,7 @@ def run(args: Namespace) -> int:
         print_json({"processes": [process.as_dict() for process in processes]})
     else:
         for process in processes:
-            print(process_text(process))
-        print("nothing was left to recover" if not processes else f"recovered into {args.directory}")
+            summarise(process_text(process), good=process.whole)
+        done = "nothing was left to recover" if not processes else f"recovered into {args.directory}"
+        summarise(done, good=True)
     return 0 if all(process.whole for process in processes) else NOT_WHOLE

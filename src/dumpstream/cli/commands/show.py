@@ -2,38 +2,53 @@
 
 Prints the operator, and for each tensor its type, format and shape, its statistics, a histogram of its finite
 values, and the first and last values. Of an overflow record, prints what it says; of an exception dump, what
-each segment is. Exits with 3 if the file is damaged or is not whole.
+each segment is. Exits with 3 if the file is damaged or is not whole. If several files match the names, lists
+them instead.
 
 Examples:
   dumpstream show MatMulV2.a.1.2.1780159660546556
   dumpstream show run1 '*MatMulV2.a.*'                          a file of a capture, by name or pattern
+  dumpstream show run1 '*MatMulV2*'                             which files match, if several do
   dumpstream show run1 '*MatMulV2.a.*' --json | jq '.tensors[] | .statistics.nan'
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
 from dumpstream.analysis.preview import Histogram
-from dumpstream.cli._arguments import add_rank_argument, location
+from dumpstream.cli._arguments import add_names_argument, add_rank_argument, location
 from dumpstream.cli._display import (
     count_text,
+    in_words,
     number_text,
     operator_text,
     print_json,
+    print_json_with_list,
     printable,
     size_text,
+    summarise,
     time_text,
 )
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
+from dumpstream.cli.screen.colour import style_of
+from dumpstream.cli.screen.layout import Column
+from dumpstream.cli.screen.table import Table
 from dumpstream.reading.inputs import Input, find_inputs
+from dumpstream.reading.storedfile import not_stored_text
 
-_SHOWN_MATCHES = 3
 _NO_ARGUMENT = 2**32 - 1
+_BLOCK = 1000
+_MATCHES = (
+    Column(name="verdict", least=8, at_least=8, importance=1, style=style_of),
+    Column(name="bytes", text=size_text, numeric=True, at_least=8),
+    Column(name="name", text=printable, least=44, ample=1000, folds=True, importance=2),
+)
 _ALWAYS = ("count", "max", "min", "mean", "std", "l2norm")
 _IF_ANY = ("nan", "pos_inf", "neg_inf", "zero", "negative", "subnormal", "saturated")
 
@@ -46,24 +61,27 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="PATH",
         help="a dump file (raw or .zst), or a capture (directory or URL)",
     )
-    add(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="of a capture: a name as `ls` shows it, or a pattern with * ? [ ] that one name matches",
-    )
+    add_names_argument(parser)
     add_rank_argument(parser)
     add("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
     remote = not isinstance(args.path, Path)
-    if args.name is None and (remote or args.path.is_dir()):
+    if not args.names and (remote or args.path.is_dir()):
         what = "a place in an object store" if remote else "a directory"
         raise WrongUsageError(f"{args.path} is {what}; name a file of a capture behind it")
-    if args.name is not None and not (remote or args.path.is_dir()):
+    if args.names and not (remote or args.path.is_dir()):
         raise WrongUsageError(f"{args.path} is not a capture; leave the name out")
-    described = describe(_select(find_inputs([args.path], args.rank, args.name), args.name))
+    inputs = find_inputs([args.path], args.rank, args.names)
+    first = next(inputs)  # find_inputs refuses a name that no file has
+    second = next(inputs, None)
+    if second is not None and args.names != [first.name]:  # a name may be a pattern that others match, too
+        _list(chain([first, second], inputs), as_json=args.json)
+        return 0
+    if first.not_stored is not None:
+        raise DumpstreamError(f"{first.name} {not_stored_text(first.not_stored)}; see dumpstream stats")
+    described = describe(first)
     if args.json:
         print_json(described)
     else:
@@ -72,27 +90,29 @@ def run(args: Namespace) -> int:
     return NOT_WHOLE if any(problems) else 0
 
 
-def _select(inputs: Iterable[Input], name: str | None) -> Input:
-    """Return the one of *inputs* that is called *name*, or the only one."""
-    some: list[Input] = []
-    count = 0
-    for count, item in enumerate(inputs, 1):
-        if item.name == name:
-            return item
-        if count <= _SHOWN_MATCHES:
-            some.append(item)
-    if count == 1:
-        return some[0]
-    if not some:
-        raise DumpstreamError(f"no file matches {name!r}; `dumpstream ls` shows the names")
-    such = ", ".join(item.name for item in some)
-    raise DumpstreamError(f"{count} files match {name!r}, such as {such}; write more of the name")
+def _list(matches: Iterable[Input], *, as_json: bool) -> None:
+    """Print which files match."""
+    if as_json:
+        rows = ({"name": it.name, "bytes": it.bytes, "verdict": it.verdict} for it in matches)
+        print_json_with_list({"matches": []}, "matches", rows)
+        return
+    table, matches = Table(_MATCHES, grows=True), iter(matches)
+    while block := [*islice(matches, _BLOCK)]:
+        table.add(
+            {
+                "verdict": [it.verdict or "" for it in block],
+                "bytes": [it.bytes for it in block],
+                "name": [it.name for it in block],
+            }
+        )
+        sys.stdout.writelines(table.lines())
+    summarise(f"{count_text(table.rows, 'file')} match; name one of them to see it", good=True)
 
 
 def _print_file(described: dict[str, Any]) -> None:
-    print(printable(described["file"]))
+    print(in_words(printable(described["file"]), sys.stdout))
     for title, text in _about(described):
-        print(f"  {title:<10} {printable(text)}")
+        print(in_words(f"  {title:<10} {printable(text)}", sys.stdout, indent=" " * 13))
     for tensor in described["tensors"]:
         print()
         _print_tensor(tensor)
@@ -142,26 +162,38 @@ def _print_tensor(tensor: dict[str, Any]) -> None:
     if tensor["kind"]:
         title += f", {tensor['kind']}"
         title += "" if tensor["arg_index"] == _NO_ARGUMENT else f", argument {tensor['arg_index']}"
-    print(f"{title}, {size_text(tensor['size'])}" + ("" if tensor["start"] is not None else ", not dumped"))
+    title += f", {size_text(tensor['size'])}" + ("" if tensor["start"] is not None else ", not dumped")
+    print(in_words(title, sys.stdout, indent="  "))
     if tensor["problem"]:
-        print(f"  problem: {printable(tensor['problem'])}")
+        _print_indented(f"problem: {printable(tensor['problem'])}")
     statistics = tensor["statistics"] or {}
     for names in (_ALWAYS, [name for name in _IF_ANY if statistics.get(name)]):
         cells = [
             f"{name} {number_text(statistics[name])}" for name in names if statistics.get(name) is not None
         ]
         if cells:
-            print(f"  {'  '.join(cells)}")
+            _print_indented("  ".join(cells))
     if tensor["histogram"]:
         _print_histogram(tensor["histogram"])
     if tensor["first"]:
         values = [number_text(value) for value in tensor["first"]]
         values += ["...", *map(number_text, tensor["last"])] if tensor["last"] else []
-        print(f"  {' '.join(values)}")
+        _print_indented(" ".join(values))
+
+
+def _print_indented(text: str) -> None:
+    print(in_words(f"  {text}", sys.stdout, indent="  "))
 
 
 def _print_histogram(found: dict[str, Any]) -> None:
     histogram = Histogram(**found)
+    others = sum(histogram.counts)
+    if histogram.zeros:
+        share = 100 * histogram.zeros // (histogram.zeros + others)
+        shown = "the others:" if others else "nothing else"
+        print(f"  {count_text(histogram.zeros, 'zero')} ({share} %), {shown}")
+        if not others:
+            return
     bars = histogram.bars()
     try:
         bars.encode(sys.stdout.encoding or "ascii")

@@ -9,21 +9,23 @@ Examples:
   dumpstream simulate --workload demo --steps 20 --rate 50M          a longer run at 50 MiB/s
   dumpstream simulate --steps 10 --crash-at 3                        one that is killed
   dumpstream simulate --fault nan=3@1 --fault truncated=0.01         with NaNs, and files that are cut off
+  dumpstream simulate --ranks 4 --fault rank1:nan=5@3                NaNs in one rank
 """
 
 import os
+import re
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.cli._arguments import size
-from dumpstream.cli._display import count_text, say
+from dumpstream.cli._arguments import local_path, size
+from dumpstream.cli._display import count_text, in_words, say
 from dumpstream.cli._exit import BY_SIGNAL, FAILED, WrongUsageError
 from dumpstream.simulation.job import Job, JobOptions, JobResult
 from dumpstream.simulation.workload import Workload, opened
@@ -31,6 +33,7 @@ from dumpstream.system.scratch import ScratchDirectory
 
 _MOST_RANKS = 1024
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
+_FAULT = re.compile(r"(?:rank(?P<rank>\d{1,9}):)?(?P<name>\w+)=(?P<selector>.+)", re.ASCII)
 _CRASHES = {"kill": signal.SIGKILL, "abort": signal.SIGABRT}
 
 
@@ -45,8 +48,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--fault",
         action="append",
         default=[],
-        metavar="NAME=SELECTOR",
-        help="such as nan=3@1; may be repeated",
+        metavar="[rankN:]NAME=SELECTOR",
+        help="such as nan=3@1, or rank1:nan=3@1 in one rank; may be repeated",
     )
     add(
         "--crash-at",
@@ -56,25 +59,31 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--crash-by", choices=("kill", "abort"), default="kill", help="SIGKILL, or abort() (default: kill)")
     add = parser.add_mutually_exclusive_group().add_argument
-    add("--config", type=Path, metavar="FILE", help="the dump configuration (default: the workload's)")
+    add("--config", type=local_path, metavar="FILE", help="the dump configuration (default: the workload's)")
     add("--no-dump", action="store_true", help="do not configure a dump; leave that to the capture")
 
 
 def run(args: Namespace) -> int:
     try:
-        workload = _workload(args)
+        common, faults = _faults(args.fault)
+        workload = _workload(args, common)
+        _check_faults(workload, faults, args.ranks)
     except ValueError as exc:
         raise WrongUsageError(str(exc)) from exc
     with _configured(args, workload) as config:
         options = JobOptions(
-            workload=workload, config=config, crash_at=args.crash_at, crash_signal=_CRASHES[args.crash_by]
+            workload=workload,
+            config=config,
+            crash_at=args.crash_at,
+            crash_signal=_CRASHES[args.crash_by],
+            faults=faults,
         )
         return _run_job(options) if args.ranks is None else _run_ranks(options, args.ranks)
 
 
-def _workload(args: Namespace) -> Workload:
+def _workload(args: Namespace, faults: Mapping[str, str]) -> Workload:
     workload = Workload.parse(args.workload)
-    changes = dict(_fault(text, workload) for text in args.fault)
+    changes: dict[str, Any] = {**faults}
     changes |= {key: value for key in ("steps", "rate", "seed") if (value := getattr(args, key)) is not None}
     workload = replace(workload, **changes)
     if workload.steps < 0:
@@ -85,11 +94,28 @@ def _workload(args: Namespace) -> Workload:
         return workload
 
 
-def _fault(text: str, workload: Workload) -> tuple[str, Any]:
-    name, _, selector = text.partition("=")
-    if not (selector and isinstance(getattr(workload, name, None), str)):
-        raise ValueError(f"--fault {text}: must be NAME=SELECTOR, such as nan=3@1")
-    return name, selector
+def _faults(texts: Iterable[str]) -> tuple[dict[str, str], dict[int, dict[str, str]]]:
+    """Return the faults that *texts* name: those of all ranks, and those of one, by rank."""
+    common: dict[str, str] = {}
+    faults: dict[int, dict[str, str]] = {}
+    usual = Workload()
+    for text in texts:
+        match = _FAULT.fullmatch(text)
+        if match is None or not isinstance(getattr(usual, match["name"], None), str):
+            raise ValueError(f"--fault {text}: must be NAME=SELECTOR, such as nan=3@1, or rank1:nan=3@1")
+        of_rank = common if match["rank"] is None else faults.setdefault(int(match["rank"]), {})
+        of_rank[match["name"]] = match["selector"]
+    return common, faults
+
+
+def _check_faults(workload: Workload, faults: Mapping[int, Mapping[str, str]], ranks: int | None) -> None:
+    """Raise `ValueError` if a rank does not exist, or cannot have its *faults*."""
+    for rank, of_rank in faults.items():
+        if rank not in range(ranks or 0):
+            most = "there are no ranks without --ranks" if ranks is None else f"the last rank is {ranks - 1}"
+            raise ValueError(f"--fault rank{rank}:...: {most}")
+        with opened(workload.of_rank(rank, of_rank)):
+            pass
 
 
 @contextmanager
@@ -169,7 +195,7 @@ def _run_job(options: JobOptions, title: str = "") -> int:
     with _handling(lambda _: job.stop()):
         result = job.run()
     # In one call, because other ranks write to the same file.
-    sys.stdout.write(f"{title}{_summary(result, options.workload.steps)}\n")
+    sys.stdout.write(in_words(f"{title}{_summary(result, options.workload.steps)}", sys.stdout) + "\n")
     return 0
 
 

@@ -5,7 +5,10 @@ each file that cannot be read, or not completely, and then exits with 3.
 
 Examples:
   dumpstream stats run1                                          a table of all tensors
+  dumpstream stats run1 '*MatMul*'                               those of files whose names match
   dumpstream stats run1 --where 'nan > 0' --sort timestamp       those with NaNs, the earliest first
+  dumpstream stats run1 --where '3 <= iteration <= 7 and (op_name ~ "layer_5*" or max > 1e4)' --limit 20
+  dumpstream stats run1 run2 --sort op_name,capture              two runs, tensor beside tensor
   dumpstream stats dumps --format csv --select Max,Min,L2norm    as CANN writes it
   dumpstream stats run1 --format parquet --out run1.parquet      for pandas, polars or DuckDB
   dumpstream stats run1.parquet --sort l2norm:desc               from a table written before
@@ -18,23 +21,31 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TextIO
 
 from dumpstream.analysis.measurement import measure_batches
 from dumpstream.analysis.sources import Wanted
-from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument
-from dumpstream.cli._display import ProgressLine, count_text, say, size_text
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument, local_path, split_inputs
+from dumpstream.cli._display import count_text, not_stored_text, say, summarise
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
-from dumpstream.cli._table import Table
+from dumpstream.cli.screen.amounts import bytes_to_measure
+from dumpstream.cli.screen.live import above
+from dumpstream.cli.screen.progress import Progress
+from dumpstream.cli.screen.table import Table
+from dumpstream.cli.screen.tensors import tensor_column, tensor_columns
 from dumpstream.reading.outputs import open_output
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
+from dumpstream.statistics.condition import Condition
+from dumpstream.statistics.conditionparser import parse_condition
 from dumpstream.statistics.parquet import ParquetWriter
 from dumpstream.statistics.sorting import sort_blocks
-from dumpstream.statistics.table import COLUMNS, Condition, SortKey, find_column, json_value
-from dumpstream.system.location import as_location
+from dumpstream.statistics.table import COLUMNS, SortKey, find_column, json_value, parse_order
+from dumpstream.system.location import Prefix
 
 _Columns = Mapping[str, list[Any]]
 
@@ -49,7 +60,7 @@ _WAITING_ROWS = 50_000
 
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add_inputs_argument(parser)
+    add_inputs_argument(parser, patterns=True)
     add_rank_argument(parser)
     add(
         "--select",
@@ -62,11 +73,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CONDITION",
-        help="only rows of which COLUMN OP NUMBER is true, such as 'nan > 0'; may be repeated: all must be",
+        help='only rows of which it is true: comparisons such as nan > 0, op_name == "layer_5", '
+        'op_name ~ "*MatMul*" (a pattern with * ? [ ]), 3 <= iteration <= 7, problem is not null, '
+        "joined by and, or, not and brackets; may be repeated: all must be true",
     )
-    add("--sort", metavar="COLUMN,...", help="by these columns; COLUMN:desc has the largest first")
+    add(
+        "--sort",
+        metavar="COLUMN,...",
+        help="by these columns; COLUMN:desc has the largest first; timestamp sorts rank by rank",
+    )
+    add("--limit", type=int, metavar="N", help="at most N rows; without --sort, reads no further than needed")
     add("--format", choices=["table", "csv", "json", "parquet"], default="table")
-    add("--out", type=Path, metavar="FILE", help="write there instead of printing")
+    add("--out", type=local_path, metavar="FILE", help="write there instead of printing")
     add("--force", action="store_true", help="replace --out if it is there")
     add("--histogram", action="store_true", help="count the exponents of floats, too")
     add(
@@ -80,10 +98,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 class _Request(NamedTuple):
     """What the flags ask for."""
 
+    paths: Sequence[Path | Prefix]
+    patterns: Sequence[str]  #: of the names of files
     columns: Sequence[str]  #: to write; for csv, those in front
     csv: CannCsv | None
     conditions: Sequence[Condition]
     sort: Sequence[SortKey]
+    limit: int | None
+    unselected: bool  #: whether the columns are the usual ones
     streams: bool  #: whether rows are shown as soon as they are known
 
     @property
@@ -99,27 +121,42 @@ class _Request(NamedTuple):
         Raises:
             ValueError: they cannot be understood, or do not go together.
         """
+        paths, patterns = split_inputs(args.names)
         names = _split(args.select)
         statistics: list[str] = []
         if args.format == "csv":
             statistics = [name for name in names if name in SELECTABLE]
             names = [name for name in names if name not in SELECTABLE]
         elif not names:
-            names = [*_TABLE_COLUMNS] if args.format == "table" else [*COLUMNS]
-            if args.format == "table" and args.histogram:
-                names.append("histogram")
+            names = _usual_columns(args, paths) if args.format == "table" else [*COLUMNS]
         if args.format == "parquet" and args.out is None:
             raise ValueError("parquet is not for a terminal; name a file with --out")
         if args.workers is not None and args.workers < 1:
             raise ValueError("--workers must be at least 1")
+        if args.limit is not None and args.limit < 1:
+            raise ValueError("--limit must be at least 1")
         columns = [find_column(name) for name in names]
         return cls(
+            paths,
+            patterns,
             columns,
             CannCsv(statistics or DEFAULT_SELECTION, columns) if args.format == "csv" else None,
-            [Condition.parse(text) for text in args.where],
-            [SortKey.parse(text) for text in _split(args.sort)],
+            [parse_condition(text) for text in args.where],
+            parse_order(args.sort or ""),
+            args.limit,
+            unselected=not args.select,
             streams=args.out is None and not args.sort and sys.stdout.isatty(),
         )
+
+
+def _usual_columns(args: Namespace, paths: Sequence[Path | Prefix]) -> list[str]:
+    """Return the columns of a table that was not asked for others."""
+    places = [it for it in paths if isinstance(it, Prefix) or it.is_dir() or it.suffix == ".parquet"]
+    return [
+        *(["capture"] if places and len(paths) > 1 else []),
+        *_TABLE_COLUMNS,
+        *(["histogram"] if args.histogram else []),
+    ]
 
 
 def _split(text: str | None) -> list[str]:
@@ -130,11 +167,20 @@ def run(args: Namespace) -> int:
     try:
         request = _Request.of(args)
     except ValueError as exc:
-        raise WrongUsageError(str(exc)) from exc
+        raise WrongUsageError.of(exc) from exc
     counts: Counter[str] = Counter()
-    blocks: Iterable[_Columns] = _measured(args, request, counts)
-    if request.sort:
-        blocks = sort_blocks(blocks, request.sort)
+    with closing(_measured(args, request, counts)) as measured:
+        _write(args, request, sort_blocks(measured, request.sort) if request.sort else measured)
+    if counts["skipped"]:
+        say(f"{count_text(counts['skipped'], 'file')} without a dump header skipped")
+    if counts["not_stored"]:
+        say(f"{not_stored_text(counts['not_stored'])}; with --sink stats: they would have rows all the same")
+    return NOT_WHOLE if counts["problems"] else 0
+
+
+def _write(args: Namespace, request: _Request, blocks: Iterable[_Columns]) -> None:
+    if request.limit is not None:
+        blocks = _first(blocks, request.limit)
     if args.out is None:
         _WRITERS[args.format](blocks, request, sys.stdout)
     else:
@@ -144,54 +190,69 @@ def run(args: Namespace) -> int:
             else:
                 with io.TextIOWrapper(binary, "utf-8", "backslashreplace", "") as text:
                     _WRITERS[args.format](blocks, request, text)
-    if counts["skipped"]:
-        say(f"{count_text(counts['skipped'], 'file')} without a dump header skipped")
-    return NOT_WHOLE if counts["problems"] else 0
 
 
-def _measured(args: Namespace, request: _Request, counts: Counter[str]) -> Iterator[_Columns]:
+def _first(blocks: Iterable[_Columns], limit: int) -> Iterator[_Columns]:
+    """Yield the first *limit* rows; asks for no block behind them."""
+    left = limit
+    for block in blocks:
+        kept = {name: values[:left] for name, values in block.items()}
+        left -= max(map(len, kept.values()), default=0)
+        yield kept
+        if not left:
+            return
+
+
+def _measured(args: Namespace, request: _Request, counts: Counter[str]) -> Generator[_Columns, None, None]:
     """Yield the columns that are needed, block by block; print problems and progress meanwhile."""
     needed = request.needed
-    wanted = Wanted(request.conditions, needed, args.histogram)
-    locations = map(as_location, args.names)
-    # A line that is rewritten does not go with rows that are printed meanwhile.
-    with ProgressLine(wanted=not request.streams) as line:
-        for batch in measure_batches(locations, wanted, ranks=args.rank, workers=args.workers):
+    wanted = Wanted(request.conditions, needed, args.histogram, request.patterns)
+    with Progress("measuring", "tensor", count_all=partial(_amount, args, request)) as progress:
+        for batch in measure_batches(request.paths, wanted, ranks=args.rank, workers=args.workers):
             problems = [problem for file in batch.files for problem in file.problems]
-            if problems:
-                line.clear()
             for problem in problems:
                 say(problem)
             counts.update(files=len(batch.files), problems=len(problems))
             counts["bytes"] += sum(file.bytes for file in batch.files)
             counts["skipped"] += sum(file.skipped for file in batch.files)
-            line.show(f"read {count_text(counts['files'], 'file')}, {size_text(counts['bytes'])}")
-            yield batch.tensors.columns(needed)
+            counts["not_stored"] += sum(file.not_stored for file in batch.files)
+            block = batch.tensors.columns(needed)
+            counts["tensors"] += len(block[needed[0]])
+            progress.show(counts["tensors"], counts["bytes"])
+            with above(sys.stdout):
+                yield block
+
+
+def _amount(args: Namespace, request: _Request) -> tuple[int, int]:
+    """Return how much is to be read, which is not known if names select some of it."""
+    return 0, 0 if request.patterns else bytes_to_measure(request.paths, args.rank)
 
 
 def _rows(blocks: Iterable[_Columns], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     return chain.from_iterable(zip(*(block[name] for name in names), strict=True) for block in blocks)
 
 
-def _write_table(blocks: Iterable[_Columns], request: _Request, file: IO[str]) -> None:
-    unselected = request.columns[: len(_TABLE_COLUMNS)] == [*_TABLE_COLUMNS]
-    table = Table(request.columns, lead="rank" if unselected else None)
+def _write_table(blocks: Iterable[_Columns], request: _Request, file: TextIO) -> None:
+    lead = tensor_column("rank") if request.unselected else None
+    table = Table(tensor_columns(request.columns), lead=lead, file=file, grows=request.streams)
     for block in blocks:
         table.add(block)
         if request.streams or table.waiting > _WAITING_ROWS:
             file.writelines(table.lines())
     file.writelines(table.lines())
-    print(count_text(table.rows, "tensor"), file=file)
+    summary = count_text(table.rows, "tensor") + (", the limit" if table.rows == request.limit else "")
+    if table.left_out:
+        summary += f"; too wide for the terminal: {', '.join(table.left_out)} (--select chooses)"
+    summarise(summary, good=True, file=file)
 
 
-def _write_csv(blocks: Iterable[_Columns], request: _Request, file: IO[str]) -> None:
+def _write_csv(blocks: Iterable[_Columns], request: _Request, file: TextIO) -> None:
     assert request.csv is not None
     file.write(request.csv.header)
-    for block in blocks:
-        file.write(request.csv.lines(block))
+    file.writelines(request.csv.lines(block) for block in blocks)
 
 
-def _write_json(blocks: Iterable[_Columns], request: _Request, file: IO[str]) -> None:
+def _write_json(blocks: Iterable[_Columns], request: _Request, file: TextIO) -> None:
     start = "["
     for row in _rows(blocks, request.columns):
         values = dict(zip(request.columns, map(json_value, row), strict=True))

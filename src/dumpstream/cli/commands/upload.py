@@ -20,11 +20,13 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationInUseError, DumpstreamError
-from dumpstream.cli._display import ProgressLine, count_text, say, size_text
+from dumpstream.cli._arguments import local_path
+from dumpstream.cli._display import count_text, say, size_text, summarise
 from dumpstream.cli._exit import BY_SIGNAL, FAILED
 from dumpstream.cli._signals import ENDING, obeying
+from dumpstream.cli.screen.progress import Progress
 from dumpstream.remote.outbox import Outbox
-from dumpstream.remote.outboxes import count_objects, find_outboxes, state_directory, upload_command
+from dumpstream.remote.outboxes import find_outboxes, measure_objects, state_directory, upload_command
 from dumpstream.remote.reconciliation import Reconciliation, reconcile
 from dumpstream.system.cancellation import finish_in_thread
 
@@ -32,7 +34,7 @@ from dumpstream.system.cancellation import finish_in_thread
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "directory",
-        type=Path,
+        type=local_path,
         nargs="?",
         metavar="DIR",
         help="a --spill directory, or that of one capture in it (default: the user's state directory)",
@@ -68,7 +70,7 @@ async def _upload_all(directory: Path | None) -> int:
     failed = False
     for path in paths:
         try:
-            print(_summary(await _upload(path)))
+            summarise(_summary(await _upload(path)), good=True)
         except DestinationInUseError as exc:
             failed = True
             print(f"{path}: process {exc.pid} is using it, and uploads by itself", file=sys.stderr)
@@ -76,17 +78,18 @@ async def _upload_all(directory: Path | None) -> int:
             failed = True
             say(f"{path}: {exc}")
     if not paths:
-        print(f"nothing waits in {directory}")
+        summarise(f"nothing waits in {directory}", good=True)
     return int(failed)
 
 
 async def _upload(path: Path) -> Reconciliation:
     def show(so_far: Reconciliation) -> None:
-        line.show(f"{count_text(so_far.objects, 'object')}, {size_text(so_far.bytes)}")
+        progress.show(so_far.objects, so_far.bytes)
 
     outbox = await run_sync(Outbox.open, path)
     try:
-        with ProgressLine() as line:
+        async with Progress("uploading", "object") as progress:
+            progress.expect(*await run_sync(measure_objects, path))
             return await reconcile(outbox, show)
     finally:
         await finish_in_thread(outbox.close)
@@ -100,7 +103,7 @@ def _left_text(directory: Path | None) -> str:
     paths = find_outboxes(directory or state_directory())
     if not paths:
         return "nothing is left"
-    objects = count_text(sum(map(count_objects, paths)), "object")
+    objects = count_text(sum(measure_objects(path)[0] for path in paths), "object")
     return f"left: {count_text(len(paths), 'capture')}, {objects}; go on with: {upload_command(directory)}"
 
 

@@ -24,8 +24,19 @@ from typing import Any
 import anyio
 
 from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
-from dumpstream.cli._display import ProgressLine, attributes, count_text, print_json, printable, size_text
+from dumpstream.cli._display import (
+    attributes,
+    count_text,
+    not_stored_text,
+    print_json,
+    printable,
+    size_text,
+    summarise,
+)
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
+from dumpstream.cli.screen.amounts import amount_of_collection
+from dumpstream.cli.screen.colour import Style, styled, verdict
+from dumpstream.cli.screen.progress import Progress
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.repair import repair
 from dumpstream.reading.verification import Verification, verify
@@ -54,8 +65,13 @@ def run(args: Namespace) -> int:
     elif args.outbox_lost:
         raise WrongUsageError("--outbox-lost is for --repair; give both or none")
     collection = Collection.open(args.capture, args.rank)
-    with ProgressLine() as line:
-        result = verify(collection, deep=args.deep, progress=lambda so_far: line.show(_progress(so_far)))
+    with Progress("verifying", count_all=partial(amount_of_collection, collection)) as progress:
+        result = verify(
+            collection,
+            deep=args.deep,
+            # What is only looked up in a listing takes the same time in any size.
+            progress=lambda it: progress.show(it.rows, 0 if it.found_parts else it.row_bytes),
+        )
     if args.json:
         print_json(_object(result) | ({"removed": removed} if args.repair else {}))
     else:
@@ -63,32 +79,50 @@ def run(args: Namespace) -> int:
     return 0 if result.whole else NOT_WHOLE
 
 
-def _progress(result: Verification) -> str:
+def _verified(result: Verification) -> str:
     text = f"verified {count_text(result.parts, 'part')}, {size_text(result.bytes)}"
     if result.found_parts:
         text += f", found {count_text(result.found_parts, 'part')} in object stores (--deep reads them)"
     return text
 
 
+def _unread(result: Verification) -> str:
+    """Return what was not verified, because it cannot be read; empty if there is nothing."""
+    unread = []
+    if result.unread_parts:
+        unread.append(f"{count_text(result.unread_parts, 'part')} cannot be read back")
+    if result.unstored_files:
+        unread.append(f"no bytes of {count_text(result.unstored_files, 'file')} are stored")
+    return " and ".join(unread)
+
+
 def _object(result: Verification) -> dict[str, Any]:
-    numbers = ("files", "parts", "bytes", "found_parts", "skipped_parts")
+    numbers = ("files", "parts", "bytes", "found_parts", "skipped_parts", "not_stored", "unstored_files")
     problems = {"problems": [problem._asdict() for problem in result.problems]}
     return attributes(result, "whole", "state", *numbers) | problems | {"leftovers": result.leftovers}
 
 
 def _print_removed(path: str) -> None:
-    print(f"{'removed':<11} {printable(path)}: no line of the journal names it")
+    print(f"{verdict('removed', 11)} {printable(path)}: no line of the journal names it")
 
 
 def _print_problems(result: Verification) -> None:
     for kind, subject, detail in result.problems:
-        print(f"{kind:<11} {printable(subject)}: {printable(detail)}")
+        print(f"{verdict(kind, 11)} {printable(subject)}: {printable(detail)}")
     for path in result.leftovers:
-        print(f"{'leftover':<11} {printable(path)}: left by an unfinished write; --repair removes it")
-    summary = f"{count_text(result.files, 'file')}, {_progress(result)}"
-    if result.skipped_parts:
-        summary += f", {count_text(result.skipped_parts, 'part')} that cannot be read back not checked"
-    if result.whole:
-        print(f"{summary}: everything is whole")
+        print(
+            f"{verdict('leftover', 11)} {printable(path)}: left by an unfinished write; --repair removes it"
+        )
+    summary = f"{count_text(result.files, 'file')}, {_verified(result)}"
+    if result.not_stored:
+        summary += f", {not_stored_text(result.not_stored)}"
+    unread = _unread(result)
+    if result.whole and unread:
+        judgement = f"no problem was found, but {unread}"
+    elif result.whole:
+        judgement = styled("everything is whole", Style.GOOD)
     else:
-        print(f"{summary}: {count_text(len(result.problems), 'problem')}, not everything is whole")
+        problems = count_text(len(result.problems), "problem")
+        judgement = styled(f"{problems}, not everything is whole", Style.BAD)
+        judgement += f"; {unread}" if unread else ""
+    summarise(f"{summary}: {judgement}", good=result.whole)

@@ -11,19 +11,18 @@ Examples:
   dumpstream watch run1 --json | jq '.watched[] | select(.state == "trampled")'
 """
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.difference import Difference
 from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.watch import Graph, Trampling, WatchDump, Watched, WatchResult, find_watched, watch
-from dumpstream.cli._arguments import add_rank_argument, add_run_argument
+from dumpstream.cli._arguments import add_rank_argument, add_run_argument, local_path
 from dumpstream.cli._display import (
-    ProgressLine,
     attributes,
     count_text,
     number_text,
@@ -31,10 +30,11 @@ from dumpstream.cli._display import (
     print_json,
     printable,
     say,
-    size_text,
 )
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._operators import operators_in
+from dumpstream.cli.screen.live import above
+from dumpstream.cli.screen.progress import Progress
 from dumpstream.config import Mode
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.statistics.table import json_value
@@ -43,7 +43,7 @@ from dumpstream.statistics.table import json_value
 def add_arguments(parser: ArgumentParser) -> None:
     add_run_argument(parser)
     parser.add_argument(
-        "--ops", type=Path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
+        "--ops", type=local_path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
     )
     add_rank_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -72,12 +72,13 @@ def run(args: Namespace) -> int:
 
 def _with_progress(results: Iterable[WatchResult], total: int) -> Iterator[WatchResult]:
     size = 0
-    with ProgressLine() as line:
+    with Progress("comparing", "execution") as progress:
+        progress.expect(total)
         for number, result in enumerate(results, 1):
             size += sum(dump.input.bytes for dump in result.watched.dumps)
-            line.clear()
-            yield result
-            line.show(f"compared {number} of {total}, {size_text(size)}")
+            with above(sys.stdout):
+                yield result
+            progress.show(number, size)
 
 
 def _state(result: WatchResult) -> str:

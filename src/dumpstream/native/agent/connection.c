@@ -24,6 +24,7 @@
 /* The variables that say which rank the process has in its job, and those that switch exception dumps on. */
 static const char *const TOLD_VARIABLES[] = {"RANK",
                                              "RANK_ID",
+                                             "MS_NODE_ID",
                                              "LOCAL_RANK",
                                              "DEVICE_ID",
                                              "WORLD_SIZE",

@@ -105,26 +105,11 @@ bool session_unshare(void) {
 
 /* Joining and leaving */
 
-/* Notes the files that are still refused: only this process knows their names. */
-static void note_refused(void) {
-    struct ds_ring *ring = &session.ring;
-    for (uint32_t i = 0; i < DS_REFUSED_MAX; i++) {
-        struct ds_message note = {.flags = DS_RECORD_LAST, .flag = DS_CAUSE_AFTER_LOSS};
-        uint64_t bytes;
-        if (!ds_refused_file(i, &note.name, &note.name_length, &bytes))
-            continue;
-        note.sequence = atomic_load(&ring->data.positions->head);
-        note.offset = (int64_t)bytes;
-        if (ds_ring_push(ring, &ring->notes, &note) != 0)
-            atomic_fetch_add(&ring->control->unnamed_chunks, 1);
-    }
-}
-
 static void leave(void) {
     session.joined = false;
     session.stuck = ds_detach(&session.ring, DETACH_LIMIT_NS) != 0;
     if (!session.stuck)
-        note_refused();
+        ds_note_refused(&session.ring);
     report_bye(&session.ring);
     if (session.stuck)
         return; /* the call inside the ring may still wake the collector */
@@ -302,6 +287,14 @@ int ds_agent_leave(void) {
     await_quiet();
     unregister_and_leave();
     return 0;
+}
+
+/* Without the lock: the callback may run at the same time, and ds_detach waits for both. */
+int ds_agent_step(int64_t step) {
+    int saved = errno;
+    int result = ds_mark_step(step);
+    errno = saved;
+    return result;
 }
 
 /* Chunks may still come while the process ends, and the ring outlives the process. All that

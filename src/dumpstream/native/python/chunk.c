@@ -24,9 +24,24 @@ static PyObject *chunk_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     long long offset = -1;
     int is_last = 0, flag = 0, more = 0;
     unsigned long long sequence = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$LpiKp", keywords, &name, &data, &offset, &is_last,
-                                     &flag, &sequence, &more))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|Lp$iKp:Chunk", keywords, &name, &data, &offset,
+                                     &is_last, &flag, &sequence, &more))
         return NULL;
+    if (!PyUnicode_Check(name) && !PyBytes_Check(name)) {
+        PyErr_Format(PyExc_TypeError, "the name of a chunk is str or bytes, not %R",
+                     (PyObject *)Py_TYPE(name));
+        return NULL;
+    }
+    if (!PyObject_CheckBuffer(data)) {
+        PyErr_Format(PyExc_TypeError, "the data of a chunk are bytes or another buffer, not %R",
+                     (PyObject *)Py_TYPE(data));
+        return NULL;
+    }
+    if (offset < -1) {
+        PyErr_Format(PyExc_ValueError, "the offset of a chunk is at least 0, or -1 to append, not %lld",
+                     offset);
+        return NULL;
+    }
     Chunk *self = (Chunk *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
@@ -87,6 +102,13 @@ static PyObject *chunk_repr(Chunk *self) {
                                 self->offset, self->length, self->is_last, self->more);
 }
 
+/* The stub says more. */
+static const char chunk_doc[] =
+    "Chunk(name, data, offset=-1, is_last=False, *, flag=0, sequence=0, more=False)\n--\n\n"
+    "The bytes that one call of the dump callback brought for the file *name*.\n\n"
+    "A chunk that you make copies *data*. Its bytes go to *offset* in the file, or to its current end if\n"
+    "*offset* is -1. *is_last* says that no further chunk of the file follows.";
+
 static PyMemberDef chunk_members[] = {{"name", T_OBJECT_EX, offsetof(Chunk, name), READONLY, NULL},
                                       {"offset", T_LONGLONG, offsetof(Chunk, offset), READONLY, NULL},
                                       {"is_last", T_BOOL, offsetof(Chunk, is_last), READONLY, NULL},
@@ -96,6 +118,7 @@ static PyMemberDef chunk_members[] = {{"name", T_OBJECT_EX, offsetof(Chunk, name
                                       {0}};
 static PyGetSetDef chunk_getset[] = {{"data", (getter)chunk_data, NULL, NULL, NULL}, {0}};
 static PyType_Slot chunk_slots[] = {{Py_tp_new, (void *)chunk_new},
+                                    {Py_tp_doc, (void *)chunk_doc},
                                     {Py_tp_dealloc, (void *)chunk_dealloc},
                                     {Py_tp_repr, (void *)chunk_repr},
                                     {Py_tp_members, chunk_members},
@@ -131,7 +154,8 @@ int append_chunks(PyObject *chunks, Lease *lease, Py_ssize_t most, const struct 
     PyObject *name = NULL;
     uint64_t next = *position;
     int error = 0, found = 0;
-    while (!error && most-- > 0 && (found = ds_records_next(records, &next, &message)) == 1) {
+    while (!error && most-- > 0 && (found = ds_records_next(records, &next, &message)) == 1 &&
+           !(message.flags & DS_RECORD_MARK)) {
         if (!name || previous.name_length != message.name_length ||
             memcmp(previous.name, message.name, message.name_length) != 0) {
             Py_XDECREF(name);

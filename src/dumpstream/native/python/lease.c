@@ -117,6 +117,7 @@ static int fill_lease(Ring *self, Lease *lease, PyObject *chunks, PyObject *loss
     int error = take(self, most, bytes, &batch);
     uint64_t end = batch.chunks.start;
     lease->copy = batch.chunks.copy;
+    lease->step = batch.step;
     if (error)
         raise_errno(error);
     else if (append_losses(losses, &batch) != 0 ||
@@ -130,14 +131,19 @@ static int fill_lease(Ring *self, Lease *lease, PyObject *chunks, PyObject *loss
     return error;
 }
 
+static PyObject *step_of(const Lease *lease) {
+    return lease->step == DS_NO_STEP ? Py_NewRef(Py_None) : PyLong_FromLongLong(lease->step);
+}
+
 PyObject *lease_take(Ring *ring, Py_ssize_t most, uint64_t bytes) {
     Lease *lease = (Lease *)PyType_GenericAlloc(lease_type, 0);
     if (lease)
         lease->ring = (Ring *)Py_NewRef((PyObject *)ring);
     PyObject *chunks = PyList_New(0), *losses = PyList_New(0), *result = NULL;
     if (lease && chunks && losses && fill_lease(ring, lease, chunks, losses, most, bytes) == 0)
-        result = lease->size || PyList_Size(losses) ? PyTuple_Pack(3, chunks, losses, (PyObject *)lease)
-                                                    : Py_NewRef(Py_None);
+        result = lease->size || PyList_Size(losses)
+                     ? Py_BuildValue("(OOON)", chunks, losses, (PyObject *)lease, step_of(lease))
+                     : Py_NewRef(Py_None);
     Py_XDECREF(chunks);
     Py_XDECREF(losses);
     Py_XDECREF((PyObject *)lease);

@@ -1,9 +1,7 @@
 /* The module: its functions, and what its types share. */
 #include "module.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
+#include <errno.h>
 
 #include "dumpstream/callback.h"
 #include "dumpstream/header.h"
@@ -52,6 +50,16 @@ static PyObject *callback_address(PyObject *Py_UNUSED(module), PyObject *Py_UNUS
     return PyLong_FromVoidPtr((void *)(uintptr_t)ds_on_chunk);
 }
 
+static PyObject *mark_step(PyObject *Py_UNUSED(module), PyObject *number) {
+    long long step = PyLong_AsLongLong(number);
+    if (step == -1 && PyErr_Occurred())
+        return NULL;
+    int error = ds_mark_step(step);
+    if (error && error != -ENOTCONN)
+        return raise_errno(error);
+    return PyBool_FromLong(!error);
+}
+
 static PyObject *late_calls(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
     return PyLong_FromUnsignedLongLong(ds_late_calls());
 }
@@ -87,51 +95,17 @@ static PyObject *read_header(PyObject *Py_UNUSED(module), PyObject *data) {
                          (unsigned long long)header.present);
 }
 
-static PyObject *rename_noreplace(PyObject *Py_UNUSED(module), PyObject *args) {
-    int from_fd, to_fd;
-    PyObject *from, *to;
-    if (!PyArg_ParseTuple(args, "iO&iO&", &from_fd, PyUnicode_FSConverter, &from, &to_fd,
-                          PyUnicode_FSConverter, &to))
-        return NULL;
-    const char *from_name = PyBytes_AsString(from), *to_name = PyBytes_AsString(to);
-    int error = 0;
-    Py_BEGIN_ALLOW_THREADS;
-    if (renameat2(from_fd, from_name, to_fd, to_name, RENAME_NOREPLACE) != 0)
-        error = -errno;
-    /* Not every file system has the flag. A hard link never replaces a file either. */
-    if (error == -EINVAL || error == -ENOSYS) {
-        error = linkat(from_fd, from_name, to_fd, to_name, 0) != 0 ? -errno : 0;
-        if (!error && unlinkat(from_fd, from_name, 0) != 0)
-            error = -errno;
-    }
-    Py_END_ALLOW_THREADS;
-    Py_DECREF(from);
-    Py_DECREF(to);
-    if (error)
-        return raise_errno(error);
-    Py_RETURN_NONE;
-}
-
-static PyObject *sync_filesystem(PyObject *Py_UNUSED(module), PyObject *args) {
-    int fd, failed;
-    if (!PyArg_ParseTuple(args, "i", &fd))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    failed = syncfs(fd);
-    Py_END_ALLOW_THREADS;
-    if (failed)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    Py_RETURN_NONE;
-}
-
 static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NOARGS, NULL},
+                                  {"mark_step", mark_step, METH_O, NULL},
                                   {"late_calls", late_calls, METH_NOARGS, NULL},
                                   {"push", push, METH_VARARGS, NULL},
                                   {"read_header", read_header, METH_O, NULL},
                                   {"parse_header", parse_header, METH_O, NULL},
                                   {"measure_files", measure_files, METH_VARARGS, NULL},
                                   {"scan_journal", scan_journal, METH_VARARGS, NULL},
+                                  {"summarise_journal", summarise_journal, METH_VARARGS, NULL},
                                   {"hash_name", hash_name, METH_VARARGS, NULL},
+                                  {"new_files", new_files, METH_VARARGS, NULL},
                                   {"rename_noreplace", rename_noreplace, METH_VARARGS, NULL},
                                   {"sync_filesystem", sync_filesystem, METH_VARARGS, NULL},
                                   {"use_kernels", use_kernels, METH_VARARGS, NULL},

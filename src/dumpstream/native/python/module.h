@@ -37,7 +37,9 @@ typedef struct {
     bool open;
     bool busy; /* another thread is inside `lease`, without the GIL */
     bool attached;
-    bool stuck; /* a call never left the ring, which therefore stays mapped */
+    bool stuck;    /* a call never left the ring, which therefore stays mapped */
+    bool lent;     /* a Ring that another process made and reads */
+    int reader_fd; /* of a lent ring: a pidfd of that process */
 } Ring;
 
 /* Leases */
@@ -47,12 +49,13 @@ typedef struct {
     struct run *run;
     uint8_t *copy; /* the bytes of the chunks, from malloc; NULL: they are in the ring */
     unsigned long long size;
+    long long step; /* of the chunks, or DS_NO_STEP */
     Py_ssize_t views;
     bool released;
 } Lease;
 
-/* Takes losses and at most `most` chunks: (chunks, losses, lease), or None if all are empty. The
- * losses are older than the chunks. */
+/* Takes losses and at most `most` chunks: (chunks, losses, lease, step), or None if all are
+ * empty. The losses are older than the chunks, and than the step if it is a new one. */
 PyObject *lease_take(Ring *ring, Py_ssize_t most, uint64_t bytes);
 
 /* Frees what can be freed. To be called when the lease is released and when a view ends. */
@@ -77,5 +80,9 @@ int add_tensor_rows(PyObject *module);
 PyObject *parse_header(PyObject *module, PyObject *data);
 PyObject *measure_files(PyObject *module, PyObject *args);
 PyObject *scan_journal(PyObject *module, PyObject *args);
+PyObject *summarise_journal(PyObject *module, PyObject *args);
 PyObject *hash_name(PyObject *module, PyObject *args);
+PyObject *new_files(PyObject *module, PyObject *args);
+PyObject *rename_noreplace(PyObject *module, PyObject *args);
+PyObject *sync_filesystem(PyObject *module, PyObject *args);
 PyObject *use_kernels(PyObject *module, PyObject *args);

@@ -2,6 +2,7 @@
  * and a ring that another process fills, which is read through private copies. */
 #include "module.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include "dumpstream/callback.h"
@@ -53,6 +54,34 @@ static PyObject *shared_ring_recover(PyObject *Py_UNUSED(type), PyObject *args) 
     return made(self, error);
 }
 
+/* Whether the process that reads a lent ring has not ended. */
+static bool reader_runs(struct ds_ring *ring) {
+    const Ring *self = (const void *)((const char *)ring - offsetof(Ring, reader.ring));
+    struct pollfd process = {.fd = self->reader_fd, .events = POLLIN};
+    return poll(&process, 1, 0) <= 0 || !(process.revents & POLLIN);
+}
+
+/* Takes over both descriptors that follow `fd`, once the ring is mapped. */
+static PyObject *ring_borrow(PyObject *Py_UNUSED(type), PyObject *args) {
+    int fd, event_fd, reader_fd, error;
+    unsigned long long size;
+    if (!PyArg_ParseTuple(args, "iKii", &fd, &size, &event_fd, &reader_fd))
+        return NULL;
+    Ring *self = (Ring *)PyType_GenericAlloc(ring_type, 0);
+    if (!self)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    error = ds_ring_map(&self->reader.ring, fd, size);
+    Py_END_ALLOW_THREADS;
+    if (error)
+        return made(self, error);
+    self->reader.in_place = self->lent = true;
+    self->reader_fd = reader_fd;
+    self->reader.ring.reader_alive = reader_runs;
+    ds_ring_wake_by(&self->reader.ring, event_fd);
+    return made(self, 0);
+}
+
 static void ring_unmap(Ring *self) {
     struct ds_ring *ring = &self->reader.ring;
     if (!self->open)
@@ -62,8 +91,11 @@ static void ring_unmap(Ring *self) {
         ring->control = NULL; /* not mapped in this child, which may use the address for something else */
     else if (self->attached && ds_detach(ring, 0) != 0)
         self->stuck = true;
-    if (!self->stuck)
-        ds_ring_destroy(ring);
+    if (self->stuck)
+        return;
+    ds_ring_destroy(ring);
+    if (self->lent)
+        close(self->reader_fd);
 }
 
 static void ring_dealloc(Ring *self) {
@@ -127,6 +159,7 @@ static PyObject *ring_arm(Ring *self, PyObject *args) {
     }
 CALLING(ring_disarm, ds_ring_disarm(&self->reader.ring))
 CALLING(ring_discard, ds_ring_set_state(&self->reader.ring, DS_STATE_DISCARD))
+CALLING(ring_note_refused, ds_note_refused(&self->reader.ring))
 CALLING(shared_ring_producer_died, ds_reader_end(&self->reader))
 
 static PyObject *ring_fileno(Ring *self, PyObject *Py_UNUSED(ignored)) {
@@ -157,7 +190,10 @@ static PyObject *ring_statistics(Ring *self, PyObject *Py_UNUSED(ignored)) {
     if (!usable(self))
         return NULL;
     struct ds_counters counters;
-    ds_reader_count(&self->reader, &counters);
+    if (self->lent)
+        ds_ring_count(&self->reader.ring, &counters);
+    else
+        ds_reader_count(&self->reader, &counters);
     return counters_tuple(self->reader.ring.data.size, &counters);
 }
 
@@ -224,6 +260,8 @@ static PyMethodDef ring_methods[] = {BOTH,
                                      {"attach", (PyCFunction)ring_attach, METH_VARARGS, NULL},
                                      {"detach", (PyCFunction)ring_detach, METH_VARARGS, NULL},
                                      {"refused", (PyCFunction)ring_refused, METH_NOARGS, NULL},
+                                     {"borrow", (PyCFunction)ring_borrow, METH_VARARGS | METH_STATIC, NULL},
+                                     {"note_refused", (PyCFunction)ring_note_refused, METH_NOARGS, NULL},
                                      {"close", (PyCFunction)ring_close, METH_NOARGS, NULL},
                                      {0}};
 static PyMethodDef shared_ring_methods[] = {

@@ -17,12 +17,13 @@ DS_INLINE vf load_floats(enum ds_kind kind, const uint8_t *data) {
 /* Floats of 4 and 2 bytes, as floats */
 
 struct single_lanes {
-    vd sum[2], squares[2];
+    vd sum[2 * DS_GROUP], squares[2 * DS_GROUP];
     vf max, min;
     vi zero, tiny, negative, nan, pos_inf, neg_inf;
 };
 
-DS_INLINE void take_singles(struct single_lanes *lanes, vf x, float min_normal, bool checked) {
+/* Takes the vector of the group with the number `at`. */
+DS_INLINE void take_singles(struct single_lanes *lanes, size_t at, vf x, float min_normal, bool checked) {
     const vf infinity = (vf){0} + INFINITY;
     vf magnitude = (vf)((vi)x & INT32_MAX);
     vf for_max = x, for_min = x, for_sum = x;
@@ -41,10 +42,10 @@ DS_INLINE void take_singles(struct single_lanes *lanes, vf x, float min_normal, 
     lanes->tiny -= (vi)(magnitude < min_normal);
     lanes->negative -= (vi)(x < 0);
     vd low = low_f(for_sum), high = high_f(for_sum);
-    lanes->sum[0] += low;
-    lanes->sum[1] += high;
-    lanes->squares[0] += low * low;
-    lanes->squares[1] += high * high;
+    lanes->sum[2 * at] += low;
+    lanes->sum[2 * at + 1] += high;
+    lanes->squares[2 * at] = add_square_f(lanes->squares[2 * at], low);
+    lanes->squares[2 * at + 1] = add_square_f(lanes->squares[2 * at + 1], high);
 }
 
 DS_INLINE void reduce_singles(const struct single_lanes *lanes, struct ds_block *block) {
@@ -57,8 +58,8 @@ DS_INLINE void reduce_singles(const struct single_lanes *lanes, struct ds_block 
                                .zero = zero,
                                .negative = count_of(lanes->negative),
                                .subnormal = count_of(lanes->tiny) - zero,
-                               .sum = sum_of(lanes->sum[0] + lanes->sum[1]),
-                               .squares = sum_of(lanes->squares[0] + lanes->squares[1]),
+                               .sum = sum_of(lanes->sum, 2),
+                               .squares = sum_of(lanes->squares, 2),
                                .max = max,
                                .min = min};
 }
@@ -68,9 +69,10 @@ DS_INLINE void sum_up_singles(enum ds_kind kind, const uint8_t *data, size_t cou
     float min_normal = (float)DS_KIND[kind].min_normal;
     size_t width = ds_width(kind), i = 0;
     struct single_lanes lanes = {.max = (vf){0} - INFINITY, .min = (vf){0} + INFINITY};
-    for (; i + DS_LANES <= count; i += DS_LANES) {
+    while (i + DS_GROUP * DS_LANES <= count) {
         read_ahead(data + i * width);
-        take_singles(&lanes, load_floats(kind, data + i * width), min_normal, checked);
+        for (size_t at = 0; at < DS_GROUP; at++, i += DS_LANES)
+            take_singles(&lanes, at, load_floats(kind, data + i * width), min_normal, checked);
     }
     reduce_singles(&lanes, block);
     for (; i < count; i++)
@@ -81,15 +83,16 @@ DS_INLINE void sum_up_singles(enum ds_kind kind, const uint8_t *data, size_t cou
  * below that of a pairwise sum. */
 
 #define DS_CHAINS 4
-#define DS_RUN (16 * DS_CHAINS * DS_DOUBLE_LANES)
+#define DS_RUN (16 * DS_CHAINS * DS_GROUP * DS_DOUBLE_LANES)
 
 struct double_lanes {
-    vd sum[DS_CHAINS], squares[DS_CHAINS];
+    vd sum[DS_CHAINS * DS_GROUP], squares[DS_CHAINS * DS_GROUP];
     vd max, min;
     vu zero, tiny, negative, nan, pos_inf, neg_inf;
 };
 
-DS_INLINE void take_doubles(struct double_lanes *lanes, size_t chain, vd x, bool checked) {
+/* Takes the vector with the number `at` of the groups of all chains. */
+DS_INLINE void take_doubles(struct double_lanes *lanes, size_t at, vd x, bool checked) {
     const vd infinity = (vd){0} + INFINITY;
     vd magnitude = (vd)((vl)x & INT64_MAX);
     vd for_max = x, for_min = x, for_sum = x;
@@ -107,22 +110,20 @@ DS_INLINE void take_doubles(struct double_lanes *lanes, size_t chain, vd x, bool
     lanes->zero -= (vu)(x == 0);
     lanes->tiny -= (vu)(magnitude < DS_KIND[DS_F8].min_normal);
     lanes->negative -= (vu)(x < 0);
-    lanes->sum[chain] += for_sum;
-    lanes->squares[chain] += for_sum * for_sum;
+    lanes->sum[at] += for_sum;
+    lanes->squares[at] += for_sum * for_sum;
 }
 
 /* Moves the sum of the chains into the pair. */
 DS_INLINE void end_run(struct double_lanes *lanes, double *sum, double *error) {
-    vd run = (lanes->sum[0] + lanes->sum[1]) + (lanes->sum[2] + lanes->sum[3]);
-    ds_add(sum, error, sum_of(run));
-    for (size_t chain = 0; chain < DS_CHAINS; chain++)
-        lanes->sum[chain] = (vd){0};
+    ds_add(sum, error, sum_of(lanes->sum, DS_CHAINS));
+    for (size_t at = 0; at < DS_CHAINS * DS_GROUP; at++)
+        lanes->sum[at] = (vd){0};
 }
 
 DS_INLINE void reduce_doubles(const struct double_lanes *lanes, struct ds_block *block) {
     double max = -INFINITY, min = INFINITY;
     DS_FIND_EXTREMES(lanes, max, min);
-    const vd *squares = lanes->squares;
     uint64_t zero = count_of_wide(lanes->zero);
     *block = (struct ds_block){.nan = count_of_wide(lanes->nan),
                                .pos_inf = count_of_wide(lanes->pos_inf),
@@ -130,26 +131,27 @@ DS_INLINE void reduce_doubles(const struct double_lanes *lanes, struct ds_block 
                                .zero = zero,
                                .negative = count_of_wide(lanes->negative),
                                .subnormal = count_of_wide(lanes->tiny) - zero,
-                               .squares = sum_of((squares[0] + squares[1]) + (squares[2] + squares[3])),
+                               .squares = sum_of(lanes->squares, DS_CHAINS),
                                .max = max,
                                .min = min};
 }
 
 DS_INLINE void sum_up_doubles(const uint8_t *data, size_t count, struct ds_block *block, bool checked) {
-    const size_t width = sizeof(double), step = DS_CHAINS * DS_DOUBLE_LANES;
+    const size_t width = sizeof(double), group = DS_GROUP * DS_DOUBLE_LANES;
     struct double_lanes lanes = {.max = (vd){0} - INFINITY, .min = (vd){0} + INFINITY};
     double sum = 0, error = 0;
     size_t i = 0;
-    while (i + step <= count) {
-        for (size_t chain = 0; chain < DS_CHAINS; chain++, i += DS_DOUBLE_LANES) {
+    while (i + DS_CHAINS * group <= count) {
+        for (size_t at = 0; at < DS_CHAINS * DS_GROUP; at++, i += DS_DOUBLE_LANES) {
             read_ahead(data + i * width);
-            take_doubles(&lanes, chain, DS_LOAD(vd, data + i * width), checked);
+            take_doubles(&lanes, at, DS_LOAD(vd, data + i * width), checked);
         }
         if (i % DS_RUN == 0)
             end_run(&lanes, &sum, &error);
     }
-    for (; i + DS_DOUBLE_LANES <= count; i += DS_DOUBLE_LANES)
-        take_doubles(&lanes, 0, DS_LOAD(vd, data + i * width), checked);
+    while (i + group <= count)
+        for (size_t at = 0; at < DS_GROUP; at++, i += DS_DOUBLE_LANES)
+            take_doubles(&lanes, at, DS_LOAD(vd, data + i * width), checked);
     end_run(&lanes, &sum, &error);
     reduce_doubles(&lanes, block);
     block->sum = ds_pair(sum, error);

@@ -18,11 +18,12 @@ DS_INLINE vi load_integers(enum ds_kind kind, const uint8_t *data) {
  * flipped: read as signed, they are then 2^31 smaller. */
 
 struct integer_lanes {
-    vd sum[2], squares[2];
+    vd sum[2 * DS_GROUP], squares[2 * DS_GROUP];
     vi max, min, zero, negative;
 };
 
-DS_INLINE void take_integers(struct integer_lanes *lanes, vi x, bool flipped) {
+/* Takes the vector of the group with the number `at`. */
+DS_INLINE void take_integers(struct integer_lanes *lanes, size_t at, vi x, bool flipped) {
     vi zero = (vi){0} + (flipped ? INT32_MIN : 0);
     vd offset = (vd){0} + (flipped ? 0x1p31 : 0);
     x ^= zero;
@@ -31,10 +32,10 @@ DS_INLINE void take_integers(struct integer_lanes *lanes, vi x, bool flipped) {
     lanes->zero -= x == zero;
     lanes->negative -= x < zero;
     vd low = low_i(x) + offset, high = high_i(x) + offset;
-    lanes->sum[0] += low;
-    lanes->sum[1] += high;
-    lanes->squares[0] += low * low;
-    lanes->squares[1] += high * high;
+    lanes->sum[2 * at] += low;
+    lanes->sum[2 * at + 1] += high;
+    lanes->squares[2 * at] += low * low;
+    lanes->squares[2 * at + 1] += high * high;
 }
 
 DS_INLINE void reduce_integers(const struct integer_lanes *lanes, struct ds_block *block, bool flipped) {
@@ -43,8 +44,8 @@ DS_INLINE void reduce_integers(const struct integer_lanes *lanes, struct ds_bloc
     double offset = flipped ? 0x1p31 : 0;
     *block = (struct ds_block){.zero = count_of(lanes->zero),
                                .negative = count_of(lanes->negative),
-                               .sum = sum_of(lanes->sum[0] + lanes->sum[1]),
-                               .squares = sum_of(lanes->squares[0] + lanes->squares[1]),
+                               .sum = sum_of(lanes->sum, 2),
+                               .squares = sum_of(lanes->squares, 2),
                                .max = max + offset,
                                .min = min + offset};
 }
@@ -53,9 +54,10 @@ DS_INLINE void sum_up_integers(enum ds_kind kind, const uint8_t *data, size_t co
     bool flipped = kind == DS_U4;
     size_t width = ds_width(kind), i = 0;
     struct integer_lanes lanes = {.max = (vi){0} + INT32_MIN, .min = (vi){0} + INT32_MAX};
-    for (; i + DS_LANES <= count; i += DS_LANES) {
+    while (i + DS_GROUP * DS_LANES <= count) {
         read_ahead(data + i * width);
-        take_integers(&lanes, load_integers(kind, data + i * width), flipped);
+        for (size_t at = 0; at < DS_GROUP; at++, i += DS_LANES)
+            take_integers(&lanes, at, load_integers(kind, data + i * width), flipped);
     }
     reduce_integers(&lanes, block, flipped);
     for (; i < count; i++)
@@ -67,7 +69,7 @@ DS_INLINE void sum_up_integers(enum ds_kind kind, const uint8_t *data, size_t co
 
 struct long_lanes {
     vu low_sum, high_sum;
-    vd squares;
+    vd squares[DS_GROUP];
     vl max, min;
     vu zero, negative;
 };
@@ -86,7 +88,8 @@ DS_INLINE vd biased_values(enum ds_kind kind, vu biased) {
     return low + high;
 }
 
-DS_INLINE void take_longs(enum ds_kind kind, struct long_lanes *lanes, vu biased) {
+/* Takes the vector of the group with the number `at`. */
+DS_INLINE void take_longs(enum ds_kind kind, struct long_lanes *lanes, size_t at, vu biased) {
     uint64_t zero = kind == DS_I8 ? (uint64_t)INT64_MIN : 0;
     vl ordered = (vl)(biased ^ (uint64_t)INT64_MIN);
     vd value = biased_values(kind, biased);
@@ -97,7 +100,7 @@ DS_INLINE void take_longs(enum ds_kind kind, struct long_lanes *lanes, vu biased
         lanes->negative += biased >> 63 ^ 1;
     lanes->low_sum += biased & UINT32_MAX;
     lanes->high_sum += biased >> 32;
-    lanes->squares += value * value;
+    lanes->squares[at] += value * value;
 }
 
 DS_INLINE void reduce_longs(enum ds_kind kind, const struct long_lanes *lanes, size_t count,
@@ -108,7 +111,7 @@ DS_INLINE void reduce_longs(enum ds_kind kind, const struct long_lanes *lanes, s
     __int128 sum = ((__int128)count_of_wide(lanes->high_sum) << 32) + count_of_wide(lanes->low_sum);
     *block = (struct ds_block){.zero = count_of_wide(lanes->zero),
                                .negative = count_of_wide(lanes->negative),
-                               .squares = sum_of(lanes->squares),
+                               .squares = sum_of(lanes->squares, 1),
                                .exact_sum = sum - (kind == DS_I8 ? (__int128)count << 63 : 0),
                                .exact_max = max + offset,
                                .exact_min = min + offset};
@@ -126,9 +129,10 @@ DS_INLINE void add_long(struct ds_block *block, __int128 value) {
 DS_INLINE void sum_up_longs(enum ds_kind kind, const uint8_t *data, size_t count, struct ds_block *block) {
     size_t width = ds_width(kind), i = 0;
     struct long_lanes lanes = {.max = (vl){0} + INT64_MIN, .min = (vl){0} + INT64_MAX};
-    for (; i + DS_DOUBLE_LANES <= count; i += DS_DOUBLE_LANES) {
+    while (i + DS_GROUP * DS_DOUBLE_LANES <= count) {
         read_ahead(data + i * width);
-        take_longs(kind, &lanes, load_biased(kind, data + i * width));
+        for (size_t at = 0; at < DS_GROUP; at++, i += DS_DOUBLE_LANES)
+            take_longs(kind, &lanes, at, load_biased(kind, data + i * width));
     }
     reduce_longs(kind, &lanes, i, block);
     for (; i < count; i++) {

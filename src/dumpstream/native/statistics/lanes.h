@@ -38,16 +38,18 @@ DS_INLINE void load_pair(enum ds_kind kind, const uint8_t *data, vd pair[2]) {
 
 DS_INLINE double spread(enum ds_kind kind, const uint8_t *data, size_t count, double mean) {
     size_t width = ds_width(kind), i = 0;
-    vd squares[2] = {{0}, {0}};
-    for (; i + DS_LANES <= count; i += DS_LANES) {
-        vd pair[2];
-        load_pair(kind, data + i * width, pair);
-        for (size_t half = 0; half < 2; half++) {
-            vd distance = pair[half] - mean;
-            squares[half] += distance * distance;
+    vd squares[2 * DS_GROUP] = {{0}};
+    while (i + DS_GROUP * DS_LANES <= count) {
+        for (size_t at = 0; at < DS_GROUP; at++, i += DS_LANES) {
+            vd pair[2];
+            load_pair(kind, data + i * width, pair);
+            for (size_t half = 0; half < 2; half++) {
+                vd distance = pair[half] - mean;
+                squares[2 * at + half] += distance * distance;
+            }
         }
     }
-    double sum = sum_of(squares[0] + squares[1]);
+    double sum = sum_of(squares, 2);
     for (; i < count; i++) {
         double distance = ds_element(kind, data + i * width) - mean;
         sum += distance * distance;

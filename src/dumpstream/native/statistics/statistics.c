@@ -116,8 +116,10 @@ static void sum_up(struct ds_statistics *statistics, const uint8_t *data, size_t
 static void count_packed(struct ds_statistics *statistics, const uint8_t *data, size_t count) {
     size_t bits = DS_KIND[statistics->kind].bits, whole = count * bits / 8;
     ds_count_bytes(statistics->counters, data, whole);
-    for (size_t used = 0; used < count * bits % 8; used += bits)
-        statistics->loose[data[whole] >> used & ((1u << bits) - 1)]++;
+    for (size_t used = 0; used < count * bits % 8; used += bits) {
+        size_t shift = bits == 1 ? 7 - used : used;
+        statistics->loose[data[whole] >> shift & ((1u << bits) - 1)]++;
+    }
 }
 
 /* Takes the complete elements in `length` bytes of a block. */

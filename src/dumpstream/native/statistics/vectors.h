@@ -7,6 +7,11 @@
 #define DS_LANES (DS_VECTOR_BYTES / sizeof(float))
 #define DS_DOUBLE_LANES (DS_VECTOR_BYTES / sizeof(double))
 
+/* Kernels take a group of vectors at a time, with sums of its own for each: 32 bytes, whatever
+ * the size of a vector is. So all sets add the same numbers in the same order, and their
+ * results are the same to the last digit. */
+#define DS_GROUP (32 / DS_VECTOR_BYTES)
+
 typedef int8_t vb __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef int16_t vh __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef float vf __attribute__((vector_size(DS_VECTOR_BYTES)));
@@ -19,9 +24,10 @@ typedef uint32_t viu __attribute__((vector_size(DS_VECTOR_BYTES)));
 
 /* Each kernel set defines the operations that the extensions do not have: the larger and the
  * smaller by lane (max_f, min_f for vf, and so on for vd, vi and vb); the first and the second
- * half as doubles (low_f, high_f, low_i, high_i); and elements of 2 bytes as elements of 4
- * (load_f2, load_i2, load_u2). A set defines an operation of two vectors `a` and `b`, or of one
- * vector `x`, by its result. */
+ * half as doubles (low_f, high_f, low_i, high_i); `a` plus the square of `b`, which was a float,
+ * so that its square is exact, and fusing the two changes nothing (add_square_f); and elements
+ * of 2 bytes as elements of 4 (load_f2, load_i2, load_u2). A set defines an operation of two
+ * vectors `a` and `b`, or of one vector `x`, by its result. */
 #define DS_OF_TWO(type, name, result)                                                                        \
     DS_INLINE type name(type a, type b) {                                                                    \
         return result;                                                                                       \
@@ -58,6 +64,20 @@ DS_INLINE void read_ahead(const uint8_t *data) {
             sum += lane;                                                                                     \
         return sum;                                                                                          \
     }
-DS_SUM_OF(double, sum_of, vd, x[i])
 DS_SUM_OF(uint64_t, count_of, vi, (uint32_t)x[i])
 DS_SUM_OF(uint64_t, count_of_wide, vu, x[i])
+
+/* Adds lane by lane first, `groups` groups pairwise (1, 2 or 4 of them), and then the lanes. */
+DS_INLINE double sum_of(const vd *sums, size_t groups) {
+    double sum = 0;
+    for (size_t i = 0; i < DS_GROUP; i++) {
+        vd lanes = sums[i];
+        if (groups > 1)
+            lanes += sums[i + DS_GROUP];
+        if (groups > 2)
+            lanes += sums[i + 2 * DS_GROUP] + sums[i + 3 * DS_GROUP];
+        for (size_t lane = 0; lane < DS_DOUBLE_LANES; lane++)
+            sum += lanes[lane];
+    }
+    return sum;
+}

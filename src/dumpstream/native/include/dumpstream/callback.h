@@ -25,6 +25,11 @@ int32_t ds_on_chunk(const acldumpChunk *chunk, int32_t len);
 int32_t ds_push_chunk(const char *name, uint64_t name_length, const void *data, uint64_t data_length,
                       uint32_t is_last, int64_t offset, int32_t flag);
 
+/* Marks the beginning of `step`: chunks that come from now on belong to it. Never waits: if the
+ * ring is full, the mark goes into it before the next chunk. -EINVAL: the step is negative or
+ * above DS_STEP_MAX; -ENOTCONN: no ring is active. */
+int ds_mark_step(int64_t step);
+
 /* Makes `ring` the active one. -EBUSY: another ring is active. The ring must stay
  * where it is until ds_detach. */
 int ds_attach(struct ds_ring *ring, const struct ds_policy *policy);
@@ -43,6 +48,10 @@ bool ds_forked(void);
  * which the last chunk has not come. Returns whether the slot holds such a file. To
  * be called after ds_detach. */
 bool ds_refused_file(uint32_t index, const char **name, uint32_t *name_length, uint64_t *bytes);
+
+/* Tells a reader in another process about the files that are still refused: only this
+ * process knows their names. To be called after ds_detach. */
+void ds_note_refused(struct ds_ring *ring);
 
 /* Calls refused because no ring was active, since the process started. */
 uint64_t ds_late_calls(void);

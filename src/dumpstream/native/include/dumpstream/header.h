@@ -1,7 +1,8 @@
 /* The start of a dump file: a little-endian u64 with the length of a DumpData
- * message, the message, then the bytes of its segments. `ds_header_read` looks
- * at the sizes and addresses only; `ds_dump_data_next` reads the message in full.
- * Both take untrusted bytes, and neither allocates. */
+ * message, the message, then the bytes of its segments. Small devices write a
+ * header of their own instead of the message; both are read as if they were one.
+ * `ds_header_read` looks at the sizes and addresses only; `ds_dump_data_next` reads
+ * the message in full. Both take untrusted bytes, and neither allocates. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +20,8 @@ struct ds_header {
      * header, 0 if that is not known yet. Saturates instead of wrapping. */
     uint64_t total;
     /* WHOLE: the length without the tensors that have a null address, if at least
-     * one tensor has an address; otherwise the same as total. */
+     * one tensor has an address; otherwise, and with a small device's header, the
+     * same as total. */
     uint64_t present;
 };
 
@@ -104,6 +106,10 @@ struct ds_dump_data {
     uint32_t entries;
     const char *fault; /* NULL while nothing is wrong */
     size_t fault_position;
+    bool small;                 /* it is the header of a small device, ... */
+    uint32_t left;              /* ... of whose block so many tensors are not read, ... */
+    enum ds_message_kind block; /* ... all of this kind, ... */
+    const uint8_t *block_end;   /* ... up to here */
 };
 
 void ds_dump_data_begin(struct ds_dump_data *message, const uint8_t *bytes, size_t length);

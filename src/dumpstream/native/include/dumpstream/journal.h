@@ -27,12 +27,14 @@ struct ds_journal_line {
     uint64_t bytes;
     uint64_t chunks;
     uint64_t stored_bytes; /* in all sinks together */
+    uint64_t step;         /* if has_step */
     uint32_t name_length;
     uint32_t stored; /* parts, in all sinks together; they all begin at offset 0 */
     uint32_t verdict;
     uint8_t is_common;
-    uint8_t at_url; /* a part may be in an object store */
-    uint8_t unused[2];
+    uint8_t at_url;      /* a part may be in an object store */
+    uint8_t is_filtered; /* its bytes were not to be stored */
+    uint8_t has_step;    /* a step was marked */
 };
 
 /* Returns the keyed hash of `size` bytes. */

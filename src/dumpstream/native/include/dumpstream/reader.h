@@ -24,6 +24,8 @@ struct ds_reader {
     uint64_t holes;         /* in the data lane, left by a producer that died */
     uint64_t hole_bytes;    /* of ring space */
     uint64_t unnamed_holes; /* the same in the note lane: losses without a name */
+    uint64_t marks;         /* the sequence behind that of the latest mark */
+    uint64_t step;          /* what the latest mark said, plus 1; 0: nothing */
 };
 
 /* Makes a ring for another process to fill: in sealed memory, or in a new file. */
@@ -44,20 +46,21 @@ struct ds_records {
 /* Reads the record at `*position` as ds_ring_peek does; 0 also at the end of the records. */
 int ds_records_next(const struct ds_records *records, uint64_t *position, struct ds_message *message);
 
-/* What one look at the ring found. The losses and the hole happened before the chunks. */
+/* What one look at the ring found. The losses, the hole and the marks came before the chunks. */
 struct ds_batch {
     struct ds_records losses; /* notes, always copied */
     uint64_t hole_bytes;      /* 0: no hole */
     struct ds_records chunks;
-    uint64_t size; /* ring space of hole and chunks, which ends with the chunks */
+    uint64_t size; /* ring space of hole, marks and chunks, which ends with the chunks */
+    int64_t step;  /* of all the chunks, or DS_NO_STEP */
 };
 
 /* Takes what is there: losses, and after them at most `records` chunks, until they
  * fill `bytes` of ring space. The caller frees that space later, and frees the batch
  * even after an error. -EBADMSG: there is only a damaged record.
  *
- * In place, it does not look at the chunks: the caller reads as many as it wants, and sets
- * `ring.data.read` to where it has stopped. */
+ * In place, it does not look at the chunks: the caller reads as many as it wants, up to the first
+ * mark, and sets `ring.data.read` to where it has stopped. */
 int ds_reader_take(struct ds_reader *reader, uint64_t records, uint64_t bytes, struct ds_batch *batch);
 void ds_batch_free(struct ds_batch *batch);
 

@@ -25,6 +25,8 @@
  * reserved for abandon notes. Such a note ends a chunk that was cut off between
  * its records: without it, the next file of that name would continue the chunk.
  *
+ * Between chunks there may be marks: what comes behind one belongs to its step.
+ *
  * Functions return 0 or a negative errno unless they say otherwise. None of
  * them calls into Python. */
 #pragma once
@@ -62,7 +64,13 @@ enum ds_record_flags {
     DS_RECORD_LAST = 1u << 1,    /* the file's last chunk */
     DS_RECORD_MORE = 1u << 2,    /* data: further records of this callback follow */
     DS_RECORD_ABANDON = 1u << 3, /* note: the chunk was cut off after a record with MORE */
+    DS_RECORD_MARK = 1u << 4,    /* data: the program has begun a step; it is alone, see ds_message */
 };
+
+/* The largest step that a program can mark. */
+#define DS_STEP_MAX INT64_C(999999999999999999)
+/* The step of chunks before the first mark. */
+#define DS_NO_STEP INT64_C(-1)
 
 /* The head of a record as it lies in the ring; name and data follow, the data
  * aligned to DS_RECORD_ALIGN. A PAD has only the first 16 bytes. */
@@ -135,7 +143,8 @@ struct ds_ring {
 };
 
 /* What a producer passes to the ring, and what the reader finds there: checked, with numbers
- * that are copies, and with a name and data that lie in the ring or in a copy of it. */
+ * that are copies, and with a name and data that lie in the ring or in a copy of it. A mark
+ * has neither: its offset is the step, and its sequence counts the marks of the producer. */
 struct ds_message {
     const char *name;
     const void *data;
@@ -156,6 +165,9 @@ int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path);
  * caller keeps the descriptor and may close it. -EBADMSG: it does not hold a ring
  * with such a data lane, or its maker could still shrink the memory. */
 int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size);
+
+/* Lets producers wake the reader by `event_fd`, an eventfd that the ring closes in the end. */
+void ds_ring_wake_by(struct ds_ring *ring, int event_fd);
 
 /* Unmaps and closes. No thread may be inside the ring. */
 void ds_ring_destroy(struct ds_ring *ring);

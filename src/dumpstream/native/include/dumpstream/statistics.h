@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How elements lie in the bytes: little-endian, packed ones low bits first. */
+/* How elements lie in the bytes: little-endian, packed ones low bits first, single bits high bits first. */
 enum ds_kind {
     DS_F8, /* IEEE floats of 8, 4 and 2 bytes */
     DS_F4,

@@ -1,6 +1,7 @@
 #include "api/runtime.h"
 
 #include "api/sim.h"
+#include "device/debugging.h"
 #include "device/device.h"
 #include "device/disk.h"
 #include "device/record.h"
@@ -20,6 +21,7 @@ static struct {
     struct dump_config *config;
     uint64_t dump; /* dumps finalised so far */
     struct exception_dump exception;
+    bool by_environment; /* has switched exception dumps on, for the whole process */
 } state;
 
 static atomic_bool args_started; /* by aclopStartDumpArgs */
@@ -28,12 +30,20 @@ static atomic_bool args_started; /* by aclopStartDumpArgs */
 static char contexts[MAX_DEVICES];
 static _Thread_local char *thread_context;
 
+/* CANN reads the environment before any configuration. */
+static void follow_environment(void) {
+    if (state.exception.scene == SCENE_NONE)
+        state.by_environment = exception_of_environment(&state.exception);
+    debugging_switch(state.exception.scene == SCENE_DETAIL);
+}
+
 /* Once exception dumps are switched on, no other setting changes them. */
 static void switch_exception_on(enum scene scene, const char *dump_path) {
     if (!scene_is_exception(scene) || state.exception.scene != SCENE_NONE)
         return;
     state.exception.scene = scene;
     exception_find_root(dump_path, state.exception.root);
+    debugging_switch(scene == SCENE_DETAIL);
 }
 
 /* Owns the configuration from now on. Models that were loaded before keep the earlier one. */
@@ -44,12 +54,12 @@ static void set_config(struct dump_config *config) {
         switch_exception_on(config->scene, config->dump_path);
 }
 
-/* Ends the dump, also that of loaded models. record_stop then delivers what is queued.
- * Detailed exception dumps cannot be ended. */
+/* Ends the dump, also that of loaded models. record_stop then delivers what is queued. Neither detailed
+ * exception dumps nor those of the environment can be ended. */
 static void end_dump(void) {
     set_config(NULL);
     state.dump++;
-    if (state.exception.scene != SCENE_DETAIL)
+    if (state.exception.scene != SCENE_DETAIL && !state.by_environment)
         state.exception.scene = SCENE_NONE;
 }
 
@@ -93,11 +103,10 @@ aclError aclInit(const char *config_path) {
         state.references++;
         return ACL_ERROR_REPEAT_INITIALIZE;
     }
+    follow_environment();
     aclError code = config_path != NULL && *config_path ? init_with(config_path) : ACL_SUCCESS;
-    if (code == ACL_SUCCESS) {
-        switch_exception_on(exception_scene_of_environment(), "");
+    if (code == ACL_SUCCESS)
         state.references = 1;
-    }
     return code;
 }
 
@@ -177,6 +186,7 @@ aclError aclopStopDumpArgs(uint32_t dump_type) {
 aclError aclrtSetDevice(int32_t device) {
     if (device < 0 || device >= MAX_DEVICES)
         return ACL_ERROR_RT_INVALID_DEVICEID;
+    debugging_set_device((uint32_t)device);
     thread_context = &contexts[device];
     return ACL_SUCCESS;
 }
@@ -193,6 +203,7 @@ aclError aclrtGetDevice(int32_t *device) {
 aclError aclrtResetDevice(int32_t device) {
     if (device < 0 || device >= MAX_DEVICES)
         return ACL_ERROR_RT_INVALID_DEVICEID;
+    debugging_reset_device((uint32_t)device);
     if (thread_context == &contexts[device])
         thread_context = NULL;
     return ACL_SUCCESS;
@@ -246,11 +257,13 @@ void runtime_reset(void) {
     atomic_store(&args_started, false);
     acldumpUnregCallback();
     prof_reset();
+    debugging_reset_all();
     thread_context = NULL;
     HOLD(&lock);
     state.references = 0;
     state.configured = false;
     state.exception = (struct exception_dump){.scene = SCENE_NONE};
+    state.by_environment = false;
 }
 
 /* As in CANN, a forked child has no dump and must initialise it again. */

@@ -101,5 +101,7 @@ void config_release(struct dump_config *config) {
 bool config_dumps(const struct dump_config *config) {
     if (config == NULL || scene_is_exception(config->scene))
         return false;
-    return config->items != NULL || config->calls || config->overflow;
+    if (config->overflow) /* asked for both, the graph engine dumps neither */
+        return config->items == NULL;
+    return config->items != NULL || config->calls;
 }

@@ -194,6 +194,6 @@ bool settings_read(const struct json *dump, struct dump_config *config, bool on_
     if (scene_is_exception(config->scene))
         return !debug;
     if (config->overflow)
-        return config->items == NULL;
+        return true;
     return !debug && is_selection_allowed(dump, config, content != 0);
 }

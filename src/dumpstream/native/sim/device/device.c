@@ -1,10 +1,12 @@
 #include "device/device.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "api/runtime.h"
+#include "device/debugging.h"
 #include "device/delivery.h"
 #include "device/record.h"
 #include "device/thread.h"
@@ -87,14 +89,20 @@ static bool send_file(struct run *run, const char *dump_path, const struct plann
     return sent;
 }
 
-/* Writes an exception dump if the operator fails. As with CANN, it is lost if the disk is full. */
+/* Writes an exception dump if the operator fails. As with CANN, it is lost if the disk is full, it is a brief
+ * one if the device does not have the mode that a detailed one needs, and a detailed one ends the process. */
 static void write_exception(const struct run *run, const struct op *op, uint64_t step) {
-    if (run->exception.scene == SCENE_NONE || !(op_faults(op, step) & 1u << FAULT_FAILS))
+    struct exception_dump dump = run->exception;
+    if (dump.scene == SCENE_NONE || !(op_faults(op, step) & 1u << FAULT_FAILS))
         return;
-    if (exception_write(&run->exception, op, step) == 0)
+    if (dump.scene == SCENE_DETAIL && !debugging_has(run->workload.device_id))
+        dump.scene = SCENE_BRIEF;
+    if (exception_write(&dump, op, step) == 0)
         atomic_fetch_add(&counters.exceptions, 1);
     else
         atomic_fetch_add(&counters.lost, 1);
+    if (dump.scene == SCENE_DETAIL && run->workload.after_detail)
+        raise(SIGKILL);
 }
 
 /* Sends what comes after the operator with this number, counted from the first step of the run on. */

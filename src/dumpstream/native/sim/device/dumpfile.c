@@ -21,9 +21,15 @@ enum {
     STATUS_OVERFLOW = 0x8,
 };
 
-uint64_t dump_file_began_s(const struct dssim_workload *workload) {
+/* When the run began, by the clock of rank 0. */
+static uint64_t began_s(const struct dssim_workload *workload) {
     const uint64_t year_s = 365 * 86400;
     return UINT64_C(1767225600) + below(mix(workload->seed, DRAW_TIME), year_s);
+}
+
+uint64_t dump_file_step_us(const struct dssim_workload *workload, uint64_t step) {
+    const int64_t ahead = (int64_t)workload->rank * workload->skew;
+    return (began_s(workload) + 1 + step) * 1000000 + (uint64_t)ahead;
 }
 
 static void set_shape(struct tensor *tensor, const struct dssim_workload *workload, uint64_t shape_key,
@@ -105,7 +111,7 @@ static void name_op(const struct dump_file *file, const struct planned *planned,
 
 static int set_name(struct dump_file *file, const char *dump_path, const struct planned *planned) {
     const struct op *op = &planned->op;
-    time_t began = (time_t)dump_file_began_s(op->workload);
+    time_t began = (time_t)began_s(op->workload);
     char began_text[24], directory[96] = "", model[MAX_MODEL_NAME], last[256];
     struct tm calendar;
     strftime(began_text, sizeof began_text, "%Y%m%d%H%M%S", gmtime_r(&began, &calendar));
@@ -157,8 +163,8 @@ static void set_text(struct dump_file *file, bool by_aicpu, uint32_t selection) 
 static void set_time(struct dump_file *file, const struct planned *planned) {
     const struct op *after = &planned->after;
     uint64_t drawn = mix(op_step_key(after, planned->step), DRAW_CLOCK);
-    file->data.time_us = (dump_file_began_s(after->workload) + 1 + planned->step) * 1000000 +
-                         after->number * 37 + below(drawn, 37) + planned->place;
+    file->data.time_us = dump_file_step_us(after->workload, planned->step) + after->number * 37 +
+                         below(drawn, 37) + planned->place;
 }
 
 /* The name for a watched operator that is dumped after another one contains both. */

@@ -36,8 +36,8 @@ int dump_file_plan(struct dump_file *file, const char *dump_path, const struct p
 /* Makes the header, or the text, again after a change of the data. */
 void dump_file_close(struct dump_file *file);
 
-/* When the run began, by the device's clock. */
-uint64_t dump_file_began_s(const struct dssim_workload *workload);
+/* When a step begins, by the clock of the rank. */
+uint64_t dump_file_step_us(const struct dssim_workload *workload, uint64_t step);
 
 /* Writes bytes [offset, offset + bytes) of the file to `out`. */
 void dump_file_read(const struct dump_file *file, uint64_t offset, size_t bytes, uint8_t *out);

@@ -24,24 +24,31 @@ enum {
 
 enum { TILING_BYTES = 64, WORKSPACE_BYTES = 4096, L1_BYTES = 8192, STACK_BYTES = 1024, CORES = 32 };
 
-enum scene exception_scene_of_environment(void) {
-    const char *collect = getenv("NPU_COLLECT_PATH");
-    int found = word_place(getenv("ASCEND_DUMP_SCENE"), EXCEPTION_SCENES);
-    if (found >= 0)
-        return SCENE_BRIEF + (enum scene)found;
-    return collect != NULL && *collect ? SCENE_NORM : SCENE_NONE;
+/* Takes the directory that the variable names, if it is one or can be made. */
+static bool take_root(const char *variable, char root[PATH_MAX]) {
+    const char *path = getenv(variable);
+    if (path == NULL || !*path || strlen(path) >= PATH_MAX || disk_make_directory(path, 0700) != 0)
+        return false;
+    strcpy(root, path);
+    return true;
 }
 
 void exception_find_root(const char *dump_path, char root[PATH_MAX]) {
-    static const char *const variables[] = {"ASCEND_DUMP_PATH", "ASCEND_WORK_PATH"};
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-        const char *path = getenv(variables[i]);
-        if (path != NULL && *path && strlen(path) < PATH_MAX && disk_make_directory(path, 0700) == 0) {
-            strcpy(root, path);
-            return;
-        }
+    if (!take_root("ASCEND_DUMP_PATH", root) && !take_root("ASCEND_WORK_PATH", root))
+        strcpy(root, *dump_path ? dump_path : ".");
+}
+
+bool exception_of_environment(struct exception_dump *dump) {
+    int found = word_place(getenv("ASCEND_DUMP_SCENE"), EXCEPTION_SCENES);
+    if (found >= 0) {
+        dump->scene = SCENE_BRIEF + (enum scene)found;
+        exception_find_root("", dump->root);
+        return true;
     }
-    strcpy(root, *dump_path ? dump_path : ".");
+    if (!take_root("NPU_COLLECT_PATH", dump->root))
+        return false;
+    dump->scene = SCENE_NORM;
+    return true;
 }
 
 int exception_path(const char *root, uint64_t device, const char *last, char out[PATH_MAX]) {
@@ -111,11 +118,12 @@ static void describe(struct dump_file *file, enum scene scene) {
 static void name_file(const struct dump_file *file, const struct op *op, uint64_t step, enum scene scene,
                       char *out, size_t room) {
     const unsigned long long task = op_task(op), stream = op_stream(op);
-    time_t second = (time_t)(dump_file_began_s(op->workload) + 1 + step + op->number / 1000);
+    const uint64_t time_ms = dump_file_step_us(op->workload, step) / 1000 + op->number;
+    time_t second = (time_t)(time_ms / 1000);
     char when[32];
     struct tm calendar;
     strftime(when, sizeof when, "%Y%m%d%H%M%S", gmtime_r(&second, &calendar));
-    sprintf(when + strlen(when), "%03u", (unsigned)(op->number % 1000));
+    sprintf(when + strlen(when), "%03u", (unsigned)(time_ms % 1000));
     if (scene == SCENE_NORM)
         snprintf(out, room, "/%s.%s.%llu.%s", op->type, file->data.op_name, task, when);
     else if (scene == SCENE_DETAIL)

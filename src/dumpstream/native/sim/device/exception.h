@@ -10,10 +10,10 @@ struct exception_dump {
     char root[PATH_MAX]; /* where they go, or went last; empty if there was no dump */
 };
 
-/* Returns the scene that the environment switches on. */
-enum scene exception_scene_of_environment(void);
+/* Switches on what the environment asks for. Returns whether it asks for anything. */
+bool exception_of_environment(struct exception_dump *dump);
 
-/* Finds where the dumps go: the environment decides, then `dump_path`. */
+/* Finds where the dumps go that a configuration switches on: the environment decides, then `dump_path`. */
 void exception_find_root(const char *dump_path, char root[PATH_MAX]);
 
 /* Fills in the directory for a device, followed by `last`. Returns 0 or -ENAMETOOLONG. */

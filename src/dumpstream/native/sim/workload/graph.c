@@ -54,7 +54,7 @@ bool graph_find(const struct op *op, const char *name, struct op *found) {
 }
 
 uint64_t op_key(const struct op *op) {
-    return mix(mix(mix(op->workload->seed, DRAW_MODEL), op->model) + DRAW_OP, op->place);
+    return mix(mix(mix(op->workload->seed + op->workload->rank, DRAW_MODEL), op->model) + DRAW_OP, op->place);
 }
 
 uint64_t op_step_key(const struct op *op, uint64_t step) {

@@ -13,6 +13,7 @@ const char *const fault_names[FAULT_COUNT] = {FAULTS(NAME)};
 enum { MAX_LINE = 1024 };
 
 #define MAX_TENSOR_BYTES (UINT64_C(1) << 40)
+#define MAX_SKEW_US UINT64_C(1000000000)
 
 /* Reads digits up to `end`, which may be NUL, and moves past them. */
 static bool take_number(const char **text, char end, uint64_t *value) {
@@ -124,6 +125,16 @@ static bool read_overwrite(const char *text, void *field) {
     return !overwrite->once || take_number(&text, '\0', &overwrite->step);
 }
 
+static bool read_skew(const char *text, void *field) {
+    const bool behind = *text == '-';
+    uint64_t skew;
+    text += behind;
+    if (!take_number(&text, '\0', &skew) || skew > MAX_SKEW_US)
+        return false;
+    *(int64_t *)field = behind ? -(int64_t)skew : (int64_t)skew;
+    return true;
+}
+
 struct key {
     const char *name;
     size_t place;                                /* of its field in the workload */
@@ -153,8 +164,11 @@ static const struct key keys[] = {
     TEXT(overwrite, "", read_overwrite, "A:C or A:C@STEP, where operator C comes before A"),
     CHOICE(opdebug, "older", "older,newer", "older or newer"),
     CHOICE(stats_by, "kernel", "kernel,aicpu", "kernel or aicpu"),
+    CHOICE(after_detail, "continue", "continue,die", "continue or die"),
     CHOICE(cann, "9.1", "8.5,9.1,master", "8.5, 9.1 or master"),
+    TEXT(skew, "0", read_skew, "microseconds from -10^9 to 10^9"),
     NUMBER(seed, "0", 0, UINT64_MAX),
+    NUMBER(rank, "0", 0, MAX_DEVICES - 1),
     NUMBER(models, "2", 1, 100000),
     NUMBER(ops, "8", 1, 1000000),
     NUMBER(inputs, "2", 0, MAX_PART),

@@ -55,7 +55,9 @@ enum { CANN_8_5, CANN_9_1, CANN_MASTER };
 
 /* The fields have the names of the keys. */
 struct dssim_workload {
-    uint64_t seed;
+    uint64_t seed; /* of the clock; with the rank, of all other values */
+    uint64_t rank;
+    int64_t skew; /* microseconds by which the clock of each rank is ahead of that of the one before */
     uint64_t models;
     uint64_t ops;
     uint64_t inputs;
@@ -66,9 +68,10 @@ struct dssim_workload {
     uint64_t rate;
     uint64_t slice_bytes;
     uint64_t queue_bytes;
-    uint64_t io_files; /* 1: inputs and outputs of an operator are in files of their own */
-    uint64_t opdebug;  /* 1: overflow records have the newer layout */
-    uint64_t stats_by; /* 1: the AICPU makes statistics, not a kernel */
+    uint64_t io_files;     /* 1: inputs and outputs of an operator are in files of their own */
+    uint64_t opdebug;      /* 1: overflow records have the newer layout */
+    uint64_t stats_by;     /* 1: the AICPU makes statistics, not a kernel */
+    uint64_t after_detail; /* 1: a detailed exception dump ends the process */
     uint64_t cann;
     struct byte_range {
         uint64_t least, most;
