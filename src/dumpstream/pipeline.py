@@ -18,7 +18,7 @@ from dumpstream.source import Source, receive_from
 from dumpstream.stages.abandonment import Abandonment
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import End, Event, Hold, Part, Piece, Recall, Whole
-from dumpstream.stages.feed import Ending, FileFeed
+from dumpstream.stages.feed import Ending, Feed
 from dumpstream.stages.notices import Notices, Progress
 from dumpstream.stages.outlet import Outlet, out_of_memory, unwrapped
 from dumpstream.stages.plan import PartWriter, Plan
@@ -75,7 +75,7 @@ class Pipeline:
     held: HeldBytes
     options: PipelineOptions
     notices: Notices
-    feed: FileFeed
+    feed: Feed
     place: str = "the capture"  #: what messages call it
     chunks: int = 0
     bytes: int = 0

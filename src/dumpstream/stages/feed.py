@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import anyio
 from typing_extensions import Buffer
@@ -42,6 +42,17 @@ class Ending(NamedTuple):
 
 #: Returns what the parts of a file can be read from once its plan is released, if all of them can.
 ReadBack = Callable[[FileRow, Sequence[Stored]], Sequence[Content] | None]
+
+
+class Feed(Protocol):
+    """Takes the files of a capture that have ended to its consumers."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether `tell` is to be called."""
+
+    async def tell(self, endings: Iterable[Ending]) -> None:
+        """Give each of *endings* to every consumer; waits for slow ones as they have asked."""
 
 
 class FileFeed:
@@ -89,7 +100,7 @@ class _Telling:
     def __init__(self, ending: Ending, spool: Spool | None, read_back: ReadBack | None) -> None:
         self._ending, self._spool = ending, spool
         self._data: bytes | None = None
-        self._statistics = _statistics_of(ending.results)
+        self._statistics = statistics_of(ending.results)
         self._stored = None if read_back is None else read_back(ending.row, ending.results)
         #: In the order of the parts; None for a part that is in hand, or is not kept.
         self._spooled = [_find_spooled(part.files) for part in ending.parts]
@@ -190,6 +201,7 @@ def _find_spooled(files: Iterable[SinkFile]) -> SpooledPart | None:
     return next((file for file in files if isinstance(file, SpooledPart)), None)
 
 
-def _statistics_of(results: Iterable[Stored]) -> list[TensorRow] | None:
+def statistics_of(results: Iterable[Stored]) -> list[TensorRow] | None:
+    """Return the rows of all tensors of a file; None if no sink has computed them."""
     rows = [result.rows for result in results if result.rows is not None]
     return [row for some in rows for row in some] if rows else None
