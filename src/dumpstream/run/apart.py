@@ -217,6 +217,7 @@ class Apart:
     async def _end(self) -> None:
         with anyio.CancelScope(shield=True):
             await end_dump(self._dump, self._drain, given_up=lambda: self._given_up, fail=self._fail)
+            await self._receiver.finish()
             late = _native.late_calls() - self._late_before
             await self._send("finish", (late, self.notices.skipped[FinishedFile], self.error))
             await self._done.wait()

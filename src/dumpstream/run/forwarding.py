@@ -26,6 +26,10 @@ from dumpstream.statistics.table import TensorRow
 #: What one message has at most, so that small files do not cost a message each.
 _MOST_FILES = 256
 _MOST_BYTES = 1 << 20
+#: Messages that may be on their way to the consumers, so that the two processes do not wait by turns.
+_MOST_MESSAGES = 8
+#: Larger files are read where they are stored, if they can be: the program may not want their bytes.
+_SENT_BYTES = 64 << 10
 #: How often a capture that waits for the program looks whether it is to wait any longer.
 _LOOK_S = 0.5
 
@@ -43,7 +47,7 @@ class SentFile(NamedTuple):
 class Forwarder:
     """In the companion: sends finished files to the program as long as it has consumers.
 
-    The capture waits until the program has given them to its consumers, as it does without a companion.
+    The capture waits for consumers as it does without a companion; only a few messages are ahead of them.
 
     Args:
         channel: to the program.
@@ -57,7 +61,7 @@ class Forwarder:
         self._called = self._heard = 0
         self._most_bytes: int | None = None
         self._turn = anyio.Lock()
-        self._taken = True
+        self._under_way = 0  # messages that the program has not taken yet
         self._changed = anyio.Event()
         self._custodies: dict[Custody, int] = {}
         self._numbers = 0
@@ -83,32 +87,37 @@ class Forwarder:
         self._wake()
 
     def go_on(self, *, wanted: bool) -> None:
-        """Send what follows: the program has taken everything; not *wanted*: it has no consumers left."""
+        """Send what follows: the program has taken a message; not *wanted*: it has no consumers left."""
         if not wanted:
             self._most_bytes = None
-        self._taken = True
+        self._under_way -= 1
         self._wake()
 
     def close(self) -> None:
         """Send nothing more, and let the capture wait no longer: the program is gone."""
         self._calls = -1
         self._heard = self._called
-        self.go_on(wanted=False)
+        self._under_way = 0
+        self._most_bytes = None
+        self._wake()
 
     async def tell(self, endings: Iterable[Ending]) -> None:
-        """Send *endings*, and return when the program has given them to its consumers."""
+        """Send *endings*, and wait if the program has not yet given enough of them to its consumers."""
         async with self._turn:
             for message in self._messages(endings):
-                self._taken = False
+                self._under_way += 1
                 try:
                     await self._channel.send("files", message)
                 except EOFError:
                     return self.close()
                 # A capture that was abandoned waits for no consumer; the program hears of that, too.
-                while not (self._taken or self._notices is None or self._notices.abandoned):
+                while self._under_way >= _MOST_MESSAGES and not self._is_abandoned():
                     with anyio.move_on_after(_LOOK_S):
                         await self._changed.wait()
         return None
+
+    def _is_abandoned(self) -> bool:
+        return self._notices is not None and self._notices.abandoned
 
     async def end(self) -> None:
         """Return when the program knows where all of its files are; called after the last of them."""
@@ -139,8 +148,7 @@ class Forwarder:
     def _pack(self, ending: Ending) -> SentFile:
         pending = [it.custody for it in ending.results if it.custody and it.custody.stage < Stage.STORED]
         size, data = ending.row.bytes, ending.data
-        # What is large and can be read where it is stored is not sent: the program may not want its bytes.
-        most = _MOST_BYTES if is_kept(ending.row) and not pending else size
+        most = _SENT_BYTES if is_kept(ending.row) and not pending else size
         inline = data is not None and size <= min(self._most_bytes or 0, most)
         return SentFile(
             ending.row,
@@ -206,6 +214,11 @@ class Receiver:
                 await self._feed.tell([self._unpack(file) for file in files])
                 with suppress(EOFError):
                     await self._channel.send("taken", self._notices.wants(FinishedFile))
+
+    async def finish(self) -> None:
+        """Return when the consumers have what was sent."""
+        async with self._turn:
+            return
 
     async def end(self, error: Exception | None) -> None:
         """End the stream of notices, once the consumers have what was sent."""
