@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import anyio
@@ -84,7 +85,7 @@ async def _capture(channel: Channel, order: Order, program: ProcessHandle) -> No
                     async with session.running():
                         with suppress(EOFError):  # the attendance hears that the program has gone
                             await channel.send("begun", session.destination.remains)
-                        forwarder.begin(session.notices, tasks)
+                        forwarder.begin(session.notices, tasks, partial(_own, session))
                         await _Attendance(channel, program, session, source, scope).attend(tasks)
                     await forwarder.end()
                     tasks.cancel_scope.cancel()

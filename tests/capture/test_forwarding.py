@@ -254,6 +254,8 @@ async def test_what_the_companion_logs_is_logged_here(
 
 
 _SLOW_CONSUMER = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 async def slow():
     async with open_capture(sys.argv[1], acl_library=sys.argv[2], buffer_bytes=8 << 20) as capture:
         assert capture.report.own_process
@@ -334,3 +336,28 @@ async def test_a_consumer_in_memory_of_this_process_needs_no_companion(rig: Rig)
         assert await (await anext(files)).read() == b"1"
 
     assert not capture.report.own_process
+
+
+async def test_a_capture_in_the_background_ends_with_its_event_loop(rig: Rig) -> None:
+    """`asyncio.run` cancels every task, also those of the library, when its main function returns."""
+    done = await run_program(
+        rig,
+        """
+import asyncio
+async def background():
+    async def capture():
+        async with open_capture(sys.argv[1], acl_library=sys.argv[2], buffer_bytes=1 << 20):
+            push(b"file")
+            entered.set()
+            await asyncio.sleep(1000)
+    entered = asyncio.Event()
+    task = asyncio.create_task(capture())
+    await entered.wait()
+asyncio.run(background())
+""",
+    )
+
+    assert done.returncode == 0, done.stderr
+    (end,) = await run_sync(rig.ends)
+    assert list(await run_sync(rig.rows)) == ["file"]
+    assert end.outcome == "cancelled"

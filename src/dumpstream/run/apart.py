@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -240,7 +241,7 @@ class Apart:
     async def _listen(self) -> None:
         with anyio.CancelScope(shield=True):
             try:
-                while (message := await self._channel.receive()).kind not in _LAST:
+                while (message := await self._receive()).kind not in _LAST:
                     self._hear(message)
                 if message.kind == "error":
                     self._lose_companion(repr(message.value))
@@ -254,6 +255,15 @@ class Apart:
             self.ended.set()
             self._drained.set()
             self._done.set()
+
+    async def _receive(self) -> Message:
+        while True:
+            try:
+                return await self._channel.receive()
+            except (
+                asyncio.CancelledError
+            ):  # by `asyncio.run`, which ends every task: the capture must end first
+                self._given_up = True
 
     def _hear(self, message: Message) -> None:
         assert self._tasks is not None
@@ -269,7 +279,8 @@ class Apart:
                 self._tasks.start_soon(self._end_notices)
                 self.ended.set()
         elif message.kind == "files":
-            self._tasks.start_soon(self._receiver.take, message.value)
+            self._report, files = message.value
+            self._tasks.start_soon(self._receiver.take, files)
         elif message.kind == "settled":
             self._receiver.settle(*message.value)
         elif message.kind == "log":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ from dumpstream.sharedsource import SharedSource
 from dumpstream.sinks import Stored
 from dumpstream.stages.feed import Ending, FileFeed, InHand, statistics_of
 from dumpstream.stages.finished import FinishedFile
-from dumpstream.stages.notices import Notices
+from dumpstream.stages.notices import Notices, Progress
+from dumpstream.stages.report import Report
 from dumpstream.statistics.table import TensorRow
 
 #: What one message has at most, so that small files do not cost a message each.
@@ -58,6 +59,7 @@ class Forwarder:
         self._channel, self._calls = channel, calls
         self._notices: Notices | None = None
         self._tasks: TaskGroup | None = None
+        self._report: Callable[[], Report] | None = None
         self._called = self._heard = 0
         self._most_bytes: int | None = None
         self._turn = anyio.Lock()
@@ -67,9 +69,9 @@ class Forwarder:
         self._numbers = 0
         self._settling = 0  # custodies that have ended, of which the program is being told
 
-    def begin(self, notices: Notices, tasks: TaskGroup) -> None:
-        """Serve the capture of *notices*; *tasks* run until `end`."""
-        self._notices, self._tasks = notices, tasks
+    def begin(self, notices: Notices, tasks: TaskGroup, report: Callable[[], Report]) -> None:
+        """Serve the capture of *notices*, whose state is *report*; *tasks* run until `end`."""
+        self._notices, self._tasks, self._report = notices, tasks, report
 
     @property
     def wanted(self) -> bool:
@@ -103,11 +105,13 @@ class Forwarder:
 
     async def tell(self, endings: Iterable[Ending]) -> None:
         """Send *endings*, and wait if the program has not yet given enough of them to its consumers."""
+        assert self._report is not None  # only a program whose capture has begun has consumers
         async with self._turn:
             for message in self._messages(endings):
                 self._under_way += 1
                 try:
-                    await self._channel.send("files", message)
+                    # With the report: a consumer that has a file finds it counted.
+                    await self._channel.send("files", (self._report(), message))
                 except EOFError:
                     return self.close()
                 # A capture that was abandoned waits for no consumer; the program hears of that, too.
@@ -212,6 +216,7 @@ class Receiver:
         with anyio.CancelScope(shield=True):  # a capture that is cancelled waits for no consumer
             async with self._turn:
                 await self._feed.tell([self._unpack(file) for file in files])
+                self._notices.offer(Progress())
                 with suppress(EOFError):
                     await self._channel.send("taken", self._notices.wants(FinishedFile))
 

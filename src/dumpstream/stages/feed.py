@@ -83,15 +83,17 @@ class FileFeed:
         Raises:
             SinkError: the temporary file of the spool cannot be written.
         """
-        tellings = [_Telling(ending, self._spool, self._read_back) for ending in endings]
+        rest = iter(endings)
         try:
-            for telling in tellings:
-                for subscription in self._notices.to(FinishedFile):
-                    await telling.tell(subscription)
+            for ending in rest:
+                with _Telling(ending, self._spool, self._read_back) as telling:
+                    for subscription in self._notices.to(FinishedFile):
+                        await telling.tell(subscription)
                 await self._slice.pause()
         finally:
-            for telling in tellings:
-                telling.release()
+            for ending in rest:  # the spool has parts of them
+                with _Telling(ending, self._spool, None):
+                    pass
 
 
 class _Telling:
@@ -137,7 +139,10 @@ class _Telling:
             )
         )
 
-    def release(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Forget what is in the spool, unless a consumer is going to read it."""
         for part in self._spooled:
             if part is not None:
