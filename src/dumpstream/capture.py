@@ -20,8 +20,9 @@ from dumpstream.archive.manifest import Configured
 from dumpstream.archive.remains import Remains
 from dumpstream.objectstore.patience import Patience
 from dumpstream.profiling.settings import ProfileSettings
-from dumpstream.run.apart import Apart, apart, companion, obstacle
+from dumpstream.run.apart import Apart, apart, companion
 from dumpstream.run.beginning import begun
+from dumpstream.run.obstacle import obstacle
 from dumpstream.run.preparation import prepared
 from dumpstream.run.request import DEFAULT_SINKS, Request
 from dumpstream.run.session import Session

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -35,8 +34,6 @@ from dumpstream.stages.notices import Notices, Progress
 from dumpstream.stages.report import LossCount, Report
 from dumpstream.system.location import Prefix
 
-#: Kinds of sinks that are made from their text alone and leave nothing in the process that has them.
-_SERVED_SINKS = frozenset({"az", "gs", "null", "obs", "s3", "stats", "zstd"})
 _COMPANION = "dumpstream.companion"
 #: Messages after which the companion sends nothing.
 _LAST = frozenset({"done", "error"})
@@ -47,26 +44,6 @@ class Order(NamedTuple):
 
     request: Request
     program: int  #: the process with the callback
-
-
-def obstacle(request: Request) -> str | None:
-    """Return why no companion can store what *request* asks for, or None if one can."""
-    if request.source is not None:
-        return "source= is an object of this process"
-    if request.profile is not None:
-        return "profile= is made in this process"
-    if not all(isinstance(sink, str) and sink.partition(":")[0] in _SERVED_SINKS for sink in request.sinks):
-        return "sinks= has objects of this process, or sinks of other packages"
-    if request.destination is None:
-        return "without a destination, files are for the consumers in this process"
-    if isinstance(request.destination, Prefix) and request.destination.store is not None:
-        return "the store is an object of this process"
-    return None if _has_interpreter() else "sys.executable does not name a Python interpreter"
-
-
-def _has_interpreter() -> bool:
-    """Whether `sys.executable` runs modules: of a program that embeds Python, or is frozen, it may not."""
-    return Path(sys.executable or "").name.startswith("python") and not hasattr(sys, "frozen")
 
 
 @asynccontextmanager
