@@ -5,17 +5,18 @@ dumps 10 files of 1 MB, and then waits for the device. That is 200 MB/s of dumps
 a core for itself; the runtime and the consumer of the chunks share the other. The consumers are:
 
 - none: a callback in C that does nothing,
-- a capture in the process, one that a process of its own stores, and a capture from outside: dumpstream,
-  storing files with the zstd sink, at a level at which one core is enough,
+- a capture by `open_capture` in the job, which a process of its own stores; the same with
+  ``own_process=False``, which stores in the job; and a capture from outside: dumpstream, storing files with
+  the zstd sink, at a level at which one core is enough,
 - a Python callback through ctypes that writes every file,
 - the runtime itself, which without a callback writes files in its record thread, as CANN does.
 
 Every run is a process of its own, and the kinds take turns. The step time of a run is its mean; the figures
 are medians over the runs. The time from aclInit to the first chunk includes the work of the agent: it
 connects, takes over its ring, and registers. The memory of the job is its resident memory without the ring,
-which it shares with the collector. The event loop of the job is asked to wake a task every 5 ms; how late it
-does is that of the loop and of the scheduler, which gives its core to the consumer, too. The callback is that
-of the agent, called with chunks of 1 MiB.
+which it shares with the collector. The event loop of the job is asked to wake a task every 5 ms; what a
+capture adds to how late it is, at the 99th percentile, is that of the loop and of the scheduler, which gives
+the core of the loop to the consumer, too. The callback is that of the agent, called with chunks of 1 MiB.
 
 Files go to the temporary directory (TMPDIR).
 """
@@ -162,26 +163,29 @@ def _figures(runs: dict[str, list[Found]], calls: Found) -> list[Figure]:
             floor=Floor("ratio", "<=", 2.0),
         )
     )
+    added = {kind: late[kind] - late[IGNORED] for kind in (OWN, INSIDE)}
     figures += [
         Figure(
-            name=f"event loop late, p99, {kind}",
+            name=f"added latency of the event loop, p99, {kind}",
             unit="ms",
-            ours=late[kind],
+            ours=added[kind],
             baseline=late[IGNORED],
-            beside=IGNORED,
+            beside=f"late with {IGNORED}",
+            floor=Floor("ours", "<=", 2.0) if kind == OWN else None,
         )
-        for kind in (OWN, INSIDE)
+        for kind in added
     ]
-    figures.append(
+    figures += [
         Figure(
-            name="memory of the job without the ring",
+            name=f"memory of the job without the ring, {kind}",
             unit="MiB",
-            ours=own[OUTSIDE],
+            ours=own[kind],
             baseline=own[IGNORED],
             beside=IGNORED,
-            floor=Floor("ratio", "<=", 1.05),
+            floor=Floor("ratio", "<=", 1.05) if kind != INSIDE else None,
         )
-    )
+        for kind in (OWN, OUTSIDE, INSIDE)
+    ]
     return figures
 
 

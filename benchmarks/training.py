@@ -39,8 +39,8 @@ _MEMORY = ("RssAnon", "RssFile", "RssShmem")
 
 IGNORED, INSIDE, OWN, OUTSIDE, PYTHON, FILE = (
     "no consumer",
-    "in process",
-    "own process",
+    "own_process=False",
+    "open_capture",
     "outside",
     "Python callback",
     "file writing",
@@ -89,7 +89,7 @@ async def _consumer(kind: str, acl: Acl, directory: Path) -> AsyncIterator[None]
             acl_library=acl.paths[0],
             buffer_bytes=_RING_BYTES,
             level=LEVEL,
-            own_process=kind == OWN,
+            own_process=False if kind == INSIDE else None,
         ):
             yield
         return

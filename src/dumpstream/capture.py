@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -12,15 +13,16 @@ import anyio
 from anyio.lowlevel import checkpoint
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import DumpstreamError
+from dumpstream._errors import CompanionError, DumpstreamError
 from dumpstream.acl.driver import Driver
 from dumpstream.archive.destination import absolute
 from dumpstream.archive.manifest import Configured
 from dumpstream.archive.remains import Remains
 from dumpstream.objectstore.patience import Patience
 from dumpstream.profiling.settings import ProfileSettings
-from dumpstream.run.apart import Apart, apart, obstacle
+from dumpstream.run.apart import Apart, apart, companion
 from dumpstream.run.beginning import begun
+from dumpstream.run.obstacle import obstacle
 from dumpstream.run.preparation import prepared
 from dumpstream.run.request import DEFAULT_SINKS, Request
 from dumpstream.run.session import Session
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from dumpstream.run.request import StrPath
+
+
+_log = logging.getLogger(__name__)
 
 
 class Capture:
@@ -104,17 +109,12 @@ class Capture:
             raise ValueError(f"max_files must be at least 1 and max_bytes 0, not {max_files} and {max_bytes}")
         if timeout is not None and not timeout >= 0:
             raise ValueError(f"timeout must be at least 0 seconds, or None for no limit, not {timeout}")
-        if isinstance(self._session, Apart):
-            raise ValueError("files() needs a capture in this process; leave out own_process=True")  # noqa: TRY004
-        return Files(
-            self._session.notices.subscribe(
-                FinishedFile,
-                most=max_files,
-                most_bytes=max_bytes,
-                on_slow=OnSlow(on_slow),
-                timeout=timeout,
-            )
+        subscription = self._session.notices.subscribe(
+            FinishedFile, most=max_files, most_bytes=max_bytes, on_slow=OnSlow(on_slow), timeout=timeout
         )
+        if isinstance(self._session, Apart):
+            self._session.forward(max_bytes)
+        return Files(subscription)
 
     def step(self, number: int) -> None:
         """Mark the beginning of a step: files that begin from now on belong to it.
@@ -179,7 +179,7 @@ async def open_capture(
     profile: ProfileSettings | None = None,
     append: bool = False,
     force: bool = False,
-    own_process: bool = False,
+    own_process: bool | None = None,
     **options: Unpack[CaptureOptions],
 ) -> AsyncIterator[Capture]:
     """Capture every dumped file into *destination* while the block runs.
@@ -210,9 +210,9 @@ async def open_capture(
         profile: also profile the block, into ``profile`` below *destination*, as `open_profile` does.
         append: add a run to the capture that is in *destination*.
         force: delete the capture that is in *destination*.
-        own_process: let a process of its own store the files, so that only the callback runs here; for the
-            ring of the capture, a destination, and built-in sinks. `Capture.files` then needs the capture in
-            this process.
+        own_process: whether a process of its own stores the files, so that only the callback runs here. By
+            default it does if nothing is lost by that: there is a destination, all sinks are built in and
+            named by strings, and *source* and *profile* are not used. `Report.own_process` says which.
         **options: see `CaptureOptions`.
 
     Raises:
@@ -253,9 +253,13 @@ async def open_capture(
         force=force,
     )
     resources = Resources(patience=Patience(spills=request.stages.sinks.spill is not None))
-    if own_process and (why := obstacle(request)) is not None:
-        raise ValueError(f"own_process=True is not possible: {why}; leave it out to store in this process")
-    opening = _open_apart(request) if own_process else open_request(request, resources)
+    why_not = obstacle(request)
+    if own_process and why_not is not None:
+        raise ValueError(f"own_process=True is not possible: {why_not}; leave it out")
+    if own_process is False or why_not is not None:
+        opening = open_request(request, resources)
+    else:
+        opening = _open_apart(request, resources, required=own_process is True)
     async with isolated(opening) as capture:
         try:
             yield capture
@@ -264,9 +268,18 @@ async def open_capture(
 
 
 @asynccontextmanager
-async def _open_apart(request: Request) -> AsyncIterator[Capture]:
-    async with apart(request) as run:
-        yield Capture(run)
+async def _open_apart(request: Request, resources: Resources, *, required: bool) -> AsyncIterator[Capture]:
+    """Open a capture that a companion stores; if none starts and none is *required*, one in this process."""
+    async with AsyncExitStack() as stack:
+        try:
+            interpreter = await stack.enter_async_context(companion())
+        except CompanionError as exc:
+            if required:
+                raise
+            _log.warning("%s; the capture is stored in this process", exc.ending)
+            yield await stack.enter_async_context(open_request(request, resources))
+            return
+        yield Capture(await stack.enter_async_context(apart(request, interpreter)))
 
 
 @asynccontextmanager

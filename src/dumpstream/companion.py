@@ -6,12 +6,14 @@ It is started by `open_capture`, and ends when the program leaves the capture, o
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pickle
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import anyio
@@ -25,6 +27,7 @@ from dumpstream.processes.channel import Channel
 from dumpstream.processes.liveness import ProcessHandle, ending_text
 from dumpstream.run.apart import Order
 from dumpstream.run.beginning import begun
+from dumpstream.run.forwarding import Forwarder, ForwardingSource
 from dumpstream.run.preparation import prepared
 from dumpstream.run.session import Session
 from dumpstream.sharedsource import SharedSource
@@ -46,7 +49,11 @@ def main() -> None:
 
 async def _serve() -> None:
     channel = Channel(socket.socket(fileno=0))
+    await channel.send("ready")
     order: Order = (await channel.receive()).value
+    logger = logging.getLogger("dumpstream")
+    logger.addHandler(_LogSender(channel))
+    logger.propagate = False
     try:
         with ProcessHandle(order.program) as program:
             await _capture(channel, order, program)
@@ -64,12 +71,13 @@ async def _capture(channel: Channel, order: Order, program: ProcessHandle) -> No
     """Prepare a run, begin it when the program says so, and store until the program leaves or is gone."""
     request = order.request
     assert request.stages.ring is not None
-    async with _open_ring(request.stages.ring) as (ring, wakeups):
-        source = SharedSource(ring)
+    async with _open_ring(request.stages.ring) as (ring, wakeups, calls):
+        forwarder = Forwarder(channel, calls)
+        source = ForwardingSource(ring, forwarder)
         asyncio.get_running_loop().add_reader(wakeups, _wake, source, wakeups)
         resources = Resources(patience=Patience(spills=request.stages.sinks.spill is not None))
-        async with prepared(replace(request, source=source), resources) as preparation:
-            await channel.send("prepared", ring.statistics()[0], [ring.fileno(), wakeups])
+        async with prepared(replace(request, source=source), resources, forwarder) as preparation:
+            await channel.send("prepared", ring.statistics()[0], [ring.fileno(), wakeups, calls])
             library = await _receive_library(channel, program, ring)
             with anyio.CancelScope() as scope:
                 beginning = replace(preparation, library=library)
@@ -77,7 +85,9 @@ async def _capture(channel: Channel, order: Order, program: ProcessHandle) -> No
                     async with session.running():
                         with suppress(EOFError):  # the attendance hears that the program has gone
                             await channel.send("begun", session.destination.remains)
+                        forwarder.begin(session.notices, tasks, partial(_own, session))
                         await _Attendance(channel, program, session, source, scope).attend(tasks)
+                    await forwarder.end()
                     tasks.cancel_scope.cancel()
     error: DumpstreamError | None = None
     try:
@@ -109,15 +119,16 @@ async def _receive_library(channel: Channel, program: ProcessHandle, ring: Share
 
 
 @asynccontextmanager
-async def _open_ring(options: RingOptions) -> AsyncIterator[tuple[SharedRing, int]]:
-    """Make the ring, and what its producer wakes this process by."""
+async def _open_ring(options: RingOptions) -> AsyncIterator[tuple[SharedRing, int, int]]:
+    """Make the ring, what its producer wakes this process by, and what counts consumers."""
     ring = await run_sync(make_ring, SharedRing, options)
-    wakeups = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    wakeups, calls = (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) for _ in range(2))
     try:
-        yield ring, wakeups
+        yield ring, wakeups, calls
     finally:
         asyncio.get_running_loop().remove_reader(wakeups)
         os.close(wakeups)
+        os.close(calls)
         ring.discard()  # a program that still runs must not wait for a reader
         ring.close()
         if options.buffer_file is not None:
@@ -138,11 +149,11 @@ class _Attendance:
         channel: Channel,
         program: ProcessHandle,
         session: Session,
-        source: SharedSource,
+        source: ForwardingSource,
         scope: anyio.CancelScope,
     ) -> None:
         self._channel, self._program, self._session, self._source = channel, program, session, source
-        self._scope = scope
+        self._forwarder, self._scope = source.forwarder, scope
         self._ended, self._hung_up = anyio.Event(), anyio.Event()
         self._left = anyio.Event()
 
@@ -179,12 +190,17 @@ class _Attendance:
                     self._scope.cancel()
                 elif message.kind == "drain":
                     tasks.start_soon(self._drain)
+                elif message.kind == "wants":
+                    self._forwarder.want(message.value)
+                elif message.kind == "taken":
+                    self._forwarder.go_on(wanted=message.value)
                 elif message.kind == "finish":
-                    late, error = message.value
-                    self._session.late_elsewhere = late
+                    late, skipped, error = message.value
+                    self._session.late_elsewhere, self._session.skipped_elsewhere = late, skipped
                     if error is not None:
                         self._session.pipeline.fail(error)
                     self._left.set()
+        self._forwarder.close()
         self._hung_up.set()
 
     async def _drain(self) -> None:
@@ -201,6 +217,7 @@ class _Attendance:
 
     def _end(self) -> None:
         self._ended.set()
+        self._forwarder.close()
         self._hung_up.set()
 
     async def _watch(self) -> None:
@@ -213,6 +230,29 @@ class _Attendance:
         self._source.producer_ended(in_order=False)
         self._session.cut_off = CutOffError(how)
         self._left.set()
+
+
+class _LogSender(logging.Handler):
+    """Sends what is logged to the program, which knows what is to be done with it."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send *record*; may be called in any thread."""
+        self._loop.call_soon_threadsafe(self._start, record.name, record.levelno, record.getMessage())
+
+    def _start(self, *message: object) -> None:
+        task = self._loop.create_task(self._send(message))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send(self, message: object) -> None:
+        with suppress(EOFError):
+            await self._channel.send("log", message)
 
 
 def _own(session: Session) -> Report:

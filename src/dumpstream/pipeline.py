@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from time import monotonic
 
@@ -18,7 +19,7 @@ from dumpstream.source import Source, receive_from
 from dumpstream.stages.abandonment import Abandonment
 from dumpstream.stages.assembly import File
 from dumpstream.stages.events import End, Event, Hold, Part, Piece, Recall, Whole
-from dumpstream.stages.feed import Ending, FileFeed
+from dumpstream.stages.feed import Ending, Feed
 from dumpstream.stages.notices import Notices, Progress
 from dumpstream.stages.outlet import Outlet, out_of_memory, unwrapped
 from dumpstream.stages.plan import PartWriter, Plan
@@ -34,6 +35,8 @@ _PLANS_IN_FLIGHT = 2
 _RECALL_BYTES = 8 << 20
 #: Chunks that are fed at once: about a millisecond of work, whatever they are.
 _FED_CHUNKS = 256
+#: Files that are recorded at once: a few milliseconds of work.
+_RECORDED_FILES = 128
 #: A plan in which files with so many parts end is not extended.
 _PLAN_PARTS = 1024
 _EXPIRE_S = 1.0
@@ -75,7 +78,7 @@ class Pipeline:
     held: HeldBytes
     options: PipelineOptions
     notices: Notices
-    feed: FileFeed
+    feed: Feed
     place: str = "the capture"  #: what messages call it
     chunks: int = 0
     bytes: int = 0
@@ -296,7 +299,11 @@ class Pipeline:
             cause = self.cause or SINK_FAILED
             endings: list[Ending] | None = [] if self.feed.wanted else None
             in_hand = {} if endings is None else plan.in_hand()
-            self.tally.record_wholes(plan.wholes, zip(*stored, strict=True), cause, endings)
+            results = zip(*stored, strict=True)
+            for start in range(0, len(plan.wholes), _RECORDED_FILES):
+                wholes = plan.wholes[start : start + _RECORDED_FILES]
+                self.tally.record_wholes(wholes, islice(results, len(wholes)), cause, endings)
+                await self._slice.pause()
             self.tally.record_ended(plan.ended, cause, endings, in_hand)
             if plan.error is not None:
                 self.fail(plan.error)

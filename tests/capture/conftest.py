@@ -105,6 +105,24 @@ class Rig:
         return verify(StoredCapture.open(self.path))
 
 
+class ApartRig(Rig):
+    """Opens captures that are stored as `open_capture` chooses: by a companion, if one can."""
+
+    def pushed(self, ring: RingOptions | None = None, **options: Any) -> AbstractAsyncContextManager[Capture]:
+        """Capture what the test pushes."""
+        options = {"buffer_bytes": _RING_BYTES} | options
+        return open_capture(self.path, acl_library=self.library, **options)
+
+
+@pytest.fixture(params=[Rig, ApartRig], ids=["in process", "apart"])
+def either_rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    """Return a rig whose captures are stored in this process, and then one whose companion stores them."""
+    library = SimulatedRuntime().library
+    library.dssim_reset()
+    yield request.param(tmp_path)
+    library.dssim_reset()
+
+
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
     library = SimulatedRuntime().library

@@ -36,6 +36,11 @@ _FILES = 30
 _LARGE = bytes(2 << 20)
 
 
+@pytest.fixture
+def rig(either_rig: Rig) -> Rig:
+    return either_rig
+
+
 @pytest.fixture(autouse=True)
 async def _time_limit() -> AsyncIterator[None]:
     with anyio.fail_after(LIMIT_S):

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def rig(either_rig: Rig) -> Rig:
+    return either_rig
+
+
 _LARGE = bytes(range(256)) * (12 << 10)  # 3 MiB: written piece by piece
 
 

@@ -81,10 +81,11 @@ async def test_beyond_the_total_there_is_none_until_one_is_given_back() -> None:
 async def test_the_spare_is_handed_out_to_who_asks_for_its_size_only() -> None:
     shares = Shares(64 * _MIB, None)
     await shares.make_spare()
-    spare = shares._spare
+    assert shares._spare is not None
+    spare = shares._spare.ring
 
     other = await shares.take(4, "other.ring")
-    assert shares._spare is spare
+    assert shares._spare.ring is spare
     match = await shares.take(8, "match.ring")
 
     assert (other.size, match.size) == (16 * _MIB, 8 * _MIB)
@@ -97,7 +98,8 @@ async def test_the_spare_is_handed_out_to_who_asks_for_its_size_only() -> None:
 async def test_the_first_spare_has_the_size_that_the_launcher_lets_expect() -> None:
     shares = Shares(64 * _MIB, None, local_size=1)
     await shares.make_spare()
-    spare = shares._spare
+    assert shares._spare is not None
+    spare = shares._spare.ring
 
     (only,) = await take(shares, 1, local_size=1)
 
@@ -147,6 +149,55 @@ async def test_a_spare_that_is_ready_too_late_is_not_taken_for_one_of_another_si
     ]
     await give_back([first, other, last])
     await shares.aclose()
+
+
+async def test_a_process_that_comes_while_the_spare_is_made_waits_for_it_and_for_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares, may_go_on, made = Shares(64 * _MIB, None, local_size=1), threading.Event(), []
+
+    def make(size: int, _: Path | None) -> SharedRing:
+        assert may_go_on.wait(20)
+        made.append(SharedRing(size))
+        return made[-1]
+
+    monkeypatch.setattr("dumpstream.outside.shares._make", make)
+    taken = []
+
+    async def take_one() -> None:
+        taken.append(await shares.take(1, "only.ring"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shares.make_spare)
+        tasks.start_soon(take_one)
+        await anyio.wait_all_tasks_blocked()
+        may_go_on.set()
+
+    assert [share.ring for share in taken] == made
+    await give_back(taken)
+
+
+async def test_a_spare_for_which_a_cancelled_process_waited_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares, may_go_on, made = Shares(64 * _MIB, None, local_size=1), threading.Event(), []
+
+    def make(size: int, _: Path | None) -> SharedRing:
+        assert may_go_on.wait(20)
+        made.append(SharedRing(size))
+        return made[-1]
+
+    monkeypatch.setattr("dumpstream.outside.shares._make", make)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shares.make_spare)
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(shares.take, 1, "only.ring")
+            await anyio.wait_all_tasks_blocked()
+            waiting.cancel_scope.cancel()
+        may_go_on.set()
+
+    with pytest.raises(ValueError, match="closed"):
+        made[0].statistics()
 
 
 async def test_a_ring_in_a_file_has_it_until_it_is_given_back(tmp_path: Path) -> None:

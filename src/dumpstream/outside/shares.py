@@ -40,6 +40,44 @@ class Share:
                 self.file.unlink()
 
 
+class _Spare:
+    """A ring of *size* bytes that is made before a process asks for it."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ring: SharedRing | None = None
+        self._made = anyio.Event()
+        self._wanted = True
+
+    async def make(self) -> None:
+        """Make it; if that fails, there is none to take."""
+        try:
+            with suppress(OSError):
+                self.ring = await run_sync(_make, self.size, None)
+        finally:
+            self._made.set()
+        if not self._wanted:
+            await self.aclose()
+
+    async def take(self) -> SharedRing | None:
+        """Return the ring, also if it is still being made: another one would take longer."""
+        try:
+            await self._made.wait()
+        except BaseException:
+            await self.aclose()
+            raise
+        ring, self.ring = self.ring, None
+        return ring
+
+    async def aclose(self) -> None:
+        """Close it, now or when it is made."""
+        self._wanted = False
+        if self.ring is not None:
+            ring, self.ring = self.ring, None
+            with anyio.CancelScope(shield=True):
+                await run_sync(ring.close)
+
+
 class Shares:
     """Hands out rings, together of *total* bytes, in memory or in files in *directory*.
 
@@ -53,8 +91,7 @@ class Shares:
         self._directory = directory
         self._local_size = local_size
         self._taken = 0
-        self._spare: SharedRing | None = None
-        self._spare_size = 0
+        self._spare: _Spare | None = None
 
     async def take(self, local_size: int | None, name: str) -> Share:
         """Return a ring for one of *local_size* processes; *name* is the name of its file, if it has one.
@@ -72,8 +109,9 @@ class Shares:
         file = None if self._directory is None else self._directory / name
         self.free -= size
         try:
-            spare = self._take_spare() if size == self._spare_size else None
-            ring = await run_sync(_make, size, file) if spare is None else spare
+            ring = await self._take_spare(size)
+            if ring is None:
+                ring = await run_sync(_make, size, file)
         except OSError as exc:
             self.free += size
             where = "in memory" if file is None else f"in {file}"
@@ -91,15 +129,13 @@ class Shares:
         """
         if self._directory is not None or (self._local_size and self._taken >= self._local_size):
             return
-        if (size := self._share()) >= LEAST_SHARE and size != self._spare_size:
-            await self.aclose()
-            self._spare_size = size
-            with suppress(OSError):
-                spare = await run_sync(_make, size, None)
-                if self._spare is None and self._spare_size == size:
-                    self._spare = spare
-                else:  # meanwhile another size is wanted, or another spare was made
-                    await run_sync(spare.close)
+        size = self._share()
+        if size >= LEAST_SHARE and (self._spare is None or self._spare.size != size):
+            unfit, self._spare = self._spare, _Spare(size)
+            made = self._spare
+            if unfit is not None:
+                await unfit.aclose()
+            await made.make()
 
     def take_back(self, size: int) -> None:
         """Count the ring of *size* bytes, which is closed, as free."""
@@ -108,13 +144,15 @@ class Shares:
 
     async def aclose(self) -> None:
         """Close the spare ring."""
-        if (spare := self._take_spare()) is not None:
-            with anyio.CancelScope(shield=True):
-                await run_sync(spare.close)
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            await spare.aclose()
 
-    def _take_spare(self) -> SharedRing | None:
-        spare, self._spare, self._spare_size = self._spare, None, 0
-        return spare
+    async def _take_spare(self, size: int) -> SharedRing | None:
+        if self._spare is None or self._spare.size != size:
+            return None
+        spare, self._spare = self._spare, None  # no other process is to wait for it
+        return await spare.take()
 
     def _share(self) -> int:
         # A part of what is free: something must be left for processes that the launcher does not count.

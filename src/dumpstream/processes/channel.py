@@ -5,7 +5,7 @@ import os
 import pickle
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from anyio.to_thread import run_sync
 
 _LENGTH = struct.Struct("=Q")
 _MOST_DESCRIPTORS = 4
+_MOST_BYTES = 1 << 20  #: that are read at once
 
 
 class Message(NamedTuple):
@@ -31,6 +32,8 @@ class Channel:
         end.setblocking(False)
         self._end = end
         self._sending = anyio.Lock()
+        self._text = bytearray()  # of the message that is being received, with its length
+        self._descriptors: list[int] = []
 
     async def send(self, kind: str, value: object = None, descriptors: Sequence[int] = ()) -> None:
         """Send a message; once begun, it is sent whole, even if the caller is cancelled.
@@ -45,28 +48,31 @@ class Channel:
                 await self._send_all(text)
 
     async def receive(self) -> Message:
-        """Return the next message.
+        """Return the next message; a call that is cancelled loses nothing, and the next one goes on.
 
         Raises:
             EOFError: the other side has gone.
         """
-        descriptors: list[int] = []
-        try:
-            head = await self._read_head(descriptors)
-            text = await self._read(*_LENGTH.unpack(head))
-            # In a thread: what an error is made of may have to be imported first.
-            kind, value = await run_sync(pickle.loads, text)
-        except BaseException:
-            for descriptor in descriptors:
-                os.close(descriptor)
-            raise
-        return Message(kind, value, descriptors)
+        while len(self._text) < _LENGTH.size:
+            await self._read_head()
+        (length,) = _LENGTH.unpack(self._text[: _LENGTH.size])
+        while (missing := _LENGTH.size + length - len(self._text)) > 0:
+            await anyio.wait_readable(self._end)
+            self._text += self._came(lambda: self._end.recv(min(missing, _MOST_BYTES)))
+        # In a thread: what an error is made of may have to be imported first.
+        kind, value = await run_sync(pickle.loads, memoryview(self._text)[_LENGTH.size :].toreadonly())
+        message = Message(kind, value, self._descriptors)
+        self._text, self._descriptors = bytearray(), []
+        return message
 
     def close(self) -> None:
         """Let the other side see the end, even if a forked child has this end, too."""
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
         self._end.close()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = []
 
     async def _send_head(self, head: bytes, descriptors: Sequence[int]) -> None:
         while True:
@@ -79,37 +85,34 @@ class Channel:
             else:
                 return
 
-    async def _read_head(self, descriptors: list[int]) -> bytes:
-        """Return the length of the next message, and add the descriptors that come with it."""
-        head = b""
-        while len(head) < _LENGTH.size:
-            await anyio.wait_readable(self._end)
-            try:
-                data, came, *_ = socket.recv_fds(self._end, _LENGTH.size - len(head), _MOST_DESCRIPTORS)
-            except BlockingIOError:
-                continue
-            except OSError as exc:
-                raise EOFError from exc
-            if not data:
-                raise EOFError
-            head += data
-            descriptors += came
-        return head
+    async def _read_head(self) -> None:
+        """Read what has come of the length of a message, and the descriptors that come with it."""
+        await anyio.wait_readable(self._end)
+        missing = _LENGTH.size - len(self._text)
+        descriptors: list[int] = []
+
+        def read() -> bytes:
+            data, came, *_ = socket.recv_fds(self._end, missing, _MOST_DESCRIPTORS)
+            descriptors.extend(came)
+            return data
+
+        self._text += self._came(read)
+        self._descriptors += descriptors
+
+    def _came(self, read: Callable[[], bytes]) -> bytes:
+        """Return what *read* finds at the socket, which may be nothing yet."""
+        try:
+            data = read()
+        except BlockingIOError:
+            return b""
+        except OSError as exc:
+            raise EOFError from exc
+        if not data:
+            raise EOFError
+        return data
 
     async def _send_all(self, text: bytes) -> None:
         try:
             await asyncio.get_running_loop().sock_sendall(self._end, text)
         except OSError as exc:
             raise EOFError from exc
-
-    async def _read(self, length: int) -> bytes:
-        loop, text = asyncio.get_running_loop(), bytearray()
-        while len(text) < length:
-            try:
-                data = await loop.sock_recv(self._end, length - len(text))
-            except OSError as exc:
-                raise EOFError from exc
-            if not data:
-                raise EOFError
-            text += data
-        return bytes(text)

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import sys
-import sysconfig
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -91,8 +90,8 @@ def _start(module: str, channel: socket.socket) -> int:
 
 def _paths() -> list[str]:
     """Return where the program finds modules, Python's own before a file of the program with such a name."""
-    platform = sysconfig.get_path("platstdlib")
-    own = {sysconfig.get_path("stdlib"), platform, f"{platform}/lib-dynload"}
+    library = os.path.dirname(os.__file__)  # noqa: PTH120 - compared with texts
+    own = {library, f"{library}/lib-dynload"}
     # Like Python, pass over what is no text; a colon would be the end of the path.
     paths = [path for path in sys.path if isinstance(path, str) and path and os.pathsep not in path]
     return sorted(paths, key=lambda path: path not in own)

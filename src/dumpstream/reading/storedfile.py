@@ -96,6 +96,12 @@ def _ease(part: StoredPart) -> int:
     return 0 if not is_readable(part) else 1 if is_url(part.path or "") else 2
 
 
+def is_kept(row: FileRow) -> bool:
+    """Whether all bytes of the file of *row* can be read back from what sinks have stored."""
+    parts = parts_of(row)
+    return sum(part.bytes for part in parts) == row.bytes and all(map(is_readable, parts))
+
+
 def is_readable(part: StoredPart) -> bool:
     """Whether `StoredCapture.read_part` can give the part's bytes back."""
     return part.sink in _READABLE_SINKS and part.path is not None

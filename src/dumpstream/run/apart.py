@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
+import asyncio
+import logging
 import os
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -17,22 +17,26 @@ from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 
 from dumpstream import _native
-from dumpstream._errors import CompanionError, DumpstreamError, RingError
+from dumpstream._errors import CaptureCancelledError, CompanionError, DumpstreamError
 from dumpstream.acl.dump import Dump
 from dumpstream.archive.remains import Remains
 from dumpstream.chunk import checked_step
 from dumpstream.processes.channel import Message
 from dumpstream.processes.interpreter import Interpreter, started
+from dumpstream.run.borrowing import Borrowed, borrow
 from dumpstream.run.dumping import dumping, end_dump, load_dump
+from dumpstream.run.forwarding import Receiver
+from dumpstream.run.readback import reading_feed
 from dumpstream.run.request import Request
-from dumpstream.source import DETACH_LIMIT_NS, RingOptions, attach
+from dumpstream.source import DETACH_LIMIT_NS
+from dumpstream.stages.finished import FinishedFile
 from dumpstream.stages.notices import Notices, Progress
 from dumpstream.stages.report import LossCount, Report
 from dumpstream.system.location import Prefix
 
-#: Kinds of sinks that are made from their text alone and leave nothing in the process that has them.
-_SERVED_SINKS = frozenset({"az", "gs", "null", "obs", "s3", "stats", "zstd"})
 _COMPANION = "dumpstream.companion"
+#: Messages after which the companion sends nothing.
+_LAST = frozenset({"done", "error"})
 
 
 class Order(NamedTuple):
@@ -42,59 +46,52 @@ class Order(NamedTuple):
     program: int  #: the process with the callback
 
 
-def obstacle(request: Request) -> str | None:
-    """Return why no companion can store what *request* asks for, or None if one can."""
-    if request.source is not None:
-        return "source= is an object of this process"
-    if request.profile is not None:
-        return "profile= is made in this process"
-    if not all(isinstance(sink, str) and sink.partition(":")[0] in _SERVED_SINKS for sink in request.sinks):
-        return "sinks= has objects of this process, or sinks of other packages"
-    if request.destination is None:
-        return "without a destination, files are for the consumers in this process"
-    if isinstance(request.destination, Prefix) and request.destination.store is not None:
-        return "the store is an object of this process"
-    # A program that embeds Python may not have one.
-    return None if sys.executable else "sys.executable does not name a Python interpreter"
-
-
 @asynccontextmanager
-async def apart(request: Request) -> AsyncIterator[Apart]:
-    """Let a companion prepare, begin and run what *request* asks for, while the block runs.
+async def companion() -> AsyncIterator[Interpreter]:
+    """Start a companion, which waits for its order and has done nothing yet.
 
-    Raises what a run in this process would raise, and `CompanionError` if the companion ends early.
+    Raises:
+        CompanionError: it cannot be started.
     """
-    assert request.destination is not None
-    async with _companion() as interpreter:
-        order = Order(replace(request, driver=None, acl_library=None), os.getpid())
-        ready = await _ask(interpreter, "order", order)
-        assert request.stages.ring is not None
-        async with _attached(interpreter, request.stages.ring, ready) as ring:
-            dump = await run_sync(load_dump, request)
-            async with dumping(dump):
-                paths = None if dump is None else ", ".join(dump.driver.paths)
-                remains = (await _ask(interpreter, "begin", paths)).value
-                run = Apart(request.destination, interpreter, ring, dump, remains)
-                async with run.running():
-                    yield run
-    run.raise_error()
-
-
-@asynccontextmanager
-async def _companion() -> AsyncIterator[Interpreter]:
     async with AsyncExitStack() as stack:
         try:
             interpreter = await stack.enter_async_context(started(_COMPANION))
         except OSError as exc:
             raise CompanionError(exc.strerror or str(exc), started=False) from exc
+        try:
+            await interpreter.channel.receive()
+        except EOFError:
+            raise CompanionError(await interpreter.ending(), started=False) from None
         yield interpreter
+
+
+@asynccontextmanager
+async def apart(request: Request, interpreter: Interpreter) -> AsyncIterator[Apart]:
+    """Let a companion prepare, begin and run what *request* asks for, while the block runs.
+
+    Raises what a run in this process would raise, and `CompanionError` if the companion ends early.
+    """
+    assert request.destination is not None
+    assert request.stages.ring is not None
+    order = Order(replace(request, driver=None, acl_library=None), os.getpid())
+    ready = await _ask(interpreter, "order", order)
+    async with borrow(ready, interpreter.pid, request.stages.ring) as borrowed:
+        dump = await run_sync(load_dump, request)
+        async with dumping(dump):
+            paths = None if dump is None else ", ".join(dump.driver.paths)
+            remains = (await _ask(interpreter, "begin", paths)).value
+            run = Apart(request.destination, interpreter, borrowed, dump, remains)
+            async with run.running():
+                yield run
+    run.raise_error()
 
 
 async def _ask(interpreter: Interpreter, kind: str, value: object) -> Message:
     """Send a message and return the answer; raise the error if that is the answer."""
     try:
         await interpreter.channel.send(kind, value)
-        answer = await interpreter.channel.receive()
+        while (answer := await interpreter.channel.receive()).kind == "log":
+            _log_there(*answer.value)
     except EOFError:
         raise CompanionError(await interpreter.ending()) from None
     if answer.kind == "error":
@@ -102,51 +99,9 @@ async def _ask(interpreter: Interpreter, kind: str, value: object) -> Message:
     return answer
 
 
-@asynccontextmanager
-async def _attached(
-    interpreter: Interpreter, options: RingOptions, ready: Message
-) -> AsyncIterator[_native.Ring]:
-    """Let the callback fill the ring that the companion has made *ready*, while the block runs."""
-    with anyio.CancelScope(shield=True):
-        ring = await run_sync(_borrow, ready, interpreter.pid)
-    try:
-        attach(ring, options)
-        with _detached_at_exit(ring):
-            yield ring
-    finally:
-        with anyio.CancelScope(shield=True):
-            await run_sync(ring.close)
-
-
-@contextmanager
-def _detached_at_exit(ring: _native.Ring) -> Iterator[None]:
-    """Detach *ring* if the process exits in the block: the runtime still delivers what it has queued."""
-    program = os.getpid()
-
-    def detach() -> None:
-        if os.getpid() == program:
-            ring.detach(DETACH_LIMIT_NS)
-
-    atexit.register(detach)
-    try:
-        yield
-    finally:
-        atexit.unregister(detach)
-
-
-def _borrow(ready: Message, companion: int) -> _native.Ring:
-    """Map the ring that the *companion* has made; its pages are touched, which takes a while."""
-    lent, event_fd = ready.descriptors
-    owned = [event_fd]
-    try:
-        owned.append(os.pidfd_open(companion))
-        return _native.Ring.borrow(lent, ready.value, *owned)
-    except OSError as exc:
-        for descriptor in owned:
-            os.close(descriptor)
-        raise RingError(f"the ring of the capture cannot be mapped: {exc.strerror}") from exc
-    finally:
-        os.close(lent)
+def _log_there(name: str, level: int, text: str) -> None:
+    """Log what the companion has logged, as if it had happened here."""
+    logging.getLogger(name).log(level, "%s", text)
 
 
 class Apart:
@@ -156,7 +111,7 @@ class Apart:
         self,
         path: Path | Prefix,
         interpreter: Interpreter,
-        ring: _native.Ring,
+        borrowed: Borrowed,
         dump: Dump | None,
         remains: Remains,
     ) -> None:
@@ -165,10 +120,12 @@ class Apart:
         self.ended = anyio.Event()  #: the capture is over, or discards the rest
         self.notices = Notices()
         self._interpreter, self._channel = interpreter, interpreter.channel
-        self._ring, self._dump = ring, dump
+        (self._ring, self._calls), self._dump = borrowed, dump
+        feed = reading_feed(self.notices, path)
+        self._receiver = Receiver(feed, self.notices, interpreter.channel)
         self._given_up = False  # the rest is discarded
         self._alone = False  # the companion has gone, and only the ring still counts
-        self._report = Report(seconds=0, own_process=True, ring_bytes=ring.statistics()[0])
+        self._report = Report(seconds=0, own_process=True, ring_bytes=borrowed.ring.statistics()[0])
         self._started = monotonic()
         self._drained, self._done = anyio.Event(), anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -180,7 +137,17 @@ class Apart:
             return self._counted()
         if self._done.is_set():
             return self._report
-        return replace(self._report, seconds=monotonic() - self._started)
+        return replace(
+            self._report,
+            seconds=monotonic() - self._started,
+            skipped_files=self._report.skipped_files + self.notices.skipped[FinishedFile],
+        )
+
+    def forward(self, most_bytes: int) -> None:
+        """Let the companion send every file that finishes from now on, for a consumer that was added."""
+        if self._tasks is not None:
+            os.eventfd_write(self._calls, 1)  # at once: the message is on its way for a while
+            self._tasks.start_soon(self._send, "wants", most_bytes)
 
     def mark(self, step: int) -> None:
         """Let chunks that come from now on have *step*; has no effect once the callback is detached."""
@@ -220,6 +187,7 @@ class Apart:
             await self._done.wait()
         except anyio.get_cancelled_exc_class():
             self._given_up = True
+            self.notices.abandon()
             with anyio.CancelScope(shield=True):
                 await self._send("cancel")
             raise
@@ -227,7 +195,9 @@ class Apart:
     async def _end(self) -> None:
         with anyio.CancelScope(shield=True):
             await end_dump(self._dump, self._drain, given_up=lambda: self._given_up, fail=self._fail)
-            await self._send("finish", (_native.late_calls() - self._late_before, self.error))
+            await self._receiver.finish()
+            late = _native.late_calls() - self._late_before
+            await self._send("finish", (late, self.notices.skipped[FinishedFile], self.error))
             await self._done.wait()
             self._report, self._alone = self.report(), False  # the ring is closed next
 
@@ -248,35 +218,69 @@ class Apart:
     async def _listen(self) -> None:
         with anyio.CancelScope(shield=True):
             try:
-                while not self._done.is_set():
-                    self._hear(await self._channel.receive())
+                while (message := await self._receive()).kind not in _LAST:
+                    self._hear(message)
+                if message.kind == "error":
+                    self._lose_companion(repr(message.value))
+                else:
+                    self._update(message)
             except EOFError:
                 self._lose_companion(await self._interpreter.ending())
             except Exception as exc:  # noqa: BLE001 - the end of the capture waits for this task
                 self._lose_companion(repr(exc))
+            await self._end_notices()
+            self.ended.set()
+            self._drained.set()
+            self._done.set()
+
+    async def _receive(self) -> Message:
+        while True:
+            try:
+                return await self._channel.receive()
+            except (
+                asyncio.CancelledError
+            ):  # by `asyncio.run`, which ends every task: the capture must end first
+                self._given_up = True
 
     def _hear(self, message: Message) -> None:
-        if message.kind == "error":
-            self._lose_companion(repr(message.value))
-        elif message.kind in {"drained", "failed"}:
+        assert self._tasks is not None
+        if message.kind in {"drained", "failed"}:
             given_up, error = message.value
             self._given_up = self._given_up or given_up
             if error is not None:
                 self._fail(error)
-            (self._drained if message.kind == "drained" else self.ended).set()
+            if message.kind == "drained":
+                self._drained.set()
+            else:
+                self.notices.abandon()
+                self._tasks.start_soon(self._end_notices)
+                self.ended.set()
+        elif message.kind == "files":
+            self._report, files = message.value
+            self._tasks.start_soon(self._receiver.take, files)
+        elif message.kind == "settled":
+            self._receiver.settle(*message.value)
+        elif message.kind == "log":
+            _log_there(*message.value)
         else:
-            self._report, error = message.value
-            self.notices.offer(Progress())
-            if error is not None:
-                self._fail(error)
-            if message.kind == "done":
-                self._finish()
+            self._update(message)
+
+    def _update(self, message: Message) -> None:
+        self._report, error = message.value
+        if error is not None:
+            self._fail(error)
+        self.notices.offer(Progress())
 
     def _lose_companion(self, ending: str) -> None:
         self._ring.discard()
         self._given_up = self._alone = True
+        self.notices.abandon()
         self._fail(CompanionError(ending))
-        self._finish()
+
+    async def _end_notices(self) -> None:
+        cancelled = CaptureCancelledError() if self._given_up else None
+        with anyio.CancelScope(shield=True):
+            await self._receiver.end(self.error or cancelled)
 
     def _counted(self) -> Report:
         """Return what was known last, and what the ring has refused since then."""
@@ -288,10 +292,5 @@ class Apart:
             unnamed_losses=unnamed,
             ring_fill=fill,
             failure=str(self.error),
+            skipped_files=self._report.skipped_files + self.notices.skipped[FinishedFile],
         )
-
-    def _finish(self) -> None:
-        self.notices.end(self.error)
-        self.ended.set()
-        self._drained.set()
-        self._done.set()

@@ -26,16 +26,15 @@ from dumpstream.archive.nowhere import Nowhere
 from dumpstream.archive.rows import Outcome
 from dumpstream.pipeline import Pipeline
 from dumpstream.profiling.profile import profiling
-from dumpstream.reading.stored import PartReader, open_place
 from dumpstream.reassemble import Reassembler
 from dumpstream.remote.destination import RemoteDestination
 from dumpstream.remote.writeahead import open_local_journal
 from dumpstream.run.dumping import dumping
 from dumpstream.run.preparation import Preparation
-from dumpstream.run.readback import ReadBack
+from dumpstream.run.readback import reading_feed
 from dumpstream.run.session import Session
 from dumpstream.source import RingSource
-from dumpstream.stages.feed import FileFeed
+from dumpstream.stages.feed import Feed, FileFeed
 from dumpstream.system.heldbytes import HeldBytes
 
 if TYPE_CHECKING:
@@ -117,12 +116,13 @@ def _open_journal(preparation: Preparation) -> AbstractAsyncContextManager[Lines
     return Journal.open(destination.journal_path, fsync=fsync)
 
 
-def _make_feed(preparation: Preparation) -> FileFeed:
+def _make_feed(preparation: Preparation) -> Feed:
+    if preparation.forwarder is not None:
+        return preparation.forwarder
     location = preparation.destination.path
     if location is None:
         return FileFeed(preparation.notices, spool=preparation.spool)
-    read_back = ReadBack(PartReader(open_place(location)), preparation.notices)
-    return FileFeed(preparation.notices, read_back)
+    return reading_feed(preparation.notices, location)
 
 
 def _as_kept(asked: AclConfig) -> dict[str, Any] | None:

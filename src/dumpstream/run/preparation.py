@@ -25,6 +25,7 @@ from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxes import state_directory
 from dumpstream.remote.quota import Quota
 from dumpstream.run.dumping import load_dump
+from dumpstream.run.forwarding import Forwarder
 from dumpstream.run.request import Request
 from dumpstream.sinks import (
     Sink,
@@ -63,6 +64,7 @@ class Preparation:
     asked: AclConfig | None  #: what the request's *config* asks for
     destination: Destination | RemoteDestination | Nowhere
     notices: Notices
+    forwarder: Forwarder | None  #: takes files to the consumers, if they are in another process
     spool: Spool | None  #: the sink that keeps files for their consumers, if nothing is stored
     outlets: Sequence[Outlet]
     unused_sinks: AsyncExitStack  #: closes the sinks, unless a session has taken them over
@@ -72,7 +74,9 @@ class Preparation:
 
 
 @asynccontextmanager
-async def prepared(request: Request, resources: Resources) -> AsyncIterator[Preparation]:
+async def prepared(
+    request: Request, resources: Resources, forwarder: Forwarder | None = None
+) -> AsyncIterator[Preparation]:
     """Do everything that may be refused, and undo it after the block as far as no run has begun."""
     asked = await run_sync(load_asked, request.config)
     async with (
@@ -80,7 +84,7 @@ async def prepared(request: Request, resources: Resources) -> AsyncIterator[Prep
         AsyncExitStack() as unused_sinks,
     ):
         notices = Notices()
-        wanted = partial(notices.wants, FinishedFile)
+        wanted = partial(notices.wants, FinishedFile) if forwarder is None else forwarder.is_wanted
         resources = replace(resources, outbox=outbox, rows_wanted=wanted)
         spool = Spool(wanted) if isinstance(destination, Nowhere) else None
         outlets = [] if spool is None else [Outlet("spool", spool)]
@@ -97,6 +101,7 @@ async def prepared(request: Request, resources: Resources) -> AsyncIterator[Prep
             asked=asked,
             destination=destination,
             notices=notices,
+            forwarder=forwarder,
             spool=spool,
             outlets=outlets,
             unused_sinks=unused_sinks,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
@@ -11,13 +12,20 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import PartError
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.custody import Custody, Stage
-from dumpstream.reading.stored import PartReader
-from dumpstream.reading.storedfile import is_readable, parts_of
+from dumpstream.reading.stored import PartReader, open_place
+from dumpstream.reading.storedfile import is_kept, parts_of
 from dumpstream.sinks import Stored
+from dumpstream.stages.feed import FileFeed
 from dumpstream.stages.notices import Notices
+from dumpstream.system.location import Prefix
 
 #: How often a consumer that waits for the upload of a file looks whether the capture has ended.
 _LOOK_S = 0.5
+
+
+def reading_feed(notices: Notices, location: Path | Prefix) -> FileFeed:
+    """Return a feed of files that can be read back from what is stored at *location*."""
+    return FileFeed(notices, ReadBack(PartReader(open_place(location)), notices))
 
 
 class ReadBack:
@@ -28,11 +36,10 @@ class ReadBack:
 
     def __call__(self, row: FileRow, results: Sequence[Stored]) -> Sequence[StoredContent] | None:
         """Return the parts of a file; None if not all of its bytes can be read back."""
-        parts = parts_of(row)
-        if sum(part.bytes for part in parts) != row.bytes or not all(map(is_readable, parts)):
+        if not is_kept(row):
             return None
         custodies = [result.custody for result in results if result.custody is not None]
-        return [StoredContent(part, self._reader, custodies, self._notices) for part in parts]
+        return [StoredContent(part, self._reader, custodies, self._notices) for part in parts_of(row)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class Session:
         self._late_before = _native.late_calls()
         self._late = 0
         self.late_elsewhere = 0  #: late calls in the program, if this is another process
+        self.skipped_elsewhere = 0  #: files that consumers in the program missed, if this is another process
         self.cut_off: CutOffError | None = None  #: how the program left its capture, if not in order
 
     @property
@@ -111,7 +112,7 @@ class Session:
             unnamed_losses=ring.unnamed,
             waiting=self._journal.waiting,
             waiting_files=self._journal.waiting_files,
-            skipped_files=self.notices.skipped[FinishedFile],
+            skipped_files=self.notices.skipped[FinishedFile] + self.skipped_elsewhere,
             ring_bytes=ring.size,
             ring_fill=ring.fill,
             failure=pipeline.cause if pipeline.error is None else str(pipeline.error),

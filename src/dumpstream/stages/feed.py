@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import anyio
 from typing_extensions import Buffer
@@ -44,6 +44,17 @@ class Ending(NamedTuple):
 ReadBack = Callable[[FileRow, Sequence[Stored]], Sequence[Content] | None]
 
 
+class Feed(Protocol):
+    """Takes the files of a capture that have ended to its consumers."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether `tell` is to be called."""
+
+    async def tell(self, endings: Iterable[Ending]) -> None:
+        """Give each of *endings* to every consumer; waits for slow ones as they have asked."""
+
+
 class FileFeed:
     """Tells the subscribers to *notices* of every file.
 
@@ -72,15 +83,17 @@ class FileFeed:
         Raises:
             SinkError: the temporary file of the spool cannot be written.
         """
-        tellings = [_Telling(ending, self._spool, self._read_back) for ending in endings]
+        rest = iter(endings)
         try:
-            for telling in tellings:
-                for subscription in self._notices.to(FinishedFile):
-                    await telling.tell(subscription)
+            for ending in rest:
+                with _Telling(ending, self._spool, self._read_back) as telling:
+                    for subscription in self._notices.to(FinishedFile):
+                        await telling.tell(subscription)
                 await self._slice.pause()
         finally:
-            for telling in tellings:
-                telling.release()
+            for ending in rest:  # the spool has parts of them
+                with _Telling(ending, self._spool, None):
+                    pass
 
 
 class _Telling:
@@ -89,7 +102,7 @@ class _Telling:
     def __init__(self, ending: Ending, spool: Spool | None, read_back: ReadBack | None) -> None:
         self._ending, self._spool = ending, spool
         self._data: bytes | None = None
-        self._statistics = _statistics_of(ending.results)
+        self._statistics = statistics_of(ending.results)
         self._stored = None if read_back is None else read_back(ending.row, ending.results)
         #: In the order of the parts; None for a part that is in hand, or is not kept.
         self._spooled = [_find_spooled(part.files) for part in ending.parts]
@@ -126,7 +139,10 @@ class _Telling:
             )
         )
 
-    def release(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Forget what is in the spool, unless a consumer is going to read it."""
         for part in self._spooled:
             if part is not None:
@@ -190,6 +206,7 @@ def _find_spooled(files: Iterable[SinkFile]) -> SpooledPart | None:
     return next((file for file in files if isinstance(file, SpooledPart)), None)
 
 
-def _statistics_of(results: Iterable[Stored]) -> list[TensorRow] | None:
+def statistics_of(results: Iterable[Stored]) -> list[TensorRow] | None:
+    """Return the rows of all tensors of a file; None if no sink has computed them."""
     rows = [result.rows for result in results if result.rows is not None]
     return [row for some in rows for row in some] if rows else None

@@ -106,7 +106,11 @@ async def _capture(
     async with (
         signals.obeyed() as tasks,
         open_capture(
-            args.out, acl_library=args.acl_lib, profile=profile, **capture_arguments(args)
+            args.out,
+            acl_library=args.acl_lib,
+            profile=profile,
+            own_process=False,  # this command has nothing else to do
+            **capture_arguments(args),
         ) as capture,
     ):
         signals.begin(capture, runtime.stop)
