@@ -131,3 +131,64 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(DumpstreamError, match=r"pip install 'dumpstream\[parquet\]'"):
         require_pyarrow()
+
+
+def table_with(**columns: object) -> BytesIO:
+    file = BytesIO()
+    table = pyarrow.table({"io": ["input"] * 3, "nan": [1, 1, 1], **columns})
+    pyarrow.parquet.write_table(table, file, compression="zstd")
+    return file
+
+
+def repeated(value: object, type_: pyarrow.DataType) -> pyarrow.Array:
+    """Return a column of three rows in which *value* is once."""
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 0, 0]), pyarrow.array([value], type_))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"file": repeated("x" * (1 << 20), pyarrow.string())},
+        {"problem": pyarrow.array([None, None, "x" * (1 << 20)])},
+        {"op_name": repeated("x" * (1 << 20), pyarrow.large_string())},
+        {"op_name": repeated(b"x" * (1 << 20), pyarrow.binary())},
+        {"shape": pyarrow.array([[], [], [1] * 100_000], pyarrow.list_(pyarrow.uint64()))},
+    ],
+    ids=["file", "problem", "large", "binary", "shape"],
+)
+def test_a_value_that_would_take_much_memory_in_every_row_is_refused(column: dict[str, object]) -> None:
+    with pytest.raises(DumpstreamError, match="a value has a length of"):
+        read_rows(table_with(**column))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pyarrow.array([["a"], ["a"], ["a"]]),
+        pyarrow.array([{"a": 1}] * 3),
+        pyarrow.array([1, 2, 3]),
+    ],
+    ids=["list", "struct", "number"],
+)
+def test_a_column_of_text_has_texts(column: pyarrow.Array) -> None:
+    with pytest.raises(DumpstreamError, match="other columns"):
+        read_rows(table_with(op_name=column))
+
+
+def test_a_row_group_of_very_many_rows_is_refused() -> None:
+    file = BytesIO()
+    count = (1 << 21) + 1
+    table = pyarrow.table({"nan": pyarrow.repeat(pyarrow.scalar(0), count)})
+    pyarrow.parquet.write_table(table, file, row_group_size=count)
+
+    with pytest.raises(DumpstreamError, match="in smaller row groups"):
+        read_rows(file)
+
+
+def test_text_that_is_not_utf_8_is_one_error() -> None:
+    forged = pyarrow.Array.from_buffers(
+        pyarrow.string(), 3, pyarrow.array([b"a", b"\xff\xfe", b"c"]).buffers()
+    )
+
+    with pytest.raises(DumpstreamError, match="cannot be read as Parquet"):
+        read_rows(table_with(op_name=forged))
