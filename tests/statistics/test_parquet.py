@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import gc
 import math
+from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dumpstream import DumpstreamError
 from dumpstream.statistics.parquet import ParquetWriter, read_tensors, require_pyarrow
@@ -173,6 +177,23 @@ def test_a_value_that_would_take_much_memory_in_every_row_is_refused(column: dic
 def test_a_column_of_text_has_texts(column: pyarrow.Array) -> None:
     with pytest.raises(DumpstreamError, match="other columns"):
         read_rows(table_with(op_name=column))
+
+
+def test_the_names_of_files_are_text() -> None:
+    with pytest.raises(DumpstreamError, match="other columns"):
+        read_rows(table_with(file=[b"a", b"b", b"c"]))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_a_damaged_table_is_read_or_one_error(data: st.DataObject) -> None:
+    whole = written([FULL, replace(FULL, op_name="other")], [FULL]).getvalue()
+    damaged = bytearray(whole)
+    for place in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=8)):
+        damaged[place] = data.draw(st.integers(0, 255))
+
+    with suppress(DumpstreamError):
+        read_rows(BytesIO(damaged))
 
 
 def test_a_row_group_of_very_many_rows_is_refused() -> None:

@@ -174,11 +174,11 @@ def refuse_forged_values(batch: pa.RecordBatch) -> None:
 
     Raises:
         DumpstreamError: one is longer than any in a table of statistics.
-        ArrowInvalid: a text is not UTF-8.
+        ArrowException: a text is not UTF-8, or damaged.
     """
     for column in batch.columns:
         if _is_text(column.type):
-            column.dictionary.validate(full=True)
+            column.validate(full=True)
             lengths = pc.binary_length(column.dictionary)
         elif pa.types.is_list(column.type):
             lengths = pc.list_value_length(column)
@@ -196,6 +196,8 @@ def _suits(name: str, type_: pa.DataType) -> bool:
         return kind is not None
     if kind is Kind.LIST:
         return bool(pa.types.is_list(type_) and pa.types.is_integer(type_.value_type))
+    if name == "file":
+        return _is_string(type_)
     return _is_text(type_) if kind is Kind.TEXT else _is_number(type_) or bool(pa.types.is_decimal(type_))
 
 

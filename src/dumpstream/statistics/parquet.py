@@ -163,5 +163,5 @@ def _opened(file: IO[bytes]) -> Iterator[Any]:
         texts = [number for number, column in enumerate(found.schema) if column.path in _TEXTS]
         # Texts that come again and again stay as small as they are in the file.
         yield pyarrow.parquet.ParquetFile(file, metadata=found.metadata, read_dictionary=texts)
-    except (pa.ArrowException, OSError) as exc:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as exc:  # the names of columns may be damaged
         raise DumpstreamError(f"cannot be read as Parquet: {exc}".splitlines()[0]) from exc
