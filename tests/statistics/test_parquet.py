@@ -179,9 +179,20 @@ def test_a_column_of_text_has_texts(column: pyarrow.Array) -> None:
         read_rows(table_with(op_name=column))
 
 
-def test_the_names_of_files_are_text() -> None:
+@pytest.mark.parametrize(
+    "column",
+    [{"file": [b"a", b"b", b"c"]}, {"max_integer": ["1", "2", "3"]}, {"max_integer": [1.0, math.nan, 2.0]}],
+    ids=["bytes as names", "texts as integers", "floats as integers"],
+)
+def test_names_are_text_and_integers_are_integers(column: dict[str, list[object]]) -> None:
     with pytest.raises(DumpstreamError, match="other columns"):
-        read_rows(table_with(file=[b"a", b"b", b"c"]))
+        read_rows(table_with(**column))
+
+
+def test_shapes_may_be_the_lists_of_another_writer() -> None:
+    shapes = pyarrow.array([[2, 3], [], None], pyarrow.large_list(pyarrow.int64()))
+
+    assert [row.shape for row in read_rows(table_with(shape=shapes))] == [(2, 3), (), None]
 
 
 @settings(deadline=None, max_examples=200)

@@ -166,7 +166,7 @@ class ArrowTensors(NamedTuple):
 
 def may_hold_statistics(schema: pa.Schema) -> bool:
     """Whether all columns are known, and of the types that `TensorRow` has; texts as dictionaries."""
-    return all(field.name in _INTEGERS or _suits(field.name, field.type) for field in schema)
+    return all(_suits(field.name, field.type) for field in schema)
 
 
 def refuse_forged_values(batch: pa.RecordBatch) -> None:
@@ -180,7 +180,7 @@ def refuse_forged_values(batch: pa.RecordBatch) -> None:
         if _is_text(column.type):
             column.validate(full=True)
             lengths = pc.binary_length(column.dictionary)
-        elif pa.types.is_list(column.type):
+        elif _is_list(column.type):
             lengths = pc.list_value_length(column)
         else:
             continue
@@ -192,13 +192,19 @@ def refuse_forged_values(batch: pa.RecordBatch) -> None:
 def _suits(name: str, type_: pa.DataType) -> bool:
     """Whether a column *name* may have values of this type."""
     kind = COLUMNS.get(name)
-    if kind is None or pa.types.is_null(type_):
-        return kind is not None
+    if pa.types.is_null(type_):
+        return kind is not None or name in _INTEGERS
+    if name in _INTEGERS:
+        return bool(pa.types.is_integer(type_) or pa.types.is_decimal(type_))
     if kind is Kind.LIST:
-        return bool(pa.types.is_list(type_) and pa.types.is_integer(type_.value_type))
-    if name == "file":
-        return _is_string(type_)
-    return _is_text(type_) if kind is Kind.TEXT else _is_number(type_) or bool(pa.types.is_decimal(type_))
+        return _is_list(type_) and bool(pa.types.is_integer(type_.value_type))
+    if kind is Kind.TEXT:
+        return _is_string(type_) if name == "file" else _is_text(type_)
+    return kind is not None and (_is_number(type_) or bool(pa.types.is_decimal(type_)))
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
 def _is_text(type_: pa.DataType) -> bool:
