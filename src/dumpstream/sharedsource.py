@@ -14,6 +14,8 @@ from dumpstream.source import RingReader, RingStatistics
 #: When a living producer loses its ring, it has this long to finish the records that it has begun.
 _FINISH_S = 0.5
 _FINISH_POLL_S = 0.005
+#: What is done for a batch must not keep the event loop from the batches of other processes.
+_BATCH_CHUNKS = 1024
 #: A batch is copied out of the ring, which may be much larger than memory.
 _MAX_BATCH_BYTES = 32 << 20
 _MAX_COUNTER = 1 << 60
@@ -33,7 +35,7 @@ class SharedSource(RingReader[SharedRing]):
         super().__init__(ring.statistics()[0])
         self.cut_off = _RUNNING
         self._ring = ring
-        self._batch_bytes = min(self._batch_bytes, _MAX_BATCH_BYTES)
+        self._batch_chunks, self._batch_bytes = _BATCH_CHUNKS, min(self._batch_bytes, _MAX_BATCH_BYTES)
         self._quiet = False
         self._finish_by = inf
         self._passing_holes = False

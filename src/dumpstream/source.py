@@ -185,7 +185,7 @@ class RingReader(Generic[_Ring]):
     def __init__(self, size: int) -> None:
         self.cut_off: str | None = None
         self._size = size
-        self._batch_bytes = size // 8
+        self._batch_chunks, self._batch_bytes = _BATCH_CHUNKS, size // 8
         self._ring: _Ring | None = None
         self._wake = anyio.Event()
         self._stopped = False
@@ -240,7 +240,7 @@ class RingReader(Generic[_Ring]):
 
     def _lease(self) -> Batch | None:
         try:
-            leased = self._open_ring().lease(_BATCH_CHUNKS, self._batch_bytes)
+            leased = self._open_ring().lease(self._batch_chunks, self._batch_bytes)
         except OSError as exc:
             raise RingError(f"a record in the ring is damaged: {exc.strerror}") from exc
         if leased is None:

@@ -98,3 +98,18 @@ def test_files_of_a_table_that_is_read_are_not_looked_at(
 
     assert sum(len(it.rows) for it in found) == TENSORS * len(FILES)
     assert [row.name for row in parsed if isinstance(row, FileRow)] == [*FILES][::8]
+
+
+def test_forged_text_of_the_sink_is_not_read_to_its_end(builder: CaptureBuilder) -> None:
+    name, size = next(iter(FILES)), 1 << 40
+    part = StoredPart("stats", "stats/forged.csv", 0, 64, size, None)
+    builder.write(FileRow(name, 64, 1, Verdict.COMPLETE, [part]).to_line())
+    path = builder.finish()
+    (path / "stats").mkdir(exist_ok=True)
+    with (path / "stats" / "forged.csv").open("wb") as file:
+        file.truncate(size)  # more bytes than there is memory, and none of them on the disk
+
+    (found,) = measure([path])
+
+    assert found.rows == []
+    assert "a line has more than 65536 bytes" in found.problems[0]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_long_text_is_cut_to_what_json_writes_for_it(character: str) -> None:
 def test_words_that_fit_stay_as_they_are() -> None:
     words = ["python", "train.py", "--name=\udcff", ""]
 
-    assert excerpt_words(words, 200) == words
+    assert excerpt_words([*map(os.fsencode, words)], 200) == words
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_words_that_fit_stay_as_they_are() -> None:
     [(["x" * 1000], 1000), (["a", "\udcff" * 1000], 1001), ([""] * 4096, 0), (["ab"] * 4096, 8192)],
 )
 def test_a_long_command_line_ends_with_what_is_left_out(words: list[str], left: int) -> None:
-    *kept, mark = excerpt_words(words, _MOST)
+    *kept, mark = excerpt_words([*map(os.fsencode, words)], _MOST)
 
     assert words[: len(kept) - 1] == kept[:-1]
     assert words[len(kept) - 1].startswith(kept[-1])

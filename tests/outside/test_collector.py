@@ -12,6 +12,7 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _TOTAL = 16 << 20
+#: Seconds of work: many times what one packet takes.
+_LONGEST_TURN_S = 0.1
 _SLOW_JOB = [sys.executable, "-m", "dumpstream", "simulate", "--steps", "100000", "--rate", "4M"]
 
 
@@ -366,6 +369,36 @@ async def test_idle_connections_of_one_process_do_not_disconnect_another(rig: Ri
         answer, _ = await run_sync(other.communicate, b"\n")
 
     assert answer == b"ring\n"
+
+
+_FLOOD = """
+import socket, sys
+packet = sys.argv[2].encode() + b"\\0" + b"".join(b"%d=\\0" % number for number in range(4096))
+peers = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(int(sys.argv[3]))]
+for peer in peers:
+    peer.connect(sys.argv[1])
+if len(peers) == 1:
+    peers[0].send(b"hello\\0version=1\\0")
+for _ in range(300):
+    for peer in peers:
+        peer.send(packet)
+"""
+
+
+@pytest.mark.parametrize(("kind", "peers"), [("wake", 12), ("config", 1)], ids=["strangers", "joined"])
+async def test_packets_of_very_many_fields_do_not_stop_the_loop(rig: Rig, kind: str, peers: int) -> None:
+    longest = 0.0
+    async with rig.collecting() as collector:
+        command = [sys.executable, "-c", _FLOOD, str(collector.socket_path), kind, str(peers)]
+        flood = await run_sync(subprocess.Popen, command)
+        gc.freeze()  # what earlier tests have left is not searched in the middle of a turn
+        while flood.poll() is None:
+            before = thread_time()
+            await anyio.lowlevel.checkpoint()
+            longest = max(longest, thread_time() - before)
+
+    assert flood.returncode == 0
+    assert longest < _LONGEST_TURN_S
 
 
 async def test_a_process_that_asks_through_many_connections_is_refused_at_once(

@@ -126,6 +126,19 @@ async def test_messages_come_in_order_and_the_end_comes_last(
     assert not heard.connection.open
 
 
+async def test_of_long_packets_one_is_read_at_a_time(pair: tuple[socket.socket, socket.socket]) -> None:
+    heard = Heard(pair[0])
+    for _ in range(3):
+        pair[1].send(encode("config", [("text", "x" * 50_000)]))
+
+    reads = []
+    while len(heard.messages) < 3:
+        reads.append((heard.connection.read(), len(heard.messages)))
+
+    assert reads == [(True, 1), (True, 2), (True, 3)]
+    heard.connection.close()
+
+
 @pytest.mark.parametrize("packet", [b"garbage", b"\xff" * 1000, bytes(65536), b"hello\0" + b"a" * 65536])
 async def test_garbage_ends_the_connection(packet: bytes, pair: tuple[socket.socket, socket.socket]) -> None:
     heard = Heard(pair[0])

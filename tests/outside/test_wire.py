@@ -104,3 +104,12 @@ def test_the_launchers_count_of_processes_is_known_unless_it_is_nought() -> None
     fields = [b"env.LOCAL_WORLD_SIZE=8", b"env.OMPI_COMM_WORLD_LOCAL_SIZE=2", b"env.LOCAL_WORLD_SIZE=0"]
 
     assert [hello(field).local_size for field in fields] == [8, 2, None]
+
+
+def test_a_packet_of_very_many_fields_has_few_keys() -> None:
+    words = [b"version=1", *(b"%d=" % number for number in range(5000)), b"env.RANK=1"]
+
+    message = decode(b"\0".join([b"hello", *words, b""]))
+
+    assert message.number("version") == 1
+    assert len(message.fields) == 64

@@ -106,3 +106,18 @@ def test_bucket_that_a_journal_names_is_asked_once(tmp_path: Path) -> None:
                 buckets.open(f"s3://other/{number}.zst", 0, None)
 
     assert time.monotonic() - began < _READING_S
+
+
+@pytest.mark.parametrize("bucket", ["{}#", "{}?", "a@{}#", "{}\\", ""])
+def test_journal_does_not_choose_the_host_that_requests_go_to(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")  # the bucket is part of the host's name
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host = f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.setblocking(False)
+        with pytest.raises(StoreError, match="the journal is not to be trusted"):
+            Buckets(tmp_path).open(f"s3://{bucket.format(host)}/key", 0, 10)
+
+        with pytest.raises(BlockingIOError):  # no connection has come
+            listener.accept()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from xxhash import xxh3_64_hexdigest
 from dumpstream import SinkError
 from dumpstream._native import sync_filesystem
 from dumpstream.sinks import SinkSettings, Stored, WholeFile, _frames
+from dumpstream.sinks.resources import Resources
 from dumpstream.sinks.zstd import ZstdSink
 from dumpstream.system import tree
 from dumpstream.system.durable import Fsync
@@ -473,3 +475,27 @@ async def test_what_a_cancelled_put_or_commit_has_begun_is_finished_and_reported
     assert [result.path for result in results if isinstance(result, Stored)] == [
         f"files/{number}.zst" for number in range(5)
     ]
+
+
+async def test_captures_that_share_threads_take_turns(tmp_path: Path) -> None:
+    threads = anyio.CapacityLimiter(1)
+    resources = Resources(threads=threads)
+    flooded, other = (
+        ZstdSink("", SinkSettings(directory=tmp_path / name), resources) for name in ("flooded", "other")
+    )
+    stored: list[str] = []
+
+    async def put(sink: ZstdSink, name: str, count: int) -> None:
+        outcomes = await sink.put([WholeFile(f"{name} {number}", b"data") for number in range(count)])
+        assert {type(outcome) for outcome in outcomes} == {Stored}
+        stored.append(name)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(put, flooded, "flood", 4096)
+        while not threads.borrowed_tokens:  # the flood has the thread
+            await anyio.lowlevel.checkpoint()
+        tasks.start_soon(put, other, "one", 1)
+
+    assert stored == ["one", "flood"]
+    await flooded.aclose()
+    await other.aclose()

@@ -11,7 +11,6 @@ import anyio.to_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
-from dumpstream import source
 from dumpstream.source import RingSource
 
 from .conftest import BLOCK, DROP, RING_BYTES, fill_ring, receive_chunks, send
@@ -80,7 +79,7 @@ class TestReceiving:
     async def test_other_tasks_run_between_batches(
         self, dropping: RingSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(source, "_BATCH_CHUNKS", 1)
+        monkeypatch.setattr(dropping, "_batch_chunks", 1)
         ticks = 0
 
         async def tick() -> None:

@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import gc
 import math
+from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dumpstream import DumpstreamError
 from dumpstream.statistics.parquet import ParquetWriter, read_tensors, require_pyarrow
@@ -131,3 +135,92 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(DumpstreamError, match=r"pip install 'dumpstream\[parquet\]'"):
         require_pyarrow()
+
+
+def table_with(**columns: object) -> BytesIO:
+    file = BytesIO()
+    table = pyarrow.table({"io": ["input"] * 3, "nan": [1, 1, 1], **columns})
+    pyarrow.parquet.write_table(table, file, compression="zstd")
+    return file
+
+
+def repeated(value: object, type_: pyarrow.DataType) -> pyarrow.Array:
+    """Return a column of three rows in which *value* is once."""
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 0, 0]), pyarrow.array([value], type_))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"file": repeated("x" * (1 << 20), pyarrow.string())},
+        {"problem": pyarrow.array([None, None, "x" * (1 << 20)])},
+        {"op_name": repeated("x" * (1 << 20), pyarrow.large_string())},
+        {"op_name": repeated(b"x" * (1 << 20), pyarrow.binary())},
+        {"shape": pyarrow.array([[], [], [1] * 100_000], pyarrow.list_(pyarrow.uint64()))},
+    ],
+    ids=["file", "problem", "large", "binary", "shape"],
+)
+def test_a_value_that_would_take_much_memory_in_every_row_is_refused(column: dict[str, object]) -> None:
+    with pytest.raises(DumpstreamError, match="a value has a length of"):
+        read_rows(table_with(**column))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pyarrow.array([["a"], ["a"], ["a"]]),
+        pyarrow.array([{"a": 1}] * 3),
+        pyarrow.array([1, 2, 3]),
+    ],
+    ids=["list", "struct", "number"],
+)
+def test_a_column_of_text_has_texts(column: pyarrow.Array) -> None:
+    with pytest.raises(DumpstreamError, match="other columns"):
+        read_rows(table_with(op_name=column))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [{"file": [b"a", b"b", b"c"]}, {"max_integer": ["1", "2", "3"]}, {"max_integer": [1.0, math.nan, 2.0]}],
+    ids=["bytes as names", "texts as integers", "floats as integers"],
+)
+def test_names_are_text_and_integers_are_integers(column: dict[str, list[object]]) -> None:
+    with pytest.raises(DumpstreamError, match="other columns"):
+        read_rows(table_with(**column))
+
+
+def test_shapes_may_be_the_lists_of_another_writer() -> None:
+    shapes = pyarrow.array([[2, 3], [], None], pyarrow.large_list(pyarrow.int64()))
+
+    assert [row.shape for row in read_rows(table_with(shape=shapes))] == [(2, 3), (), None]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_a_damaged_table_is_read_or_one_error(data: st.DataObject) -> None:
+    whole = written([FULL, replace(FULL, op_name="other")], [FULL]).getvalue()
+    damaged = bytearray(whole)
+    for place in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=8)):
+        damaged[place] = data.draw(st.integers(0, 255))
+
+    with suppress(DumpstreamError):
+        read_rows(BytesIO(damaged))
+
+
+def test_a_row_group_of_very_many_rows_is_refused() -> None:
+    file = BytesIO()
+    count = (1 << 21) + 1
+    table = pyarrow.table({"nan": pyarrow.repeat(pyarrow.scalar(0), count)})
+    pyarrow.parquet.write_table(table, file, row_group_size=count)
+
+    with pytest.raises(DumpstreamError, match="in smaller row groups"):
+        read_rows(file)
+
+
+def test_text_that_is_not_utf_8_is_one_error() -> None:
+    forged = pyarrow.Array.from_buffers(
+        pyarrow.string(), 3, pyarrow.array([b"a", b"\xff\xfe", b"c"]).buffers()
+    )
+
+    with pytest.raises(DumpstreamError, match="cannot be read as Parquet"):
+        read_rows(table_with(op_name=forged))

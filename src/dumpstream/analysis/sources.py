@@ -29,6 +29,7 @@ from dumpstream.statistics.tensors import TensorRows, Tensors
 #: Ends the names of CANN's text, as the statistics sink leaves it.
 CSV = ".csv"
 _SINK = "stats"
+_BLOCK_BYTES = 1 << 20
 # The longest compressed file that is read again as a whole, in case it is one of version 1.
 _VERSION_1_BYTES = 256 << 20
 
@@ -270,7 +271,8 @@ class StoredFiles(_Files):
             raise DumpstreamError("nothing is stored that statistics could be computed from")
         text = DeviceText(origin, source=HOST)
         with self._stored.open_stored(paths[0]).file as file:
-            text.add(memoryview(file.read()))
+            while not text.stopped and (block := file.read(_BLOCK_BYTES)):
+                text.add(memoryview(block))
         return text.finish()
 
 

@@ -16,17 +16,18 @@ def excerpt(text: str, most: int) -> str:
     return text if len(kept) == len(text) else f"{_fitting(text, most - 3)}..."
 
 
-def excerpt_words(words: Sequence[str], most: int) -> list[str]:
+def excerpt_words(words: Sequence[bytes], most: int) -> list[str]:
     """Return *words*, or those that JSON writes in about *most* bytes, and a mark with what is left out."""
     kept: list[str] = []
     for number, word in enumerate(words):
         most -= _PER_WORD
-        beginning = _fitting(word, max(most, 0))
+        text = os.fsdecode(word)
+        beginning = _fitting(text, max(most, 0))
         most -= len(quote(beginning))
-        if len(beginning) < len(word) or most < 0:
-            left = sum(len(os.fsencode(it)) for it in words[number:]) - len(os.fsencode(beginning))
+        if len(beginning) < len(text) or most < 0:
+            left = sum(map(len, words[number:])) - len(os.fsencode(beginning))
             return [*kept, beginning, f"... ({left} more bytes)"]
-        kept.append(word)
+        kept.append(text)
     return kept
 
 

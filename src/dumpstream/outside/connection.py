@@ -22,8 +22,9 @@ LONGEST_SOCKET_PATH = 107
 _KIND = "socket"
 _CREDENTIALS = struct.Struct("=iII")
 _BACKLOG = 512
-#: Packets that are read at once: one peer must not keep the event loop from the others.
-_PACKETS_AT_ONCE = 64
+#: Bytes that are read at once, a short packet counted as so many: one peer must not keep the event loop from
+#: the others.
+_BYTES_AT_ONCE, _SHORT_PACKET = 16 << 10, 256
 
 
 class Connection:
@@ -65,16 +66,19 @@ class Connection:
 
         Returns whether there may be more: one call reads only so much.
         """
-        for _ in range(_PACKETS_AT_ONCE):
+        room = _BYTES_AT_ONCE
+        while room > 0:
             if self._peer is None:
                 return False
             try:
-                message = decode(self._peer.recv(MAX_MESSAGE_BYTES + 1))
+                packet = self._peer.recv(MAX_MESSAGE_BYTES + 1)
+                message = decode(packet)
             except BlockingIOError:
                 return False
             except (OSError, ValueError):  # also for the empty packet that says that the peer has closed it
                 self.close()
                 return False
+            room -= max(len(packet), _SHORT_PACKET)
             self._on_message(self, message)
         return True
 

@@ -5,6 +5,7 @@ A message is one packet: its kind and ``key=value`` fields, each ended by a NUL.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from dumpstream.archive.excerpt import excerpt_words
@@ -15,6 +16,7 @@ LONGEST_PROBLEM = 200  #: characters of the reason why a configuration is not kn
 
 _MAX_NUMBER = (1 << 31) - 1
 _MAX_WORDS = 4096
+_MAX_KEYS = 64  # an agent sends a dozen
 _RANK = ("RANK", "RANK_ID", "MS_NODE_ID", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK")
 _DEVICE = ("DEVICE_ID", "LOCAL_RANK")
 _DUMPING = ("ASCEND_DUMP_SCENE", "NPU_COLLECT_PATH")
@@ -27,11 +29,20 @@ _NO_TEXT = "its text was not sent"
 _LOCAL_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
-class Message(NamedTuple):
-    """One packet, parsed; its values are not trusted."""
+@dataclass(slots=True, eq=False)
+class Message:
+    """One packet. Its values are not trusted, and only taken apart once one of them is asked for."""
 
     kind: str
-    fields: Mapping[str, Sequence[bytes]]  #: every value of a key, in order
+    _text: bytes  #: what follows the kind
+    _fields: Mapping[str, Sequence[bytes]] | None = None
+
+    @property
+    def fields(self) -> Mapping[str, Sequence[bytes]]:
+        """Every value of a key, in order."""
+        if self._fields is None:
+            self._fields = _fields_in(self._text)
+        return self._fields
 
     def text(self, key: str) -> str:
         """Return the first value of *key*, or an empty text; invalid UTF-8 becomes surrogate escapes."""
@@ -82,24 +93,18 @@ def decode(packet: bytes) -> Message:
     """
     if not packet.endswith(b"\0") or len(packet) > MAX_MESSAGE_BYTES:
         raise ValueError(f"a packet of {len(packet)} bytes is not a message")
-    kind, *words = packet[:-1].split(b"\0", _MAX_WORDS)
+    kind, _, text = packet[:-1].partition(b"\0")
     if not kind.isalpha():
         raise ValueError(f"{kind[:32]!r} is not a kind of message")
-    values: dict[str, list[bytes]] = {}
-    for word in words:
-        key, equals, value = word.partition(b"=")
-        if equals:
-            values.setdefault(os.fsdecode(key), []).append(value)
-    return Message(kind.decode("ascii"), values)
+    return Message(kind.decode("ascii"), text)
 
 
 def parse_hello(message: Message) -> Hello:
     """Return how a process introduces itself; what is not a number is left out."""
-    words = [os.fsdecode(word) for word in message.fields.get("argv", ())]
     return Hello(
         version=message.number("version"),
         parent=message.number("parent") or 0,
-        command=excerpt_words(words, _LONGEST_COMMAND),
+        command=excerpt_words(message.fields.get("argv", ()), _LONGEST_COMMAND),
         rank=_first(message, _RANK),
         device=_first(message, _DEVICE),
         local_size=_first(message, _LOCAL_SIZE) or None,
@@ -133,6 +138,15 @@ def call_of(message: Message) -> str:
     """Return the ACL function that a message is about."""
     name = message.text("call")[:_LONGEST_CALL]
     return name if name.isidentifier() else "an ACL function"
+
+
+def _fields_in(text: bytes) -> Mapping[str, Sequence[bytes]]:
+    values: dict[bytes, list[bytes]] = {}
+    for word in text.split(b"\0", _MAX_WORDS)[:_MAX_WORDS]:
+        key, equals, value = word.partition(b"=")
+        if equals and (key in values or len(values) < _MAX_KEYS):
+            values.setdefault(key, []).append(value)
+    return {os.fsdecode(key): found for key, found in values.items()}
 
 
 def _number(text: bytes) -> int | None:

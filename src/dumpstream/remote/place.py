@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from io import BufferedReader
@@ -26,6 +27,8 @@ from dumpstream.system.lock import LOCK as DIRECTORY_LOCK
 # The last is there if a directory was copied to the store.
 _OURS = {MANIFEST, JOURNAL, STORE_LOCK, DIRECTORY_LOCK}
 _RETRY_S = 15.0  # the caller may be a person at a terminal
+#: What a bucket or a container can be called.
+_BUCKET = re.compile(r"\$?[\w.-]+", re.ASCII)
 #: The first request is answered within so many seconds, or the store cannot be reached.
 _REACH_S = 3.5
 
@@ -115,6 +118,8 @@ class Buckets:
 
     def _locate(self, url: str) -> Prefix:
         prefix = Prefix.of_object(url)
+        if not _BUCKET.fullmatch(prefix.bucket):  # it may be part of the host that requests go to
+            raise StoreError(f"{url} names no bucket; the journal is not to be trusted")
         if isinstance(self._like, Prefix) and self._like.scheme == prefix.scheme:
             return replace(prefix, options=self._like.options)
         return prefix

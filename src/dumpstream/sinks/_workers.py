@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from threading import Condition
+from time import monotonic
 from typing import TypeVar
 
 import anyio
@@ -20,7 +20,9 @@ _Work = TypeVar("_Work", bound=Compressible)
 
 # The work of the small jobs that a thread takes at once: enough to be worth waking it, and not so much that
 # the other threads wait for it.
-_LEAST_WORK, _MOST_WORK = 1 << 20, 4 << 20
+_BATCH_WORK = 1 << 20
+#: Seconds after which a thread takes its turn behind the work of other captures.
+_TURN_S = 0.01
 
 
 class Workers:
@@ -89,18 +91,29 @@ class Workers:
 
     async def _compress(self, jobs: Sequence[_Work], then: Callable[[int, Sequence[_Work]], None]) -> None:
         """Compress *jobs* in batches, and call *then* with the number of each batch and its jobs."""
-        batches = list(enumerate(_batches(jobs, self._threads)))
+        batches = list(enumerate(_batches(jobs)))
         queue = iter(batches)  # which several threads may share
 
-        def work() -> None:
+        def work() -> bool:
+            """Work for one turn; return whether there may be more."""
+            end = monotonic() + _TURN_S
             with self._compressor() as compressor:
                 for number, batch in queue:
                     compress(batch, compressor)
                     then(number, batch)
+                    if monotonic() > end:
+                        return True
+            return False
+
+        async def work_in_turns() -> None:
+            if await run_sync(work, limiter=self._limiter):
+                with anyio.CancelScope(shield=True):
+                    while await run_sync(work, limiter=self._limiter):
+                        pass
 
         async with anyio.create_task_group() as group:
             for _ in range(min(self._threads, len(batches))):
-                group.start_soon(partial(run_sync, work, limiter=self._limiter))
+                group.start_soon(work_in_turns)
 
     @contextmanager
     def _compressor(self) -> Iterator[ZstdCompressor]:
@@ -112,15 +125,14 @@ class Workers:
         self._compressors.append(compressor)
 
 
-def _batches(jobs: Sequence[_Work], threads: int) -> list[list[_Work]]:
+def _batches(jobs: Sequence[_Work]) -> list[list[_Work]]:
     """Divide *jobs* into batches that are worth a thread."""
-    share = sum(job.work for job in jobs) // (2 * threads)
     batches: list[list[_Work]] = []
     room = 0  # in the last batch, for more small jobs
     for job in jobs:
         if room <= 0 or job.work >= SMALL_BYTES:
             batches.append([])
-            room = max(_LEAST_WORK, min(share, _MOST_WORK))
+            room = _BATCH_WORK
         batches[-1].append(job)
         room = 0 if job.work >= SMALL_BYTES else room - job.work
     return batches

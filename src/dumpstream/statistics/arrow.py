@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dumpstream._errors import DumpstreamError
 from dumpstream.statistics.columns import DIMS, FileColumns, join_columns
 from dumpstream.statistics.condition import Comparison, Condition, Mask, mask_of
 from dumpstream.statistics.parquet import EXACT
@@ -25,7 +27,10 @@ _TYPES = {
     Kind.EXACT: pa.float64(),
     Kind.LIST: pa.list_(pa.uint64()),
 }
+_TEXT_TYPES = pa.string(), pa.large_string(), pa.binary(), pa.large_binary()
 _INTEGER = pa.decimal128(20)
+#: Bytes of a text, or dimensions of a shape; names and problems are shorter.
+_LONGEST_VALUE = 16 << 10
 _BEYOND = 1 << 63  # the first that is too large for an int64
 
 _INTEGERS = {column: name for name, column in EXACT.items()}
@@ -113,8 +118,8 @@ class ArrowTensors(NamedTuple):
         if comparison.suits_doubles and _is_number(column.type):
             values = column.cast(pa.float64(), safe=False).to_numpy()
             return comparison.mask_of_numbers(values, column.is_valid().to_numpy())
-        if pa.types.is_string(column.type):
-            return self._mask_of_texts(comparison, column.combine_chunks().dictionary_encode())
+        if _is_string(column.type):
+            return self._mask_of_texts(comparison, column.unify_dictionaries().combine_chunks())
         return comparison.mask_of(self._column(name))
 
     def _mask_of_texts(self, comparison: Comparison, texts: pa.DictionaryArray) -> Mask:
@@ -128,9 +133,10 @@ class ArrowTensors(NamedTuple):
         column = self._stored(name)
         if column is None:
             return [self._constant(name)] * self.table.num_rows
-        values: list[Any] = column.to_pylist()
+        chunks = [chunk.dictionary_decode() if _is_text(chunk.type) else chunk for chunk in column.chunks]
+        values: list[Any] = [value for chunk in chunks for value in chunk.to_pylist()]
         if name == "file" and self.prefix:
-            return [self.prefix + value for value in values]
+            return [self.prefix + (value or "") for value in values]
         if COLUMNS[name] is Kind.LIST:
             return [None if value is None else tuple(value) for value in values]
         return self._exactly(name, values) if COLUMNS[name] is Kind.EXACT else values
@@ -159,16 +165,55 @@ class ArrowTensors(NamedTuple):
 
 
 def may_hold_statistics(schema: pa.Schema) -> bool:
-    """Whether all columns are known, and hold numbers where `TensorRow` has numbers."""
-    return all(
-        field.name in _INTEGERS
-        or (field.name in COLUMNS and (not COLUMNS[field.name].numeric or _may_be_numbers(field.type)))
-        for field in schema
-    )
+    """Whether all columns are known, and of the types that `TensorRow` has; texts as dictionaries."""
+    return all(_suits(field.name, field.type) for field in schema)
 
 
-def _may_be_numbers(type_: pa.DataType) -> bool:
-    return _is_number(type_) or bool(pa.types.is_decimal(type_) or pa.types.is_null(type_))
+def refuse_forged_values(batch: pa.RecordBatch) -> None:
+    """Check the texts and lists of *batch*: a few bytes of a forged file can stand for very many.
+
+    Raises:
+        DumpstreamError: one is longer than any in a table of statistics.
+        ArrowException: a text is not UTF-8, or damaged.
+    """
+    for column in batch.columns:
+        if _is_text(column.type):
+            column.validate(full=True)
+            lengths = pc.binary_length(column.dictionary)
+        elif _is_list(column.type):
+            lengths = pc.list_value_length(column)
+        else:
+            continue
+        longest = pc.max(lengths).as_py()
+        if longest is not None and longest > _LONGEST_VALUE:
+            raise DumpstreamError(f"is not a table of statistics: a value has a length of {longest}")
+
+
+def _suits(name: str, type_: pa.DataType) -> bool:
+    """Whether a column *name* may have values of this type."""
+    kind = COLUMNS.get(name)
+    if pa.types.is_null(type_):
+        return kind is not None or name in _INTEGERS
+    if name in _INTEGERS:
+        return bool(pa.types.is_integer(type_) or pa.types.is_decimal(type_))
+    if kind is Kind.LIST:
+        return _is_list(type_) and bool(pa.types.is_integer(type_.value_type))
+    if kind is Kind.TEXT:
+        return _is_string(type_) if name == "file" else _is_text(type_)
+    return kind is not None and (_is_number(type_) or bool(pa.types.is_decimal(type_)))
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Whether values of this type are texts, or the bytes that another writer has in their place."""
+    return bool(pa.types.is_dictionary(type_)) and type_.value_type in _TEXT_TYPES
+
+
+def _is_string(type_: pa.DataType) -> bool:
+    return _is_text(type_) and type_.value_type in _TEXT_TYPES[:2]
 
 
 def _is_number(type_: pa.DataType) -> bool:

@@ -68,12 +68,12 @@ class DeviceText:
         self._lines = 0
         self._rows: list[TensorRow] = []
         self._problem: str | None = None  #: the first
-        self._stopped = False
+        self.stopped = False  #: whether the rest is not read
 
     def add(self, piece: memoryview) -> None:
         """Take the next piece."""
         for start in range(0, len(piece), _LONGEST_LINE):
-            if self._stopped:
+            if self.stopped:
                 return
             *lines, self._rest = (self._rest + piece[start : start + _LONGEST_LINE]).split(b"\n")
             for line in lines:
@@ -90,7 +90,7 @@ class DeviceText:
 
     def _take(self, line: bytes, *, ended: bool = True) -> None:
         text = line.replace(b"\0", b"").decode("utf-8", "replace").strip()
-        if not text or self._stopped:
+        if not text or self.stopped:
             return
         self._lines += 1
         if self._lines > MAX_LINES:
@@ -122,7 +122,7 @@ class DeviceText:
 
     def _stop(self, problem: str) -> None:
         self._problem = self._problem or problem
-        self._stopped, self._rest = True, b""
+        self.stopped, self._rest = True, b""
 
 
 def _aligned(header: Sequence[str], cells: Sequence[str], *, ended: bool) -> Sequence[str]:

@@ -25,8 +25,11 @@ EXACT = {"max": "max_integer", "min": "min_integer"}
 #: The columns that depend on where the table is.
 _PROVENANCE = {"file", "source", *Provenance._fields}
 _READ_ROWS = 16384
+#: Rows of a group: pyarrow itself writes at most half as many.
+_MOST_ROWS = 1 << 21
+_TEXTS = {name for name, kind in COLUMNS.items() if kind is Kind.TEXT}
 # The columns whose values come again and again: only for them is a dictionary worth its time.
-_REPEATED = {name for name, kind in COLUMNS.items() if kind is Kind.TEXT} - {"file", "hash"}
+_REPEATED = _TEXTS - {"file", "hash"}
 
 
 def require_pyarrow() -> None:
@@ -100,7 +103,11 @@ def read_tensors(
     require_pyarrow()
     import pyarrow as pa  # noqa: PLC0415 - slow, and optional
 
-    from dumpstream.statistics.arrow import ArrowTensors, may_hold_statistics  # noqa: PLC0415 - likewise
+    from dumpstream.statistics.arrow import (  # noqa: PLC0415 - likewise
+        ArrowTensors,
+        may_hold_statistics,
+        refuse_forged_values,
+    )
 
     wanted = {*columns}
     wanted |= {exact for name, exact in EXACT.items() if not wanted.isdisjoint({name, f"finite_{name}"})}
@@ -110,8 +117,18 @@ def read_tensors(
             raise DumpstreamError("is not a table of statistics: it has other columns")
         chosen = range(parquet.num_row_groups) if groups is None else groups
         chosen = [number for number in chosen if _is_wanted(parquet.metadata.row_group(number), conditions)]
+        _refuse_long_groups(parquet.metadata, chosen)
         for batch in parquet.iter_batches(_READ_ROWS, row_groups=chosen, columns=names):
+            refuse_forged_values(batch)
             yield ArrowTensors(pa.Table.from_batches([batch]))
+
+
+def _refuse_long_groups(metadata: Any, groups: Iterable[int]) -> None:
+    """Raise `DumpstreamError` if one of *groups* has very many rows: what is read of a group is in memory."""
+    if any(metadata.row_group(number).num_rows > _MOST_ROWS for number in groups):
+        raise DumpstreamError(
+            f"has more than {_MOST_ROWS} rows in a row group; write it again in smaller row groups"
+        )
 
 
 def _is_wanted(group: Any, conditions: Sequence[Condition]) -> bool:
@@ -142,6 +159,9 @@ def _opened(file: IO[bytes]) -> Iterator[Any]:
     import pyarrow.parquet  # noqa: PLC0415 - likewise
 
     try:
-        yield pyarrow.parquet.ParquetFile(file)
-    except (pa.ArrowInvalid, OSError) as exc:
+        found = pyarrow.parquet.ParquetFile(file)
+        texts = [number for number, column in enumerate(found.schema) if column.path in _TEXTS]
+        # Texts that come again and again stay as small as they are in the file.
+        yield pyarrow.parquet.ParquetFile(file, metadata=found.metadata, read_dictionary=texts)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as exc:  # the names of columns may be damaged
         raise DumpstreamError(f"cannot be read as Parquet: {exc}".splitlines()[0]) from exc
