@@ -47,7 +47,7 @@ def add_capture_argument(parser: ArgumentParser) -> None:
 def add_names_argument(parser: ArgumentParser) -> None:
     """Declare ``names``, patterns of the names of a capture's files; empty if all are meant."""
     help_text = f"{_NAME} (default: all files)"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
+    parser.add_argument("names", nargs="*", default=[], metavar="NAME", help=help_text)
 
 
 def add_inputs_argument(parser: ArgumentParser, *, patterns: bool = False) -> None:
