@@ -13,6 +13,8 @@ from dumpstream.cli import main
 from dumpstream.outside.collector import open_collector
 from dumpstream.outside.recovery import recover
 from dumpstream.reading.inputs import find_inputs
+from dumpstream.run.preparation import check_sink
+from dumpstream.system.location import as_location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +94,15 @@ def test_sink_that_cannot_write_where_it_is_to_is_refused_at_once(
     assert remedy in said
 
 
+def test_sink_at_the_destination_itself_is_refused_with_the_one_to_write() -> None:
+    url = "s3://bucket/run?endpoint=http://127.0.0.1:9"
+
+    with pytest.raises(
+        SinkError, match="is where the capture itself is; to store files there write --sink zstd:"
+    ):
+        check_sink(url, as_location(url))
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -107,9 +118,10 @@ def test_sink_that_cannot_write_where_it_is_to_is_refused_at_once(
 def test_url_is_refused_where_only_a_path_can_be_used(
     command: list[str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(capsys, here, *command, "s3://bucket/run")
+    for url, scheme in (("s3://bucket/run", "s3"), ("obs:/bucket/run", "obs"), ("http://host/run", "http")):
+        said = refused(capsys, here, *command, url)
 
-    assert "must be a path on this machine, not s3://...; write a path" in said
+        assert f"{scheme}:... is not a location; it must be a path on this machine" in said
 
 
 def test_obs_without_an_endpoint_is_refused_with_the_remedy(

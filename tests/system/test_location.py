@@ -128,5 +128,16 @@ def test_url_is_never_taken_for_a_path(text: str) -> None:
 
 def test_path_is_wanted_where_a_url_cannot_be_used() -> None:
     assert as_path("a/b", "spill") == Path("a/b")
-    with pytest.raises(StoreError, match=r"spill must be a path on this machine, not s3://\.\.\."):
+    with pytest.raises(
+        StoreError, match=r"s3:\.\.\. is not a location; spill must be a path on this machine"
+    ):
         as_path("s3://bucket/marker", "spill")
+    with pytest.raises(StoreError, match="write the path without it"):
+        as_path("file:///marker", "spill")
+
+
+def test_only_a_path_object_is_told_that_it_loses_a_slash() -> None:
+    with pytest.raises(StoreError, match="loses a slash"):
+        as_location(Path("s3://bucket/run"))
+    with pytest.raises(StoreError, match=r"write s3://bucket/prefix \(a directory"):
+        as_location("s3:/bucket/run")
