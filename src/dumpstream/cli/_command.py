@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from argparse import Namespace
 
 import anyio
@@ -22,6 +23,8 @@ _PATIENCE_S = 1.0
 
 async def capture_command(args: Namespace) -> int:
     """Run the command, and return its exit code; 3 if it succeeded and the capture is not whole."""
+    if (code := _refuse_missing(args.words[0])) is not None:
+        return code
     run = _Run(args.words)
     try:
         collector = await collect_while(args, run.follow)
@@ -37,6 +40,18 @@ async def capture_command(args: Namespace) -> int:
         return run.code or FAILED
     code = report_outside(collector, args)
     return run.code or code
+
+
+def _refuse_missing(program: str) -> int | None:
+    """Say that there is no such program, and return the exit code of a shell; None if there is one.
+
+    Asked before the capture begins, so that the corrected command finds its destination empty.
+    """
+    if shutil.which(program) is not None:
+        return None
+    is_there = "/" in program and os.path.lexists(program)
+    say(f"{program} cannot be run: {os.strerror(errno.EACCES if is_there else errno.ENOENT)}")
+    return _NOT_EXECUTABLE if is_there else _NOT_FOUND
 
 
 class _Run:
