@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import warnings
+from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,3 +84,13 @@ def test_job_and_matches_fit_a_narrow_terminal(tmp_path: Path) -> None:
         assert program.finish() == 0
         assert max(map(len, program.plain.split("\r\n"))) <= columns
     assert "\x1b[32mcomplete\x1b[0m" in matches.shown
+
+
+def test_killed_process_is_in_the_table_of_processes(tmp_path: Path) -> None:
+    job = [sys.executable, "-m", "dumpstream", "simulate", "--ranks", "2", "--crash-at", "0"]
+    capture = TerminalProgram(["-m", "dumpstream", "capture", "--out", str(tmp_path / "run"), "--", *job])
+
+    assert capture.finish() == 128 + SIGKILL
+    assert re.search(r"^rank-0 +\d+ .* exit code 0\r$", capture.plain, re.MULTILINE)
+    assert re.search(r"^rank-1 +\d+ .* killed by SIGKILL\r$", capture.plain, re.MULTILINE)
+    assert "\nrank-1: gone without aclFinalize\r\n" in capture.plain

@@ -11,7 +11,7 @@ from textwrap import indent
 from typing import Any, TextIO
 
 from dumpstream.cli.screen.area import size_of
-from dumpstream.cli.screen.layout import wrap_words
+from dumpstream.cli.screen.layout import wrap_path, wrap_words
 from dumpstream.cli.screen.live import above
 from dumpstream.cli.screen.options import is_quiet
 
@@ -53,6 +53,13 @@ def in_words(text: str, stream: TextIO, *, indent: str = "") -> str:
     if not stream.isatty():
         return text
     return "\n".join(wrap_words(text, size_of(stream).columns, indent=indent))
+
+
+def in_paths(text: str, stream: TextIO, *, indent: str = "") -> str:
+    """Return *text* as `in_words` does, with paths that are broken behind a slash."""
+    if not stream.isatty():
+        return text
+    return "\n".join(wrap_path(text, size_of(stream).columns, indent=indent))
 
 
 def print_error(error: Exception) -> None:
