@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -94,3 +95,27 @@ def test_killed_process_is_in_the_table_of_processes(tmp_path: Path) -> None:
     assert re.search(r"^rank-0 +\d+ .* exit code 0\r$", capture.plain, re.MULTILINE)
     assert re.search(r"^rank-1 +\d+ .* killed by SIGKILL\r$", capture.plain, re.MULTILINE)
     assert "\nrank-1: gone without aclFinalize\r\n" in capture.plain
+
+
+def test_problems_of_a_configuration_break_no_word(tmp_path: Path) -> None:
+    file = tmp_path / "acl.json"
+    file.write_text(json.dumps({"dump": {"dump_path": str(tmp_path), "dump_debug": "on", "dump_list": [{}]}}))
+    shown = []
+    for action in ("check", "explain"):
+        program = TerminalProgram(["-m", "dumpstream", "config", action, str(file)], columns=70)
+        assert program.finish() == 0
+        shown.append(program.plain.splitlines())
+
+    for lines in shown:
+        assert [line for line in lines if " " in line.strip() and len(line) > 70] == []
+    check, explanation = shown
+    assert re.search(r"some\s+releases\s+refuse\s+dump_list\s+beside\s+dump_debug\s+on", "\n".join(check))
+    assert [line for line in explanation if line.startswith(" ") and not line.startswith(" " * 7)] == []
+
+
+def test_hints_of_an_empty_capture_break_no_word(tmp_path: Path) -> None:
+    capture = TerminalProgram(["-m", "dumpstream", "capture", "--out", str(tmp_path / "run"), "--", "true"])
+
+    assert capture.finish() == 0
+    assert max(map(len, capture.plain.splitlines())) <= 80
+    assert re.search(r"\n  - its environment was cleared, .*\r\n    \w", capture.plain)

@@ -55,11 +55,15 @@ def in_words(text: str, stream: TextIO, *, indent: str = "") -> str:
     return "\n".join(wrap_words(text, size_of(stream).columns, indent=indent))
 
 
-def in_paths(text: str, stream: TextIO, *, indent: str = "") -> str:
-    """Return *text* as `in_words` does, with paths that are broken behind a slash."""
-    if not stream.isatty():
-        return text
-    return "\n".join(wrap_path(text, size_of(stream).columns, indent=indent))
+def print_text(text: str, *, indent: int = 0, file: TextIO | None = None) -> None:
+    """Print a line; on a terminal, in lines that break no word, and paths behind a slash.
+
+    *indent* spaces are before all lines but the first.
+    """
+    stream = sys.stdout if file is None else file
+    if stream.isatty():
+        text = "\n".join(wrap_path(text, size_of(stream).columns, indent=" " * indent))
+    print(text, file=stream)
 
 
 def print_error(error: Exception) -> None:

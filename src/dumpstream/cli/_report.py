@@ -10,8 +10,8 @@ import anyio
 from dumpstream.capture import Capture
 from dumpstream.cli._display import (
     count_text,
-    in_paths,
     not_stored_text,
+    print_text,
     printable,
     say,
     size_text,
@@ -142,8 +142,7 @@ def print_processes(processes: Sequence[CapturedProcess], file: TextIO) -> None:
     for process in listed:
         about = dict.fromkeys(filter(None, (*_missing(process), *_problems(process))))
         if process not in good and about:
-            text = f"{_name(process)}: {printable('; '.join(about))}"
-            print(in_paths(text, file, indent="  "), file=file)
+            print_text(f"{_name(process)}: {printable('; '.join(about))}", indent=2, file=file)
 
 
 def _print_table(processes: Sequence[CapturedProcess], file: TextIO) -> None:
@@ -177,9 +176,9 @@ def print_report(
     if report.not_stored:
         print(not_stored_text(report.not_stored), file=file)
         if report.not_stored == report.files:
-            print(f"no file matches --only; {_WHOLE_NAMES}", file=file)
+            print_text(f"no file matches --only; {_WHOLE_NAMES}", file=file)
     if report.profile is not None:
-        print(f"profile in {directory / report.profile}", file=file)
+        print_text(f"profile in {directory / report.profile}", file=file)
     for cause, loss in report.losses.items():
         print(f"lost to {cause}: {count_text(loss.chunks, 'chunk')}, {size_text(loss.bytes)}", file=file)
     if report.unnamed_losses:
@@ -188,16 +187,16 @@ def print_report(
     if report.hints:
         print("no chunk came at all; likely causes:", file=file)
         for hint in report.hints:
-            print(f"  - {hint}", file=file)
+            print_text(f"  - {hint}", indent=4, file=file)
     if not report.whole:
         problem = styled("not everything is whole", Style.BAD, file)
         is_listed = bool(report.losses) or not all(Verdict(name).whole for name in report.verdicts)
         where = f": dumpstream ls {directory} shows which files" if is_listed else ""
-        print(f"{problem}{where}", file=file)
+        print_text(f"{problem}{where}", file=file)
     print_waiting(report, spill, file=file)
 
 
 def print_waiting(report: Report, spill: Path | None, *, file: TextIO | None = None) -> None:
     """Print how much has not reached its store yet, if anything, and how to upload it."""
     if report.waiting:
-        print(waiting_text(report.waiting_files, spill), file=file)
+        print_text(waiting_text(report.waiting_files, spill), file=file)

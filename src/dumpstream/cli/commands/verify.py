@@ -17,7 +17,6 @@ Examples:
   dumpstream verify run1 --json | jq '.problems[] | .kind' | sort | uniq -c
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from functools import partial
 from typing import Any
@@ -28,9 +27,9 @@ from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
 from dumpstream.cli._display import (
     attributes,
     count_text,
-    in_paths,
     not_stored_text,
     print_json,
+    print_text,
     printable,
     size_text,
     summarise,
@@ -107,7 +106,7 @@ def _object(result: Verification) -> dict[str, Any]:
 
 
 def _print_line(kind: str, text: str) -> None:
-    print(in_paths(f"{verdict(kind, _KIND)} {printable(text)}", sys.stdout, indent=" " * (_KIND + 1)))
+    print_text(f"{verdict(kind, _KIND)} {printable(text)}", indent=_KIND + 1)
 
 
 def _print_removed(path: str) -> None:
