@@ -136,6 +136,14 @@ def test_path_is_wanted_where_a_url_cannot_be_used() -> None:
         as_path("file:///marker", "spill")
 
 
+def test_empty_text_as_of_a_variable_that_is_not_set_is_refused() -> None:
+    with pytest.raises(StoreError, match=r"the location is empty; write \. for the current directory"):
+        as_location("")
+    with pytest.raises(StoreError, match="the location is empty"):
+        as_path("", "spill")
+    assert as_location(".") == Path()
+
+
 def test_only_a_path_object_is_told_that_it_loses_a_slash() -> None:
     with pytest.raises(StoreError, match="loses a slash"):
         as_location(Path("s3://bucket/run"))

@@ -23,8 +23,6 @@ _PATIENCE_S = 1.0
 
 async def capture_command(args: Namespace) -> int:
     """Run the command, and return its exit code; 3 if it succeeded and the capture is not whole."""
-    if (code := _refuse_missing(args.words[0])) is not None:
-        return code
     run = _Run(args.words)
     try:
         collector = await collect_while(args, run.follow)
@@ -42,7 +40,7 @@ async def capture_command(args: Namespace) -> int:
     return run.code or code
 
 
-def _refuse_missing(program: str) -> int | None:
+def refuse_missing(program: str) -> int | None:
     """Say that there is no such program, and return the exit code of a shell; None if there is one.
 
     Asked before the capture begins, so that the corrected command finds its destination empty.

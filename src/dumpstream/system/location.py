@@ -122,6 +122,8 @@ def as_location(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Pr
         return destination
     if isinstance(destination, str) or hasattr(destination, "__fspath__"):
         text = os.fspath(destination)
+        if not text:
+            raise StoreError("the location is empty; write . for the current directory")
         if (match := _MEANT_AS_URL.match(text)) is not None:
             return _parse_url(text, match[1] or match[2], is_text=isinstance(destination, str))
         path = Path(text)

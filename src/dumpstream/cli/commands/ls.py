@@ -67,7 +67,7 @@ _FILES = (
     ),
     Column(name="chunks", numeric=True, repeats=True, importance=1, yields=True),
     Column(name="parts", numeric=True, repeats=True, yields=True),
-    Column(name="name", text=printable, least=44, ample=1000, folds=True, importance=6),
+    Column(name="name", text=printable, least=28, ample=1000, folds=True, importance=6),
 )
 _STEP = Column(name="step", text=_step_text, numeric=True, importance=4)
 _PROCESSES = (
