@@ -13,7 +13,7 @@ import pytest
 from tests.cli.screen.terminal import TerminalProgram
 
 from dumpstream import SinkError
-from dumpstream.cli._display import print_error, print_json, print_json_with_list, told_warnings
+from dumpstream.cli._display import print_error, print_json, print_json_with_list, sizes_text, told_warnings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,3 +119,9 @@ def test_hints_of_an_empty_capture_break_no_word(tmp_path: Path) -> None:
     assert capture.finish() == 0
     assert max(map(len, capture.plain.splitlines())) <= 80
     assert re.search(r"\n  - its environment was cleared, .*\r\n    \w", capture.plain)
+
+
+def test_bytes_that_no_sink_keeps_are_not_called_stored() -> None:
+    assert sizes_text(2000, 1000, 0) == "2.0 kB stored in 1.0 kB"
+    assert sizes_text(2000, 1000, 1) == "2.0 kB received, 1.0 kB stored"
+    assert sizes_text(2000, 0, 0) == "2.0 kB received, none of it stored"

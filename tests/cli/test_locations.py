@@ -23,17 +23,19 @@ _BAD = ["http://host/run", "foo:/run", "file:/run", "s3:/bucket/run"]
 _READING = ["ls", "verify", "show", "stats", "overflow", "watch"]
 
 
-def refused(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str) -> str:
-    """Return what the command says, which refuses and leaves nothing in *directory*."""
+def refused(
+    capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str, code: int | None = None
+) -> str:
+    """Return the line that the command says, which refuses with *code* and leaves nothing in *directory*."""
     before = sorted(directory.iterdir())
     try:
-        code = main([*arguments])
+        ended = main([*arguments])
     except SystemExit as exc:
-        code = int(exc.code or 0)
-    said = capsys.readouterr().err
-    assert code in {1, 2}
+        ended = int(exc.code or 0)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert ended in ({1, 2} if code is None else {code})
     assert sorted(directory.iterdir()) == before
-    return said.splitlines()[-1]
+    return said
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +68,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_text_that_looks_like_a_url_is_refused_at_once(
     command: list[str], url: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(capsys, here, *command, url)
+    said = refused(capsys, here, *command, url, code=2)
 
     assert f"{url.partition(':')[0]}:... is not a location; " in said
 

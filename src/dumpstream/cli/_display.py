@@ -130,6 +130,8 @@ def count_text(count: int, noun: str) -> str:
 
 def sizes_text(size: int, stored_bytes: int, not_stored: int) -> str:
     """Return ``2 MB stored in 1 MB``, or ``2 MB received, 1 MB stored`` if some files were *not_stored*."""
+    if size and not stored_bytes:
+        return f"{size_text(size)} received, none of it stored"
     if not_stored:
         return f"{size_text(size)} received, {size_text(stored_bytes)} stored"
     return f"{size_text(size)} stored in {size_text(stored_bytes)}"
