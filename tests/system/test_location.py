@@ -102,9 +102,7 @@ def test_what_looks_like_a_url_is_refused_with_what_to_write(text: str, remedy: 
         assert "marker" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text", ["a:b", "run:2/rank-0", "12:30/run", "-:/x", "/s3:/x", "a/http://b", "ü:/x", ""]
-)
+@pytest.mark.parametrize("text", ["a:b", "run:2/rank-0", "12:30/run", "-:/x", "/s3:/x", "a/http://b", "ü:/x"])
 def test_path_may_have_a_colon(text: str) -> None:
     assert as_location(text) == Path(text)
 
