@@ -184,3 +184,26 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in [
                 re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings
             ]
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_every_table_has_a_header_and_rows_of_its_width(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        header, *rows = table.splitlines()
+        assert rows, header
+        assert re.fullmatch(r"\|(-+\|)+", rows[0]), header
+        assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(re.findall(r"\|", header))}
+
+
+def test_changelog_has_each_kind_of_change_once_and_in_order() -> None:
+    changelog = (_ROOT / "CHANGELOG.md").read_text("utf-8")
+
+    for version in changelog.split("\n## ")[1:]:
+        intro, *kinds = version.split("\n### ")
+        assert "\n- " not in intro
+        titles = [kind.partition("\n")[0] for kind in kinds]
+        assert titles == [title for title in ("Added", "Changed", "Fixed") if title in titles]
+        entries = [entry.strip() for kind in kinds for entry in kind.split("\n- ")[1:]]
+        assert len(set(entries)) == len(entries)

@@ -34,10 +34,20 @@ def test_every_element_is_counted_where_it_lies(
     assert found.counts == counts
 
 
+def test_zeros_that_dwarf_nothing_are_among_the_others() -> None:
+    array = np.array([0, 0, 0, 1, 0, 3], np.int8)
+
+    found = count_bins([array[:3], array[3:]], 0, 4, 4)
+
+    assert found.zeros == 4
+    assert count_bins([array[1:]], 0, 4, 4) == (0, 4, (3, 1, 0, 1), 0)
+    assert count_bins([np.array([0, -1, 1])], -1, 1, 2) == (-1, 1, (1, 2), 0)
+
+
 def test_zeros_are_counted_apart_from_what_they_would_dwarf() -> None:
     array = np.array([0.0, -0.0, 0.0, 0.0, 1.0, 4.0, np.nan], np.float32)
 
-    found = count_bins([array], 0, 4, 4, zeros_apart=True)
+    found = count_bins([array], 0, 4, 4)
 
     assert (found.zeros, found.counts) == (4, (0, 1, 0, 1))
 
@@ -54,7 +64,7 @@ def test_what_is_not_finite_is_not_counted() -> None:
 def test_a_nan_that_signals_gives_no_warning(signalling: int, dtype: Any) -> None:
     bits = np.array([signalling, 0] * 64, f"u{np.dtype(dtype).itemsize}")
 
-    assert count_bins([bits.view(dtype)], 0, 1, 4).counts == (64, 0, 0, 0)
+    assert count_bins([bits.view(dtype)], 0, 1, 4).zeros == 64
 
 
 def test_more_than_a_block_is_counted() -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import warnings
+from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.cli.screen.terminal import TerminalProgram
 
 from dumpstream import SinkError
-from dumpstream.cli._display import print_error, print_json, print_json_with_list, told_warnings
+from dumpstream.cli._display import print_error, print_json, print_json_with_list, sizes_text, told_warnings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,3 +85,43 @@ def test_job_and_matches_fit_a_narrow_terminal(tmp_path: Path) -> None:
         assert program.finish() == 0
         assert max(map(len, program.plain.split("\r\n"))) <= columns
     assert "\x1b[32mcomplete\x1b[0m" in matches.shown
+
+
+def test_killed_process_is_in_the_table_of_processes(tmp_path: Path) -> None:
+    job = [sys.executable, "-m", "dumpstream", "simulate", "--ranks", "2", "--crash-at", "0"]
+    capture = TerminalProgram(["-m", "dumpstream", "capture", "--out", str(tmp_path / "run"), "--", *job])
+
+    assert capture.finish() == 128 + SIGKILL
+    assert re.search(r"^rank-0 +\d+ .* exit code 0\r$", capture.plain, re.MULTILINE)
+    assert re.search(r"^rank-1 +\d+ .* killed by SIGKILL\r$", capture.plain, re.MULTILINE)
+    assert "\nrank-1: gone without aclFinalize\r\n" in capture.plain
+
+
+def test_problems_of_a_configuration_break_no_word(tmp_path: Path) -> None:
+    file = tmp_path / "acl.json"
+    file.write_text(json.dumps({"dump": {"dump_path": str(tmp_path), "dump_debug": "on", "dump_list": [{}]}}))
+    shown = []
+    for action in ("check", "explain"):
+        program = TerminalProgram(["-m", "dumpstream", "config", action, str(file)], columns=70)
+        assert program.finish() == 0
+        shown.append(program.plain.splitlines())
+
+    for lines in shown:
+        assert [line for line in lines if " " in line.strip() and len(line) > 70] == []
+    check, explanation = shown
+    assert re.search(r"some\s+releases\s+refuse\s+dump_list\s+beside\s+dump_debug\s+on", "\n".join(check))
+    assert [line for line in explanation if line.startswith(" ") and not line.startswith(" " * 7)] == []
+
+
+def test_hints_of_an_empty_capture_break_no_word(tmp_path: Path) -> None:
+    capture = TerminalProgram(["-m", "dumpstream", "capture", "--out", str(tmp_path / "run"), "--", "true"])
+
+    assert capture.finish() == 0
+    assert max(map(len, capture.plain.splitlines())) <= 80
+    assert re.search(r"\n  - its environment was cleared, .*\r\n    \w", capture.plain)
+
+
+def test_bytes_that_no_sink_keeps_are_not_called_stored() -> None:
+    assert sizes_text(2000, 1000, 0) == "2.0 kB stored in 1.0 kB"
+    assert sizes_text(2000, 1000, 1) == "2.0 kB received, 1.0 kB stored"
+    assert sizes_text(2000, 0, 0) == "2.0 kB received, none of it stored"

@@ -13,6 +13,8 @@ from dumpstream.cli import main
 from dumpstream.outside.collector import open_collector
 from dumpstream.outside.recovery import recover
 from dumpstream.reading.inputs import find_inputs
+from dumpstream.run.preparation import check_sink
+from dumpstream.system.location import as_location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,17 +23,19 @@ _BAD = ["http://host/run", "foo:/run", "file:/run", "s3:/bucket/run"]
 _READING = ["ls", "verify", "show", "stats", "overflow", "watch"]
 
 
-def refused(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str) -> str:
-    """Return what the command says, which refuses and leaves nothing in *directory*."""
+def refused(
+    capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str, code: int | None = None
+) -> str:
+    """Return the line that the command says, which refuses with *code* and leaves nothing in *directory*."""
     before = sorted(directory.iterdir())
     try:
-        code = main([*arguments])
+        ended = main([*arguments])
     except SystemExit as exc:
-        code = int(exc.code or 0)
-    said = capsys.readouterr().err
-    assert code in {1, 2}
+        ended = int(exc.code or 0)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert ended in ({1, 2} if code is None else {code})
     assert sorted(directory.iterdir()) == before
-    return said.splitlines()[-1]
+    return said
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +68,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_text_that_looks_like_a_url_is_refused_at_once(
     command: list[str], url: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(capsys, here, *command, url)
+    said = refused(capsys, here, *command, url, code=2)
 
     assert f"{url.partition(':')[0]}:... is not a location; " in said
 
@@ -92,6 +96,15 @@ def test_sink_that_cannot_write_where_it_is_to_is_refused_at_once(
     assert remedy in said
 
 
+def test_sink_at_the_destination_itself_is_refused_with_the_one_to_write() -> None:
+    url = "s3://bucket/run?endpoint=http://127.0.0.1:9"
+
+    with pytest.raises(
+        SinkError, match="is where the capture itself is; to store files there write --sink zstd:"
+    ):
+        check_sink(url, as_location(url))
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -107,9 +120,10 @@ def test_sink_that_cannot_write_where_it_is_to_is_refused_at_once(
 def test_url_is_refused_where_only_a_path_can_be_used(
     command: list[str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(capsys, here, *command, "s3://bucket/run")
+    for url, scheme in (("s3://bucket/run", "s3"), ("obs:/bucket/run", "obs"), ("http://host/run", "http")):
+        said = refused(capsys, here, *command, url)
 
-    assert "must be a path on this machine, not s3://...; write a path" in said
+        assert f"{scheme}:... is not a location; it must be a path on this machine" in said
 
 
 def test_obs_without_an_endpoint_is_refused_with_the_remedy(

@@ -145,6 +145,7 @@ def test_a_command_that_cannot_be_run_is_named(outside: Outside, word: str, expe
     assert result.returncode == expected
     assert result.stderr.startswith(f"dumpstream: {word} cannot be run")
     assert len(result.stderr.splitlines()) == 1
+    assert not outside.out.exists()  # so that the corrected command is not refused
 
 
 def test_a_command_has_the_signals_and_limits_that_it_would_have_had(outside: Outside) -> None:

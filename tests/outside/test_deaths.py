@@ -233,6 +233,7 @@ def test_a_process_that_was_gone_without_a_goodbye_is_told_by_summary_and_verify
     assert result.returncode == 3
     assert "gone without aclFinalize" in result.stderr
     assert "1 process died: what had not been dumped by then is not there" in result.stderr
+    assert "shows which files" not in result.stderr  # all that came are whole
     code, text = verify_text(outside, outside.out)
     assert code == 3
     assert re.search(rf"^died .*{said}; what it had not dumped by then is not there$", text, re.MULTILINE)

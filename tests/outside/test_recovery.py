@@ -9,7 +9,7 @@ import xxhash
 from anyio.to_thread import run_sync
 from tests.conftest import make_process
 
-from dumpstream import Chunk, Loss, NotACaptureError, recover
+from dumpstream import Chunk, DestinationError, Loss, NotACaptureError, recover
 from dumpstream._native import SharedRing
 from dumpstream.archive.destination import Destination
 from dumpstream.archive.place import DirectoryPlace
@@ -86,6 +86,11 @@ def test_only_what_the_latest_run_stored_counts(builder: CaptureBuilder) -> None
 async def test_only_a_capture_can_be_recovered(tmp_path: Path) -> None:
     with pytest.raises(NotACaptureError, match="does not exist"):
         await recover(tmp_path / "nothing")
+
+
+async def test_of_a_process_alone_nothing_can_be_recovered(builder: CaptureBuilder) -> None:
+    with pytest.raises(DestinationError, match="one process; name the directory above it that the collector"):
+        await recover(await run_sync(builder.finish))
 
 
 async def test_a_process_whose_ring_died_with_its_collector_is_closed(tmp_path: Path) -> None:

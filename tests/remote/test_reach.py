@@ -93,6 +93,7 @@ def test_capture_waits_no_longer_than_a_person_before_it_begins(
         said = told(capsys, _BEGINNING_S, "capture", "--simulate", "small", *arguments)
 
     assert f"{endpoint} does not answer ({reason}); check the network" in said
+    assert said.count("s3://bucket/run") == 1
     assert "lock.json" not in said
     assert not (tmp_path / "run").exists()
 

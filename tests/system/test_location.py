@@ -102,9 +102,7 @@ def test_what_looks_like_a_url_is_refused_with_what_to_write(text: str, remedy: 
         assert "marker" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text", ["a:b", "run:2/rank-0", "12:30/run", "-:/x", "/s3:/x", "a/http://b", "ü:/x", ""]
-)
+@pytest.mark.parametrize("text", ["a:b", "run:2/rank-0", "12:30/run", "-:/x", "/s3:/x", "a/http://b", "ü:/x"])
 def test_path_may_have_a_colon(text: str) -> None:
     assert as_location(text) == Path(text)
 
@@ -128,5 +126,24 @@ def test_url_is_never_taken_for_a_path(text: str) -> None:
 
 def test_path_is_wanted_where_a_url_cannot_be_used() -> None:
     assert as_path("a/b", "spill") == Path("a/b")
-    with pytest.raises(StoreError, match=r"spill must be a path on this machine, not s3://\.\.\."):
+    with pytest.raises(
+        StoreError, match=r"s3:\.\.\. is not a location; spill must be a path on this machine"
+    ):
         as_path("s3://bucket/marker", "spill")
+    with pytest.raises(StoreError, match="write the path without it"):
+        as_path("file:///marker", "spill")
+
+
+def test_empty_text_as_of_a_variable_that_is_not_set_is_refused() -> None:
+    with pytest.raises(StoreError, match=r"the location is empty; write \. for the current directory"):
+        as_location("")
+    with pytest.raises(StoreError, match="the location is empty"):
+        as_path("", "spill")
+    assert as_location(".") == Path()
+
+
+def test_only_a_path_object_is_told_that_it_loses_a_slash() -> None:
+    with pytest.raises(StoreError, match="loses a slash"):
+        as_location(Path("s3://bucket/run"))
+    with pytest.raises(StoreError, match=r"write s3://bucket/prefix \(a directory"):
+        as_location("s3:/bucket/run")

@@ -181,9 +181,7 @@ def _histogram(
     low, high = float(found.finite_min), float(found.finite_max)
     if not low <= high:
         return None
-    finite = (found.count or 0) - (found.nan or 0) - (found.pos_inf or 0) - (found.neg_inf or 0)
-    mostly_zero = 2 * (found.zero or 0) > finite
-    return count_bins(elements(), low, high, _BINS, zeros_apart=mostly_zero)._asdict()
+    return count_bins(elements(), low, high, _BINS)._asdict()
 
 
 def _describe_overflow(dump: DumpFile, tensors: list[dict[str, Any]]) -> dict[str, Any] | None:

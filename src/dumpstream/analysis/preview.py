@@ -11,6 +11,9 @@ from dumpstream.analysis.tensorfiles import plain_dtype
 
 _BLOCK_ELEMENTS = 1 << 20
 
+#: Zeros that are so many times as many as the others in any bin would leave nothing to see of them.
+_DWARFING = 4
+
 _BARS = " ▁▂▃▄▅▆▇█"
 _PLAIN_BARS = " .:-=+*#@"
 
@@ -31,9 +34,7 @@ class Histogram(NamedTuple):
         return "".join(levels[-(-count * steps // most)] if count else levels[0] for count in self.counts)
 
 
-def count_bins(
-    blocks: Iterable[NDArray[Any]], low: float, high: float, bins: int, *, zeros_apart: bool = False
-) -> Histogram:
+def count_bins(blocks: Iterable[NDArray[Any]], low: float, high: float, bins: int) -> Histogram:
     """Return the histogram of the elements in *blocks*, whose finite ones are between *low* and *high*."""
     counts = np.zeros(bins, np.int64)
     zeros = 0
@@ -43,13 +44,19 @@ def count_bins(
         with np.errstate(invalid="ignore"):  # as a NaN that signals is
             numbers = part.astype(np.float64)
         finite = numbers[np.isfinite(numbers)]
-        if zeros_apart:
-            nonzero = finite[finite != 0]
-            zeros += len(finite) - len(nonzero)
-            finite = nonzero
-        numbers = (finite / 2 - low / 2) / width * bins if width else np.zeros(len(finite))
-        counts += np.bincount(np.clip(numbers.astype(np.int64), 0, bins - 1), minlength=bins)
+        others = finite[finite != 0]
+        zeros += len(finite) - len(others)
+        counts += np.bincount(_bins_of(others, low, width, bins), minlength=bins)
+    if zeros < _DWARFING * counts.max(initial=0):
+        counts[_bins_of(np.zeros(1), low, width, bins)] += zeros
+        zeros = 0
     return Histogram(low, high, tuple(counts.tolist()), zeros)
+
+
+def _bins_of(numbers: NDArray[np.float64], low: float, width: float, bins: int) -> NDArray[np.int64]:
+    """Return the bins that *numbers* belong to; *width* is half of the distance from *low*."""
+    places = (numbers / 2 - low / 2) / width * bins if width else np.zeros(len(numbers))
+    return np.clip(places.astype(np.int64), 0, bins - 1)
 
 
 def pick_values(blocks: Iterable[NDArray[Any]], first: int, last: int) -> tuple[list[Any], list[Any]]:

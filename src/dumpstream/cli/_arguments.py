@@ -3,11 +3,12 @@
 import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from pathlib import Path
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.cli._exit import WrongUsageError
 from dumpstream.system.location import Prefix, as_location, as_path, is_meant_as_url
 
 _NAME = "a name as `ls` shows it, or a pattern with * ? [ ]"
@@ -47,7 +48,7 @@ def add_capture_argument(parser: ArgumentParser) -> None:
 def add_names_argument(parser: ArgumentParser) -> None:
     """Declare ``names``, patterns of the names of a capture's files; empty if all are meant."""
     help_text = f"{_NAME} (default: all files)"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
+    parser.add_argument("names", nargs="*", default=[], metavar="NAME", help=help_text)
 
 
 def add_inputs_argument(parser: ArgumentParser, *, patterns: bool = False) -> None:
@@ -62,13 +63,21 @@ def split_inputs(words: Sequence[str]) -> tuple[list[Path | Prefix], list[str]]:
     """Return the locations among *words*, and the names and patterns of files; the first is a location.
 
     Raises:
-        DumpstreamError: a URL is not valid.
+        WrongUsageError: a location is not valid.
     """
     is_place = [
         not number or is_meant_as_url(word) or os.path.lexists(word) for number, word in enumerate(words)
     ]
-    places = [as_location(word) for word in compress(words, is_place)]
-    return places, [word for word, place in zip(words, is_place, strict=True) if not place]
+    names = [word for word, place in zip(words, is_place, strict=True) if not place]
+    return locations(compress(words, is_place)), names
+
+
+def locations(words: Iterable[str]) -> list[Path | Prefix]:
+    """Return what *words* name; raises `WrongUsageError` if one is not valid."""
+    try:
+        return [*map(as_location, words)]
+    except DumpstreamError as exc:
+        raise WrongUsageError(str(exc)) from None
 
 
 def add_run_argument(parser: ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from argparse import Namespace
 
 import anyio
@@ -37,6 +38,18 @@ async def capture_command(args: Namespace) -> int:
         return run.code or FAILED
     code = report_outside(collector, args)
     return run.code or code
+
+
+def refuse_missing(program: str) -> int | None:
+    """Say that there is no such program, and return the exit code of a shell; None if there is one.
+
+    Asked before the capture begins, so that the corrected command finds its destination empty.
+    """
+    if shutil.which(program) is not None:
+        return None
+    is_there = "/" in program and os.path.lexists(program)
+    say(f"{program} cannot be run: {os.strerror(errno.EACCES if is_there else errno.ENOENT)}")
+    return _NOT_EXECUTABLE if is_there else _NOT_FOUND
 
 
 class _Run:

@@ -11,7 +11,7 @@ from textwrap import indent
 from typing import Any, TextIO
 
 from dumpstream.cli.screen.area import size_of
-from dumpstream.cli.screen.layout import wrap_words
+from dumpstream.cli.screen.layout import wrap_path, wrap_words
 from dumpstream.cli.screen.live import above
 from dumpstream.cli.screen.options import is_quiet
 
@@ -53,6 +53,17 @@ def in_words(text: str, stream: TextIO, *, indent: str = "") -> str:
     if not stream.isatty():
         return text
     return "\n".join(wrap_words(text, size_of(stream).columns, indent=indent))
+
+
+def print_text(text: str, *, indent: int = 0, file: TextIO | None = None) -> None:
+    """Print a line; on a terminal, in lines that break no word, and paths behind a slash.
+
+    *indent* spaces are before all lines but the first.
+    """
+    stream = sys.stdout if file is None else file
+    if stream.isatty():
+        text = "\n".join(wrap_path(text, size_of(stream).columns, indent=" " * indent))
+    print(text, file=stream)
 
 
 def print_error(error: Exception) -> None:
@@ -119,6 +130,8 @@ def count_text(count: int, noun: str) -> str:
 
 def sizes_text(size: int, stored_bytes: int, not_stored: int) -> str:
     """Return ``2 MB stored in 1 MB``, or ``2 MB received, 1 MB stored`` if some files were *not_stored*."""
+    if size and not stored_bytes:
+        return f"{size_text(size)} received, none of it stored"
     if not_stored:
         return f"{size_text(size)} received, {size_text(stored_bytes)} stored"
     return f"{size_text(size)} stored in {size_text(stored_bytes)}"

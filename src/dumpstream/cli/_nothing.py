@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dumpstream.cli._display import say
+from dumpstream.cli._display import print_text, say
 from dumpstream.stages.report import Report
 
 _NO_PROCESS = (
@@ -31,7 +31,7 @@ def tell_no_process() -> None:
     """Say that no process joined the collector, and why that may be."""
     say("no process used ACL, so nothing was captured; if one should have:")
     for reason in _NO_PROCESS:
-        print(f"  - {reason}", file=sys.stderr)
+        print_text(f"  - {reason}", indent=4, file=sys.stderr)
 
 
 def tell_written(config: Path | None, since: float) -> None:

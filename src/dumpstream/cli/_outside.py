@@ -12,7 +12,7 @@ from time import time
 
 import anyio
 
-from dumpstream.cli._display import print_json, printable, say
+from dumpstream.cli._display import print_json, print_text, printable, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._nothing import tell_lack, tell_no_process, tell_written
 from dumpstream.cli._options import capture_arguments
@@ -103,11 +103,13 @@ def report_outside(collector: Collector, args: Namespace) -> int:
         tell_written(args.config, args.started)
     if died := [process.label for process in collector.processes if process.died]:
         what = "1 process died" if len(died) == 1 else f"{len(died)} processes died"
-        print(f"{what}: what had not been dumped by then is not there", file=sys.stderr)
+        print_text(f"{what}: what had not been dumped by then is not there", file=sys.stderr)
     if report.whole and not collector.whole:
-        print("not every process was captured as it should have been; its line says why", file=sys.stderr)
+        print_text(
+            "not every process was captured as it should have been; its line says why", file=sys.stderr
+        )
     if args.stopped_for is not None:
-        print(printable(f"ended by --on-failure stop, because of {args.stopped_for}"), file=sys.stderr)
+        print_text(printable(f"ended by --on-failure stop, because of {args.stopped_for}"), file=sys.stderr)
     return code
 
 

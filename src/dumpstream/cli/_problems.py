@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from dumpstream.config import Problem
 
 
-def problem_text(problem: Problem, name: Path) -> str:
-    """Return the line about a problem of the configuration *name*."""
-    severity = "error" if problem.is_error else "warning"
+def severity_of(problem: Problem) -> str:
+    """Return ``error`` or ``warning``."""
+    return "error" if problem.is_error else "warning"
+
+
+def problem_text(problem: Problem) -> str:
+    """Return where a problem of a configuration is, what it is, and what CANN says to it."""
     answer = [str(part) for part in (problem.acl_error, problem.message_class) if part is not None]
     about = f"{problem.rule}{': CANN says ' if answer else ''}{', '.join(answer)}"
-    return printable(f"{name}: {severity}: {problem.path}: {problem.text} [{about}]")
+    return printable(f"{problem.path}: {problem.text} [{about}]")
 
 
 def print_problems(problems: Iterable[Problem], name: Path) -> None:
     """Print the problems of the configuration *name* on standard error."""
     for problem in problems:
-        say(problem_text(problem, name))
+        say(f"{name}: {severity_of(problem)}: {problem_text(problem)}")

@@ -1,6 +1,6 @@
 """How the commands that capture show what came."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
 from typing import TextIO
@@ -11,6 +11,7 @@ from dumpstream.capture import Capture
 from dumpstream.cli._display import (
     count_text,
     not_stored_text,
+    print_text,
     printable,
     say,
     size_text,
@@ -22,6 +23,7 @@ from dumpstream.cli.screen.colour import Style, styled
 from dumpstream.cli.screen.layout import Column
 from dumpstream.cli.screen.live import Live
 from dumpstream.cli.screen.table import Table
+from dumpstream.format.verdict import Verdict
 from dumpstream.outside.collector import Collector
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.processes import PROCESS_GONE
@@ -79,50 +81,76 @@ def verdicts_text(report: Report) -> str:
 def process_text(process: CapturedProcess) -> str:
     """Return a line about a process: what came from it, and how it ended."""
     record, report = process.record, process.report
-    line = f"{record.directory or 'refused'}: process {record.pid}"
+    line = f"{_name(process)}: process {record.pid}"
     if record.directory:
         sizes = sizes_text(report.bytes, report.stored_bytes, report.not_stored)
         line += f", {verdicts_text(report)}, {sizes}"
+    line = ", ".join([line, *_missing(process)])
+    return printable("; ".join(dict.fromkeys(filter(None, (line, record.ending, *_problems(process))))))
+
+
+def _name(process: CapturedProcess) -> str:
+    return process.record.directory or "refused"
+
+
+def _missing(process: CapturedProcess) -> Iterator[str]:
+    """Yield what did not come from a process, or is not where it belongs."""
+    report = process.report
     if report.not_stored:
-        line += f", {not_stored_text(report.not_stored)}"
+        yield not_stored_text(report.not_stored)
     if lost := sum(loss.chunks for loss in report.losses.values()):
-        line += f", {count_text(lost, 'chunk')} lost"
+        yield f"{count_text(lost, 'chunk')} lost"
     if report.waiting:
-        line += f", {count_text(report.waiting_files, 'file')} not in the store yet"
-    goodbye = "gone without aclFinalize" if report.cut_off == PROCESS_GONE else None
-    parts = dict.fromkeys((line, record.ending, goodbye, report.failure, record.problem))
-    return printable("; ".join(filter(None, parts)))
+        yield f"{count_text(report.waiting_files, 'file')} not in the store yet"
+
+
+def _problems(process: CapturedProcess) -> Iterator[str | None]:
+    """Yield what is known to have gone wrong with a process."""
+    yield "gone without aclFinalize" if process.report.cut_off == PROCESS_GONE else None
+    yield process.report.failure
+    yield process.record.problem
+
+
+def _style_of_ending(text: str) -> Style:
+    if text.startswith("exit code"):
+        return Style.PLAIN if text == "exit code 0" else Style.FAIR
+    return Style.BAD
 
 
 _PROCESSES = (
-    Column(name="process", text=printable, least=8, importance=5),
+    Column(name="process", text=printable, least=8, importance=6),
     Column(name="pid", importance=1),
-    Column(name="files", text=printable, least=11, importance=4),
+    Column(name="files", text=printable, least=11, importance=5),
     Column(name="captured", text=size_text, numeric=True, importance=3),
     Column(name="stored", text=size_text, numeric=True, importance=2),
-    Column(name="ended", text=printable, least=11),
+    Column(name="ended", text=printable, least=11, importance=4, style=_style_of_ending),
 )
 
 
 def print_processes(processes: Sequence[CapturedProcess], file: TextIO) -> None:
-    """Print what came from each process: on a terminal, as a table of those that are whole."""
-    others = sorted(processes, key=by_rank)
-    if file.isatty():
-        whole = [it for it in others if it.whole and not it.record.problem]
-        others = [it for it in others if it not in whole]
-        _print_whole(whole[:_MOST_PROCESSES], file)
-        if len(whole) > _MOST_PROCESSES:
-            print(f"and {len(whole) - _MOST_PROCESSES} more that are whole", file=file)
-    for process in others:
-        print(process_text(process), file=file)
+    """Print what came from each process: on a terminal, as a table, with lines about what went wrong."""
+    listed = sorted(processes, key=by_rank)
+    if not file.isatty():
+        for process in listed:
+            print(process_text(process), file=file)
+        return
+    good = [it for it in listed if it.whole and not it.record.problem]
+    left_out = set(good[_MOST_PROCESSES:])
+    _print_table([it for it in listed if it not in left_out], file)
+    if left_out:
+        print(f"and {len(left_out)} more that are whole", file=file)
+    for process in listed:
+        about = dict.fromkeys(filter(None, (*_missing(process), *_problems(process))))
+        if process not in good and about:
+            print_text(f"{_name(process)}: {printable('; '.join(about))}", indent=2, file=file)
 
 
-def _print_whole(processes: Sequence[CapturedProcess], file: TextIO) -> None:
+def _print_table(processes: Sequence[CapturedProcess], file: TextIO) -> None:
     table = Table(_PROCESSES, file=file)
     reports = [it.report for it in processes]
     table.add(
         {
-            "process": [it.record.directory for it in processes],
+            "process": [*map(_name, processes)],
             "pid": [it.record.pid for it in processes],
             "files": [", ".join(f"{count} {word}" for word, count in it.verdicts.items()) for it in reports],
             "captured": [it.bytes for it in reports],
@@ -148,9 +176,9 @@ def print_report(
     if report.not_stored:
         print(not_stored_text(report.not_stored), file=file)
         if report.not_stored == report.files:
-            print(f"no file matches --only; {_WHOLE_NAMES}", file=file)
+            print_text(f"no file matches --only; {_WHOLE_NAMES}", file=file)
     if report.profile is not None:
-        print(f"profile in {directory / report.profile}", file=file)
+        print_text(f"profile in {directory / report.profile}", file=file)
     for cause, loss in report.losses.items():
         print(f"lost to {cause}: {count_text(loss.chunks, 'chunk')}, {size_text(loss.bytes)}", file=file)
     if report.unnamed_losses:
@@ -159,14 +187,16 @@ def print_report(
     if report.hints:
         print("no chunk came at all; likely causes:", file=file)
         for hint in report.hints:
-            print(f"  - {hint}", file=file)
+            print_text(f"  - {hint}", indent=4, file=file)
     if not report.whole:
         problem = styled("not everything is whole", Style.BAD, file)
-        print(f"{problem}: dumpstream ls {directory} shows which files", file=file)
+        is_listed = bool(report.losses) or not all(Verdict(name).whole for name in report.verdicts)
+        where = f": dumpstream ls {directory} shows which files" if is_listed else ""
+        print_text(f"{problem}{where}", file=file)
     print_waiting(report, spill, file=file)
 
 
 def print_waiting(report: Report, spill: Path | None, *, file: TextIO | None = None) -> None:
     """Print how much has not reached its store yet, if anything, and how to upload it."""
     if report.waiting:
-        print(waiting_text(report.waiting_files, spill), file=file)
+        print_text(waiting_text(report.waiting_files, spill), file=file)

@@ -67,7 +67,11 @@ async def recover(
     path = await run_sync(absolute, where)
     for sink in sinks or ():
         check_sink(sink, path)
-    await run_sync(read_manifest, path)  # raises if it is not a capture
+    manifest = await run_sync(read_manifest, path)  # raises if it is not a capture
+    if manifest.runs:
+        raise DestinationError(
+            path, "is the capture of one process; name the directory above it that the collector wrote"
+        )
     stages = StageOptions.divide({}, directory=path)
     request = Request(destination=path, stages=stages, append=True, of_processes=True)
     async with isolated(held_destination(request, Resources())) as (destination, _):

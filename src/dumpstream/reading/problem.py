@@ -119,5 +119,5 @@ def problems_of_capture(
         detail = f"{count} unreadable lines, the first is line {first}; restore a copy"
         yield Problem(Kind.JOURNAL, prefix + JOURNAL, detail)
     for loss in capture.losses:
-        lost = f"{loss.chunks} chunks, {loss.bytes} bytes were lost"
+        lost = f"chunks lost: {loss.chunks}, of {loss.bytes} bytes"
         yield Problem(Kind.LOSS, prefix + loss.cause, f"{lost}; files known to miss some are marked lost")

@@ -83,7 +83,8 @@ class Selection:
 
 def _refuse(unmatched: Iterable[str]) -> None:
     for pattern in unmatched:
-        raise DumpstreamError(f"no file matches {pattern!r}; `dumpstream ls` shows the names")
+        part = "" if _WILDCARD.search(pattern) else f"; for a part of a name write '*{pattern}*'"
+        raise DumpstreamError(f"no file matches {pattern!r}{part}; `dumpstream ls` shows the names")
 
 
 def _files(member: Member, pattern: str) -> Iterator[StoredFile]:

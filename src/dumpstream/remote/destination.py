@@ -246,4 +246,6 @@ def _explained(path: Prefix) -> Iterator[None]:
     try:
         yield
     except StoreError as exc:
-        raise DestinationError(path, f"cannot be used: {exc}") from None
+        problem = str(exc).removeprefix(f"cannot reach {path}: ")
+        own = problem.removeprefix(f"{path} ")
+        raise DestinationError(path, f"cannot be used: {problem}" if own == problem else own) from None

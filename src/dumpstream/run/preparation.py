@@ -188,9 +188,13 @@ def check_sink(spec: str, destination: Path | Prefix | None) -> None:
     kind, _, location = spec.partition(":")
     if kind in SCHEMES:
         try:
-            Prefix.parse(spec)
+            prefix = Prefix.parse(spec)
         except StoreError as exc:
             raise SinkError(f"--sink {kind}: {exc}") from None
+        if prefix == destination:
+            raise SinkError(
+                f"{prefix} is where the capture itself is; to store files there write --sink zstd:"
+            )
     if kind in {"zstd", "stats"}:
         sink_directory(kind, location)
     if destination is None and kind in {"stats", "zstd"} and not location.partition("?")[0]:

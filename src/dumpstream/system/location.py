@@ -122,8 +122,10 @@ def as_location(destination: str | os.PathLike[str] | Prefix | Any) -> Path | Pr
         return destination
     if isinstance(destination, str) or hasattr(destination, "__fspath__"):
         text = os.fspath(destination)
+        if not text:
+            raise StoreError("the location is empty; write . for the current directory")
         if (match := _MEANT_AS_URL.match(text)) is not None:
-            return _parse_url(text, match[1] or match[2])
+            return _parse_url(text, match[1] or match[2], is_text=isinstance(destination, str))
         path = Path(text)
         # What other modules are given must not look like a URL, and a path forgets that it began with ./
         return path.absolute() if _MEANT_AS_URL.match(str(path)) else path
@@ -138,18 +140,23 @@ def as_path(path: str | os.PathLike[str], what: str) -> Path:
     Raises:
         StoreError: it is a URL, or looks like one.
     """
+    if (match := _MEANT_AS_URL.match(os.fspath(path))) is not None:
+        scheme = match[1] or match[2]
+        if scheme.lower() != "file":
+            raise StoreError(f"{scheme}:... is not a location; {what} must be a path on this machine")
     location = as_location(path)
-    if isinstance(location, Prefix):
-        raise StoreError(f"{what} must be a path on this machine, not {location.scheme}://...; write a path")
+    assert isinstance(location, Path)
     return location
 
 
-def _parse_url(text: str, name: str) -> Prefix:
+def _parse_url(text: str, name: str, *, is_text: bool) -> Prefix:
     scheme = name.lower()
     if scheme in SCHEMES:
         if text.startswith(f"{name}://"):
             return Prefix.parse(text)
-        remedy = f"write {scheme}://bucket/prefix, as text: a path object loses a slash"
+        remedy = f"write {scheme}://bucket/prefix"
+        if not is_text:
+            remedy += ", as text: a path object loses a slash"
         if not text.startswith(name):
             remedy = f"write {scheme}://bucket/prefix, without a space or a quotation mark in front of it"
     elif scheme in _ALIASES:

@@ -359,7 +359,7 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.Capture
         main(arguments)
 
     assert ended.value.code == 2
-    assert "usage: dumpstream" in capsys.readouterr().err
+    assert "--help` explains" in capsys.readouterr().err
 
 
 def test_progress_is_shown_on_a_terminal_and_removed(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFi
         main(arguments)
 
     assert caught.value.code == 2
-    assert "usage: dumpstream" in capsys.readouterr().err
+    assert "--help` explains" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["ls", "verify", "extract"])

@@ -105,7 +105,10 @@ def test_a_pattern_that_no_file_matches_is_refused(
     assert main(["stats", str(capture), "*Add*", "run2"]) == 1
 
     error = capsys.readouterr().err
-    assert error == "dumpstream: no file matches 'run2'; `dumpstream ls` shows the names\n"
+    assert error == (
+        "dumpstream: no file matches 'run2'; for a part of a name write '*run2*'; "
+        "`dumpstream ls` shows the names\n"
+    )
 
 
 @pytest.mark.parametrize("table", [False, True])

@@ -5,6 +5,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.cli.screen.terminal import TerminalProgram
 
 from dumpstream.archive.rows import FileRow, LossRow, Outcome, StoredPart
 from dumpstream.cli import main
@@ -231,6 +232,26 @@ def test_text_names_each_problem_and_sums_up(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("verdict     a\\n: gap: ranges of it never came")
     assert lines[1] == "1 file, verified 1 part, 4 B: 1 problem, not everything is whole"
+
+
+def test_nothing_captured_is_not_called_whole(
+    builder: CaptureBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(builder.finish())]) == 0
+
+    assert capsys.readouterr().out == "0 files, verified 0 parts, 0 B: nothing was captured\n"
+
+
+def test_problems_break_no_word_on_a_terminal(builder: CaptureBuilder) -> None:
+    builder.add(f"/{'directory/' * 5}{'name' * 6}", b"data", Verdict.GAP)
+    program = TerminalProgram(["-m", "dumpstream", "verify", str(builder.finish())], columns=60)
+
+    assert program.finish() == 3
+    lines = program.plain.partition("1 file, ")[0].splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[0] == "verdict     /directory/directory/directory/directory/"
+    assert lines[1].startswith(f"            directory/{'name' * 6}: gap: ranges")
+    assert all(line.startswith(" " * 12) for line in lines[1:])
 
 
 def test_directories_deeper_than_any_path_are_looked_through(

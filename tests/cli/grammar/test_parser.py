@@ -57,6 +57,21 @@ def test_mistyped_word_gets_the_likely_one(
     assert _refused(capsys, *arguments) == f"dumpstream: {line}\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["ls"], "the following arguments are required: CAPTURE; `dumpstream ls --help` explains"),
+        (
+            ["ls", "run1", "--rank", "one"],
+            "argument --rank: invalid int value: 'one'; `dumpstream ls --help` explains",
+        ),
+        (["verify", "run1", "run2"], "run2 is too much; `dumpstream verify --help` explains"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _refused(capsys, *arguments) == f"dumpstream: {line}\n"
+
+
 def test_flags_of_a_captured_command_are_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["capture", "--help", "--", "python", "--no-such-flag"])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,10 +25,11 @@ _columns = st.builds(
     least=st.none() | st.integers(1, 30),
     ample=st.integers(0, 12),
 )
+_yielding = st.builds(replace, _columns, yields=st.booleans())
 _names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "M", "Z")), max_size=40)
 
 
-@given(st.lists(st.tuples(_columns, st.integers(1, 60)), min_size=1, max_size=12), st.integers(1, 200))
+@given(st.lists(st.tuples(_yielding, st.integers(1, 60)), min_size=1, max_size=12), st.integers(1, 200))
 def test_what_is_shown_fits(columns: list[tuple[Column, int]], available: int) -> None:
     shown = fit([it for it, _ in columns], [width for _, width in columns], available, ample=True)
 
@@ -34,6 +37,14 @@ def test_what_is_shown_fits(columns: list[tuple[Column, int]], available: int) -
     assert list(shown) == sorted(shown)
     assert min(shown.values()) >= 1
     assert sum(shown.values()) + GAP * (len(shown) - 1) <= available
+
+
+def test_columns_that_yield_are_left_out_before_a_text_is_shortened() -> None:
+    columns = [Column(name="a", yields=True), Column(name="b"), Column(name="c", least=10, importance=1)]
+
+    assert fit(columns, [5, 5, 40], 54) == {0: 5, 1: 5, 2: 40}
+    assert fit(columns, [5, 5, 40], 53) == {1: 5, 2: 40}
+    assert fit(columns, [5, 5, 40], 40) == {1: 5, 2: 33}
 
 
 @given(st.lists(st.tuples(_columns, st.integers(1, 60)), min_size=2, max_size=12), st.integers(1, 200))

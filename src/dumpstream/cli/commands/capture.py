@@ -26,7 +26,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream.capture import Capture, open_capture
 from dumpstream.cli._arguments import add_out_argument, local_path
-from dumpstream.cli._command import capture_command
+from dumpstream.cli._command import capture_command, refuse_missing
 from dumpstream.cli._display import print_json, say
 from dumpstream.cli._exit import FAILED, NOT_WHOLE, WrongUsageError
 from dumpstream.cli._loop import run_async
@@ -66,7 +66,10 @@ def run(args: Namespace) -> int:
         raise WrongUsageError("give either a command, behind --, or --simulate")
     if args.words and (args.acl_lib or args.profile):
         raise WrongUsageError("--acl-lib and --profile go with --simulate; a command finds its own library")
-    return run_async(capture_command, args) if args.simulate is None else _simulate(args)
+    if args.simulate is not None:
+        return _simulate(args)
+    code = refuse_missing(args.words[0])
+    return run_async(capture_command, args) if code is None else code
 
 
 def _simulate(args: Namespace) -> int:

@@ -21,10 +21,11 @@ from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._arguments import local_path
-from dumpstream.cli._display import count_text, print_json, printable
+from dumpstream.cli._display import count_text, print_json, print_text, printable
 from dumpstream.cli._exit import FAILED, WrongUsageError
 from dumpstream.cli._operators import operators_in
-from dumpstream.cli._problems import print_problems, problem_text
+from dumpstream.cli._problems import print_problems, problem_text, severity_of
+from dumpstream.cli.screen.colour import verdict
 from dumpstream.config import DumpSettings, Matcher, check_bytes, check_file, explain, json_schema
 
 _MODES = ("model", "op", "exception", "overflow", "watch")
@@ -85,9 +86,10 @@ def _check(args: Namespace) -> int:
         print_json({"accepted": not result.errors, "problems": problems})
     else:
         for problem in result.problems:
-            print(problem_text(problem, args.file))
+            severity = verdict(severity_of(problem))
+            print_text(f"{printable(str(args.file))}: {severity}: {problem_text(problem)}", indent=2)
         counts = f"{count_text(len(result.errors), 'error')}, {count_text(len(result.warnings), 'warning')}"
-        print(f"{'refused' if result.errors else 'accepted'}: {counts}")
+        print(f"{verdict('refused' if result.errors else 'accepted')}: {counts}")
     return FAILED if result.errors else 0
 
 
@@ -99,9 +101,9 @@ def _explain(args: Namespace) -> int:
     explanation = explain(result.config.dump)
     for title, sentences in explanation._asdict().items():
         for sentence in sentences:
-            print(f"{title:<6} {printable(sentence)}")
+            print_text(f"{title:<6} {printable(sentence)}", indent=7)
     for problem in result.warnings:
-        print(f"note   {printable(f'{problem.path}: {problem.text}')}")
+        print_text(f"{verdict('note', 6)} {printable(f'{problem.path}: {problem.text}')}", indent=7)
     if args.ops is not None:
         _print_matches(result.config.dump, args.ops)
     return 0
@@ -115,7 +117,7 @@ def _print_matches(settings: DumpSettings, path: Path) -> None:
     for operator in operators:
         dumped, reason = matcher.match(operator)
         counts[answers[dumped]] += 1
-        print(f"{answers[dumped]:<7} {printable(f'{operator.name}: {reason}')}")
+        print_text(f"{verdict(answers[dumped], 7)} {printable(f'{operator.name}: {reason}')}", indent=8)
     depends = f", {counts['depends']} perhaps" if counts["depends"] else ""
     print(f"{counts['dumped']} of {count_text(len(operators), 'operator')} dumped{depends}")
     if settings.is_watch:

@@ -21,13 +21,12 @@ from dumpstream.analysis.conversion import ConversionOptions, Converted, convert
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.analysis.tensornames import Naming
 from dumpstream.archive.destination import refuse_inside
-from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument, local_path
+from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument, local_path, locations
 from dumpstream.cli._display import count_text, not_stored_text, say, size_text, summarise
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.outputs import Outputs
-from dumpstream.system.location import as_location
 
 _FORMATS = ("npy", "bin", "csv")
 _NAMES = ("dumpstream", "cann")
@@ -78,7 +77,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     if args.shape and not args.layout:
         raise WrongUsageError("--shape is the shape in a --layout; name one")
-    found = list(find_inputs([as_location(name) for name in args.names], args.rank))
+    found = list(find_inputs(locations(args.names), args.rank))
     inputs = [it for it in found if it.not_stored is None]
     captures = {it.capture.path.parent if it.prefix else it.capture.path for it in inputs if it.capture}
     refuse_inside(args.out, captures)

@@ -62,10 +62,12 @@ def _step_text(step: int | None) -> str:
 _FILES = (
     Column(name="verdict", repeats=True, at_least=8, style=style_of, importance=5),
     Column(name="bytes", text=size_text, numeric=True, repeats=True, at_least=8, importance=3),
-    Column(name="stored", text=_stored_text, numeric=True, repeats=True, at_least=8, importance=2),
-    Column(name="chunks", numeric=True, repeats=True, importance=1),
-    Column(name="parts", numeric=True, repeats=True),
-    Column(name="name", text=printable, least=44, ample=1000, folds=True, importance=6),
+    Column(
+        name="stored", text=_stored_text, numeric=True, repeats=True, at_least=8, importance=2, yields=True
+    ),
+    Column(name="chunks", numeric=True, repeats=True, importance=1, yields=True),
+    Column(name="parts", numeric=True, repeats=True, yields=True),
+    Column(name="name", text=printable, least=28, ample=1000, folds=True, importance=6),
 )
 _STEP = Column(name="step", text=_step_text, numeric=True, importance=4)
 _PROCESSES = (

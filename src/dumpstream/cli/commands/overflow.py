@@ -25,6 +25,7 @@ from dumpstream.cli._display import (
     count_text,
     operator_text,
     print_json,
+    print_text,
     printable,
     say,
     time_text,
@@ -103,7 +104,7 @@ def _print_overflow(number: int, overflow: Overflow) -> None:
     origin = _origin(overflow)
     name = origin["op_name"] or "an operator without files"
     title = operator_text(name, origin["op_type"], {key: origin[key] for key in _PLACES})
-    print(f"{number}. {printable(title)}")
+    print_text(f"{number}. {printable(title)}", indent=3)
     print(f"   dumped {time_text(overflow.timestamp)}")
     if overflow.record is None:
         print("   no record")
@@ -116,10 +117,10 @@ def _print_overflow(number: int, overflow: Overflow) -> None:
 
 
 def _print_record(record: OverflowRecord) -> None:
-    print(f"   record {printable(record.file)}")
+    print_text(f"   record {printable(record.file)}", indent=10)
     for unit, numbers in record.units.items():
         said = ", ".join(f"{name} {value}" for name, value in numbers.items())
-        print(f"   {unit}: {said}")
+        print_text(f"   {unit}: {said}", indent=6)
     if not record.units:
         print("   it names no task")
 

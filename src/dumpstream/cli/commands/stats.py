@@ -34,6 +34,7 @@ from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument, lo
 from dumpstream.cli._display import count_text, not_stored_text, say, summarise
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.screen.amounts import bytes_to_measure
+from dumpstream.cli.screen.colour import Style, styled
 from dumpstream.cli.screen.live import above
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.cli.screen.table import Table
@@ -242,7 +243,8 @@ def _write_table(blocks: Iterable[_Columns], request: _Request, file: TextIO) ->
     file.writelines(table.lines())
     summary = count_text(table.rows, "tensor") + (", the limit" if table.rows == request.limit else "")
     if table.left_out:
-        summary += f"; too wide for the terminal: {', '.join(table.left_out)} (--select chooses)"
+        aside = f"; too wide for the terminal: {', '.join(table.left_out)} (--select chooses)"
+        summary += styled(aside, Style.FAINT, file)
     summarise(summary, good=True, file=file)
 
 

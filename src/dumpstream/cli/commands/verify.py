@@ -29,6 +29,7 @@ from dumpstream.cli._display import (
     count_text,
     not_stored_text,
     print_json,
+    print_text,
     printable,
     size_text,
     summarise,
@@ -40,6 +41,8 @@ from dumpstream.cli.screen.progress import Progress
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.repair import repair
 from dumpstream.reading.verification import Verification, verify
+
+_KIND = 11  #: the columns of the longest kind of problem
 
 _FLAGS = {
     "--deep": "also read files in an object store, instead of looking them up in its listing",
@@ -102,22 +105,26 @@ def _object(result: Verification) -> dict[str, Any]:
     return attributes(result, "whole", "state", *numbers) | problems | {"leftovers": result.leftovers}
 
 
+def _print_line(kind: str, text: str) -> None:
+    print_text(f"{verdict(kind, _KIND)} {printable(text)}", indent=_KIND + 1)
+
+
 def _print_removed(path: str) -> None:
-    print(f"{verdict('removed', 11)} {printable(path)}: no line of the journal names it")
+    _print_line("removed", f"{path}: no line of the journal names it")
 
 
 def _print_problems(result: Verification) -> None:
     for kind, subject, detail in result.problems:
-        print(f"{verdict(kind, 11)} {printable(subject)}: {printable(detail)}")
+        _print_line(kind, f"{subject}: {detail}")
     for path in result.leftovers:
-        print(
-            f"{verdict('leftover', 11)} {printable(path)}: left by an unfinished write; --repair removes it"
-        )
+        _print_line("leftover", f"{path}: left by an unfinished write; --repair removes it")
     summary = f"{count_text(result.files, 'file')}, {_verified(result)}"
     if result.not_stored:
         summary += f", {not_stored_text(result.not_stored)}"
     unread = _unread(result)
-    if result.whole and unread:
+    if result.whole and not result.files:
+        judgement = "nothing was captured"
+    elif result.whole and unread:
         judgement = f"no problem was found, but {unread}"
     elif result.whole:
         judgement = styled("everything is whole", Style.GOOD)

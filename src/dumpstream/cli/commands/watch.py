@@ -28,11 +28,13 @@ from dumpstream.cli._display import (
     number_text,
     operator_text,
     print_json,
+    print_text,
     printable,
     say,
 )
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli._operators import operators_in
+from dumpstream.cli.screen.colour import verdict
 from dumpstream.cli.screen.live import above
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.config import Mode
@@ -115,7 +117,7 @@ def _print_result(result: WatchResult) -> str:
     text = count_text(len(watched.dumps), "dump")
     if watched.early:
         text += f", {watched.early} before it ran" if watched.dumps else f"{watched.early} without its own"
-    print(f"{state:<10} {printable(title)}: {text}")
+    print_text(f"{verdict(state, 10)} {printable(title)}: {text}", indent=11)
     for trampling in result.tramplings:
         _print_trampling(trampling)
     for problem in result.problems:
@@ -124,15 +126,15 @@ def _print_result(result: WatchResult) -> str:
 
 
 def _print_trampling(trampling: Trampling) -> None:
-    print(f"  between {_dump_text(trampling.before)}")
-    print(f"      and {_dump_text(trampling.after)}")
+    print_text(f"  between {_dump_text(trampling.before)}", indent=10)
+    print_text(f"      and {_dump_text(trampling.after)}", indent=10)
     for difference in trampling.differences:
         _print_difference(difference)
     names = printable(", ".join(trampling.suspects))
     if trampling.by_graph:
-        print(f"    by one of {names}" if len(trampling.suspects) > 1 else f"    by {names}")
+        print_text(f"    by {'one of ' if len(trampling.suspects) > 1 else ''}{names}", indent=7)
     else:
-        print(f"    by {names}, or an operator in between that --ops would name")
+        print_text(f"    by {names}, or an operator in between that --ops would name", indent=7)
 
 
 def _dump_text(dump: WatchDump) -> str:
@@ -147,7 +149,7 @@ def _print_difference(difference: Difference) -> None:
         title += f", {difference.changed} of {count_text(difference.elements, 'element')} changed, {where}"
     if difference.padding:
         title += f", {count_text(difference.padding, 'byte')} behind the last element changed"
-    print(f"    {title}")
+    print_text(f"    {title}", indent=6)
     for value in difference.values:
         print(f"      {list(value.position)}: {number_text(value.before)} -> {number_text(value.after)}")
 

@@ -64,7 +64,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     args, rest = parser.parse_known_args(argv)
     # argparse takes positional arguments only side by side; a list of names may go on behind a flag.
     if rest and (not hasattr(args, "names") or any(text.startswith("-") for text in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        subcommands(parser)[args.command].error(f"{' '.join(rest)} is too much")
     if rest:
         args.names += rest
     return args
@@ -101,6 +101,16 @@ def _refuse(parser: argparse.ArgumentParser, problem: str, word: str, known: Ite
     sys.exit(WRONG_USAGE)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses in one line: a list of all flags would hide what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        from dumpstream.cli._display import say  # noqa: PLC0415 - only a mistake needs it
+
+        say(f"{message}; `{self.prog} --help` explains")
+        sys.exit(WRONG_USAGE)
+
+
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version  # noqa: PLC0415 - slower than everything else that --help loads
@@ -110,7 +120,7 @@ class _Version(argparse.Action):
 
 def make_parser(complete: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentParser:
     """Return the parser, with the flags of the commands in *complete*."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dumpstream",
         description="Stream Ascend operator dumps to whole, compressed, verifiable files; read them back.",
         epilog=_EPILOG,

@@ -28,6 +28,7 @@ class Column:
     numeric: bool = False
     repeats: bool = False  #: whether most values come again, and equal ones have the same text
     importance: int = 0  #: of columns that do not fit, the least important one is left out first
+    yields: bool = False  #: whether it is left out before any text is shortened
     least: int | None = None  #: the columns to which its texts may be shortened
     at_least: int = 0  #: the columns that it always takes
     ample: int = 0  #: the columns that later texts may need, and get if there is space
@@ -56,6 +57,10 @@ def fit(
         ample: whether what is left is given to columns that may need it later.
     """
     shown = dict(enumerate(widths))
+    yielding = [place for place, column in enumerate(columns) if column.yields]
+    for place in sorted(yielding, key=lambda place: columns[place].importance):
+        if len(shown) > 1 and _total(shown.values()) > available:
+            del shown[place]
     least = {place: _least(columns[place], width) for place, width in shown.items()}
     while len(shown) > 1 and _total(least[place] for place in shown) > available:
         del shown[min(shown, key=lambda place: (columns[place].importance, place))]
@@ -86,12 +91,12 @@ def _total(widths: Iterable[int]) -> int:
 
 
 def shorten(text: str, width: int, mark: str) -> str:
-    """Return *text* in at most *width* columns, with *mark* in place of its middle if it is longer."""
+    """Return *text* in at most *width* columns, with *mark* in place of what does not fit."""
     if cells_of(text) <= width:
         return text
     if width <= len(mark):
         return mark[:width]
-    before = (width - len(mark)) // 2
+    before = (width - len(mark)) * 2 // 3  # names begin with what tells most, and end with numbers
     beginning, end = text[:before], text[len(text) - (width - len(mark) - before) :]
     while cells_of(beginning) > before:  # characters that take two columns
         beginning = beginning[:-1]
@@ -133,9 +138,12 @@ def common_beginning(texts: Sequence[str]) -> str:
     return prefix if len(prefix) >= _LEAST_PREFIX else ""
 
 
-def wrap_path(text: str, available: int) -> list[str]:
-    """Return *text* in lines that end with a slash or a space where they are longer than *available*."""
-    return _joined(re.findall(r"[^/ ]*[/ ]|[^/ ]+$", text), available, "")
+def wrap_path(text: str, available: int, *, indent: str = "") -> list[str]:
+    """Return *text*, which may be coloured, in lines that end with a slash or a space.
+
+    They are no longer than *available*, unless a name in a path is; *indent* is before all but the first.
+    """
+    return _joined(re.findall(r"[^/ ]*[/ ]+|[^/ ]+$", text), available, indent)
 
 
 def wrap_words(text: str, available: int, *, indent: str = "") -> list[str]:
