@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.comparison.elements import Elements
-from dumpstream.comparison.mesh import Mesh
-from dumpstream.comparison.shardrules import parse_shard_rules, read_shard_rules
-from dumpstream.comparison.shards import Concatenated, ShardError, Summed
+from dumpstream.comparison.sharding.mesh import Mesh
+from dumpstream.comparison.sharding.rules import parse_shard_rules, read_shard_rules
+from dumpstream.comparison.sharding.shards import Concatenated, ShardError, Summed
 from dumpstream.comparison.sidetensor import Identity
 from dumpstream.format.dtypes import DTYPES, DType
 
@@ -27,6 +27,7 @@ class _Blocks:
         self._array, self._block = array, block
         self.dtype: DType = next(it for it in DTYPES.values() if it.numpy == array.dtype and it.table is None)
         self.shape = array.shape
+        self.packed = False
 
     def blocks(self) -> Iterator[memoryview]:
         data = self._array.tobytes()

@@ -20,7 +20,12 @@ class Summary:
 
     counts: Mapping[Agreement, int]  #: tensors by verdict; all verdicts are there
     divergence: Divergence | None  #: where the runs first differ
-    sentence: str
+    sentences: tuple[str, ...]  #: the answer, and what to know about it
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        return " ".join(self.sentences)
 
     @property
     def first(self) -> ComparisonRow | None:
@@ -54,7 +59,7 @@ def summarise(
         sentences.append(f"Of the other operators that differ, {', '.join(told)}.")
     if divergence is not None and (lost := _lost_text(complete)):
         sentences.append(f"{lost[0].upper()}{lost[1:]}.")
-    return Summary(complete, divergence, " ".join(sentences))
+    return Summary(complete, divergence, tuple(sentences))
 
 
 def _agreement_of(counts: Mapping[Agreement, int]) -> str:

@@ -33,21 +33,21 @@ class Concatenated:
         self._parts = parts
         self.dtype = _common_dtype(parts)
         self.shape = joined_shape([part.shape for part in parts], axis)
+        self.packed = False
+        if any(part.packed for part in parts):
+            raise ShardError(f"elements of {self.dtype.short} share bytes, and cannot be put together")
         axis %= len(self.shape)
         self._outer = math.prod(self.shape[:axis])
-        bits = [math.prod(part.shape[axis:]) * self.dtype.bits for part in parts]
-        if any(it % _BYTE_BITS for it in bits):
-            raise ShardError(f"{self.dtype.short} is packed, and rows along axis {axis} are not whole bytes")
-        self._row_bytes = [it // _BYTE_BITS for it in bits]
+        self._unit = -(-self.dtype.bits // _BYTE_BITS)
+        self._row_bytes = [math.prod(part.shape[axis:]) * self._unit for part in parts]
 
     def blocks(self) -> Iterator[memoryview]:
         """Yield their bytes; a block is valid until the next."""
         if self._outer <= 1:
             yield from chain.from_iterable(part.blocks() for part in self._parts)
             return
-        unit = self.dtype.bits // math.gcd(self.dtype.bits, _BYTE_BITS)
         readers = [_Reader(part) for part in self._parts]
-        buffer = bytearray(max(_BLOCK_BYTES // unit, 1) * unit)
+        buffer = bytearray(max(_BLOCK_BYTES // self._unit, 1) * self._unit)
         view, filled = memoryview(buffer), 0
         for _ in range(self._outer):
             for reader, row_bytes in zip(readers, self._row_bytes, strict=True):
@@ -76,6 +76,7 @@ class Summed:
         self._parts = parts
         self.dtype = _common_dtype(parts)
         self.shape = parts[0].shape
+        self.packed = False
         if any(part.shape != self.shape for part in parts):
             raise ShardError(f"parts of a sum have the shapes {_shapes_text([it.shape for it in parts])}")
         is_plain = self.dtype.table is None and self.dtype.bits == self.dtype.numpy.itemsize * _BYTE_BITS
