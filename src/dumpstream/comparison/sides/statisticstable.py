@@ -9,10 +9,10 @@ from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.sources import StoredTable
-from dumpstream.comparison.descriptor import STATISTICS, Descriptor
-from dumpstream.comparison.entry import Entry
-from dumpstream.comparison.origin import origin_of_dump
-from dumpstream.comparison.source import open_tensor
+from dumpstream.comparison.sides.descriptor import STATISTICS, Descriptor
+from dumpstream.comparison.sides.entry import Entry
+from dumpstream.comparison.sides.origin import origin_of_dump
+from dumpstream.comparison.sides.source import open_tensor
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.statistics.parquet import read_tensors

@@ -7,9 +7,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from dumpstream.comparison.alignment import align
-from dumpstream.comparison.catalog import Catalog, Which
-from dumpstream.comparison.descriptor import Descriptor
+from dumpstream.comparison.pairs.alignment import align
+from dumpstream.comparison.pairs.catalog import Catalog, Which
+from dumpstream.comparison.sides.descriptor import Descriptor
 
 _ORDERS = {
     "steps": "own_step, ",

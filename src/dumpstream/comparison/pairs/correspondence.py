@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.comparison.catalog import Catalog, Which
+from dumpstream.comparison.pairs.catalog import Catalog, Which
 
 _SIDES = {Which.MINE: "mine", Which.GOLDEN: "the golden"}
 

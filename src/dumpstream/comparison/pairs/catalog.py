@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import xxhash
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.comparison.descriptor import Descriptor, pack, unpack
-from dumpstream.comparison.entry import Entry
+from dumpstream.comparison.sides.descriptor import Descriptor, pack, unpack
+from dumpstream.comparison.sides.entry import Entry
 
 _SCHEMA = """
 PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-32768;

@@ -10,13 +10,13 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
-from dumpstream.comparison.catalog import Catalog, Which
-from dumpstream.comparison.correspondence import EVERYTHING, Ties, find_correspondence
-from dumpstream.comparison.execution import Execution
-from dumpstream.comparison.grouping import group_files
-from dumpstream.comparison.matching import match_executions, order_executions
-from dumpstream.comparison.members import ExecutionRow, PairMaker
-from dumpstream.comparison.side import Side
+from dumpstream.comparison.pairs.catalog import Catalog, Which
+from dumpstream.comparison.pairs.correspondence import EVERYTHING, Ties, find_correspondence
+from dumpstream.comparison.pairs.execution import Execution
+from dumpstream.comparison.pairs.grouping import group_files
+from dumpstream.comparison.pairs.matching import match_executions, order_executions
+from dumpstream.comparison.pairs.members import ExecutionRow, PairMaker
+from dumpstream.comparison.sides.side import Side
 from dumpstream.system.scratch import ScratchDirectory
 
 _SIDES = {Which.MINE: "mine", Which.GOLDEN: "the golden"}

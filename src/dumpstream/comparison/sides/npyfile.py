@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from dumpstream.comparison.descriptor import Descriptor
+from dumpstream.comparison.sides.descriptor import Descriptor
 from dumpstream.format.dtypes import DTYPES
 
 #: Ends the names of such files.

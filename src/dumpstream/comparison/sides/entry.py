@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dumpstream.comparison.descriptor import Descriptor
-from dumpstream.comparison.origin import Origin
+from dumpstream.comparison.sides.descriptor import Descriptor
+from dumpstream.comparison.sides.origin import Origin
 
 
 class Entry(NamedTuple):

@@ -7,11 +7,11 @@ from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
-from dumpstream.comparison.catalog import Catalog, CatalogFile, Which
-from dumpstream.comparison.correspondence import Correspondence
-from dumpstream.comparison.descriptor import Descriptor, statistics_of
-from dumpstream.comparison.execution import Execution, Pair
-from dumpstream.comparison.side import Side
+from dumpstream.comparison.pairs.catalog import Catalog, CatalogFile, Which
+from dumpstream.comparison.pairs.correspondence import Correspondence
+from dumpstream.comparison.pairs.execution import Execution, Pair
+from dumpstream.comparison.sides.descriptor import Descriptor, statistics_of
+from dumpstream.comparison.sides.side import Side
 from dumpstream.comparison.sidetensor import Identity, SideTensor
 
 _SIDES = {Which.MINE: "mine", Which.GOLDEN: "the golden"}

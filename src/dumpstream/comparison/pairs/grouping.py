@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from dumpstream.comparison.catalog import Catalog, Which
-from dumpstream.comparison.correspondence import Correspondence, Dimension
+from dumpstream.comparison.pairs.catalog import Catalog, Which
+from dumpstream.comparison.pairs.correspondence import Correspondence, Dimension
 
 _KEYS = 6  #: columns that all executions of an operator have in common
 _ADD = f"INSERT INTO executions VALUES (NULL{', ?' * 16})"  # noqa: S608 - constants

@@ -12,11 +12,11 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError, StoreError
 from dumpstream.archive.rows import FileRow, parse_line
-from dumpstream.comparison.descriptor import Descriptor, descriptors_of, numbers_of
 from dumpstream.comparison.elements import Elements
-from dumpstream.comparison.entry import Entry
-from dumpstream.comparison.npyfile import NPY, describe_npy
-from dumpstream.comparison.origin import origin_of_dump, origin_of_npy
+from dumpstream.comparison.sides.descriptor import Descriptor, descriptors_of, numbers_of
+from dumpstream.comparison.sides.entry import Entry
+from dumpstream.comparison.sides.npyfile import NPY, describe_npy
+from dumpstream.comparison.sides.origin import origin_of_dump, origin_of_npy
 from dumpstream.format.dtypes import DTYPES
 from dumpstream.format.header import parse_header
 from dumpstream.format.opname import parse_name

@@ -13,9 +13,9 @@ from typing import IO, Any, NamedTuple
 from dumpstream._errors import DumpstreamError, PartError
 from dumpstream.analysis.sources import StoredTable, has_start, left_by_sink, table_text
 from dumpstream.archive.manifest import MANIFEST
-from dumpstream.comparison.entry import Entry
-from dumpstream.comparison.source import CaptureSource, PathSource, Source
-from dumpstream.comparison.statisticstable import TableSource
+from dumpstream.comparison.sides.entry import Entry
+from dumpstream.comparison.sides.source import CaptureSource, PathSource, Source
+from dumpstream.comparison.sides.statisticstable import TableSource
 from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.problem import problem_of_member, problems_of_capture
