@@ -132,8 +132,8 @@ def test_a_mesh_that_is_not_one_is_refused(text: str) -> None:
 def test_the_first_rule_that_matches_counts() -> None:
     rules = parse_shard_rules(
         [
-            {"name": "*qkv*", "io": "output", "index": 0, "split": {"tp": 1}},
-            {"name": "*qkv*", "sum": ["tp"], "replicated": ["dp"]},
+            {"match": "*qkv*", "io": "output", "index": 0, "split": {"tp": 1}},
+            {"match": "*qkv*", "sum": ["tp"], "replicated": ["dp"]},
         ]
     )
 

@@ -12,16 +12,16 @@ from typing import Any
 from dumpstream._errors import DumpstreamError
 from dumpstream.comparison.sidetensor import Identity
 
-_EXAMPLE = '[{"name": "*qkv*", "io": "output", "split": {"tp": 1}}, {"name": "*", "sum": ["tp"]}]'
-_KEYS = {"name", "io", "index", "split", "sum", "replicated"}
+_EXAMPLE = '[{"match": "*qkv*", "io": "output", "split": {"tp": 1}}, {"match": "*", "sum": ["tp"]}]'
+_KEYS = {"match", "io", "index", "split", "sum", "replicated"}
 _IOS = {"input", "output"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardRule:
-    """How tensors whose operator's name matches are spread over the groups of a mesh."""
+    """How the tensors of operators that match are spread over the groups of a mesh."""
 
-    name: str = "*"  #: a pattern
+    match: str = "*"  #: a pattern for the operator's name or type
     io: str | None = None  #: only inputs, or only outputs
     index: int | None = None
     split: Mapping[str, int] = field(default_factory=dict)  #: by group: the axis; a negative one from the end
@@ -30,7 +30,7 @@ class ShardRule:
     def matches(self, identity: Identity) -> bool:
         """Whether the rule is for the tensor *identity*."""
         return (
-            fnmatchcase(identity.op_name or identity.op_type or "", self.name)
+            any(fnmatchcase(name or "", self.match) for name in (identity.op_name, identity.op_type))
             and self.io in {None, identity.io}
             and self.index in {None, identity.index}
         )
@@ -89,9 +89,9 @@ def _parse_rule(number: int, value: Any) -> ShardRule:
     split, sums = value.get("split", {}), value.get("sum", [])
     # Groups that are not named hold replicas; naming them is allowed, to say so.
     replicated = value.get("replicated", [])
-    name, io, index = value.get("name", "*"), value.get("io"), value.get("index")
+    match, io, index = value.get("match", "*"), value.get("io"), value.get("index")
     wrong = [
-        *(["name"] if not isinstance(name, str) else []),
+        *(["match"] if not isinstance(match, str) else []),
         *(["io"] if io is not None and io not in _IOS else []),
         *(["index"] if index is not None and not _is_whole(index) else []),
         *(["split"] if not isinstance(split, dict) or not all(map(_is_whole, split.values())) else []),
@@ -101,7 +101,7 @@ def _parse_rule(number: int, value: Any) -> ShardRule:
     if wrong:
         raise ValueError(f"rule {number} has a wrong value of {', '.join(wrong)}")
     _refuse_twice(number, [*split, *sums, *replicated])
-    return ShardRule(name=name, io=io, index=index, split=split, sum=frozenset(sums))
+    return ShardRule(match=match, io=io, index=index, split=split, sum=frozenset(sums))
 
 
 def _refuse_twice(number: int, groups: Iterable[str]) -> None:

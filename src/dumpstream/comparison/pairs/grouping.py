@@ -1,0 +1,141 @@
+"""Grouping: the executions that the files in the catalog are of, in the order in which they ran."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import xxhash
+
+from dumpstream.comparison.pairs.catalog import Catalog, Which
+from dumpstream.comparison.pairs.correspondence import Correspondence, Dimension
+
+_KEYS = 6  #: columns that all executions of an operator have in common
+_ADD = f"INSERT INTO executions VALUES (NULL{', ?' * 16})"  # noqa: S608 - constants
+_READ = "name, op_type, part, step, model, op_name, same, started, sequence, time, task, id, ios"
+_INPUTS, _OUTPUTS = frozenset({"input"}), frozenset({"output", "buffer", "space"})
+
+
+class _File(NamedTuple):
+    rank: int | None
+    model: str | None
+    step: int | None
+    name: str
+    op_type: str | None
+    part: str
+    own_step: int | None
+    own_model: str | None
+    op_name: str | None
+    same: int
+    started: int
+    sequence: int | None
+    time: int | None
+    task: int | None
+    id: int
+    ios: str
+
+
+class _Group:
+    """The files of an execution, as far as they have come."""
+
+    def __init__(self, first: _File) -> None:
+        self.first = first
+        self.ids = [first.id]
+        self._tensors = _tensors(first.ios)
+
+    def takes(self, file: _File) -> bool:
+        """Take *file* if it is of the same execution; return whether it is."""
+        first, tensors = self.first, _tensors(file.ios)
+        if file.started != first.started or not self._tensors.isdisjoint(tensors):
+            return False
+        if file.same != first.same and (
+            file.sequence is not None or len(self.ids) > 1 or not self._is_continued(tensors)
+        ):
+            return False
+        self.ids.append(file.id)
+        self._tensors |= tensors
+        return True
+
+    def _is_continued(self, tensors: frozenset[tuple[str, int]]) -> bool:
+        """Whether only inputs came before, and *tensors* are outputs.
+
+        Of a file that cannot be read, either may be so; of two such files nothing is known.
+        """
+        before, behind = {io for io, _ in self._tensors}, {io for io, _ in tensors}
+        return before <= _INPUTS and behind <= _OUTPUTS and bool(before or behind)
+
+
+@lru_cache(4096)
+def _tensors(ios: str) -> frozenset[tuple[str, int]]:
+    words = ios.split()
+    return frozenset((io, int(index)) for io, index in zip(words[::2], words[1::2], strict=True))
+
+
+def group_files(catalog: Catalog, side: Which, correspondence: Correspondence) -> None:
+    """Write the executions of *side* into the catalog."""
+    catalog.write(_ADD, _executions(catalog, side, correspondence))
+
+
+def _executions(catalog: Catalog, side: Which, correspondence: Correspondence) -> Iterator[tuple[Any, ...]]:
+    rank, model, step = correspondence.rank, correspondence.model, correspondence.step
+    for key, files in groupby(_files(catalog, side, correspondence), key=lambda file: file[:_KEYS]):
+        *values, name, op_type, part = key
+        if not all(it.takes_part(side, value) for it, value in zip((rank, model, step), values, strict=True)):
+            continue
+        own_rank, own_model, own_step = values
+        keys = (rank.key(side, own_rank), model.key(side, own_model), step.key(side, own_step))
+        operator, loose = _digest(*keys, name, part, op_type), _digest(*keys, name, part)
+        ran: Counter[tuple[Any, ...]] = Counter()
+        for number, (first, ids) in enumerate(_groups(files)):
+            own = (first.own_model, first.own_step, first.op_name)
+            yield (
+                int(side),
+                operator,
+                number,
+                loose,
+                _digest(keys[0], keys[2]),
+                own_rank,
+                first.own_model,
+                first.own_step,
+                op_type,
+                first.op_name,
+                ran[own],
+                first.started,
+                first.sequence,
+                first.time,
+                first.task,
+                ",".join(map(str, ids)),
+            )
+            ran[own] += 1
+
+
+def _files(catalog: Catalog, side: Which, correspondence: Correspondence) -> Iterator[_File]:
+    keys = [_expression(it, side) for it in (correspondence.rank, correspondence.model, correspondence.step)]
+    query = (
+        f"SELECT {', '.join(keys)}, {_READ} FROM files WHERE side = ? "  # noqa: S608 - constants
+        "ORDER BY 1, 2, 3, 4, 5, 6, started, sequence, time, task, id"
+    )
+    return map(_File._make, catalog.ask(query, int(side)))
+
+
+def _expression(dimension: Dimension, side: Which) -> str:
+    return "NULL" if dimension.ignored else dimension.columns[side]
+
+
+def _groups(files: Iterable[_File]) -> Iterator[tuple[_File, list[int]]]:
+    """Yield the executions of an operator: the first file of each, and the numbers of all."""
+    group: _Group | None = None
+    for file in files:
+        if group is None or not group.takes(file):
+            if group is not None:
+                yield group.first, group.ids
+            group = _Group(file)
+    if group is not None:
+        yield group.first, group.ids
+
+
+def _digest(*values: Any) -> bytes:
+    return xxhash.xxh3_128_digest(repr(values).encode("utf-8", "backslashreplace"))

@@ -1,0 +1,159 @@
+"""Pairing: every tensor of two sides with its counterpart, or with the reason why it has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+from dumpstream.comparison.pairs.catalog import Catalog, Which
+from dumpstream.comparison.pairs.correspondence import EVERYTHING, Ties, find_correspondence
+from dumpstream.comparison.pairs.execution import Execution
+from dumpstream.comparison.pairs.grouping import group_files
+from dumpstream.comparison.pairs.matching import match_executions, order_executions
+from dumpstream.comparison.pairs.members import ExecutionRow, PairMaker
+from dumpstream.comparison.sides.side import Side
+from dumpstream.system.scratch import ScratchDirectory
+
+_SIDES = {Which.MINE: "mine", Which.GOLDEN: "the golden"}
+_UNCLEAN = re.compile(r"[ ./\\]")  #: what the device replaces in the names of operators
+_EXECUTIONS = 256  #: that are read at one go
+_COLUMNS = ", ".join(ExecutionRow._fields)
+_IN_GOLDEN_ORDER = """
+SELECT e.scope, p.place, e.id, q.place FROM places p JOIN executions e ON e.id = p.id
+LEFT JOIN matches m ON m.golden = e.id LEFT JOIN places q ON q.id = m.mine WHERE e.side = 1 ORDER BY p.place
+"""
+_FIRST_PLACES = (
+    "SELECT scope, min(place) FROM executions JOIN places USING (id) WHERE side = 0 GROUP BY scope"
+)
+# What the golden alone has comes behind what ran before it there.
+_IN_ORDER = """
+SELECT p.place AS at, 0, p.place, e.id, m.golden, m.guess FROM places p JOIN executions e ON e.id = p.id
+LEFT JOIN matches m ON m.mine = e.id WHERE e.side = 0
+UNION ALL SELECT behind, 1, place, NULL, id, 0 FROM extra ORDER BY 1, 2, 3
+"""
+_LAST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairingOptions:
+    """What belongs together where names do not say so."""
+
+    ranks: Ties = EVERYTHING
+    models: Ties = EVERYTHING
+    steps: Ties = EVERYTHING
+    #: Returns what the golden calls an operator of mine, by its type and name; None if it is called the same.
+    rename: Callable[[str | None, str | None], str | None] | None = None
+    guess: bool = True  #: whether to align by type and shape what is left
+
+
+class Pairing(Iterator[Execution]):
+    """The executions of both sides, in the order in which mine ran; use it in a ``with`` block.
+
+    The first one comes when all files of both sides are known. What only the golden has comes behind what ran
+    before it there.
+    """
+
+    def __init__(self, mine: Side, golden: Side, options: PairingOptions) -> None:
+        self._sides = {Which.MINE: mine, Which.GOLDEN: golden}
+        self._options = options
+        self.notes: list[
+            str
+        ] = []  #: what the user should know, one line each; complete with the first execution
+        self._executions = self._run()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __next__(self) -> Execution:
+        return next(self._executions)
+
+    def close(self) -> None:
+        """Remove what was written to the disk; does nothing if that was done."""
+        self._executions.close()
+
+    def _run(self) -> Generator[Execution, None, None]:
+        with ExitStack() as stack:
+            directory = stack.enter_context(ScratchDirectory("compare"))
+            catalog = Catalog(directory.path / "catalog.sqlite")
+            stack.callback(catalog.close)
+            for side, location in self._sides.items():
+                self._load(catalog, side, location)
+            options = self._options
+            correspondence = find_correspondence(catalog, options.ranks, options.models, options.steps)
+            self.notes += correspondence.notes
+            for side in Which:
+                group_files(catalog, side, correspondence)
+            order_executions(catalog)
+            match_executions(catalog, guess=options.guess)
+            _place_golden(catalog)
+            yield from _paired(catalog, PairMaker(self._sides, correspondence, catalog))
+
+    def _load(self, catalog: Catalog, which: Which, side: Side) -> None:
+        rename = self._options.rename if which is Which.MINE else None
+        for entries in side.entries():
+            catalog.add(which, entries, lambda op_type, op_name: _clean(op_type, op_name, rename))
+        self.notes += side.notes
+        if next(catalog.ask("SELECT 1 FROM files WHERE side = ? LIMIT 1", int(which)), None) is None:
+            self.notes.append(f"{_SIDES[which]} is empty: {side.location} has no dump files")
+
+
+def pair_sides(mine: Side, golden: Side, options: PairingOptions | None = None) -> Pairing:
+    """Return the pairs of all tensors of *mine* and *golden*, execution by execution.
+
+    Every tensor of either side is in one pair, with the reason if it is alone there.
+
+    Raises:
+        DumpstreamError: a side cannot be read, or *options* name what is not there.
+    """
+    return Pairing(mine, golden, options or PairingOptions())
+
+
+def _clean(
+    op_type: str | None, op_name: str | None, rename: Callable[[str | None, str | None], str | None] | None
+) -> str:
+    name = None if rename is None else rename(op_type, op_name)
+    return _UNCLEAN.sub("_", name or op_name or "")
+
+
+def _place_golden(catalog: Catalog) -> None:
+    """Write down behind which execution of mine those come that only the golden has."""
+    first_places = dict(catalog.ask(_FIRST_PLACES))
+    catalog.write("INSERT INTO extra VALUES (?, ?, ?)", _places(catalog, first_places))
+
+
+def _places(catalog: Catalog, first_places: dict[bytes, int]) -> Iterator[tuple[int, int, int]]:
+    scope, behind = None, 0
+    for of, place, id_, mine in catalog.ask(_IN_GOLDEN_ORDER):
+        if of != scope:
+            scope, behind = of, first_places.get(of, _LAST) - 1
+        if mine is None:
+            yield id_, behind, place
+        else:
+            behind = mine
+
+
+def _paired(catalog: Catalog, maker: PairMaker) -> Iterator[Execution]:
+    found = catalog.ask(_IN_ORDER)
+    while some := [*islice(found, _EXECUTIONS)]:
+        ids = {id_ for *_, mine, golden, _ in some for id_ in (mine, golden) if id_ is not None}
+        rows = _rows(catalog, ids)
+        files = catalog.files(file for row in rows.values() for file in row.file_ids)
+        for _, _, place, mine, golden, guess in some:
+            both = {Which.MINE: rows.get(mine), Which.GOLDEN: rows.get(golden)}
+            known = {side: row for side, row in both.items() if row is not None}
+            yield maker.make(known, files, place, guess=bool(guess))
+
+
+def _rows(catalog: Catalog, ids: set[int]) -> dict[int, ExecutionRow]:
+    query = f"SELECT {_COLUMNS} FROM executions WHERE id IN ({','.join(map(str, ids))})"  # noqa: S608 - numbers
+    return {row[0]: ExecutionRow._make(row) for row in catalog.ask(query)}

@@ -1,0 +1,73 @@
+"""TableSource: the tensors of a table of statistics, which need no bytes to be described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.analysis.sources import StoredTable
+from dumpstream.comparison.sides.descriptor import STATISTICS, Descriptor
+from dumpstream.comparison.sides.entry import Entry
+from dumpstream.comparison.sides.origin import origin_of_dump
+from dumpstream.comparison.sides.source import open_tensor
+from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.statistics.parquet import read_tensors
+from dumpstream.statistics.table import COLUMNS
+
+_ORIGIN = ("file", "rank", "iteration", "problem")
+_TENSOR = ("io", "index", "dtype", "format", "shape", "original_shape", "count", "size")
+_ADDRESS = ("address",) if "address" in COLUMNS else ()
+_READ = tuple(dict.fromkeys((*_ORIGIN, *_TENSOR, *_ADDRESS, *STATISTICS)))
+
+
+class TableSource:
+    """Tables of statistics, those of *capture* if they are inside one; a reference is the name of a file."""
+
+    def __init__(
+        self, number: int, capture: StoredCapture | None, prefix: str, rank: int | None, *, stored: bool
+    ) -> None:
+        self._number, self._capture, self._prefix, self._rank = number, capture, prefix, rank
+        self._stored = stored  # whether the bytes of its files are stored as well
+
+    def entries(self, items: Sequence[StoredTable]) -> Iterator[Entry | None]:
+        """Yield an entry for each file that *items* have rows of."""
+        for item in items:
+            try:
+                with item.open() as file:
+                    for part in read_tensors(file, _READ, item.groups):
+                        yield from self._entries(part.columns(_READ))
+            except (DumpstreamError, OSError) as exc:
+                raise DumpstreamError(f"{self._prefix}{item.label}: {exc}") from exc
+
+    def open(self, reference: str, io: str, index: int) -> Any:
+        capture = self._capture
+        assert capture is not None
+        return open_tensor(lambda: DumpFile.open(capture, reference), io, index)
+
+    def _entries(self, columns: dict[str, list[Any]]) -> Iterator[Entry]:
+        origins = zip(*(columns[name] for name in _ORIGIN), strict=True)
+        nothing = [None] * len(columns["file"])
+        addresses = columns["address"] if _ADDRESS else nothing
+        tensors = zip(
+            *(columns[name] for name in _TENSOR),
+            addresses,
+            columns["hash"],
+            columns["problem"],
+            zip(*(columns[name] for name in STATISTICS), strict=True),
+            strict=True,
+        )
+        rows = zip(origins, tensors, strict=True)
+        for (file, rank), of in groupby(rows, key=lambda row: row[0][:2]):
+            yield self._entry(file, self._rank if rank is None else rank, [*of])
+
+    def _entry(self, file: str, rank: int | None, rows: list[tuple[Any, Any]]) -> Entry:
+        (_, _, step, problem), _ = rows[0]
+        origin = origin_of_dump(file, rank, step)
+        found = [*map(Descriptor._make, filter(itemgetter(0), map(itemgetter(1), rows)))]
+        reference = file if self._stored and found else None
+        label = self._prefix + file
+        return Entry(origin, label, self._number, reference, None, found, None if found else problem)
