@@ -195,7 +195,7 @@ def test_an_input_that_differs_before_any_output_is_the_first_divergence() -> No
 
     assert first is not None
     assert (first.row.io, first.row.index, first.role) == ("input", 1, Role.INHERITED)
-    assert "from the beginning" in summarise({_OTHER: 2, _SAME: 1}, first, trace.operators).sentence
+    assert "from the beginning" in summarise({_OTHER: 2, _SAME: 1}, first).sentence
 
 
 def test_tensors_that_were_not_compared_before_it_are_a_doubt() -> None:
@@ -211,7 +211,7 @@ def test_the_sentence_names_operator_rank_step_output_error_and_worst_element() 
     trace = Trace()
     trace.add(_execution([_SAME], [_SAME, _OTHER], operator="layer/qkv", rank=3, step=7))
 
-    sentence = summarise({_OTHER: 1, _SAME: 2}, trace.first, trace.operators).sentence
+    sentence = summarise({_OTHER: 1, _SAME: 2}, trace.first).sentence
 
     assert sentence == (
         "The first operator whose inputs agree and whose outputs do not is layer/qkv (MatMul), rank 3, "
@@ -224,7 +224,7 @@ def test_the_sentence_counts_the_operators_behind_it() -> None:
     for inputs in ([_SAME], [_OTHER], [_OTHER], [_SAME], []):
         trace.add(_execution(inputs, [_OTHER]))
 
-    sentence = summarise({_OTHER: 7, _SAME: 2}, trace.first, trace.operators).sentence
+    sentence = summarise({_OTHER: 7, _SAME: 2}, trace.first).sentence
 
     assert sentence.endswith(
         "Of the other operators that differ, 1 adds an error of its own, 2 inherit their error, "
@@ -233,17 +233,17 @@ def test_the_sentence_counts_the_operators_behind_it() -> None:
 
 
 def test_the_sentence_of_runs_that_agree_says_how_many_tensors_were_compared() -> None:
-    assert summarise({_SAME: 3}, None, {}).sentence == (
+    assert summarise({_SAME: 3}, None).sentence == (
         "Nothing is different: 3 tensors compared, all identical."
     )
-    assert summarise({_SAME: 1, _CLOSE: 2}, None, {}).sentence == (
+    assert summarise({_SAME: 1, _CLOSE: 2}, None).sentence == (
         "Nothing is different: 3 tensors compared, 1 identical and 2 close."
     )
 
 
 def test_the_sentence_says_what_could_not_be_compared() -> None:
-    some = summarise({_SAME: 3, _LOST: 2, _BROKEN: 1}, None, {})
-    nothing = summarise({_LOST: 1}, None, {})
+    some = summarise({_SAME: 3, _LOST: 2, _BROKEN: 1}, None)
+    nothing = summarise({_LOST: 1}, None)
 
     assert some.sentence == (
         "No difference among 3 tensors compared, all identical; "
@@ -255,4 +255,4 @@ def test_the_sentence_says_what_could_not_be_compared() -> None:
 
 
 def test_sides_without_tensors_have_nothing_to_compare() -> None:
-    assert summarise({}, None, {}).sentence == "There is nothing to compare: neither side has a tensor."
+    assert summarise({}, None).sentence == "There is nothing to compare: neither side has a tensor."

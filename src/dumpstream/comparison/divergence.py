@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ class Divergence:
     role: Role
     doubts: tuple[str, ...]  #: why it may not be what it seems
     ranks: tuple[int, ...]  #: the ranks on which the same operator of the same step is the first to differ
+    others: Mapping[Role, int]  #: the other operators whose outputs differ
 
 
 class _Head(NamedTuple):
@@ -43,6 +44,7 @@ class _Head(NamedTuple):
     doubts: tuple[str, ...]
     number: int  #: of the operator among those of its rank and step
     received: bool  #: whether other ranks may have sent what differs
+    counted: bool  #: whether its outputs differ
 
     @property
     def order(self) -> tuple[int, bool, int, int]:
@@ -72,7 +74,7 @@ class Trace:
     What it keeps grows with the ranks, not with the rows.
     """
 
-    operators: Counter[Role] = field(default_factory=Counter)  #: that differ, by their role
+    _operators: Counter[Role] = field(default_factory=Counter)  #: whose outputs differ
     _ranks: dict[int | None, _Rank] = field(default_factory=dict)
 
     def skip(self, rank: int | None, step: int | None) -> None:
@@ -91,13 +93,14 @@ class Trace:
         if Agreement.DIFFERENT in verdicts:
             received = _is_collective(first)
             role, why = _role_of(inputs, outputs, received=received)
-            if any(it.row.verdict is Agreement.DIFFERENT for it in outputs):
-                self.operators[role] += 1
+            counted = any(it.row.verdict is Agreement.DIFFERENT for it in outputs)
+            if counted:
+                self._operators[role] += 1
                 rows = [_with_role(row, role, why) for row in rows]
             if state.head is None:
                 doubts = (*why, *_doubts_before(state.not_compared))
                 received = received and role is not Role.INHERITED
-                state.head = _Head(_worst_of(rows, role), role, doubts, state.operators, received)
+                state.head = _Head(_worst_of(rows, role), role, doubts, state.operators, received, counted)
         state.not_compared += sum(verdict in _NOT_COMPARED for verdict in verdicts)
         return rows
 
@@ -112,7 +115,8 @@ class Trace:
         operator = _operator_of(head.row)
         ranks = {it.row.rank for it in heads if _operator_of(it.row) == operator}
         known = tuple(sorted(it for it in ranks if it is not None))
-        return Divergence(head.row, head.role, head.doubts, known)
+        others = self._operators - Counter({head.role: int(head.counted)})
+        return Divergence(head.row, head.role, head.doubts, known, others)
 
     def _follow(self, rank: int | None, step: int | None) -> _Rank:
         state = self._ranks.setdefault(rank, _Rank())

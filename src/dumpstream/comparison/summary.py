@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,21 +43,18 @@ class Summary:
         return {**counts, "first": first, "sentence": self.sentence}
 
 
-def summarise(
-    counts: Mapping[Agreement, int], divergence: Divergence | None, operators: Mapping[Role, int]
-) -> Summary:
-    """Return the summary of a comparison with these *counts* of tensors and of *operators* that differ."""
+def summarise(counts: Mapping[Agreement, int], divergence: Divergence | None) -> Summary:
+    """Return the summary of a comparison with these *counts* of tensors."""
     complete = {verdict: counts.get(verdict, 0) for verdict in Agreement}
-    sentences = [_agreement_of(complete) if divergence is None else _answer(divergence)]
-    if divergence is not None and divergence.doubts:
+    if divergence is None:
+        return Summary(complete, None, (_agreement_of(complete),))
+    sentences = [_answer(divergence)]
+    if divergence.doubts:
         sentences.append(f"Not proved: {'; '.join(divergence.doubts)}.")
-    others = Counter(operators)
-    if divergence is not None and divergence.row.role is not None:
-        others[divergence.row.role] -= 1
-    if told := [_others_text(role, others[role]) for role in Role if others[role] > 0]:
+    if told := [_others_text(role, count) for role in Role if (count := divergence.others.get(role, 0))]:
         sentences.append(f"Of the other operators that differ, {', '.join(told)}.")
-    if divergence is not None and (lost := _lost_text(complete)):
-        sentences.append(f"{lost[0].upper()}{lost[1:]}.")
+    if lost := _lost_text(complete):
+        sentences.append(f"{lost}.")
     return Summary(complete, divergence, tuple(sentences))
 
 

@@ -99,10 +99,14 @@ def _rounded(value: float | None) -> str:
 def _is_scalar(finding: Finding) -> bool:
     """Whether it was compared and has one element, which CANN's tool does not compute an angle of."""
     shape = finding.row.shape
-    return finding.row.verdict in _COMPARED and shape is not None and all(it == 1 for it in shape)
+    return _is_compared(finding) and shape is not None and all(it == 1 for it in shape)
+
+
+def _is_compared(finding: Finding) -> bool:
+    return finding.row.verdict in _COMPARED and finding.row.metrics.cosine is not None
 
 
 def _remark(finding: Finding) -> str:
-    if finding.row.verdict not in _COMPARED:
+    if not _is_compared(finding):
         return finding.row.reason or str(finding.row.verdict)
     return _SCALAR if _is_scalar(finding) else ""
