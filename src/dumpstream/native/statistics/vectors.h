@@ -22,7 +22,8 @@ typedef uint64_t vu __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef uint16_t vhu __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef uint32_t viu __attribute__((vector_size(DS_VECTOR_BYTES)));
 
-/* Each kernel set defines the operations that the extensions do not have: the larger and the
+/* Each kernel set has a header, vectors_<set>.h, that defines DS_VECTOR_BYTES, includes this file
+ * and then defines the operations that the extensions do not have: the larger and the
  * smaller by lane (max_f, min_f for vf, and so on for vd, vi and vb); the first and the second
  * half as doubles (low_f, high_f, low_i, high_i); `a` plus the square of `b`, which was a float,
  * so that its square is exact, and fusing the two changes nothing (add_square_f); and elements
