@@ -7,9 +7,9 @@ from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
+from dumpstream.comparison.execution import Execution, Pair
 from dumpstream.comparison.pairs.catalog import Catalog, CatalogFile, Which
 from dumpstream.comparison.pairs.correspondence import Correspondence
-from dumpstream.comparison.pairs.execution import Execution, Pair
 from dumpstream.comparison.sides.descriptor import Descriptor, statistics_of
 from dumpstream.comparison.sides.side import Side
 from dumpstream.comparison.sidetensor import Identity, SideTensor

@@ -10,9 +10,9 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
+from dumpstream.comparison.execution import Execution
 from dumpstream.comparison.pairs.catalog import Catalog, Which
 from dumpstream.comparison.pairs.correspondence import EVERYTHING, Ties, find_correspondence
-from dumpstream.comparison.pairs.execution import Execution
 from dumpstream.comparison.pairs.grouping import group_files
 from dumpstream.comparison.pairs.matching import match_executions, order_executions
 from dumpstream.comparison.pairs.members import ExecutionRow, PairMaker

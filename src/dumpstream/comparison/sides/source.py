@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import Protocol
 
-import numpy as np
 from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError, StoreError
 from dumpstream.archive.rows import FileRow, parse_line
+from dumpstream.comparison.dumpelements import open_tensor
 from dumpstream.comparison.elements import Elements
+from dumpstream.comparison.npyelements import open_npy
 from dumpstream.comparison.sides.descriptor import Descriptor, descriptors_of, numbers_of
 from dumpstream.comparison.sides.entry import Entry
 from dumpstream.comparison.sides.npyfile import NPY, describe_npy
 from dumpstream.comparison.sides.origin import origin_of_dump, origin_of_npy
-from dumpstream.format.dtypes import DTYPES
 from dumpstream.format.header import parse_header
 from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
@@ -32,7 +31,6 @@ from dumpstream.reading.storedfile import StoredFile, not_stored_text, parts_of
 from dumpstream.statistics.files import begin_file, origin_of
 from dumpstream.statistics.table import TensorRow
 
-_SHORT = {dtype.numpy: dtype.short for dtype in reversed(DTYPES.values())}
 #: What such a file has is right as far as it goes.
 _ENDS_EARLY = {Verdict.SHORT, Verdict.GAP, Verdict.NEVER_CLOSED}
 
@@ -40,8 +38,11 @@ _ENDS_EARLY = {Verdict.SHORT, Verdict.GAP, Verdict.NEVER_CLOSED}
 class Source(Protocol):
     """Files that are opened in the same way."""
 
-    def open(self, reference: str, io: str, index: int) -> Any:
-        """Return a context with the elements of one tensor; raises `DumpstreamError` or `OSError`."""
+    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
+        """Return what enters the elements of one tensor.
+
+        Entering raises `DumpstreamError`, `OSError` or `ValueError` if they cannot be read.
+        """
 
 
 class PathSource:
@@ -54,10 +55,10 @@ class PathSource:
         """Return an entry for each of *items*; None for what is not a dump file, and was not named."""
         return [self._entry(item) for item in items]
 
-    def open(self, reference: str, io: str, index: int) -> Any:
+    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
         if reference.endswith(NPY):
-            return open_npy(Path(reference))
-        return open_tensor(lambda: DumpFile.open(reference), io, index)
+            return open_npy(reference)
+        return open_dumped(lambda: DumpFile.open(reference), io, index)
 
     def _entry(self, item: Input) -> Entry | None:
         assert item.path is not None
@@ -103,8 +104,8 @@ class CaptureSource:
             for file, row in zip(files, rows, strict=True)
         ]
 
-    def open(self, reference: str, io: str, index: int) -> Any:
-        return open_tensor(lambda: DumpFile.open(self.capture, self._file(reference)), io, index)
+    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
+        return open_dumped(lambda: DumpFile.open(self.capture, self._file(reference)), io, index)
 
     def _file(self, reference: str) -> StoredFile:
         if reference.startswith("{"):
@@ -205,31 +206,16 @@ def described_row(row: TensorRow) -> Descriptor:
 
 
 @contextmanager
-def open_tensor(open_file: Any, io: str, index: int) -> Iterator[Elements]:
-    """Open the tensor of a dump file."""
+def open_dumped(open_file: Callable[[], DumpFile], io: str, index: int) -> Iterator[Elements]:
+    """Enter the elements of a tensor of the dump file that *open_file* opens.
+
+    Raises:
+        DumpstreamError: it cannot be read any more.
+        ValueError: it cannot be brought to its original shape, or was not dumped.
+    """
     with open_file() as dump:
         tensor = next((it for it in dump.tensors if it.io == io and it.index == index), None)
         if tensor is None:
-            raise DumpstreamError(f"{dump.source} has no {io} {index} any more")
-        yield _Array(tensor.dtype, dump.array(tensor))
-
-
-@contextmanager
-def open_npy(path: Path) -> Iterator[Elements]:
-    """Open an NPY file."""
-    array = np.load(path, mmap_mode="r")
-    short = _SHORT[array.dtype]
-    yield _Array(next(it for it in DTYPES.values() if it.short == short), array)
-
-
-class _Array:
-    def __init__(self, dtype: Any, array: Any) -> None:
-        self.dtype, self._array = dtype, array
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        shape: tuple[int, ...] = self._array.shape
-        return shape
-
-    def blocks(self) -> Iterator[memoryview]:
-        yield np.ascontiguousarray(self._array).reshape(-1).view(np.uint8).data
+            raise DumpstreamError(f"{dump.source} has no {io} {index} any more; compare again")
+        with open_tensor(dump, tensor) as elements:
+            yield elements

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.sources import StoredTable
+from dumpstream.comparison.elements import Elements
 from dumpstream.comparison.sides.descriptor import STATISTICS, Descriptor
 from dumpstream.comparison.sides.entry import Entry
 from dumpstream.comparison.sides.origin import origin_of_dump
-from dumpstream.comparison.sides.source import open_tensor
+from dumpstream.comparison.sides.source import open_dumped
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.statistics.parquet import read_tensors
@@ -43,10 +45,10 @@ class TableSource:
             except (DumpstreamError, OSError) as exc:
                 raise DumpstreamError(f"{self._prefix}{item.label}: {exc}") from exc
 
-    def open(self, reference: str, io: str, index: int) -> Any:
+    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
         capture = self._capture
         assert capture is not None
-        return open_tensor(lambda: DumpFile.open(capture, reference), io, index)
+        return open_dumped(lambda: DumpFile.open(capture, reference), io, index)
 
     def _entries(self, columns: dict[str, list[Any]]) -> Iterator[Entry]:
         origins = zip(*(columns[name] for name in _ORIGIN), strict=True)
