@@ -13,9 +13,9 @@ from typing import Self
 from dumpstream._errors import DumpstreamError
 from dumpstream.comparison.divergence import Finding, Trace
 from dumpstream.comparison.examination import Examination
+from dumpstream.comparison.execution import Execution
 from dumpstream.comparison.limits import LimitRules, Limits, parse_limit, read_rules
 from dumpstream.comparison.pairs.correspondence import Ties
-from dumpstream.comparison.pairs.execution import Execution
 from dumpstream.comparison.pairs.pairing import Pairing, PairingOptions, pair_sides
 from dumpstream.comparison.sharding.gathering import GatheredSide
 from dumpstream.comparison.sharding.mesh import Mesh

@@ -9,10 +9,10 @@ from functools import lru_cache
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError, StoreError
 from dumpstream.comparison.divergence import Finding
 from dumpstream.comparison.elements import Elements
+from dumpstream.comparison.execution import Execution, Pair
 from dumpstream.comparison.judgement import Judgement, judge, judge_statistics
 from dumpstream.comparison.limits import LimitRules, Limits
 from dumpstream.comparison.metrics import compare_elements
-from dumpstream.comparison.pairs.execution import Execution, Pair
 from dumpstream.comparison.sharding.gathering import GatheredElements
 from dumpstream.comparison.sidetensor import SideTensor
 from dumpstream.comparison.table import Agreement, ComparisonRow, Metrics
