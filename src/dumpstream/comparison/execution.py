@@ -30,3 +30,6 @@ class Execution:
     op_name: str | None
     occurrence: int
     pairs: Sequence[Pair] = field(default=())
+    #: Whether all pairs are known to be identical. The pairs of such an execution need not be looked at, and
+    #: are not made before they are; how many there are is known.
+    identical: bool = False

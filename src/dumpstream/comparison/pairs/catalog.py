@@ -12,18 +12,21 @@ from typing import Any, NamedTuple
 import xxhash
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.comparison.sides.descriptor import Descriptor, pack, unpack
-from dumpstream.comparison.sides.entry import Entry
+from dumpstream.comparison.sides.descriptor import Descriptor, unpack
+from dumpstream.comparison.sides.entry import Entry, Packed
 
 _SCHEMA = """
 PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-32768;
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, side INT, rank INT, device INT, model TEXT, step INT, op_type TEXT, op_name TEXT,
-    part TEXT, same INT, started INT, sequence INT, time INT, task INT, name TEXT, ios TEXT,
-    file TEXT, source INT, reference TEXT, content TEXT, tensors BLOB, problem TEXT
+    part TEXT, same INT, started INT, sequence INT, time INT, task INT, name TEXT, ios TEXT
+);
+CREATE TABLE contents (
+    id INTEGER PRIMARY KEY, file TEXT, source INT, reference TEXT, content TEXT, problem TEXT, tensors BLOB,
+    whole INT, hashed INT
 );
 CREATE TABLE executions (
-    id INTEGER PRIMARY KEY, side INT, operator BLOB, number INT, loose BLOB, scope BLOB,
+    id INTEGER PRIMARY KEY, side INT, operator INT, number INT, loose INT, scope INT,
     own_rank INT, own_model TEXT, own_step INT, op_type TEXT, op_name TEXT, occurrence INT,
     started INT, sequence INT, time INT, task INT, files TEXT
 );
@@ -31,8 +34,11 @@ CREATE TABLE matches (mine INTEGER PRIMARY KEY, golden INT UNIQUE, guess INT);
 CREATE TABLE places (place INTEGER PRIMARY KEY, id INT UNIQUE);
 CREATE TABLE extra (id INTEGER PRIMARY KEY, behind INT, place INT);
 """
-_ADD = f"INSERT INTO files VALUES (NULL{', ?' * 21})"  # noqa: S608 - constants
-_FILE = "id, file, source, reference, content, tensors, problem"
+_ADD = f"INSERT INTO files VALUES (?{', ?' * 15})"  # noqa: S608 - constants
+_ADD_CONTENT = "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_FILE = "id, file, source, reference, content, problem, tensors, whole, hashed"
+_CONTENTS = "SELECT content, ios, tensors, whole, hashed FROM contents JOIN files USING (id)"
+_SAID = "rank, device, model, step, op_type, op_name, part, same, started, sequence, time, task, name, ios"
 _FETCHED = 512
 _INTEGER = (1 << 63) - 1
 
@@ -59,17 +65,27 @@ class CatalogFile(NamedTuple):
     source: int
     reference: str | None
     content: str | None
-    tensors: Sequence[Descriptor]
     problem: str | None
+    packed: bytes
+    whole: int  #: as `Packed`
+    hashed: bool
+
+    @property
+    def tensors(self) -> Sequence[Descriptor]:
+        """What its tensors are known to be."""
+        return unpack(self.packed)
 
 
 class Catalog:
     """The database, which is in the new file *path*."""
 
     def __init__(self, path: Path) -> None:
+        self._count = 0
+        self._indexed: int | None = None  # how many files can be found by their contents
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._connection.executescript(_SCHEMA)
+            self._connection.execute("BEGIN")  # for ever: a commit writes to the disk what may stay in memory
         except sqlite3.Error as exc:
             raise _failure(exc) from exc
 
@@ -78,10 +94,34 @@ class Catalog:
         self._connection.close()
 
     def add(
-        self, side: Which, entries: Iterable[Entry], name_of: Callable[[str | None, str | None], str]
+        self, side: Which, entries: Sequence[Entry], name_of: Callable[[str | None, str | None], str]
     ) -> None:
         """Add files; *name_of* returns what the golden calls an operator of a type and a name."""
-        self.write(_ADD, (_row(side, entry, name_of) for entry in entries))
+        first = self._count + 1
+        self._count += len(entries)
+        self.write(_ADD, (_row(it, side, entry, name_of) for it, entry in enumerate(entries, first)))
+        self.write(_ADD_CONTENT, (_content(it, entry) for it, entry in enumerate(entries, first)))
+
+    def mirror(self) -> None:
+        """Add the files of mine again, as those of the golden."""
+        self.write(f"INSERT INTO files SELECT id + {self._count}, 1, {_SAID} FROM files")  # noqa: S608 - constants
+        contents = _FILE.replace("id", f"id + {self._count}", 1)
+        self.write(f"INSERT INTO contents SELECT {contents} FROM contents")  # noqa: S608 - constants
+        self._count *= 2
+
+    def find_contents(self, contents: Sequence[str]) -> dict[str, Packed]:
+        """Return the tensors of files that have the same bytes as some of *contents*, by these."""
+        found: dict[str, Packed] = {}
+        if self._indexed is None:
+            self._indexed = self._count
+            # Without those that are added later.
+            self.write(f"CREATE INDEX by_content ON contents (content) WHERE id <= {self._count}")
+        for start in range(0, len(contents), _FETCHED):
+            some = contents[start : start + _FETCHED]
+            among = ", ".join("?" * len(some))
+            query = f"{_CONTENTS} WHERE contents.id <= {self._indexed} AND content IN ({among})"
+            found |= {row[0]: Packed._make(row[1:]) for row in self.ask(query, *some)}
+        return found
 
     def ask(self, query: str, *values: Any) -> Iterator[Any]:
         """Yield the rows that *query* finds."""
@@ -96,9 +136,7 @@ class Catalog:
             if rows is None:
                 self._connection.execute(statement)
             else:
-                self._connection.execute("BEGIN")
                 self._connection.executemany(statement, rows)
-                self._connection.execute("COMMIT")
         except sqlite3.Error as exc:
             raise _failure(exc) from exc
 
@@ -108,15 +146,20 @@ class Catalog:
         numbers = iter(ids)
         while some := [*islice(numbers, _FETCHED)]:
             among = ",".join(map(str, some))
-            query = f"SELECT {_FILE} FROM files WHERE id IN ({among})"  # noqa: S608 - numbers
-            for id_, file, source, reference, content, tensors, problem in self.ask(query):
-                found[id_] = CatalogFile(id_, file, source, reference, content, unpack(tensors), problem)
+            query = f"SELECT {_FILE} FROM contents WHERE id IN ({among})"  # noqa: S608 - numbers
+            found |= {row[0]: CatalogFile._make(row) for row in self.ask(query)}
         return found
 
 
-def _row(side: Which, entry: Entry, name_of: NameOf) -> tuple[Any, ...]:
+def number_of(text: str) -> int:
+    """Return a number that no other *text* has."""
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogateescape")) & _INTEGER
+
+
+def _row(number: int, side: Which, entry: Entry, name_of: NameOf) -> tuple[Any, ...]:
     rank, device, model, step, op_type, op_name, part, group, started, sequence, time, task = entry.origin
     return (
+        number,
         int(side),
         rank,
         device,
@@ -125,20 +168,19 @@ def _row(side: Which, entry: Entry, name_of: NameOf) -> tuple[Any, ...]:
         op_type,
         op_name,
         part,
-        xxhash.xxh3_64_intdigest(group.encode("utf-8", "surrogateescape")) & _INTEGER,
+        number_of(group),
         started,
         sequence,
         time,
         task,
         name_of(op_type, op_name),
-        " ".join([f"{it.io} {it.index}" for it in entry.tensors]),
-        entry.file,
-        entry.source,
-        entry.reference,
-        entry.content,
-        pack(entry.tensors),
-        entry.problem,
+        entry.packed.ios,
     )
+
+
+def _content(number: int, entry: Entry) -> tuple[Any, ...]:
+    _, file, source, reference, content, (_, *packed), problem = entry
+    return (number, file, source, reference, content, problem, *packed)
 
 
 def _failure(exc: sqlite3.Error) -> DumpstreamError:

@@ -8,9 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import xxhash
-
-from dumpstream.comparison.pairs.catalog import Catalog, Which
+from dumpstream.comparison.pairs.catalog import Catalog, Which, number_of
 from dumpstream.comparison.pairs.correspondence import Correspondence, Dimension
 
 _KEYS = 6  #: columns that all executions of an operator have in common
@@ -87,7 +85,8 @@ def _executions(catalog: Catalog, side: Which, correspondence: Correspondence) -
             continue
         own_rank, own_model, own_step = values
         keys = (rank.key(side, own_rank), model.key(side, own_model), step.key(side, own_step))
-        operator, loose = _digest(*keys, name, part, op_type), _digest(*keys, name, part)
+        loose = number_of(f"{keys!r}{name}\0{part}")
+        operator, scope = number_of(f"{loose}{op_type}"), _scope(keys[0], keys[2])
         ran: Counter[tuple[Any, ...]] = Counter()
         for number, (first, ids) in enumerate(_groups(files)):
             own = (first.own_model, first.own_step, first.op_name)
@@ -96,7 +95,7 @@ def _executions(catalog: Catalog, side: Which, correspondence: Correspondence) -
                 operator,
                 number,
                 loose,
-                _digest(keys[0], keys[2]),
+                scope,
                 own_rank,
                 first.own_model,
                 first.own_step,
@@ -137,5 +136,6 @@ def _groups(files: Iterable[_File]) -> Iterator[tuple[_File, list[int]]]:
         yield group.first, group.ids
 
 
-def _digest(*values: Any) -> bytes:
-    return xxhash.xxh3_128_digest(repr(values).encode("utf-8", "backslashreplace"))
+@lru_cache(64)
+def _scope(rank: Any, step: Any) -> int:
+    return number_of(repr((rank, step)))

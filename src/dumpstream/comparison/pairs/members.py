@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from dumpstream.comparison.execution import Execution, Pair
 from dumpstream.comparison.pairs.catalog import Catalog, CatalogFile, Which
@@ -25,7 +25,7 @@ class ExecutionRow(NamedTuple):
     """An execution as the catalog has it."""
 
     id: int
-    operator: bytes
+    operator: int
     own_rank: int | None
     own_model: str | None
     own_step: int | None
@@ -104,6 +104,30 @@ class _Members:
         )
 
 
+class _LaterPairs(Sequence[Pair]):
+    """Pairs that *make* returns when they are looked at; there are *count* of them."""
+
+    def __init__(self, make: Callable[[], list[Pair]], count: int) -> None:
+        self._make, self._count = make, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Pair]: ...
+    def __getitem__(self, index: int | slice) -> Pair | Sequence[Pair]:
+        return self._made[index]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self._made)
+
+    @cached_property
+    def _made(self) -> list[Pair]:
+        return self._make()
+
+
 class PairMaker:
     """Makes the pairs of two executions, or of one that is alone."""
 
@@ -119,15 +143,10 @@ class PairMaker:
         guess: bool,
     ) -> Execution:
         """Return the execution that *rows* are, of which there may be one; *place* is that in the order."""
-        members = {side: _Members(self._sides[side], row, files, place) for side, row in rows.items()}
-        side = min(rows)
-        row = rows[side]
-        if len(rows) == len(Which):
-            called = rows[Which.GOLDEN].op_name
-            reason = f"a guess by type and shape: {called} in the golden" if guess else None
-            pairs = [*_both(members[Which.MINE], members[Which.GOLDEN], reason, guess=guess)]
-        else:
-            pairs = [*_alone(side, members[side], self._absence(side, row))]
+        row = rows[min(rows)]
+        identical = len(rows) == len(Which) and _have_same_content(rows, files)
+        make = partial(self._pairs, rows, files, place, guess=guess)
+        pairs = _LaterPairs(make, _count(row, files)) if identical else make()
         return Execution(
             rank=row.own_rank,
             model=row.own_model,
@@ -136,7 +155,24 @@ class PairMaker:
             op_name=row.op_name,
             occurrence=row.occurrence,
             pairs=pairs,
+            identical=identical,
         )
+
+    def _pairs(
+        self,
+        rows: Mapping[Which, ExecutionRow],
+        files: Mapping[int, CatalogFile],
+        place: int,
+        *,
+        guess: bool,
+    ) -> list[Pair]:
+        members = {side: _Members(self._sides[side], row, files, place) for side, row in rows.items()}
+        if len(rows) == len(Which):
+            called = rows[Which.GOLDEN].op_name
+            reason = f"a guess by type and shape: {called} in the golden" if guess else None
+            return [*_both(members[Which.MINE], members[Which.GOLDEN], reason, guess=guess)]
+        ((side, row),) = rows.items()
+        return [*_alone(side, members[side], self._absence(side, row))]
 
     def _absence(self, side: Which, row: ExecutionRow) -> str:
         """Return why the other side does not have the execution."""
@@ -170,6 +206,22 @@ def _alone(side: Which, members: _Members, reason: str) -> Iterator[Pair]:
     found = [members.tensor(key) for key in sorted(members.found, key=_in_file)]
     for tensor in [*found, *members.rest()]:
         yield Pair(tensor, None, reason) if side is Which.MINE else Pair(None, tensor, reason)
+
+
+def _have_same_content(rows: Mapping[Which, ExecutionRow], files: Mapping[int, CatalogFile]) -> bool:
+    """Whether the files of both executions are known to be the same, and all their tensors are whole."""
+    mine, golden = ([files[id_] for id_ in row.file_ids] for row in rows.values())
+    return len(mine) == len(golden) and all(map(_are_same, mine, golden))
+
+
+def _are_same(file: CatalogFile, other: CatalogFile) -> bool:
+    if not file.whole or file.packed != other.packed:
+        return False
+    return file.hashed or (file.content is not None and file.content == other.content)
+
+
+def _count(row: ExecutionRow, files: Mapping[int, CatalogFile]) -> int:
+    return sum(files[id_].whole for id_ in row.file_ids)
 
 
 def _in_file(key: _Key) -> tuple[int, int]:

@@ -100,7 +100,12 @@ class Pairing(Iterator[Execution]):
 
     def _load(self, catalog: Catalog, which: Which, side: Side) -> None:
         rename = self._options.rename if which is Which.MINE else None
-        for entries in side.entries():
+        mine = self._sides[Which.MINE]
+        if which is Which.GOLDEN and self._options.rename is None and side.mirror(mine):
+            catalog.mirror()
+            return
+        known = catalog.find_contents if which is Which.GOLDEN else None
+        for entries in side.entries(known):
             catalog.add(which, entries, lambda op_type, op_name: _clean(op_type, op_name, rename))
         self.notes += side.notes
         if next(catalog.ask("SELECT 1 FROM files WHERE side = ? LIMIT 1", int(which)), None) is None:
@@ -131,7 +136,7 @@ def _place_golden(catalog: Catalog) -> None:
     catalog.write("INSERT INTO extra VALUES (?, ?, ?)", _places(catalog, first_places))
 
 
-def _places(catalog: Catalog, first_places: dict[bytes, int]) -> Iterator[tuple[int, int, int]]:
+def _places(catalog: Catalog, first_places: dict[int, int]) -> Iterator[tuple[int, int, int]]:
     scope, behind = None, 0
     for of, place, id_, mine in catalog.ask(_IN_GOLDEN_ORDER):
         if of != scope:

@@ -70,6 +70,11 @@ def pack(descriptors: Iterable[Descriptor]) -> bytes:
     return marshal.dumps([tuple(it) for it in descriptors])
 
 
+def ios_of(descriptors: Iterable[Descriptor]) -> str:
+    """Return which tensors *descriptors* are of, as text."""
+    return " ".join([f"{it.io} {it.index}" for it in descriptors])
+
+
 def unpack(data: bytes) -> Sequence[Descriptor]:
     """Return the descriptors that `pack` made *data* of."""
     return [*map(Descriptor._make, marshal.loads(data))]  # noqa: S302 - this process wrote them

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from dumpstream.comparison.sides.descriptor import Descriptor
+from dumpstream.comparison.sides.descriptor import Descriptor, ios_of, pack
 from dumpstream.comparison.sides.origin import Origin
+
+
+class Packed(NamedTuple):
+    """The tensors of a file, as a catalog keeps them."""
+
+    ios: str  #: which ones there are
+    tensors: bytes  #: the descriptors
+    whole: int = 0  #: how many there are, if none has a problem
+    hashed: bool = False  #: whether the hashes of all are known
+
+
+NOTHING = Packed("", pack(()))
 
 
 class Entry(NamedTuple):
@@ -16,6 +28,12 @@ class Entry(NamedTuple):
     file: str  #: its name, as commands show it
     source: int  #: which of the side's sources opens it
     reference: str | None  #: what the source opens it by; None if there is nothing to open
-    content: str | None  #: the same for files with the same bytes; None if that is not known
-    tensors: Sequence[Descriptor] = ()
+    content: str | None = None  #: the same for files with the same bytes; None if that is not known
+    packed: Packed = NOTHING
     problem: str | None = None  #: why there are no tensors
+
+    def describe(self, tensors: Sequence[Descriptor]) -> Self:
+        """Return it with *tensors*."""
+        whole = 0 if any(it.problem is not None for it in tensors) else len(tensors)
+        hashed = all(it.hash is not None for it in tensors)
+        return self._replace(packed=Packed(ios_of(tensors), pack(tensors), whole, hashed))

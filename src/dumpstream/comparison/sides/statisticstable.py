@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import itemgetter
@@ -15,6 +15,7 @@ from dumpstream.comparison.sides.descriptor import STATISTICS, Descriptor
 from dumpstream.comparison.sides.entry import Entry
 from dumpstream.comparison.sides.origin import origin_of_dump
 from dumpstream.comparison.sides.source import open_dumped
+from dumpstream.reading.collection import Member
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.statistics.parquet import read_tensors
@@ -30,9 +31,10 @@ class TableSource:
     """Tables of statistics, those of *capture* if they are inside one; a reference is the name of a file."""
 
     def __init__(
-        self, number: int, capture: StoredCapture | None, prefix: str, rank: int | None, *, stored: bool
+        self, number: int, capture: StoredCapture | None, member: Member | None, *, stored: bool
     ) -> None:
-        self._number, self._capture, self._prefix, self._rank = number, capture, prefix, rank
+        self._number, self._capture = number, capture
+        self._prefix, self._rank = ("", None) if member is None else (member.prefix, member.rank)
         self._stored = stored  # whether the bytes of its files are stored as well
 
     def entries(self, items: Sequence[StoredTable]) -> Iterator[Entry | None]:
@@ -49,6 +51,12 @@ class TableSource:
         capture = self._capture
         assert capture is not None
         return open_dumped(lambda: DumpFile.open(capture, reference), io, index)
+
+    def like(self, captures: Mapping[StoredCapture, Member]) -> TableSource:
+        if self._capture is None:
+            return self
+        member = captures[self._capture]
+        return TableSource(self._number, member.capture, member, stored=self._stored)
 
     def _entries(self, columns: dict[str, list[Any]]) -> Iterator[Entry]:
         origins = zip(*(columns[name] for name in _ORIGIN), strict=True)
@@ -72,4 +80,5 @@ class TableSource:
         found = [*map(Descriptor._make, filter(itemgetter(0), map(itemgetter(1), rows)))]
         reference = file if self._stored and found else None
         label = self._prefix + file
-        return Entry(origin, label, self._number, reference, None, found, None if found else problem)
+        entry = Entry(origin, label, self._number, reference, problem=None if found else problem)
+        return entry.describe(found)

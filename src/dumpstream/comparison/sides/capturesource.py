@@ -1,0 +1,130 @@
+"""CaptureSource: the files of a capture, described by their headers, many small ones at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from typing_extensions import Buffer
+
+from dumpstream._errors import DumpFormatError, DumpstreamError, PartError, StoreError
+from dumpstream.archive.rows import FileRow
+from dumpstream.comparison.elements import Elements
+from dumpstream.comparison.sides.descriptor import descriptors_of
+from dumpstream.comparison.sides.entry import Entry, Packed
+from dumpstream.comparison.sides.origin import origin_of_dump
+from dumpstream.comparison.sides.source import open_dumped, with_text
+from dumpstream.format.header import DumpHeader, parse_header
+from dumpstream.format.text import TEXT_SUFFIX
+from dumpstream.format.verdict import Verdict
+from dumpstream.reading.collection import Member
+from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.problem import problem_of_row
+from dumpstream.reading.smallfiles import read_small
+from dumpstream.reading.stored import StoredCapture
+from dumpstream.reading.storedfile import StoredFile, not_stored_text, parts_of
+
+#: What such a file has is right as far as it goes.
+_ENDS_EARLY = {Verdict.SHORT, Verdict.GAP, Verdict.NEVER_CLOSED}
+
+
+class CapturedFile(NamedTuple):
+    """A file of a capture that is to be described."""
+
+    file: StoredFile
+    content: str | None  #: as `content_of`
+    packed: Packed | None  #: its tensors, if they are known
+
+
+class CaptureSource:
+    """Files of a capture; a reference is the name of one."""
+
+    def __init__(self, number: int, capture: StoredCapture, prefix: str, rank: int | None) -> None:
+        self._number, self.capture = number, capture
+        self._prefix, self._rank = prefix, rank
+
+    def entries(self, items: Sequence[CapturedFile]) -> list[Entry]:
+        """Return an entry for each of *items*."""
+        unknown = [item for item in items if item.packed is None and len(item.file.rows) == 1]
+        data = read_small(self.capture, [item.file.rows[0] for item in unknown]) if unknown else ()
+        small = {id(item): content for item, content in zip(unknown, data, strict=True)}
+        return [self._entry(item, small.get(id(item))) for item in items]
+
+    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
+        return open_dumped(lambda: DumpFile.open(self.capture, reference), io, index)
+
+    def like(self, captures: Mapping[StoredCapture, Member]) -> CaptureSource:
+        member = captures[self.capture]
+        assert member.capture is not None
+        return CaptureSource(self._number, member.capture, member.prefix, member.rank)
+
+    def _entry(self, item: CapturedFile, data: Buffer | None) -> Entry:
+        file = item.file
+        origin = origin_of_dump(file.name, self._rank, file.step)
+        entry = Entry(origin, self._prefix + file.name, self._number, file.name, item.content)
+        if item.packed is not None:
+            return entry._replace(packed=item.packed)
+        problem = None if file.verdict.whole else problem_of_row(_worst(file)).detail
+        try:
+            if file.name.endswith(TEXT_SUFFIX):
+                return with_text(entry, file.name, self._text(file, data))
+            header, length = self._header(file, data)
+        except StoreError as exc:
+            if exc.away:  # and so it is for all others
+                raise
+            return entry._replace(problem=problem or str(exc))
+        except DumpFormatError as exc:
+            return entry._replace(problem=problem or exc.detail)
+        except (DumpstreamError, OSError) as exc:
+            return entry._replace(problem=problem or str(exc))
+        if origin.op_name is None and header.op_name:
+            entry = entry._replace(origin=origin._replace(op_name=header.op_name))
+        trusted = problem is None or file.verdict in _ENDS_EARLY
+        return entry.describe(descriptors_of(header, length, None if trusted else problem))
+
+    def _header(self, file: StoredFile, data: Buffer | None) -> tuple[DumpHeader, int]:
+        """Return the header of *file*, which is all in *data* if it is small, and its bytes."""
+        if data is not None:
+            size = memoryview(data).nbytes
+            try:
+                return parse_header(data, size), size
+            except DumpFormatError:
+                pass  # it may be one of version 1
+        if file.not_stored is not None and not file.readable:
+            raise PartError(file.name, not_stored_text(file.not_stored))
+        with DumpFile.open(self.capture, file) as dump:
+            return dump.header, _contiguous_bytes(file)
+
+    def _text(self, file: StoredFile, data: Buffer | None) -> Buffer:
+        if data is not None:
+            return data
+        return b"".join(bytes(block) for part in file.parts for block in self.capture.read_part(part))
+
+
+def content_of(file: StoredFile) -> str | None:
+    """Return what files with the same bytes have in common.
+
+    None if the journal has no checksums, or if the bytes are not to be trusted or not those of tensors.
+    """
+    if not file.verdict.whole or file.name.endswith(TEXT_SUFFIX):
+        return None
+    parts = file.parts
+    if not parts or any(part.xxh3 is None for part in parts):
+        return None
+    return ",".join([f"{part.bytes}:{part.xxh3}" for part in parts])
+
+
+def _worst(file: StoredFile) -> FileRow:
+    return next(row for row in file.rows if row.verdict is file.verdict)
+
+
+def _contiguous_bytes(file: StoredFile) -> int:
+    end = 0
+    for row in file.rows:
+        base = end
+        for part in parts_of(row):
+            if base + part.offset != end:
+                return end
+            end += part.bytes
+    return end
