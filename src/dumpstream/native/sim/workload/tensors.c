@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "workload/floats.h"
 #include "workload/random.h"
 
 const struct dtype_facts dtype_facts[DTYPE_COUNT] = {
@@ -86,27 +87,6 @@ static void draw_ids(const struct tensor *tensor, uint64_t number, uint32_t out[
     }
 }
 
-static inline uint32_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline uint16_t bfloat16_bits(float value) {
-    uint32_t bits = float_bits(value);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-/* Only for values below 65504, as all of these are. */
-static inline uint16_t float16_bits(float value) {
-    uint32_t bits = float_bits(value);
-    uint32_t magnitude = bits & 0x7fffffff;
-    uint32_t subnormal = (uint32_t)(int32_t)(fabsf(value) * 0x1p24F + 0.5F);
-    uint32_t normal = (magnitude - 0x38000000 + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
-    uint32_t is_subnormal = 0u - (uint32_t)(magnitude < 0x38800000);
-    return (uint16_t)((bits >> 16 & 0x8000) | (subnormal & is_subnormal) | (normal & ~is_subnormal));
-}
-
 static void fill_floats(const struct tensor *tensor, uint64_t number, union block *out) {
     float values[BLOCK_ELEMENTS];
     draw_normal(tensor, number, values);
@@ -163,8 +143,17 @@ static void overwrite(const struct tensor *tensor, uint64_t number, union block 
     }
 }
 
+/* Copies what there is of a block of given bytes. */
+static void copy_block(const struct tensor *tensor, uint64_t number, union block *out) {
+    const uint64_t block_bytes = BLOCK_ELEMENTS * (uint64_t)dtype_facts[tensor->dtype].bytes;
+    const uint64_t left = tensor->bytes - number * block_bytes;
+    memcpy(out->bytes, tensor->given + number * block_bytes, left < block_bytes ? left : block_bytes);
+}
+
 static void make_block(const struct tensor *tensor, uint64_t number, union block *out) {
-    if (dtype_facts[tensor->dtype].floating)
+    if (tensor->given != NULL)
+        copy_block(tensor, number, out);
+    else if (dtype_facts[tensor->dtype].floating)
         fill_floats(tensor, number, out);
     else
         fill_integers(tensor, number, out);
@@ -181,7 +170,7 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
     uint64_t number = offset / block_bytes;
     size_t skip = (size_t)(offset % block_bytes);
     union block block;
-    if (tensor->given != NULL) {
+    if (tensor->given != NULL && !tensor->overwritten) {
         memcpy(out, tensor->given + offset, bytes);
         return;
     }
@@ -195,22 +184,6 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
         number++;
         skip = 0;
     }
-}
-
-static double float16_value(uint16_t bits) {
-    int exponent = (bits >> 10) & 0x1f;
-    int mantissa = bits & 0x3ff;
-    double magnitude = exponent ? ldexp(mantissa + 0x400, exponent - 25) : ldexp(mantissa, -24);
-    if (exponent == 0x1f)
-        magnitude = mantissa ? NAN : INFINITY;
-    return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-static double bfloat16_value(uint16_t bits) {
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
 }
 
 static double block_value(enum dtype dtype, const union block *block, size_t i) {
