@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dumpstream.comparison.divergence import Finding, Trace
 from dumpstream.comparison.sidetensor import Identity, SideTensor
@@ -58,6 +59,14 @@ def _role(findings: Sequence[Finding]) -> Role | None:
 
 def test_an_operator_whose_inputs_agree_adds_the_error() -> None:
     assert _role(_execution([_SAME, _CLOSE], [_OTHER])) is Role.ADDED
+
+
+def test_an_operator_whose_error_may_be_that_of_its_inputs_grown_is_undecided() -> None:
+    findings = _execution([_CLOSE], [_OTHER])
+    row = findings[0].row
+    large = replace(row, metrics=replace(row.metrics, rel=0.2))
+
+    assert _role([findings[0]._replace(row=large), findings[1]]) is Role.UNDECIDED
 
 
 def test_an_operator_with_an_input_that_differs_inherits_the_error() -> None:

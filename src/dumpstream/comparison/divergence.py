@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dumpstream.comparison.sidetensor import SideTensor
-from dumpstream.comparison.table import Agreement, ComparisonRow, Role
+from dumpstream.comparison.table import Agreement, ComparisonRow, Metrics, Role
 
 _AGREE = {Agreement.IDENTICAL, Agreement.CLOSE}
 _NOT_COMPARED = {Agreement.UNMATCHED, Agreement.UNREADABLE}
 _COLLECTIVE = "hcom"
+#: Errors of an output that are smaller than so many times those of the inputs may be theirs.
+_GROWTH = 10
 _INPUT, _OUTPUT = "input", "output"
 
 
@@ -154,11 +156,25 @@ def _role_of(
         why.append(f"{names} overwritten before the dump, because the operator works in place")
     if lost := [it for it in proofs if it.row.verdict in _NOT_COMPARED]:
         why.append(f"{_indices(lost)} not compared")
+    if not why and not _exceeds(inputs, outputs):
+        why.append("its inputs are close, not identical, and their errors may have grown")
     if received:
         why.append("it is a collective, and another rank may have sent the difference")
     if any(it.guess for it in (*inputs, *outputs)):
         why.append("its tensors were paired by a guess")
     return (Role.UNDECIDED, tuple(why)) if why else (Role.ADDED, ())
+
+
+def _exceeds(inputs: Iterable[Finding], outputs: Iterable[Finding]) -> bool:
+    """Whether an output differs by more than inputs that are close can explain."""
+    before = max((_error(it) or 0.0 for it in inputs), default=0.0)
+    differing = [it.row.metrics for it in outputs if it.row.verdict is Agreement.DIFFERENT]
+    return any(_not_finite(it) or it.rel is None or it.rel > _GROWTH * before for it in differing)
+
+
+def _not_finite(metrics: Metrics) -> int:
+    """Return how many elements have a NaN or an infinity on one side only."""
+    return (metrics.nan_mine or 0) + (metrics.nan_golden or 0) + (metrics.inf_differs or 0)
 
 
 def _is_overwritten(finding: Finding, outputs: Iterable[Finding]) -> bool:
@@ -195,9 +211,8 @@ def _worst_of(rows: Iterable[ComparisonRow], role: Role) -> ComparisonRow:
 def severity(row: ComparisonRow) -> tuple[int, int, float]:
     """Return how bad *row* is, for the worst to be the largest."""
     metrics = row.metrics
-    not_finite = (metrics.nan_mine or 0) + (metrics.nan_golden or 0) + (metrics.inf_differs or 0)
     rank = {verdict: place for place, verdict in enumerate(_BY_SEVERITY)}[row.verdict]
-    return rank, not_finite, metrics.rel if metrics.rel is not None else -1.0
+    return rank, _not_finite(metrics), metrics.rel if metrics.rel is not None else -1.0
 
 
 _BY_SEVERITY = (

@@ -24,6 +24,7 @@ def comparison_columns() -> list[Column]:
     """Return the columns of the table, without the rank, which only some comparisons have."""
     return [
         _column("step", 4, numeric=True),
+        _column("model", 6, least=8),
         _column("op_type", 13, least=8),
         _column("op_name", 0, least=20, folds=True),
         _column("tensor", 1),
@@ -68,6 +69,7 @@ def _cells(number: int, row: ComparisonRow) -> dict[str, Any]:
         "error": inf if isnan(error) else error,
         "rank": row.rank,
         "step": row.step,
+        "model": row.model,
         "op_type": row.op_type,
         "op_name": row.op_name or "",
         "tensor": _UNKNOWN if row.io is None else f"{row.io} {row.index}",
