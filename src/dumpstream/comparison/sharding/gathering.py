@@ -16,7 +16,7 @@ from dumpstream.comparison.metrics import compare_elements
 from dumpstream.comparison.sharding.mesh import Mesh
 from dumpstream.comparison.sharding.rules import ShardRule, ShardRules
 from dumpstream.comparison.sharding.shards import Concatenated, ShardError, Summed, joined_shape
-from dumpstream.comparison.sides.descriptor import Descriptor
+from dumpstream.comparison.sides.descriptor import Descriptor, unpack
 from dumpstream.comparison.sides.entry import Entry
 from dumpstream.comparison.sides.side import Side
 from dumpstream.comparison.sidetensor import Identity
@@ -76,7 +76,6 @@ class GatheredSide(Side):
             for operator, found in ranks.pop(rank).items():
                 for number, entry in enumerate(sorted(found, key=_order)):
                     together[(operator, number)].append((rank, entry))
-        self.skipped = self._side.skipped
         yield [self._gathered(of) for of in together.values()]
 
     def _rank_of(self, entry: Entry) -> int:
@@ -93,7 +92,7 @@ class GatheredSide(Side):
         file = first.file if not others else f"{first.file} and those of {len(others)} more ranks"
         parts: dict[tuple[str, int], list[_Part]] = defaultdict(list)
         for rank, entry in of:
-            for tensor in entry.tensors:
+            for tensor in unpack(entry.packed.tensors):
                 parts[tensor.io, tensor.index].append(_Part(rank, entry.source, entry.reference, tensor))
         tensors = [self._whole(first, found) for found in parts.values()]
         problem = next((entry.problem for _, entry in of if entry.problem is not None), None)
@@ -101,7 +100,8 @@ class GatheredSide(Side):
         origin = first.origin._replace(rank=None, device=None)
         where = [(rank, it.source, it.reference) for rank, it in of]
         reference = json.dumps([origin.op_type, origin.op_name, *where]) if known else None
-        return Entry(origin, file, 0, reference, None, tensors, problem if not tensors else None)
+        entry = Entry(origin, file, 0, reference, problem=None if tensors else problem)
+        return entry.describe(tensors)
 
     def _whole(self, entry: Entry, parts: Sequence[_Part]) -> Descriptor:
         tensor = parts[0].tensor
@@ -249,8 +249,7 @@ def _combined(
 def _operator_of(entry: Entry) -> tuple[object, ...]:
     """Return what files of several ranks that belong together have in common."""
     origin = entry.origin
-    tensors = frozenset((it.io, it.index) for it in entry.tensors)
-    return origin.model, origin.step, origin.op_type, origin.op_name, origin.part, tensors
+    return origin.model, origin.step, origin.op_type, origin.op_name, origin.part, entry.packed.ios
 
 
 def _order(entry: Entry) -> tuple[int, int, int]:
