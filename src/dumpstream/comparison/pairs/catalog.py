@@ -42,7 +42,8 @@ _SAID = "rank, device, model, step, op_type, op_name, part, same, started, seque
 _FETCHED = 512
 _INTEGER = (1 << 63) - 1
 
-NameOf = Callable[[str | None, str | None], str]
+#: Returns what the golden calls an operator.
+NameOf = Callable[[str], str]
 
 
 class Which(IntEnum):
@@ -93,10 +94,8 @@ class Catalog:
         """Close the database; its file is left to the caller."""
         self._connection.close()
 
-    def add(
-        self, side: Which, entries: Sequence[Entry], name_of: Callable[[str | None, str | None], str]
-    ) -> None:
-        """Add files; *name_of* returns what the golden calls an operator of a type and a name."""
+    def add(self, side: Which, entries: Sequence[Entry], name_of: NameOf) -> None:
+        """Add files; *name_of* returns what the golden calls an operator."""
         first = self._count + 1
         self._count += len(entries)
         self.write(_ADD, (_row(it, side, entry, name_of) for it, entry in enumerate(entries, first)))
@@ -173,7 +172,7 @@ def _row(number: int, side: Which, entry: Entry, name_of: NameOf) -> tuple[Any, 
         sequence,
         time,
         task,
-        name_of(op_type, op_name),
+        name_of(op_name or ""),
         entry.packed.ios,
     )
 

@@ -72,6 +72,11 @@ def _tensors(ios: str) -> frozenset[tuple[str, int]]:
     return frozenset((io, int(index)) for io, index in zip(words[::2], words[1::2], strict=True))
 
 
+def operator_number(keys: tuple[Any, ...], name: str, part: str = "") -> int:
+    """Return what all executions of an operator have in common; *keys* are rank, model and step."""
+    return number_of(f"{keys!r}{name}\0{part}")
+
+
 def group_files(catalog: Catalog, side: Which, correspondence: Correspondence) -> None:
     """Write the executions of *side* into the catalog."""
     catalog.write(_ADD, _executions(catalog, side, correspondence))
@@ -85,7 +90,7 @@ def _executions(catalog: Catalog, side: Which, correspondence: Correspondence) -
             continue
         own_rank, own_model, own_step = values
         keys = (rank.key(side, own_rank), model.key(side, own_model), step.key(side, own_step))
-        loose = number_of(f"{keys!r}{name}\0{part}")
+        loose = operator_number(keys, name, part)
         operator, scope = number_of(f"{loose}{op_type}"), _scope(keys[0], keys[2])
         ran: Counter[tuple[Any, ...]] = Counter()
         for number, (first, ids) in enumerate(_groups(files)):

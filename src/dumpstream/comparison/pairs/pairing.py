@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -13,16 +12,18 @@ from typing import Self
 from dumpstream.comparison.execution import Execution
 from dumpstream.comparison.pairs.catalog import Catalog, Which
 from dumpstream.comparison.pairs.correspondence import EVERYTHING, Ties, find_correspondence
+from dumpstream.comparison.pairs.fusion import Fusion
 from dumpstream.comparison.pairs.grouping import group_files
 from dumpstream.comparison.pairs.matching import match_executions, order_executions
-from dumpstream.comparison.pairs.members import ExecutionRow, PairMaker
+from dumpstream.comparison.pairs.members import EXECUTION, ExecutionRow
+from dumpstream.comparison.pairs.namemap import NameMap
+from dumpstream.comparison.pairs.pairmaker import PairMaker
+from dumpstream.comparison.sides.origin import clean_operator
 from dumpstream.comparison.sides.side import Side
 from dumpstream.system.scratch import ScratchDirectory
 
 _SIDES = {Which.MINE: "mine", Which.GOLDEN: "the golden"}
-_UNCLEAN = re.compile(r"[ ./\\]")  #: what the device replaces in the names of operators
 _EXECUTIONS = 256  #: that are read at one go
-_COLUMNS = ", ".join(ExecutionRow._fields)
 _IN_GOLDEN_ORDER = """
 SELECT e.scope, p.place, e.id, q.place FROM places p JOIN executions e ON e.id = p.id
 LEFT JOIN matches m ON m.golden = e.id LEFT JOIN places q ON q.id = m.mine WHERE e.side = 1 ORDER BY p.place
@@ -46,9 +47,22 @@ class PairingOptions:
     ranks: Ties = EVERYTHING
     models: Ties = EVERYTHING
     steps: Ties = EVERYTHING
-    #: Returns what the golden calls an operator of mine, by its type and name; None if it is called the same.
-    rename: Callable[[str | None, str | None], str | None] | None = None
+    names: NameMap | None = None  #: what the golden calls the operators of mine
+    fusion: Fusion | None = None  #: what the operators of mine were made of; *names* come first
     guess: bool = True  #: whether to align by type and shape what is left
+
+    @property
+    def renames(self) -> bool:
+        """Whether operators of mine may be called otherwise in the golden."""
+        return self.names is not None or self.fusion is not None
+
+    def golden_name(self, op_name: str) -> str:
+        """Return what the golden calls an operator of mine, as the device writes names."""
+        name = None if self.names is None else self.names.golden_name(op_name)
+        own = clean_operator(op_name)
+        if name is None and self.fusion is not None:
+            name = self.fusion.golden_name(own)
+        return own if name is None else clean_operator(name)
 
 
 class Pairing(Iterator[Execution]):
@@ -89,6 +103,8 @@ class Pairing(Iterator[Execution]):
             for side, location in self._sides.items():
                 self._load(catalog, side, location)
             options = self._options
+            unused = [] if options.names is None else options.names.unused()
+            self.notes += [f"no operator of mine matches the rule {it.mine} -> {it.golden}" for it in unused]
             correspondence = find_correspondence(catalog, options.ranks, options.models, options.steps)
             self.notes += correspondence.notes
             for side in Which:
@@ -96,17 +112,17 @@ class Pairing(Iterator[Execution]):
             order_executions(catalog)
             match_executions(catalog, guess=options.guess)
             _place_golden(catalog)
-            yield from _paired(catalog, PairMaker(self._sides, correspondence, catalog))
+            yield from _paired(catalog, PairMaker(self._sides, correspondence, catalog, options.fusion))
 
     def _load(self, catalog: Catalog, which: Which, side: Side) -> None:
-        rename = self._options.rename if which is Which.MINE else None
+        name_of = self._options.golden_name if which is Which.MINE else clean_operator
         mine = self._sides[Which.MINE]
-        if which is Which.GOLDEN and self._options.rename is None and side.mirror(mine):
+        if which is Which.GOLDEN and not self._options.renames and side.mirror(mine):
             catalog.mirror()
             return
         known = catalog.find_contents if which is Which.GOLDEN else None
         for entries in side.entries(known):
-            catalog.add(which, entries, lambda op_type, op_name: _clean(op_type, op_name, rename))
+            catalog.add(which, entries, name_of)
         self.notes += side.notes
         if next(catalog.ask("SELECT 1 FROM files WHERE side = ? LIMIT 1", int(which)), None) is None:
             self.notes.append(f"{_SIDES[which]} is empty: {side.location} has no dump files")
@@ -121,13 +137,6 @@ def pair_sides(mine: Side, golden: Side, options: PairingOptions | None = None) 
         DumpstreamError: a side cannot be read, or *options* name what is not there.
     """
     return Pairing(mine, golden, options or PairingOptions())
-
-
-def _clean(
-    op_type: str | None, op_name: str | None, rename: Callable[[str | None, str | None], str | None] | None
-) -> str:
-    name = None if rename is None else rename(op_type, op_name)
-    return _UNCLEAN.sub("_", name or op_name or "")
 
 
 def _place_golden(catalog: Catalog) -> None:
@@ -160,5 +169,5 @@ def _paired(catalog: Catalog, maker: PairMaker) -> Iterator[Execution]:
 
 
 def _rows(catalog: Catalog, ids: set[int]) -> dict[int, ExecutionRow]:
-    query = f"SELECT {_COLUMNS} FROM executions WHERE id IN ({','.join(map(str, ids))})"  # noqa: S608 - numbers
+    query = f"SELECT {EXECUTION} FROM executions WHERE id IN ({','.join(map(str, ids))})"  # noqa: S608 - numbers
     return {row[0]: ExecutionRow._make(row) for row in catalog.ask(query)}

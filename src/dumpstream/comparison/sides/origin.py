@@ -10,6 +10,7 @@ from dumpstream.format.opname import OpName, Scheme, parse_name
 
 _SEQUENCE = re.compile(r"(?P<call>.+)_(?P<number>[0-9]{1,18})_(?P<level>L[02])", re.ASCII)
 _STARTED = re.compile(r"(?:^|/)([0-9]{14})(?=/)", re.ASCII)
+_UNCLEAN = re.compile(r"[ ./\\]")
 _LARGEST = (1 << 63) - 1  #: the largest number that a database takes
 
 _IOS = "|".join(IO)
@@ -56,6 +57,11 @@ class TensorOrigin(NamedTuple):
     origin: Origin
     io: str
     index: int  # type: ignore[assignment]  # hides tuple.index
+
+
+def clean_operator(name: str) -> str:
+    """Return *name* as the device writes the names of operators."""
+    return _UNCLEAN.sub("_", name)
 
 
 def origin_of_dump(name: str, rank: int | None = None, step: int | None = None) -> Origin:
