@@ -16,6 +16,17 @@ static double value_of(struct ds_running running) {
     return ds_pair(running.sum, running.error);
 }
 
+/* The first `count` pairs of the block, with the zeros behind them. */
+static struct ds_pairs pairs_of(const struct ds_comparison *comparison, size_t count) {
+    return (struct ds_pairs){
+        .x = comparison->x,
+        .y = comparison->y,
+        .count = (count + DS_PAIR_LANES - 1) / DS_PAIR_LANES * DS_PAIR_LANES,
+        .ahead = {comparison->ahead[0], comparison->ahead[1]},
+        .width = {DS_KIND[comparison->mine.kind].bits / 8, DS_KIND[comparison->golden.kind].bits / 8},
+    };
+}
+
 /* Pairs that are not finite */
 
 static void note_mismatch(struct ds_pair_totals *totals, uint64_t index, double x, double y) {
@@ -49,15 +60,6 @@ static size_t keep_finite(struct ds_comparison *comparison, size_t count, uint16
         }
     }
     return kept;
-}
-
-static void pad(double *values, size_t count) {
-    for (size_t i = count; i % DS_PAIR_LANES; i++)
-        values[i] = 0;
-}
-
-static size_t padded(size_t count) {
-    return (count + DS_PAIR_LANES - 1) / DS_PAIR_LANES * DS_PAIR_LANES;
 }
 
 /* Equality */
@@ -116,30 +118,39 @@ static void find_extremes(const double *x, size_t count, double *smallest, doubl
 static void note_worst(struct ds_comparison *comparison, const uint16_t *places) {
     struct ds_pair_totals *totals = &comparison->totals;
     size_t at = 0;
-    while (fabs(comparison->difference[at]) != totals->max_error)
+    while (fabs(comparison->x[at] - comparison->y[at]) != totals->max_error)
         at++;
     totals->worst = totals->count + (places ? places[at] : at);
     totals->worst_x = comparison->x[at];
     totals->worst_y = comparison->y[at];
 }
 
-static void merge_errors(struct ds_comparison *comparison, size_t count, const uint16_t *places) {
+/* Looks for the peaks of a block only if it may have higher ones than the blocks before. */
+static void merge_peaks(struct ds_comparison *comparison, const struct ds_pairs *pairs,
+                        const struct ds_errors *errors) {
     struct ds_pair_totals *totals = &comparison->totals;
-    struct ds_errors errors;
-    if (!comparison->wide)
-        comparison->kernels->subtract(comparison->x, comparison->y, count, comparison->difference);
-    pad(comparison->difference, count);
-    comparison->kernels->measure(comparison->x, comparison->y, comparison->difference, padded(count),
-                                 comparison->least, &errors);
-    add(&totals->errors, errors.errors);
-    add(&totals->squares, errors.squares);
-    add(&totals->relative, errors.relative);
-    totals->max_relative = fmax(totals->max_relative, errors.max_relative);
-    totals->max_ulp = fmax(totals->max_ulp, errors.max_ulp);
-    totals->beyond_1 += errors.beyond_1;
-    totals->beyond_5 += errors.beyond_5;
-    if (errors.max_error > totals->max_error) {
-        totals->max_error = errors.max_error;
+    const struct ds_pair_kernels *kernels = comparison->kernels;
+    const double *difference = comparison->wide ? comparison->difference : NULL;
+    double relative = errors->max_ratio;
+    bool may_be_higher = errors->tiny || 2 * (1 + 0x1p-50) * relative > totals->max_ulp;
+    if (errors->tiny)
+        relative = kernels->max_relative(pairs, difference);
+    totals->max_relative = fmax(totals->max_relative, relative);
+    if (comparison->has_ulp && may_be_higher)
+        totals->max_ulp = fmax(totals->max_ulp, kernels->max_ulp(pairs, comparison->least));
+}
+
+static void merge_errors(struct ds_comparison *comparison, const struct ds_pairs *pairs,
+                         const struct ds_errors *errors, const uint16_t *places) {
+    struct ds_pair_totals *totals = &comparison->totals;
+    add(&totals->errors, errors->errors);
+    add(&totals->squares, errors->squares);
+    add(&totals->relative, errors->relative);
+    merge_peaks(comparison, pairs, errors);
+    totals->beyond_1 += errors->beyond_1;
+    totals->beyond_5 += errors->beyond_5;
+    if (errors->max_error > totals->max_error) {
+        totals->max_error = errors->max_error;
         if (!comparison->wide)
             note_worst(comparison, places);
     }
@@ -169,45 +180,68 @@ static void merge_divergence(struct ds_comparison *comparison, size_t count) {
 
 /* Blocks */
 
-static void merge_first_pass(struct ds_comparison *comparison, size_t count, size_t finite,
-                             const struct ds_products *products, const uint16_t *places) {
+static void multiply(struct ds_comparison *comparison, size_t count, struct ds_products *products) {
+    struct ds_pairs pairs = pairs_of(comparison, count);
+    for (size_t i = count; i < pairs.count; i++)
+        comparison->x[i] = comparison->y[i] = comparison->difference[i] = 0;
+    comparison->kernels->multiply[comparison->narrow](&pairs, products);
+}
+
+static void measure(struct ds_comparison *comparison, size_t count, const uint16_t *places) {
+    struct ds_pairs pairs = pairs_of(comparison, count);
+    struct ds_errors errors;
+    if (comparison->wide)
+        comparison->kernels->measure_given(&pairs, comparison->difference, &errors);
+    else
+        comparison->kernels->measure(&pairs, &errors);
+    merge_errors(comparison, &pairs, &errors, places);
+}
+
+/* Adds the first `count` pairs, all finite. Equal ones have no errors. */
+static void merge_finite(struct ds_comparison *comparison, size_t count, bool equal,
+                         const struct ds_products *products, const uint16_t *places) {
     struct ds_pair_totals *totals = &comparison->totals;
-    totals->bit_equal += comparison->equal;
-    if (finite > 0) {
-        merge_products(comparison, finite, products);
-        if (comparison->equal < count)
-            merge_errors(comparison, finite, places);
-        if (comparison->extremes) {
-            find_extremes(comparison->x, finite, &totals->x_min, &totals->x_max);
-            find_extremes(comparison->y, finite, &totals->y_min, &totals->y_max);
-        }
+    merge_products(comparison, count, products);
+    if (!equal)
+        measure(comparison, count, places);
+    if (comparison->extremes) {
+        find_extremes(comparison->x, count, &totals->x_min, &totals->x_max);
+        find_extremes(comparison->y, count, &totals->y_min, &totals->y_max);
     }
-    totals->count += count;
+}
+
+/* Elements of different kinds are equal if their values are. */
+static size_t count_equal(const struct ds_comparison *comparison, size_t count, bool finite) {
+    if (comparison->raw || comparison->wide)
+        return comparison->equal;
+    if (!finite)
+        return equal_values(comparison->x, comparison->y, count);
+    return comparison->kernels->equal[3]((const uint8_t *)comparison->x, (const uint8_t *)comparison->y,
+                                         count);
 }
 
 void ds_pairs_merge(struct ds_comparison *comparison) {
-    const struct ds_pair_kernels *kernels = comparison->kernels;
     size_t count = comparison->filled, finite = count;
     uint16_t places[DS_COMPARISON_BLOCK], *moved = NULL;
     struct ds_products products;
     if (count == 0)
         return;
-    if (!comparison->raw && !comparison->wide)
-        comparison->equal = equal_values(comparison->x, comparison->y, count);
-    pad(comparison->x, count);
-    pad(comparison->y, count);
-    kernels->multiply(comparison->x, comparison->y, padded(count), &products);
-    if (!isfinite(products.xx + products.yy)) {
+    multiply(comparison, count, &products);
+    bool all_finite = isfinite(products.xx + products.yy);
+    size_t equal = count_equal(comparison, count, all_finite);
+    if (!all_finite) {
         finite = keep_finite(comparison, count, places);
         moved = places;
-        pad(comparison->x, finite);
-        pad(comparison->y, finite);
-        kernels->multiply(comparison->x, comparison->y, padded(finite), &products);
+        multiply(comparison, finite, &products);
     }
-    if (comparison->divergence)
+    if (comparison->divergence) {
         merge_divergence(comparison, finite);
-    else
-        merge_first_pass(comparison, count, finite, &products, moved);
+    } else {
+        if (finite > 0)
+            merge_finite(comparison, finite, equal == count, &products, moved);
+        comparison->totals.bit_equal += equal;
+        comparison->totals.count += count;
+    }
     comparison->filled = comparison->equal = 0;
 }
 
@@ -254,7 +288,7 @@ static void summarise(const struct ds_comparison *comparison, struct ds_comparis
         .relative = value_of(totals->relative),
         .max_error = totals->max_error,
         .max_relative = totals->max_relative,
-        .has_ulp = !mine->is_integer || !golden->is_integer,
+        .has_ulp = comparison->has_ulp,
         .is_integer = mine->is_integer && golden->is_integer,
         .x_mean = value_of(totals->x) / finite + 0.0,
         .y_mean = value_of(totals->y) / finite + 0.0,

@@ -51,10 +51,13 @@ struct ds_comparison {
     const struct ds_pair_kernels *kernels;
     bool raw;        /* bytes tell whether elements are equal */
     bool wide;       /* integers beyond doubles: differences are exact */
+    bool narrow;     /* the products of elements are exact as doubles */
+    bool has_ulp;    /* one side has floats */
     bool extremes;   /* find the smallest and the largest elements */
     bool divergence; /* the second pass */
     double least;    /* the smallest power of two whose units in the last place count */
     struct ds_pair_totals totals;
+    uintptr_t ahead[2]; /* where the elements of both go on */
     size_t filled;
     size_t equal; /* elements of the block that are equal, if raw or wide */
     double x[DS_COMPARISON_BLOCK], y[DS_COMPARISON_BLOCK], difference[DS_COMPARISON_BLOCK];
