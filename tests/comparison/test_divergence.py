@@ -213,7 +213,7 @@ def test_tensors_that_were_not_compared_before_it_are_a_doubt() -> None:
     trace.add(_execution([_SAME], [_OTHER], operator="b"))
 
     assert trace.first is not None
-    assert trace.first.doubts == ("1 tensor of earlier operators of this rank could not be compared",)
+    assert trace.first.doubts == ("1 tensor of earlier operators could not be compared",)
 
 
 def test_the_sentence_names_operator_rank_step_output_error_and_worst_element() -> None:

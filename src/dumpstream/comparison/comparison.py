@@ -16,6 +16,8 @@ from dumpstream.comparison.examination import Examination
 from dumpstream.comparison.execution import Execution
 from dumpstream.comparison.limits import LimitRules, Limits, parse_limit, read_rules
 from dumpstream.comparison.pairs.correspondence import Ties
+from dumpstream.comparison.pairs.fusion import read_fusion
+from dumpstream.comparison.pairs.namemap import read_name_map
 from dumpstream.comparison.pairs.pairing import Pairing, PairingOptions, pair_sides
 from dumpstream.comparison.sharding.gathering import GatheredSide
 from dumpstream.comparison.sharding.mesh import Mesh
@@ -132,6 +134,8 @@ def compare(
     rank: Sequence[str] = (),
     model: Sequence[str] = (),
     step: Sequence[str] = (),
+    names: str | os.PathLike[str] | None = None,
+    fusion: str | os.PathLike[str] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     limit: Mapping[str, float] | None = None,
@@ -151,6 +155,8 @@ def compare(
         rank: ranks to compare, as ``0``, or as ``0:3`` if rank 0 of mine is rank 3 of the golden.
         model: models, likewise.
         step: steps, likewise.
+        names: a file with patterns that say what the golden calls the operators of mine.
+        fusion: the JSON file of GE that says what fused operators were made of.
         rtol: the relative tolerance of all tensors; by default it depends on their types.
         atol: the absolute tolerance, likewise.
         limit: limits of metrics by their names.
@@ -185,6 +191,8 @@ def compare(
         ranks=ranks,
         models=Ties.parse(model, "model", whole=False),
         steps=Ties.parse(step, "step"),
+        names=None if names is None else read_name_map(names),
+        fusion=None if fusion is None else read_fusion(fusion),
     )
     return Comparison(pair_sides(ours, theirs, options), Examination(rules, kl=_KL in metrics), workers)
 

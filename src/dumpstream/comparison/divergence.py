@@ -34,6 +34,7 @@ class Divergence:
     row: ComparisonRow
     role: Role
     doubts: tuple[str, ...]  #: why it may not be what it seems
+    after_gap: bool  #: whether something before it, on its rank, could not be compared
     ranks: tuple[int, ...]  #: the ranks on which the same operator of the same step is the first to differ
     others: Mapping[Role, int]  #: the other operators whose outputs differ
 
@@ -47,6 +48,7 @@ class _Head(NamedTuple):
     number: int  #: of the operator among those of its rank and step
     received: bool  #: whether other ranks may have sent what differs
     counted: bool  #: whether its outputs differ
+    after_gap: bool  #: whether something before it could not be compared
 
     @property
     def order(self) -> tuple[int, bool, int, int]:
@@ -102,7 +104,9 @@ class Trace:
             if state.head is None:
                 doubts = (*why, *_doubts_before(state.not_compared))
                 received = received and role is not Role.INHERITED
-                state.head = _Head(_worst_of(rows, role), role, doubts, state.operators, received, counted)
+                worst = _worst_of(rows, role)
+                after_gap = state.not_compared > 0
+                state.head = _Head(worst, role, doubts, state.operators, received, counted, after_gap)
         state.not_compared += sum(verdict in _NOT_COMPARED for verdict in verdicts)
         return rows
 
@@ -118,7 +122,7 @@ class Trace:
         ranks = {it.row.rank for it in heads if _operator_of(it.row) == operator}
         known = tuple(sorted(it for it in ranks if it is not None))
         others = self._operators - Counter({head.role: int(head.counted)})
-        return Divergence(head.row, head.role, head.doubts, known, others)
+        return Divergence(head.row, head.role, head.doubts, head.after_gap, known, others)
 
     def _follow(self, rank: int | None, step: int | None) -> _Rank:
         state = self._ranks.setdefault(rank, _Rank())
@@ -227,7 +231,7 @@ _BY_SEVERITY = (
 def _doubts_before(not_compared: int) -> Iterator[str]:
     if not_compared:
         tensors = "1 tensor" if not_compared == 1 else f"{not_compared} tensors"
-        yield f"{tensors} of earlier operators of this rank could not be compared"
+        yield f"{tensors} of earlier operators could not be compared"
 
 
 def _is_collective(row: ComparisonRow) -> bool:

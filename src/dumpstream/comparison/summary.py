@@ -50,7 +50,8 @@ def summarise(counts: Mapping[Agreement, int], divergence: Divergence | None) ->
         return Summary(complete, None, (_agreement_of(complete),))
     sentences = [_answer(divergence)]
     if divergence.doubts:
-        sentences.append(f"Not proved: {'; '.join(divergence.doubts)}.")
+        agrees = "" if divergence.after_gap else "; everything that ran before it on its rank agrees"
+        sentences.append(f"Not proved: {'; '.join(divergence.doubts)}{agrees}.")
     if told := [_others_text(role, count) for role in Role if (count := divergence.others.get(role, 0))]:
         sentences.append(f"Of the other operators that differ, {', '.join(told)}.")
     if lost := _lost_text(complete):

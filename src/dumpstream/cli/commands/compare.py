@@ -76,6 +76,8 @@ def _add_pairing_arguments(parser: ArgumentParser) -> None:
     for name in ("rank", "model", "step"):
         mapped = f"only this {name}; MINE:GOLDEN if the golden has another one; may be repeated"
         add(f"--{name}", action="append", default=[], metavar=f"{name.upper()}", help=mapped)
+    add("--map", dest="names", type=local_path, metavar="FILE", help="lines MINE -> GOLDEN, names with *")
+    add("--fusion", type=local_path, metavar="FILE", help="GE's JSON: what operators were made of")
     add(
         "--mesh",
         metavar="GROUP=N,...",
@@ -153,7 +155,10 @@ def _check(args: Namespace) -> None:
 
 def _options(args: Namespace) -> dict[str, Any]:
     """Return the options of the comparison, as `compare` takes them."""
-    names = ("rank", "model", "step", "mesh", "golden_mesh", "shards", "rtol", "atol", "limits", "workers")
+    names = (
+        *("rank", "model", "step", "names", "fusion", "mesh", "golden_mesh", "shards"),
+        *("rtol", "atol", "limits", "workers"),
+    )
     metrics = {*args.metrics, *(["kl"] if args.style is not None else [])}
     return {**{name: getattr(args, name) for name in names}, "limit": dict(args.limit), "metrics": metrics}
 
@@ -208,7 +213,7 @@ def _write_table(args: Namespace, comparison: Comparison, findings: Iterator[Fin
     _print_answer(summary, file)
     if first is None:
         return
-    table = Table(comparison_columns(), lead=rank_column(), file=file)
+    table = Table(comparison_columns(first), lead=rank_column(), file=file)
     most = args.rows or sys.maxsize
     for block in chain([first], blocks):
         table.add({name: values[: most - table.rows] for name, values in block.items()})

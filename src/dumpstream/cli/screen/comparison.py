@@ -1,6 +1,6 @@
 """The table of a comparison: which rows are shown, in which order, and their columns."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf, isnan
 from typing import Any
@@ -9,20 +9,25 @@ from dumpstream.cli._display import printable
 from dumpstream.cli.screen.colour import Style, style_of
 from dumpstream.cli.screen.layout import Column
 from dumpstream.comparison.divergence import severity
-from dumpstream.comparison.table import ComparisonRow, Role
+from dumpstream.comparison.table import Agreement, ComparisonRow, Role
 from dumpstream.statistics.sorting import sort_blocks
 from dumpstream.statistics.table import SortKey
 
 _UNKNOWN = "-"
 _BLOCK_ROWS = 1000
+_COMPARED = {str(it) for it in (Agreement.IDENTICAL, Agreement.CLOSE, Agreement.DIFFERENT)}
 _ROLES = {Role.ADDED: Style.BAD, Role.UNDECIDED: Style.FAIR, Role.INHERITED: Style.FAINT}
 _WORST = (SortKey("severity", True), SortKey("not_finite", True), SortKey("error", True), SortKey("number"))
 _IN_ORDER = (SortKey("number"),)
 
 
-def comparison_columns() -> list[Column]:
-    """Return the columns of the table, without the rank, which only some comparisons have."""
-    return [
+def comparison_columns(block: Mapping[str, Sequence[Any]]) -> list[Column]:
+    """Return the columns for rows such as those in *block*, without the rank, which only some have.
+
+    Reasons matter most where something could not be compared, and models where there are several.
+    """
+    lost = not _COMPARED.issuperset(block["verdict"])
+    columns = [
         _column("step", 4, numeric=True),
         _column("model", 6, least=8),
         _column("op_type", 13, least=8),
@@ -37,8 +42,9 @@ def comparison_columns() -> list[Column]:
         _column("added", 8, numeric=True),
         _column("dtype", 12),
         _column("shape", 10, least=7),
-        _column("reason", 6, least=16),
+        _column("reason", 2 if lost else 10, least=32),
     ]
+    return columns if len({*block["model"]}) > 1 else [it for it in columns if it.name != "model"]
 
 
 def rank_column() -> Column:

@@ -18,8 +18,10 @@ from dumpstream.comparison.sharding.rules import ShardRule, ShardRules
 from dumpstream.comparison.sharding.shards import Concatenated, ShardError, Summed, joined_shape
 from dumpstream.comparison.sides.descriptor import Descriptor, unpack
 from dumpstream.comparison.sides.entry import Entry
-from dumpstream.comparison.sides.side import Side
+from dumpstream.comparison.sides.side import Known, Side
 from dumpstream.comparison.sidetensor import Identity
+from dumpstream.reading.collection import Member
+from dumpstream.reading.stored import StoredCapture
 
 _REPLICA_TOLERANCE = 1e-6
 _PLAIN = "ND"
@@ -61,7 +63,11 @@ class GatheredSide(Side):
         self._side, self._mesh, self._rules = side, mesh or _WHOLE, rules
         self.sources = [_GatheredSource(side, self._mesh, rules)]
 
-    def entries(self) -> Iterator[Sequence[Entry]]:
+    def mirror(self, other: Side) -> bool:  # noqa: ARG002 - wholes are put together anew
+        """Return that it does not take over what *other* has."""
+        return False
+
+    def entries(self, known: Known | None = None) -> Iterator[Sequence[Entry]]:  # noqa: ARG002 - likewise
         """Yield everything at once, with an entry for the files of several ranks that belong together.
 
         Raises:
@@ -141,6 +147,10 @@ class _GatheredSource:
     _side: Side
     _mesh: Mesh
     _rules: ShardRules
+
+    def like(self, captures: Mapping[StoredCapture, Member]) -> _GatheredSource:  # noqa: ARG002 - never copied
+        """Return itself: wholes are put together anew."""
+        return self
 
     @contextmanager
     def open(self, reference: str, io: str, index: int) -> Iterator[Elements]:
