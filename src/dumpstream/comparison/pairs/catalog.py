@@ -82,7 +82,8 @@ class Catalog:
 
     def __init__(self, path: Path) -> None:
         self._count = 0
-        self._indexed: int | None = None  # how many files can be found by their contents
+        self._mine: int | None = None  # how many files of mine there are, once all are there
+        self._by_file = False
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._connection.executescript(_SCHEMA)
@@ -109,18 +110,31 @@ class Catalog:
         self._count *= 2
 
     def find_contents(self, contents: Sequence[str]) -> dict[str, Packed]:
-        """Return the tensors of files that have the same bytes as some of *contents*, by these."""
+        """Return the tensors of mine's files that have the same bytes as some of *contents*, by these."""
         found: dict[str, Packed] = {}
-        if self._indexed is None:
-            self._indexed = self._count
-            # Without those that are added later.
-            self.write(f"CREATE INDEX by_content ON contents (content) WHERE id <= {self._count}")
+        if self._mine is None:
+            return found
         for start in range(0, len(contents), _FETCHED):
             some = contents[start : start + _FETCHED]
             among = ", ".join("?" * len(some))
-            query = f"{_CONTENTS} WHERE contents.id <= {self._indexed} AND content IN ({among})"
+            query = f"{_CONTENTS} WHERE contents.id <= {self._mine} AND content IN ({among})"
             found |= {row[0]: Packed._make(row[1:]) for row in self.ask(query, *some)}
         return found
+
+    def has_file(self, file: str) -> bool:
+        """Whether there is a file of this name."""
+        if not self._by_file:
+            self.write("CREATE INDEX by_file ON contents (file)")
+            self._by_file = True
+        first = 0 if self._mine is None else self._mine
+        query = "SELECT 1 FROM contents WHERE file = ? AND id > ? LIMIT 1"
+        return next(self.ask(query, file, first), None) is not None
+
+    def end_mine(self) -> None:
+        """Take note that all files of mine are there; those that follow are of the golden."""
+        self._mine = self._count
+        # Without those that are added later.
+        self.write(f"CREATE INDEX by_content ON contents (content) WHERE id <= {self._count}")
 
     def ask(self, query: str, *values: Any) -> Iterator[Any]:
         """Yield the rows that *query* finds."""

@@ -18,7 +18,12 @@ _ORDERS = {
 }
 _BY_OPERATOR = """
 INSERT INTO matches SELECT m.id, g.id, 0 FROM executions m JOIN executions g
-ON g.side = 1 AND g.operator = m.operator AND g.number = m.number WHERE m.side = 0
+ON g.side = 1 AND g.operator = m.operator AND g.number = m.number
+WHERE m.side = 0 AND m.id NOT IN (SELECT mine FROM matches)
+"""
+_BY_USER = """
+INSERT INTO matches SELECT m.id, g.id, 0 FROM executions m JOIN executions g ON g.side = 1 AND m.side = 0
+WHERE (SELECT count(*) FROM executions) = 2
 """
 _LEFT = """
 SELECT id, loose, row_number() OVER (PARTITION BY loose ORDER BY place) AS number FROM executions
@@ -51,8 +56,13 @@ def order_executions(catalog: Catalog) -> None:
         )
 
 
-def match_executions(catalog: Catalog, *, guess: bool) -> None:
-    """Write down which executions belong together; with *guess*, also by what names do not tell."""
+def match_executions(catalog: Catalog, *, guess: bool, files: bool = False) -> None:
+    """Write down which executions belong together; with *guess*, also by what names do not tell.
+
+    If the user named two *files*, they belong together.
+    """
+    if files:
+        catalog.write(_BY_USER)
     catalog.write("CREATE INDEX by_operator ON executions (operator, number, side)")
     catalog.write(_BY_OPERATOR)
     catalog.write(_BY_NAME)

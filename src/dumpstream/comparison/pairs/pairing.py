@@ -37,6 +37,14 @@ SELECT p.place AS at, 0, p.place, e.id, m.golden, m.guess FROM places p JOIN exe
 LEFT JOIN matches m ON m.mine = e.id WHERE e.side = 0
 UNION ALL SELECT behind, 1, place, NULL, id, 0 FROM extra ORDER BY 1, 2, 3
 """
+_ABOUT = """
+SELECT count(*), count(*) FILTER (WHERE reference IS NULL AND whole) FROM files JOIN contents USING (id)
+WHERE side = ?
+"""
+_MATCHED = """
+SELECT count(*) FILTER (WHERE side = 0), count(*) FILTER (WHERE side = 1),
+(SELECT count(*) FROM matches WHERE NOT guess) FROM executions
+"""
 _LAST = 1 << 62
 
 
@@ -52,9 +60,9 @@ class PairingOptions:
     guess: bool = True  #: whether to align by type and shape what is left
 
     @property
-    def renames(self) -> bool:
-        """Whether operators of mine may be called otherwise in the golden."""
-        return self.names is not None or self.fusion is not None
+    def may_mirror(self) -> bool:
+        """Whether a copy of mine is paired as if it were mine."""
+        return self.names is None and self.fusion is None and not self.ranks.pairs
 
     def golden_name(self, op_name: str) -> str:
         """Return what the golden calls an operator of mine, as the device writes names."""
@@ -110,22 +118,30 @@ class Pairing(Iterator[Execution]):
             for side in Which:
                 group_files(catalog, side, correspondence)
             order_executions(catalog)
-            match_executions(catalog, guess=options.guess)
+            files = all(side.is_file for side in self._sides.values())
+            match_executions(catalog, guess=options.guess, files=files)
+            self.notes += _note_strangers(catalog)
             _place_golden(catalog)
             yield from _paired(catalog, PairMaker(self._sides, correspondence, catalog, options.fusion))
 
     def _load(self, catalog: Catalog, which: Which, side: Side) -> None:
-        name_of = self._options.golden_name if which is Which.MINE else clean_operator
-        mine = self._sides[Which.MINE]
-        if which is Which.GOLDEN and not self._options.renames and side.mirror(mine):
-            catalog.mirror()
-            return
-        known = catalog.find_contents if which is Which.GOLDEN else None
-        for entries in side.entries(known):
-            catalog.add(which, entries, name_of)
+        options, mine = self._options, self._sides[Which.MINE]
+        if which is Which.GOLDEN:
+            catalog.end_mine()
+            if options.may_mirror and side.mirror(mine):
+                catalog.mirror()
+        if not side.sources:
+            name_of = options.golden_name if which is Which.MINE else clean_operator
+            ranks = [pair[which] for pair in options.ranks.pairs]
+            for entries in side.entries(catalog, ranks):
+                catalog.add(which, entries, name_of)
         self.notes += side.notes
-        if next(catalog.ask("SELECT 1 FROM files WHERE side = ? LIMIT 1", int(which)), None) is None:
+        files, only_statistics = next(catalog.ask(_ABOUT, int(which)))
+        if not files:
             self.notes.append(f"{_SIDES[which]} is empty: {side.location} has no dump files")
+        elif only_statistics:
+            some = "" if files == only_statistics else f"{only_statistics} files of "
+            self.notes.append(f"{some}{_SIDES[which]} has only statistics, so only these are compared")
 
 
 def pair_sides(mine: Side, golden: Side, options: PairingOptions | None = None) -> Pairing:
@@ -137,6 +153,13 @@ def pair_sides(mine: Side, golden: Side, options: PairingOptions | None = None) 
         DumpstreamError: a side cannot be read, or *options* name what is not there.
     """
     return Pairing(mine, golden, options or PairingOptions())
+
+
+def _note_strangers(catalog: Catalog) -> Iterator[str]:
+    """Yield that the sides have nothing in common, if so."""
+    mine, golden, named = next(catalog.ask(_MATCHED))
+    if mine and golden and not named:
+        yield "mine and the golden have no operator in common; --map FILE says which belong together"
 
 
 def _place_golden(catalog: Catalog) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, PartError, StoreError
-from dumpstream.archive.rows import FileRow
 from dumpstream.comparison.elements import Elements
 from dumpstream.comparison.sides.descriptor import descriptors_of
 from dumpstream.comparison.sides.entry import Entry, Packed
 from dumpstream.comparison.sides.origin import origin_of_dump
-from dumpstream.comparison.sides.source import open_dumped, with_text
+from dumpstream.comparison.sides.source import open_dumped
+from dumpstream.comparison.sides.statisticstext import entries_of_text
 from dumpstream.format.header import DumpHeader, parse_header
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import Verdict
@@ -44,12 +44,20 @@ class CaptureSource:
         self._number, self.capture = number, capture
         self._prefix, self._rank = prefix, rank
 
-    def entries(self, items: Sequence[CapturedFile]) -> list[Entry]:
-        """Return an entry for each of *items*."""
+    def entries(self, items: Sequence[CapturedFile]) -> Iterator[Entry]:
+        """Yield entries for *items*."""
         unknown = [item for item in items if item.packed is None and len(item.file.rows) == 1]
         data = read_small(self.capture, [item.file.rows[0] for item in unknown]) if unknown else ()
         small = {id(item): content for item, content in zip(unknown, data, strict=True)}
-        return [self._entry(item, small.get(id(item))) for item in items]
+        for item in items:
+            if item.file.name.endswith(TEXT_SUFFIX):
+                yield from self._texts(item.file, small.get(id(item)))
+            else:
+                yield self._entry(item, small.get(id(item)))
+
+    def label(self, file: StoredFile) -> str:
+        """Return what commands call *file*."""
+        return self._prefix + file.name
 
     def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
         return open_dumped(lambda: DumpFile.open(self.capture, reference), io, index)
@@ -62,22 +70,14 @@ class CaptureSource:
     def _entry(self, item: CapturedFile, data: Buffer | None) -> Entry:
         file = item.file
         origin = origin_of_dump(file.name, self._rank, file.step)
-        entry = Entry(origin, self._prefix + file.name, self._number, file.name, item.content)
+        entry = Entry(origin, self.label(file), self._number, file.name, item.content)
         if item.packed is not None:
             return entry._replace(packed=item.packed)
-        problem = None if file.verdict.whole else problem_of_row(_worst(file)).detail
+        problem = _problem_of(file)
         try:
-            if file.name.endswith(TEXT_SUFFIX):
-                return with_text(entry, file.name, self._text(file, data))
             header, length = self._header(file, data)
-        except StoreError as exc:
-            if exc.away:  # and so it is for all others
-                raise
-            return entry._replace(problem=problem or str(exc))
-        except DumpFormatError as exc:
-            return entry._replace(problem=problem or exc.detail)
         except (DumpstreamError, OSError) as exc:
-            return entry._replace(problem=problem or str(exc))
+            return entry._replace(problem=problem or _told(exc))
         if origin.op_name is None and header.op_name:
             entry = entry._replace(origin=origin._replace(op_name=header.op_name))
         trusted = problem is None or file.verdict in _ENDS_EARLY
@@ -91,15 +91,41 @@ class CaptureSource:
                 return parse_header(data, size), size
             except DumpFormatError:
                 pass  # it may be one of version 1
-        if file.not_stored is not None and not file.readable:
-            raise PartError(file.name, not_stored_text(file.not_stored))
+        _check_stored(file)
         with DumpFile.open(self.capture, file) as dump:
             return dump.header, _contiguous_bytes(file)
 
-    def _text(self, file: StoredFile, data: Buffer | None) -> Buffer:
-        if data is not None:
-            return data
+    def _texts(self, file: StoredFile, data: Buffer | None) -> Iterator[Entry]:
+        origin = origin_of_dump(file.name, self._rank, file.step)
+        entry = Entry(origin, self.label(file), self._number, None)
+        try:
+            text = self._read(file) if data is None else data
+        except (DumpstreamError, OSError) as exc:
+            yield entry._replace(problem=_problem_of(file) or _told(exc))
+        else:
+            yield from entries_of_text(entry, file.name, text)
+
+    def _read(self, file: StoredFile) -> bytes:
+        _check_stored(file)
         return b"".join(bytes(block) for part in file.parts for block in self.capture.read_part(part))
+
+
+def _problem_of(file: StoredFile) -> str | None:
+    """Return why *file* is not whole, if so."""
+    if file.verdict.whole:
+        return None
+    return problem_of_row(next(row for row in file.rows if row.verdict is file.verdict)).detail
+
+
+def _check_stored(file: StoredFile) -> None:
+    if file.not_stored is not None and not file.readable:
+        raise PartError(file.name, not_stored_text(file.not_stored))
+
+
+def _told(exc: DumpstreamError | OSError) -> str:
+    if isinstance(exc, StoreError) and exc.away:  # and so it is for all other files
+        raise exc
+    return exc.detail if isinstance(exc, DumpFormatError | PartError) else str(exc)
 
 
 def content_of(file: StoredFile) -> str | None:
@@ -113,10 +139,6 @@ def content_of(file: StoredFile) -> str | None:
     if not parts or any(part.xxh3 is None for part in parts):
         return None
     return ",".join([f"{part.bytes}:{part.xxh3}" for part in parts])
-
-
-def _worst(file: StoredFile) -> FileRow:
-    return next(row for row in file.rows if row.verdict is file.verdict)
 
 
 def _contiguous_bytes(file: StoredFile) -> int:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Protocol
 
-from typing_extensions import Buffer
-
 from dumpstream._errors import DumpFormatError, DumpstreamError
 from dumpstream.comparison.dumpelements import open_tensor
 from dumpstream.comparison.elements import Elements
 from dumpstream.comparison.npyelements import open_npy
-from dumpstream.comparison.sides.descriptor import Descriptor, descriptors_of, numbers_of
+from dumpstream.comparison.sides.descriptor import descriptors_of
 from dumpstream.comparison.sides.entry import Entry
 from dumpstream.comparison.sides.npyfile import NPY, describe_npy
 from dumpstream.comparison.sides.origin import origin_of_dump, origin_of_npy
+from dumpstream.comparison.sides.statisticstext import entries_of_text
 from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.reading.collection import Member
@@ -23,8 +22,6 @@ from dumpstream.reading.content import content_of_path
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.inputs import Input
 from dumpstream.reading.stored import StoredCapture
-from dumpstream.statistics.files import begin_file, origin_of
-from dumpstream.statistics.table import TensorRow
 
 
 class Source(Protocol):
@@ -46,9 +43,15 @@ class PathSource:
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def entries(self, items: Sequence[Input]) -> list[Entry | None]:
-        """Return an entry for each of *items*; None for what is not a dump file, and was not named."""
-        return [self._entry(item) for item in items]
+    def entries(self, items: Sequence[Input]) -> Iterator[Entry | None]:
+        """Yield entries for *items*; None for what is not a dump file, and was not named."""
+        for item in items:
+            if item.name.endswith(TEXT_SUFFIX):
+                yield from self._texts(item)
+            elif item.name.endswith(NPY):
+                yield self._npy(item)
+            else:
+                yield self._dump(item)
 
     def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
         if reference.endswith(NPY):
@@ -58,62 +61,43 @@ class PathSource:
     def like(self, captures: Mapping[StoredCapture, Member]) -> PathSource:  # noqa: ARG002 - has no capture
         return self
 
-    def _entry(self, item: Input) -> Entry | None:
+    def _dump(self, item: Input) -> Entry | None:
         assert item.path is not None
         path = str(item.path)
-        if path.endswith(NPY):
-            return self._npy(item)
         origin = origin_of_dump(item.full_name, item.rank)
         entry = Entry(origin, item.label, self._number, path)
         try:
-            with closing(content_of_path(item.path)) as content:
-                if item.name.endswith(TEXT_SUFFIX):
-                    return with_text(entry, item.full_name, content.read(0, content.length()))
-                with DumpFile(content, path) as dump:
-                    length = None if content.copies else content.length()
-                    return entry.describe(descriptors_of(dump.header, length, None))
+            with closing(content_of_path(item.path)) as content, DumpFile(content, path) as dump:
+                header, length = dump.header, None if content.copies else content.length()
         except DumpFormatError as exc:
-            if not item.named and parse_name(item.name).scheme is None:
-                return None
-            return entry._replace(problem=exc.detail)
+            return None if _is_foreign(item) else entry._replace(problem=exc.detail)
         except OSError as exc:
             return entry._replace(problem=f"cannot be read: {exc.strerror}")
+        if origin.op_name is None and header.op_name:
+            entry = entry._replace(origin=origin._replace(op_name=header.op_name))
+        return entry.describe(descriptors_of(header, length, None))
 
     def _npy(self, item: Input) -> Entry:
         origin, io, index = origin_of_npy(item.full_name, item.rank)
         tensor = describe_npy(str(item.path), io, index)
         return Entry(origin, item.label, self._number, str(item.path)).describe([tensor])
 
+    def _texts(self, item: Input) -> Iterator[Entry | None]:
+        assert item.path is not None
+        entry = Entry(origin_of_dump(item.full_name, item.rank), item.label, self._number, None)
+        try:
+            with closing(content_of_path(item.path)) as content:
+                found = entries_of_text(entry, item.full_name, content.read(0, content.length()))
+        except (DumpstreamError, OSError) as exc:
+            yield entry._replace(problem=f"cannot be read: {exc}")
+            return
+        foreign = _is_foreign(item) and not any(it.packed.ios for it in found)
+        yield from [None] if foreign else found
 
-def with_text(entry: Entry, name: str, text: Buffer) -> Entry:
-    """Return *entry* with what CANN's statistics text says; it has no elements."""
-    rows = begin_file(origin_of(name))
-    rows.add(memoryview(text))
-    found = rows.finish()
-    tensors = [described_row(row) for row in found if row.io is not None]
-    problem = next((row.problem for row in found if row.problem is not None), None)
-    return entry._replace(reference=None, content=None, problem=None if tensors else problem).describe(
-        tensors
-    )
 
-
-def described_row(row: TensorRow) -> Descriptor:
-    """Return the descriptor of a row of statistics."""
-    assert row.io is not None
-    return Descriptor(
-        row.io,
-        row.index or 0,
-        row.dtype,
-        row.format,
-        row.shape,
-        row.original_shape,
-        row.count,
-        row.size,
-        None,
-        row.hash,
-        row.problem,
-        numbers_of(row),
-    )
+def _is_foreign(item: Input) -> bool:
+    """Whether a file that cannot be understood need not be a dump file."""
+    return not item.named and parse_name(item.name).scheme is None
 
 
 @contextmanager

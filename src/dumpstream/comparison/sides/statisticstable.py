@@ -21,10 +21,29 @@ from dumpstream.reading.stored import StoredCapture
 from dumpstream.statistics.parquet import read_tensors
 from dumpstream.statistics.table import COLUMNS
 
-_ORIGIN = ("file", "rank", "iteration", "problem")
+_ORIGIN = (
+    "file",
+    "rank",
+    "iteration",
+    "problem",
+    "op_type",
+    "op_name",
+    "model",
+    "device",
+    "timestamp",
+    "task",
+)
 _TENSOR = ("io", "index", "dtype", "format", "shape", "original_shape", "count", "size")
 _ADDRESS = ("address",) if "address" in COLUMNS else ()
 _READ = tuple(dict.fromkeys((*_ORIGIN, *_TENSOR, *_ADDRESS, *STATISTICS)))
+
+
+class TableError(DumpstreamError):
+    """The table at *path*, inside *capture* if there is one, cannot be read."""
+
+    def __init__(self, message: str, capture: StoredCapture | None, path: str) -> None:
+        super().__init__(message)
+        self.capture, self.path = capture, path
 
 
 class TableSource:
@@ -33,29 +52,33 @@ class TableSource:
     def __init__(
         self, number: int, capture: StoredCapture | None, member: Member | None, *, stored: bool
     ) -> None:
-        self._number, self._capture = number, capture
+        self._number, self.capture = number, capture
         self._prefix, self._rank = ("", None) if member is None else (member.prefix, member.rank)
         self._stored = stored  # whether the bytes of its files are stored as well
 
     def entries(self, items: Sequence[StoredTable]) -> Iterator[Entry | None]:
-        """Yield an entry for each file that *items* have rows of."""
+        """Yield an entry for each file that *items* have rows of.
+
+        Raises:
+            TableError: a table cannot be read.
+        """
         for item in items:
             try:
                 with item.open() as file:
                     for part in read_tensors(file, _READ, item.groups):
                         yield from self._entries(part.columns(_READ))
             except (DumpstreamError, OSError) as exc:
-                raise DumpstreamError(f"{self._prefix}{item.label}: {exc}") from exc
+                raise TableError(f"{self._prefix}{item.label}: {exc}", self.capture, item.label) from exc
 
     def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
-        capture = self._capture
+        capture = self.capture
         assert capture is not None
         return open_dumped(lambda: DumpFile.open(capture, reference), io, index)
 
     def like(self, captures: Mapping[StoredCapture, Member]) -> TableSource:
-        if self._capture is None:
+        if self.capture is None:
             return self
-        member = captures[self._capture]
+        member = captures[self.capture]
         return TableSource(self._number, member.capture, member, stored=self._stored)
 
     def _entries(self, columns: dict[str, list[Any]]) -> Iterator[Entry]:
@@ -75,8 +98,11 @@ class TableSource:
             yield self._entry(file, self._rank if rank is None else rank, [*of])
 
     def _entry(self, file: str, rank: int | None, rows: list[tuple[Any, Any]]) -> Entry:
-        (_, _, step, problem), _ = rows[0]
+        (_, _, step, problem, op_type, op_name, model, device, time, task), _ = rows[0]
         origin = origin_of_dump(file, rank, step)
+        if origin.op_name is None:  # the name of the file says nothing, or there is none
+            origin = origin._replace(op_type=op_type, op_name=op_name, model=model, device=device)
+            origin = origin._replace(time=time, task=task)
         found = [*map(Descriptor._make, filter(itemgetter(0), map(itemgetter(1), rows)))]
         reference = file if self._stored and found else None
         label = self._prefix + file
