@@ -30,9 +30,16 @@ static bool is_narrow(const struct ds_side *side) {
     return kind == DS_F4 || kind == DS_F2 || kind == DS_BF16 || DS_KIND[kind].bits <= 16;
 }
 
-static bool same_kind(const struct ds_side *mine, const struct ds_side *golden) {
+/* Whether bytes are codes of fewer bits, whose upper bits say nothing. */
+static bool has_spare_bits(const struct ds_side *side) {
+    return side->kind == DS_BYTE && memcmp(side->table, side->table + 128, 128 * sizeof *side->table) == 0;
+}
+
+/* Whether elements are equal if their bytes are, and only then. */
+static bool is_raw(const struct ds_side *mine, const struct ds_side *golden) {
     size_t table_bytes = ds_kind_table_size(mine->kind) * sizeof *mine->table;
-    return mine->kind == golden->kind && memcmp(mine->table, golden->table, table_bytes) == 0;
+    return mine->kind == golden->kind && DS_KIND[mine->kind].bits >= 8 &&
+           memcmp(mine->table, golden->table, table_bytes) == 0 && !has_spare_bits(mine);
 }
 
 /* The units in the last place of both types: 2^(exponent - digits), but not smaller than that of the
@@ -53,8 +60,9 @@ void ds_comparison_init(struct ds_comparison *comparison, const struct ds_side *
     comparison->mine = *mine;
     comparison->golden = *golden;
     comparison->kernels = kernels_in_use();
-    comparison->raw = DS_KIND[mine->kind].bits >= 8 && same_kind(mine, golden);
     comparison->wide = mine->is_integer && golden->is_integer && (is_wide(mine) || is_wide(golden));
+    comparison->raw = is_raw(mine, golden);
+    comparison->rounded = !comparison->wide && (is_wide(mine) || is_wide(golden));
     comparison->narrow = is_narrow(mine) && is_narrow(golden);
     comparison->extremes = extremes;
     comparison->has_ulp = !mine->is_integer || !golden->is_integer;
@@ -170,6 +178,23 @@ static size_t count_equal(const struct ds_comparison *comparison, const uint8_t 
     return comparison->kernels->equal[logarithm](mine + start * bytes, golden + start * bytes, count);
 }
 
+/* Whether an integer of 8 bytes is the double that it was rounded to. */
+static bool is_exact(const struct ds_side *side, const uint8_t *data, size_t index, double value) {
+    return !is_wide(side) || (value < 0x1p64 && (__int128)value == exact_element(side, data, index, value));
+}
+
+/* Counts the floats that are equal to integers of 8 bytes, which were rounded. */
+static size_t count_exact(const struct ds_comparison *comparison, const uint8_t *mine, const uint8_t *golden,
+                          size_t start, size_t count) {
+    const double *x = comparison->x + comparison->filled, *y = comparison->y + comparison->filled;
+    size_t equal = 0;
+    for (size_t i = 0; i < count; i++)
+        equal += x[i] == y[i] && signbit(x[i]) == signbit(y[i]) &&
+                 is_exact(&comparison->mine, mine, start + i, x[i]) &&
+                 is_exact(&comparison->golden, golden, start + i, y[i]);
+    return equal;
+}
+
 /* Adds to the block, which has room for them. */
 static void fill(struct ds_comparison *comparison, const uint8_t *mine, const uint8_t *golden, size_t start,
                  size_t count) {
@@ -181,6 +206,8 @@ static void fill(struct ds_comparison *comparison, const uint8_t *mine, const ui
         subtract_doubles(comparison, count);
     else if (comparison->wide)
         subtract_integers(comparison, mine, golden, start, count);
+    else if (comparison->rounded)
+        comparison->equal += count_exact(comparison, mine, golden, start, count);
     else if (comparison->raw)
         comparison->equal += count_equal(comparison, mine, golden, start, count);
     comparison->filled += count;

@@ -212,7 +212,7 @@ static void merge_finite(struct ds_comparison *comparison, size_t count, bool eq
 
 /* Elements of different kinds are equal if their values are. */
 static size_t count_equal(const struct ds_comparison *comparison, size_t count, bool finite) {
-    if (comparison->raw || comparison->wide)
+    if (comparison->raw || comparison->wide || comparison->rounded)
         return comparison->equal;
     if (!finite)
         return equal_values(comparison->x, comparison->y, count);

@@ -51,6 +51,7 @@ struct ds_comparison {
     const struct ds_pair_kernels *kernels;
     bool raw;        /* bytes tell whether elements are equal */
     bool wide;       /* integers beyond doubles: differences are exact */
+    bool rounded;    /* integers beyond doubles, and floats */
     bool narrow;     /* the products of elements are exact as doubles */
     bool has_ulp;    /* one side has floats */
     bool extremes;   /* find the smallest and the largest elements */
@@ -59,7 +60,7 @@ struct ds_comparison {
     struct ds_pair_totals totals;
     uintptr_t ahead[2]; /* where the elements of both go on */
     size_t filled;
-    size_t equal; /* elements of the block that are equal, if raw or wide */
+    size_t equal; /* elements of the block that are equal, if raw, wide or rounded */
     double x[DS_COMPARISON_BLOCK], y[DS_COMPARISON_BLOCK], difference[DS_COMPARISON_BLOCK];
 };
 
