@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from tests.simulation.flows import Dumped, Run, before, runs
@@ -23,7 +22,13 @@ COLLECTIVES = (
 )
 EPSILON = np.float32(1e-5)
 #: How far a result of each type may be from that of numpy, which adds in another order.
-TOLERANCES = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}
+TOLERANCES = {
+    "float32": 2e-5,
+    "float16": 2e-3,
+    "bfloat16": 2e-2,
+    "float8_e4m3fn": 0.13,
+    "float8_e5m2": 0.26,
+}
 
 
 def layer_norm(inputs: list[NDArray[np.float32]]) -> NDArray[np.float32]:
@@ -91,6 +96,28 @@ def test_results_are_those_of_numpy(fault: str, dtypes: str, seed: int) -> None:
     assert bool(bad) == bool(fault)
 
 
+@pytest.mark.parametrize("dtypes", ["float8_e4m3fn", "float8_e5m2", "float32+float8_e4m3fn+float8_e5m2"])
+@pytest.mark.parametrize("nan", ["", "1@0"])
+def test_results_in_eight_bits_are_those_of_numpy(dtypes: str, nan: str) -> None:
+    workload = Workload(flow="on", models=1, ops=36, op_types=TYPES, dtypes=dtypes, nan=nan)
+    for run in runs(before(workload), 0):
+        if not run.truth.injected:
+            check(run)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float8_e4m3fn", 448), ("float8_e5m2", 57344)])
+def test_results_that_eight_bits_cannot_hold_become_the_largest(dtype: str, most: int) -> None:
+    workload = Workload(flow="on", models=1, ops=8, dtypes=dtype, perturb="0@0:1e6")
+
+    first, second, *_ = runs(before(workload), 0)
+
+    values = first.outputs[0].values
+    assert first.truth.outputs[0].saturated == (abs(values) == most).sum() > 0
+    assert abs(values).max() == most
+    assert second.truth.inputs[0].saturated == first.truth.outputs[0].saturated
+    assert not any(operand.saturated for operand in first.truth.inputs)
+
+
 @pytest.mark.parametrize("fault", ["", "rank1:nan=0@1", "rank2:overflow=4@1"])
 def test_collectives_exchange_between_ranks(fault: str) -> None:
     ranks = 3
@@ -137,12 +164,14 @@ def test_results_that_float16_cannot_hold_become_infinite() -> None:
 
 def test_numbers_are_rounded_to_the_nearest_and_ties_to_even() -> None:
     """Cast tells how values of one type are written in another."""
-    workload = Workload(flow="on", models=1, ops=40, op_types="Cast+Mul", tensor_bytes="30000")
+    dtypes = "float32+float16+bfloat16+float8_e4m3fn+float8_e5m2"
+    workload = Workload(
+        flow="on", models=1, ops=90, op_types="Cast+MatMulV2", tensor_bytes="30000", dtypes=dtypes
+    )
     pairs = set()
     for run in runs(before(workload), 0):
         if run.truth.op_type == "Cast":
             source, target = run.inputs[0].array, run.outputs[0].array
             assert np.array_equal(source.astype(target.dtype), target)
             pairs.add((str(source.dtype), str(target.dtype)))
-    assert ("float32", "float16") in pairs
-    assert (str(np.dtype(ml_dtypes.bfloat16)), "float32") in pairs
+    assert len({target for _, target in pairs}) == len(dtypes.split("+"))

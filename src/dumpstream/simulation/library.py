@@ -32,6 +32,7 @@ class OperandTruth(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("nans", ctypes.c_uint64),
         ("infinities", ctypes.c_uint64),
+        ("saturated", ctypes.c_uint64),
         ("dtype", ctypes.c_uint32),
         ("dims", ctypes.c_uint32),
         ("dim", ctypes.c_uint64 * 8),

@@ -5,8 +5,14 @@ from collections.abc import Mapping
 #: Workloads by the names that `Workload.parse` accepts.
 PRESETS: Mapping[str, Mapping[str, int | str]] = {
     "small": {},  # the defaults: 16 files, about 1.5 MB
-    # 240 files, about 90 MB, and all arrive whole
-    "demo": {"ops": 24, "steps": 5, "tensor_bytes": "16384-262144", "nan": "5@3", "stats_text": "7"},
+    "demo": {  # 240 files, about 100 MB, and all arrive whole; NaNs spread from one operator of each model
+        "flow": "on",
+        "ops": 24,
+        "steps": 5,
+        "tensor_bytes": "393216-458752",
+        "nan": "5@3",
+        "stats_text": "7",
+    },
     "large": {  # 8 files, about 3 GB, in slices
         "models": 1,
         "ops": 4,
@@ -29,8 +35,8 @@ PRESETS: Mapping[str, Mapping[str, int | str]] = {
         "offsets": "8",
         "shuffle": "9",
     },
-    # some operators overflow, and only they are dumped
-    "overflow": {"mode": "overflow", "ops": 12, "steps": 4, "overflow": "0.05"},
+    # an operator of each model overflows, then those that read its result, and only they are dumped
+    "overflow": {"mode": "overflow", "flow": "on", "ops": 12, "steps": 4, "overflow": "8@1"},
     # two operators are watched, and one of them is overwritten in one step
     "watch": {"mode": "watch", "ops": 12, "steps": 3, "overwrite": "7:2@1"},
     # an operator fails, and its dump goes to disk

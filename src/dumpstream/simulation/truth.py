@@ -31,6 +31,7 @@ class Operand(NamedTuple):
     in_place: bool  #: an input whose place an output has taken: its dump shows the output, unless made before
     nan: int  #: elements that are NaN
     infinite: int  #: elements that are infinite
+    saturated: int  #: of an eight-bit type: elements that have the largest absolute value
     #: Faults of the first output; of an input, those of the loader or of a weight, in this step.
     injected: tuple[str, ...]
 
@@ -113,5 +114,6 @@ def _operand(truth: OperandTruth) -> Operand:
         in_place=bool(truth.in_place),
         nan=truth.nans,
         infinite=truth.infinities,
+        saturated=truth.saturated,
         injected=tuple(name for place, name in enumerate(_INJECTIONS) if truth.injected >> place & 1),
     )

@@ -106,7 +106,8 @@ struct dssim_operand {
     uint64_t bytes;
     uint64_t nans; /* of an input: before the operator ran */
     uint64_t infinities;
-    uint32_t dtype; /* OutputDataType of DumpData */
+    uint64_t saturated; /* of an eight-bit type: elements that have the largest absolute value */
+    uint32_t dtype;     /* OutputDataType of DumpData */
     uint32_t dims;
     uint64_t dim[DSSIM_DIMS];
     uint32_t in_place; /* of an input: an output takes its place */

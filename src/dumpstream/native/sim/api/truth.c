@@ -73,13 +73,14 @@ static void describe(const struct op *op, uint64_t step, uint32_t place, struct 
     const bool is_output = place >= here->inputs;
     const uint32_t id = is_output ? here->output[place - here->inputs] : here->input[place];
     const struct tensor before = flow_tensor(op, place, true), after = flow_tensor(op, place, false);
-    double statistics[STATISTIC_COUNT];
+    double statistics[MEASURED_COUNT];
     tensor_measure(&before, statistics);
     *operand = (struct dssim_operand){
         .address = before.address,
         .bytes = before.bytes,
         .nans = (uint64_t)statistics[NANS],
         .infinities = (uint64_t)(statistics[NEGATIVE_INFINITIES] + statistics[POSITIVE_INFINITIES]),
+        .saturated = (uint64_t)statistics[SATURATED],
         .dtype = dtype_facts[before.dtype].number,
         .dims = before.dims,
         .in_place = before.given != after.given,

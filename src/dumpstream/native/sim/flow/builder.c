@@ -180,8 +180,8 @@ uint32_t builder_choose_operand(const struct builder *builder, uint32_t id, bool
         const struct flow_tensor *tensor = tensor_of(builder, i);
         double bound = is_product ? first->bound * tensor->bound : first->bound + tensor->bound;
         if (i == id || !is_activation(tensor, i) || tensor->dtype != first->dtype ||
-            tensor->rows != first->rows || tensor->columns != first->columns || bound > MOST_BOUND ||
-            (is_product && first->size * tensor->size < LEAST_SIZE))
+            tensor->rows != first->rows || tensor->columns != first->columns ||
+            bound > most_bound(first->dtype) || (is_product && first->size * tensor->size < LEAST_SIZE))
             continue;
         bool better = found == NO_TENSOR || tensor->uses == 0 || tensor_of(builder, found)->uses > 0;
         if (better && below(mix(builder->key, DRAW_OPERAND + ((uint64_t)i << 16)), ++seen) == 0)

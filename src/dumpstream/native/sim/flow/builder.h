@@ -4,7 +4,10 @@
 
 #include "flow/program.h"
 
-#define MOST_BOUND 512.0 /* of values that are added or multiplied; far below what float16 can hold */
+/* The bound of values that are added or multiplied; far below what their type can hold. */
+static inline double most_bound(enum dtype dtype) {
+    return dtype == DTYPE_FLOAT8_E4M3FN ? 64 : 512;
+}
 
 /* What is known while the program is built, operator by operator. */
 struct builder {

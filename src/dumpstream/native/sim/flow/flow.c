@@ -207,7 +207,7 @@ struct tensor flow_tensor(const struct op *op, uint32_t place, bool before) {
 }
 
 bool flow_overflows(const struct op *op) {
-    double statistics[STATISTIC_COUNT];
+    double statistics[MEASURED_COUNT];
     for (uint32_t i = 0; i < op_outputs(op); i++) {
         const struct tensor output = flow_tensor(op, op_inputs(op) + i, false);
         tensor_measure(&output, statistics);

@@ -52,7 +52,7 @@ static void begin_split(struct builder *builder) {
     const struct dssim_workload *workload = builder->workload;
     const uint64_t next = builder->number + 1;
     if (builder->current == NO_TENSOR || next >= dssim_ops_per_step(workload) ||
-        builder_draw(builder, DRAW_SPLIT, 6) != 0)
+        builder_draw(builder, DRAW_SPLIT, 10) != 0)
         return;
     const struct op here = graph_op(workload, builder->number), after = graph_op(workload, next);
     const struct flow_tensor whole = *tensor_of(builder, builder->current);
@@ -182,7 +182,7 @@ static uint32_t build_op(struct builder *builder, enum flow_kind kind) {
     uint32_t id = builder_choose_input(builder);
     struct flow_tensor input = *tensor_of(builder, id);
     double ranks = kind_is_collective(kind) ? (double)builder->workload->ranks : 1;
-    if (builder->whole == NO_TENSOR && input.bound * ranks > MOST_BOUND) {
+    if (builder->whole == NO_TENSOR && input.bound * ranks > most_bound(input.dtype)) {
         id = builder_load(builder);
         input = *tensor_of(builder, id);
     }

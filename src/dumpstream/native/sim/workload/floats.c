@@ -8,6 +8,12 @@ void floats_read(enum dtype dtype, const uint8_t *bytes, size_t first, size_t co
     else if (dtype == DTYPE_FLOAT16)
         for (size_t i = 0; i < count; i++)
             out[i] = float16_value(halves[i]);
+    else if (dtype == DTYPE_FLOAT8_E4M3FN)
+        for (size_t i = 0; i < count; i++)
+            out[i] = e4m3_value(bytes[first + i]);
+    else if (dtype == DTYPE_FLOAT8_E5M2)
+        for (size_t i = 0; i < count; i++)
+            out[i] = e5m2_value(bytes[first + i]);
     else
         for (size_t i = 0; i < count; i++)
             out[i] = bfloat16_value(halves[i]);
@@ -25,6 +31,12 @@ void floats_write(enum dtype dtype, uint8_t *bytes, size_t first, size_t count,
     } else if (dtype == DTYPE_FLOAT16) {
         for (size_t i = 0; i < count; i++)
             halves[i] = float16_bits(values[i]);
+    } else if (dtype == DTYPE_FLOAT8_E4M3FN) {
+        for (size_t i = 0; i < count; i++)
+            bytes[first + i] = e4m3_bits(values[i]);
+    } else if (dtype == DTYPE_FLOAT8_E5M2) {
+        for (size_t i = 0; i < count; i++)
+            bytes[first + i] = e5m2_bits(values[i]);
     } else {
         for (size_t i = 0; i < count; i++)
             halves[i] = bfloat16_bits(values[i]);

@@ -13,6 +13,8 @@ const struct dtype_facts dtype_facts[DTYPE_COUNT] = {
     [DTYPE_INT32] = {"int32", "DT_INT32", 7, 3, 4, false},
     [DTYPE_INT64] = {"int64", "DT_INT64", 8, 9, 8, false},
     [DTYPE_INT8] = {"int8", "DT_INT8", 3, 2, 1, false},
+    [DTYPE_FLOAT8_E4M3FN] = {"float8_e4m3fn", "DT_FLOAT8_E4M3FN", 35, 36, 1, true, 448},
+    [DTYPE_FLOAT8_E5M2] = {"float8_e5m2", "DT_FLOAT8_E5M2", 34, 35, 1, true, 57344},
     [DTYPE_UINT8] = {"uint8", "DT_UINT8", 4, 4, 1, false},
 };
 
@@ -90,14 +92,7 @@ static void draw_ids(const struct tensor *tensor, uint64_t number, uint32_t out[
 static void fill_floats(const struct tensor *tensor, uint64_t number, union block *out) {
     float values[BLOCK_ELEMENTS];
     draw_normal(tensor, number, values);
-    if (tensor->dtype == DTYPE_FLOAT32)
-        memcpy(out->float32, values, sizeof values);
-    else if (tensor->dtype == DTYPE_FLOAT16)
-        for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
-            out->bits16[i] = float16_bits(values[i]);
-    else
-        for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
-            out->bits16[i] = bfloat16_bits(values[i]);
+    floats_write(tensor->dtype, out->bytes, 0, BLOCK_ELEMENTS, values);
 }
 
 static void fill_integers(const struct tensor *tensor, uint64_t number, union block *out) {
@@ -117,19 +112,13 @@ static void fill_integers(const struct tensor *tensor, uint64_t number, union bl
             out->int64[i] = ids[i];
 }
 
-/* Puts a value into every SPACING-th element. `float16` and `bfloat16` are its bits in these types. */
-static void strew(const struct tensor *tensor, uint64_t number, union block *out, float value,
-                  uint16_t float16, uint16_t bfloat16) {
+/* Puts a value into every SPACING-th element. */
+static void strew(const struct tensor *tensor, uint64_t number, union block *out, float value) {
     uint64_t spacing = tensor->elements < SPACING ? tensor->elements : SPACING;
     uint64_t first = number * BLOCK_ELEMENTS;
     uint64_t phase = below(tensor->key, spacing);
-    for (size_t i = (size_t)((phase + spacing - first % spacing) % spacing); i < BLOCK_ELEMENTS;
-         i += spacing) {
-        if (tensor->dtype == DTYPE_FLOAT32)
-            out->float32[i] = value;
-        else
-            out->bits16[i] = tensor->dtype == DTYPE_FLOAT16 ? float16 : bfloat16;
-    }
+    for (size_t i = (size_t)((phase + spacing - first % spacing) % spacing); i < BLOCK_ELEMENTS; i += spacing)
+        floats_write(tensor->dtype, out->bytes, i, 1, &value);
 }
 
 /* Changes every byte of an eighth of the elements, from the first quarter on. */
@@ -158,9 +147,9 @@ static void make_block(const struct tensor *tensor, uint64_t number, union block
     else
         fill_integers(tensor, number, out);
     if (tensor->has_nan)
-        strew(tensor, number, out, NAN, 0x7e00, 0x7fc0);
+        strew(tensor, number, out, NAN);
     if (tensor->has_infinity)
-        strew(tensor, number, out, INFINITY, 0x7c00, 0x7f80);
+        strew(tensor, number, out, INFINITY);
     if (tensor->overwritten)
         overwrite(tensor, number, out);
 }
@@ -186,44 +175,43 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
     }
 }
 
-static double block_value(enum dtype dtype, const union block *block, size_t i) {
-    switch (dtype) {
-    case DTYPE_FLOAT32:
-        return block->float32[i];
-    case DTYPE_FLOAT16:
-        return float16_value(block->bits16[i]);
-    case DTYPE_BFLOAT16:
-        return bfloat16_value(block->bits16[i]);
-    case DTYPE_INT32:
-        return block->int32[i];
-    case DTYPE_INT64:
-        return (double)block->int64[i];
-    case DTYPE_INT8:
-        return block->int8[i];
-    case DTYPE_UINT8: /* its bytes are always given */
-    case DTYPE_COUNT:
-        break;
+/* The first `count` elements of a block as numbers. */
+static void block_values(enum dtype dtype, const union block *block, size_t count, double *out) {
+    float floats[BLOCK_ELEMENTS];
+    if (dtype_facts[dtype].floating)
+        floats_read(dtype, block->bytes, 0, count, floats);
+    for (size_t i = 0; i < count; i++) {
+        if (dtype_facts[dtype].floating)
+            out[i] = floats[i];
+        else if (dtype == DTYPE_INT32)
+            out[i] = block->int32[i];
+        else if (dtype == DTYPE_INT64)
+            out[i] = (double)block->int64[i];
+        else
+            out[i] = block->int8[i];
     }
-    return NAN;
 }
 
-void tensor_measure(const struct tensor *tensor, double statistics[STATISTIC_COUNT]) {
-    double sum = 0, squares = 0;
+void tensor_measure(const struct tensor *tensor, double statistics[MEASURED_COUNT]) {
+    const double most = dtype_facts[tensor->dtype].most;
+    double sum = 0, squares = 0, values[BLOCK_ELEMENTS];
     union block block;
-    memset(statistics, 0, STATISTIC_COUNT * sizeof *statistics);
+    memset(statistics, 0, MEASURED_COUNT * sizeof *statistics);
     statistics[MAXIMUM] = -INFINITY;
     statistics[MINIMUM] = INFINITY;
     for (uint64_t first = 0; first < tensor->elements; first += BLOCK_ELEMENTS) {
         uint64_t left = tensor->elements - first;
         size_t count = left < BLOCK_ELEMENTS ? (size_t)left : BLOCK_ELEMENTS;
         make_block(tensor, first / BLOCK_ELEMENTS, &block);
+        block_values(tensor->dtype, &block, count, values);
         for (size_t i = 0; i < count; i++) {
-            double value = block_value(tensor->dtype, &block, i);
+            const double value = values[i];
             statistics[MAXIMUM] = value > statistics[MAXIMUM] ? value : statistics[MAXIMUM];
             statistics[MINIMUM] = value < statistics[MINIMUM] ? value : statistics[MINIMUM];
             statistics[NANS] += isnan(value) ? 1 : 0;
             statistics[NEGATIVE_INFINITIES] += value == -INFINITY;
             statistics[POSITIVE_INFINITIES] += value == INFINITY;
+            statistics[SATURATED] += most > 0 && fabs(value) == most;
             sum += value;
             squares += value * value;
         }

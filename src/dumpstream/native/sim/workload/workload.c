@@ -219,7 +219,7 @@ static const struct key keys[] = {
     TEXT(tensor_bytes, "1024-65536", read_range, "N or LOW-HIGH, from 1 to 2^40"),
     TEXT(shape, "", read_shape, "up to 8 dimensions such as 8x128"),
     TEXT(dtypes, "float32+float16+bfloat16+int32+int64+int8", read_dtypes,
-         "float32, float16, bfloat16, int32, int64 or int8, joined by +"),
+         "float32, float16, bfloat16, int32, int64, int8, float8_e4m3fn or float8_e5m2, joined by +"),
     TEXT(op_types, "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast", read_op_types,
          "up to 32 names of letters, digits and _, joined by +"),
     CHOICE(io_files, "joint", "joint,separate", "joint or separate"),
