@@ -15,7 +15,7 @@ from dumpstream.comparison.divergence import Finding, Trace
 from dumpstream.comparison.examination import Examination
 from dumpstream.comparison.execution import Execution
 from dumpstream.comparison.limits import LimitRules, Limits, parse_limit, read_rules
-from dumpstream.comparison.pairs.correspondence import Ties
+from dumpstream.comparison.pairs.correspondence import EVERYTHING, Ties
 from dumpstream.comparison.pairs.fusion import read_fusion
 from dumpstream.comparison.pairs.namemap import read_name_map
 from dumpstream.comparison.pairs.pairing import Pairing, PairingOptions, pair_sides
@@ -179,12 +179,10 @@ def compare(
         [] if limits is None else _read_limits(limits),
     )
     ranks = Ties.parse(rank, "rank")
-    our_ranks, their_ranks = ([pair[side] for pair in ranks.pairs] for side in (0, 1))
-    ours = open_side(mine, "mine", ranks=our_ranks)
-    theirs = open_side(golden, "the golden", ranks=their_ranks)
+    ours, theirs = open_side(mine, "mine"), open_side(golden, "the golden")
     if mesh is not None or golden_mesh is not None:
         ours, theirs = _gathered([ours, theirs], [mesh, golden_mesh], shards)
-        ranks = Ties()
+        ranks = EVERYTHING
     elif shards is not None:
         raise ValueError("shards are put together by a mesh; say how the ranks are arranged")
     options = PairingOptions(

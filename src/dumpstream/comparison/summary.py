@@ -33,8 +33,9 @@ class Summary:
 
     @property
     def agrees(self) -> bool:
-        """Whether everything was compared, and nothing is different."""
-        return not any(self.counts[it] for it in (Agreement.DIFFERENT, *_NOT_COMPARED))
+        """Whether there was something to compare, all of it was compared, and nothing is different."""
+        unlike = sum(self.counts[it] for it in (Agreement.DIFFERENT, *_NOT_COMPARED))
+        return not unlike and any(self.counts.values())
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""

@@ -453,3 +453,12 @@ def test_a_rank_outside_the_mesh_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert main(["compare", str(collection.close()), str(golden), "--mesh", "tp=2"]) == 1
 
     assert "the mesh tp=2 has 2 ranks, and the run has a rank 2" in capsys.readouterr().err
+
+
+def test_two_empty_sides_are_not_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 3
+
+    assert capsys.readouterr().out == "There is nothing to compare: neither side has a tensor.\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
@@ -17,7 +17,7 @@ from dumpstream.comparison.sharding.mesh import Mesh
 from dumpstream.comparison.sharding.rules import ShardRule, ShardRules
 from dumpstream.comparison.sharding.shards import Concatenated, ShardError, Summed, joined_shape
 from dumpstream.comparison.sides.descriptor import Descriptor, unpack
-from dumpstream.comparison.sides.entry import Entry
+from dumpstream.comparison.sides.entry import Entry, Packed
 from dumpstream.comparison.sides.side import Known, Side
 from dumpstream.comparison.sidetensor import Identity
 from dumpstream.reading.collection import Member
@@ -26,6 +26,16 @@ from dumpstream.reading.stored import StoredCapture
 _REPLICA_TOLERANCE = 1e-6
 _PLAIN = "ND"
 _WHOLE = Mesh({})
+
+
+class _NothingKnown:
+    """Says that nothing is known of any file."""
+
+    def find_contents(self, contents: Sequence[str]) -> Mapping[str, Packed]:  # noqa: ARG002 - see above
+        return {}
+
+    def has_file(self, file: str) -> bool:  # noqa: ARG002 - see above
+        return False
 
 
 class _Part(NamedTuple):
@@ -58,7 +68,7 @@ class GatheredSide(Side):
     """
 
     def __init__(self, side: Side, mesh: Mesh | None, rules: ShardRules) -> None:
-        super().__init__(side.location, side.name, ())
+        super().__init__(side.location, side.name)
         self.notes = side.notes
         self._side, self._mesh, self._rules = side, mesh or _WHOLE, rules
         self.sources = [_GatheredSource(side, self._mesh, rules)]
@@ -67,20 +77,24 @@ class GatheredSide(Side):
         """Return that it does not take over what *other* has."""
         return False
 
-    def entries(self, known: Known | None = None) -> Iterator[Sequence[Entry]]:  # noqa: ARG002 - likewise
+    def entries(
+        self,
+        known: Known,  # noqa: ARG002 - wholes are put together anew
+        ranks: Iterable[int] = (),
+    ) -> Iterator[Sequence[Entry]]:
         """Yield everything at once, with an entry for the files of several ranks that belong together.
 
         Raises:
             DumpstreamError: the side cannot be read, or has a rank that is not in the mesh.
         """
-        ranks: dict[int, dict[Any, list[Entry]]] = defaultdict(lambda: defaultdict(list))
-        for entries in self._side.entries():
+        found: dict[int, dict[Any, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+        for entries in self._side.entries(_NothingKnown(), ranks):
             for entry in entries:
-                ranks[self._rank_of(entry)][_operator_of(entry)].append(entry)
+                found[self._rank_of(entry)][_operator_of(entry)].append(entry)
         together: dict[Any, list[tuple[int, Entry]]] = defaultdict(list)
-        for rank in sorted(ranks):
-            for operator, found in ranks.pop(rank).items():
-                for number, entry in enumerate(sorted(found, key=_order)):
+        for rank in sorted(found):
+            for operator, entries in found.pop(rank).items():
+                for number, entry in enumerate(sorted(entries, key=_order)):
                     together[(operator, number)].append((rank, entry))
         yield [self._gathered(of) for of in together.values()]
 
