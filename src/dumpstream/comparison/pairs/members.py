@@ -127,7 +127,11 @@ def pair_both(mine: Members, golden: Members, reason: str | None, *, guess: bool
             identical = identical and are_identical(*mine.found[key], *golden.found[key])
             yield Pair(ours, theirs, reason, guess, identical)
     for ours, theirs in zip_longest(mine.rest(), golden.rest()):
-        yield Pair(ours, theirs, reason, guess)
+        if ours is None or theirs is None:
+            side = "mine" if ours is None else "the golden"
+            yield Pair(ours, theirs, f"{side} has no such file of this execution", guess)
+        else:
+            yield Pair(ours, theirs, reason, guess)
 
 
 def pair_alone(side: Which, members: Members, reason: str) -> Iterator[Pair]:
