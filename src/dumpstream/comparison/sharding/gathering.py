@@ -71,7 +71,6 @@ class GatheredSide(Side):
         super().__init__(side.location, side.name)
         self.notes = side.notes
         self._side, self._mesh, self._rules = side, mesh or _WHOLE, rules
-        self.sources = [_GatheredSource(side, self._mesh, rules)]
 
     def mirror(self, other: Side) -> bool:  # noqa: ARG002 - wholes are put together anew
         """Return that it does not take over what *other* has."""
@@ -87,6 +86,7 @@ class GatheredSide(Side):
         Raises:
             DumpstreamError: the side cannot be read, or has a rank that is not in the mesh.
         """
+        self.sources = [_GatheredSource(self._side, self._mesh, self._rules)]
         found: dict[int, dict[Any, list[Entry]]] = defaultdict(lambda: defaultdict(list))
         for entries in self._side.entries(_NothingKnown(), ranks):
             for entry in entries:
