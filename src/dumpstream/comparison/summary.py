@@ -125,7 +125,9 @@ def _size_text(row: ComparisonRow) -> str:
     metrics = row.metrics
     told = [*_not_finite(metrics)]
     if metrics.rel is not None and (metrics.max_abs or not told):
-        told.append(f"differs by rel {metrics.rel:.3g}")
+        distance = metrics.rel_euclidean
+        more = f" (rel_euclidean {distance:.3g})" if distance is not None else ""
+        told.append(f"differs by rel {metrics.rel:.3g}{more}")
     if metrics.worst is not None:
         worst = metrics.worst
         index = ", ".join(map(str, worst.index))
