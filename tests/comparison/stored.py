@@ -62,7 +62,7 @@ class StoredElements:
 
 
 def noise(dtype: DType, count: int, random: np.random.Generator, *, packed: bool = False) -> StoredElements:
-    """Return elements of any bits; doubles are neither so large nor so small that squares are lost."""
+    """Return elements of any bits, but doubles of magnitudes from 1e-19 to 2, and NaN."""
     size = -(-count * dtype.bits // 8) if packed else count * -(-dtype.bits // 8)
     data = random.bytes(size)
     if dtype.number in FLOAT64_NUMBERS:

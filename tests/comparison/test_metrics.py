@@ -163,6 +163,8 @@ def test_the_worst_element_has_the_largest_error(pair: tuple[StoredElements, Sto
     worst = compare_elements(mine, golden).worst
 
     x, y = mine.values_beside(golden), golden.values_beside(mine)
+    if np.longdouble in (x.dtype, y.dtype):
+        x, y = x.astype(np.float64), y.astype(np.float64)  # errors that are the same as doubles are the same
     errors = [abs(a - b) if math.isfinite(a) and math.isfinite(b) else 0 for a, b in zip(x, y, strict=True)]
     largest = max(errors, default=0)
     if largest == 0:
@@ -275,6 +277,35 @@ def test_the_divergence_is_that_of_the_scaled_sides(pair: tuple[StoredElements, 
 
 
 # Single facts
+
+
+@pytest.mark.parametrize("size", [1e-310, 1e-200, 1e150, 1e300])
+def test_doubles_whose_squares_no_double_holds_are_compared(size: float) -> None:
+    random = np.random.default_rng(3)
+    golden = random.standard_normal(3000)
+    mine = golden * (1 + 1e-3 * random.standard_normal(3000))
+    usual = compare(mine, golden, np.float64)
+
+    found = compare(mine * size, golden * size, np.float64)
+
+    near = 1e-3 if size < 1e-300 else 1e-12  # subnormal doubles have fewer digits
+    assert found.cosine == pytest.approx(usual.cosine, rel=near)
+    assert found.rel_euclidean == pytest.approx(usual.rel_euclidean, rel=near)
+    assert found.rel == pytest.approx(usual.rel, rel=near)
+    assert found.rmse == pytest.approx((usual.rmse or 0) * size, rel=near)
+
+
+def test_the_largest_doubles_are_some_ulps_apart() -> None:
+    largest = np.finfo(np.float64).max
+
+    assert compare(largest, np.nextafter(largest, 0), np.float64).max_ulp == 1
+
+
+def test_tensors_of_very_different_doubles_count_as_the_larger() -> None:
+    found = compare([1e300] * 1024 + [1.0] * 1024, [1e300] * 1024 + [2.0] * 1024, np.float64)
+
+    assert found.cosine == pytest.approx(1)
+    assert found.rmse == pytest.approx(math.sqrt(0.5))
 
 
 def test_an_integer_that_no_double_holds_is_not_equal_to_a_double() -> None:

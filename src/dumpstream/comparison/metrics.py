@@ -151,7 +151,7 @@ def _metrics(found: ComparisonSummary, mine: Elements, golden: Elements) -> Metr
         cosine=_cosine(found),
         max_abs=found.max_error,
         mean_abs=found.errors / finite,
-        rmse=math.sqrt(found.squares / finite),
+        rmse=found.rmse,
         acc_rel=found.relative,
         max_rel=found.max_relative,
         mean_rel=found.relative / finite,

@@ -7,6 +7,8 @@
 
 /* As for statistics: if the spread is a smaller share of the squares, it takes a pass over the distances. */
 #define SPREAD_SHARE 0x1p-16
+/* Elements of another range than the usual are scaled by 2 to the power of this, or its inverse. */
+#define RANGE_SHIFT 600
 
 static void add(struct ds_running *running, double value) {
     ds_add(&running->sum, &running->error, value);
@@ -102,9 +104,6 @@ static void merge_products(struct ds_comparison *comparison, size_t count,
                  block_spread(kernels, comparison->y, count, products->y, products->yy));
     add(&totals->x, products->x);
     add(&totals->y, products->y);
-    add(&totals->xx, products->xx);
-    add(&totals->yy, products->yy);
-    add(&totals->xy, products->xy);
     totals->finite += count;
 }
 
@@ -144,7 +143,6 @@ static void merge_errors(struct ds_comparison *comparison, const struct ds_pairs
                          const struct ds_errors *errors, const uint16_t *places) {
     struct ds_pair_totals *totals = &comparison->totals;
     add(&totals->errors, errors->errors);
-    add(&totals->squares, errors->squares);
     add(&totals->relative, errors->relative);
     merge_peaks(comparison, pairs, errors);
     totals->beyond_1 += errors->beyond_1;
@@ -187,27 +185,62 @@ static void multiply(struct ds_comparison *comparison, size_t count, struct ds_p
     comparison->kernels->multiply[comparison->narrow](&pairs, products);
 }
 
-static void measure(struct ds_comparison *comparison, size_t count, const uint16_t *places) {
-    struct ds_pairs pairs = pairs_of(comparison, count);
-    struct ds_errors errors;
+static void measure(const struct ds_comparison *comparison, const struct ds_pairs *pairs,
+                    struct ds_errors *errors) {
     if (comparison->wide)
-        comparison->kernels->measure_given(&pairs, comparison->difference, &errors);
+        comparison->kernels->measure_given(pairs, comparison->difference, errors);
     else
-        comparison->kernels->measure(&pairs, &errors);
-    merge_errors(comparison, &pairs, &errors, places);
+        comparison->kernels->measure(pairs, errors);
+}
+
+/* The range of the squares of a block: elsewhere, sums of 2^24 blocks are neither lost nor infinite. */
+static enum ds_range range_of(const struct ds_comparison *comparison, const struct ds_products *products) {
+    double larger = fmax(products->xx, products->yy);
+    if (comparison->narrow || comparison->wide || (larger < 0x1p980 && larger > 0x1p-850))
+        return DS_USUAL;
+    return larger > 1 ? DS_LARGE : DS_SMALL;
+}
+
+/* Sums up the block once more, scaled; it is of no use afterwards. */
+static void scale(struct ds_comparison *comparison, size_t count, bool equal, enum ds_range range,
+                  struct ds_products *products, struct ds_errors *errors) {
+    struct ds_pairs pairs = pairs_of(comparison, count);
+    for (size_t i = 0; i < pairs.count; i++) {
+        comparison->x[i] = ldexp(comparison->x[i], range == DS_LARGE ? -RANGE_SHIFT : RANGE_SHIFT);
+        comparison->y[i] = ldexp(comparison->y[i], range == DS_LARGE ? -RANGE_SHIFT : RANGE_SHIFT);
+    }
+    comparison->kernels->multiply[0](&pairs, products);
+    if (equal)
+        return;
+    comparison->kernels->measure(&pairs, errors);
+    if (range == DS_LARGE) /* the powers of the largest doubles have no inverse */
+        comparison->totals.max_ulp =
+            fmax(comparison->totals.max_ulp, comparison->kernels->max_ulp(&pairs, 0x1p-1022));
 }
 
 /* Adds the first `count` pairs, all finite. Equal ones have no errors. */
 static void merge_finite(struct ds_comparison *comparison, size_t count, bool equal,
-                         const struct ds_products *products, const uint16_t *places) {
+                         struct ds_products *products, const uint16_t *places) {
     struct ds_pair_totals *totals = &comparison->totals;
+    struct ds_pairs pairs = pairs_of(comparison, count);
+    struct ds_errors errors = {0};
     merge_products(comparison, count, products);
-    if (!equal)
-        measure(comparison, count, places);
+    if (!equal) {
+        measure(comparison, &pairs, &errors);
+        merge_errors(comparison, &pairs, &errors, places);
+    }
     if (comparison->extremes) {
         find_extremes(comparison->x, count, &totals->x_min, &totals->x_max);
         find_extremes(comparison->y, count, &totals->y_min, &totals->y_max);
     }
+    enum ds_range range = range_of(comparison, products);
+    if (range != DS_USUAL)
+        scale(comparison, count, equal, range, products, &errors);
+    struct ds_second_moments *moments = &totals->moments[range];
+    add(&moments->xx, products->xx);
+    add(&moments->yy, products->yy);
+    add(&moments->xy, products->xy);
+    add(&moments->squares, errors.squares);
 }
 
 /* Elements of different kinds are equal if their values are. */
@@ -247,6 +280,25 @@ void ds_pairs_merge(struct ds_comparison *comparison) {
 
 /* Summary */
 
+/* A sum in `range`, and what the range below adds to it. */
+#define MOMENT(totals, range, name)                                                                          \
+    (value_of((totals)->moments[range].name) +                                                               \
+     (range > DS_SMALL ? ldexp(value_of((totals)->moments[range - 1].name), -2 * RANGE_SHIFT) : 0))
+
+static void summarise_moments(const struct ds_pair_totals *totals, struct ds_comparison_summary *summary) {
+    int range = DS_LARGE, own = DS_LARGE;
+    while (range > DS_SMALL && totals->moments[range].xx.sum == 0 && totals->moments[range].yy.sum == 0)
+        range--;
+    summary->xx = MOMENT(totals, range, xx);
+    summary->yy = MOMENT(totals, range, yy);
+    summary->xy = MOMENT(totals, range, xy);
+    summary->squares = MOMENT(totals, range, squares);
+    while (own > DS_SMALL && totals->moments[own].squares.sum == 0)
+        own--;
+    double mean = MOMENT(totals, own, squares) / (double)totals->finite;
+    summary->rmse = ldexp(sqrt(mean), (own - DS_USUAL) * RANGE_SHIFT);
+}
+
 /* The divergence of p / sum(p) from q / sum(q). */
 static double divergence_of(const struct ds_pair_totals *totals) {
     double p = value_of(totals->p), q = value_of(totals->q);
@@ -280,11 +332,7 @@ static void summarise(const struct ds_comparison *comparison, struct ds_comparis
         .bit_equal = totals->bit_equal,
         .beyond_1 = totals->beyond_1,
         .beyond_5 = totals->beyond_5,
-        .xx = value_of(totals->xx),
-        .yy = value_of(totals->yy),
-        .xy = value_of(totals->xy),
         .errors = value_of(totals->errors),
-        .squares = value_of(totals->squares),
         .relative = value_of(totals->relative),
         .max_error = totals->max_error,
         .max_relative = totals->max_relative,
@@ -300,6 +348,7 @@ static void summarise(const struct ds_comparison *comparison, struct ds_comparis
         summary->max_ulp = ldexp(totals->max_ulp, ds_comparison_digits(mine, golden));
     if (summary->has_divergence)
         summary->divergence = divergence_of(totals);
+    summarise_moments(totals, summary);
     summarise_worst(comparison, totals, summary);
 }
 
