@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dumpstream._errors import DumpstreamError
 from dumpstream.comparison.pairs.catalog import Catalog, Which
 
+_LISTED = 8  #: values in a message
 _SIDES = {Which.MINE: "mine", Which.GOLDEN: "the golden"}
 
 
@@ -122,12 +123,9 @@ def _find(catalog: Catalog, name: str, plural: str, ties: Ties, notes: list[str]
     known = {side: _values(catalog, side, columns[side]) for side in Which}
     found = Dimension(name, columns, ignored=False, golden_of=None, selected=False, known=known)
     if ties.pairs:
-        for side, values in zip(Which, zip(*ties.pairs, strict=True), strict=True):
-            for value in values:
-                if known[side] and value not in known[side]:
-                    have = ", ".join(str(it) for it in sorted(known[side] - {None})[:8]) or "none"
-                    raise DumpstreamError(f"{_SIDES[side]} has no {name} {value}; it has {have}")
-        return found._replace(golden_of=dict(ties.pairs), selected=True)
+        told = {side: _told(name, side, known[side], [pair[side] for pair in ties.pairs]) for side in Which}
+        golden_of = dict(zip(told[Which.MINE], told[Which.GOLDEN], strict=True))
+        return found._replace(golden_of=golden_of, selected=True)
     mine, golden = known[Which.MINE], known[Which.GOLDEN]
     if not mine or not golden or mine & golden:
         return found
@@ -148,6 +146,17 @@ def _find(catalog: Catalog, name: str, plural: str, ties: Ties, notes: list[str]
         return found._replace(golden_of={None: first} if without is Which.MINE else {first: None})
     notes.append(f"{_SIDES[without]} has no {plural}: executions are paired in the order in which they ran")
     return found._replace(ignored=True)
+
+
+def _told(name: str, side: Which, known: set[Any], told: Sequence[Any]) -> list[Any]:
+    """Return the values of *side* that were *told*; one stands for all if the side does not know any."""
+    if known == {None} and len(told) == 1:
+        return [None]
+    for value in told:
+        if known and value not in known:
+            have = ", ".join(str(it) for it in sorted(known - {None})[:_LISTED]) or "none"
+            raise DumpstreamError(f"{_SIDES[side]} has no {name} {value}; it has {have}")
+    return [*told]
 
 
 def _values(catalog: Catalog, side: Which, column: str) -> set[Any]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from typing_extensions import Buffer
 
-from dumpstream._errors import DumpFormatError, DumpstreamError, PartError, StoreError
+from dumpstream._errors import DumpFormatError, DumpstreamError, StoreError
 from dumpstream.comparison.elements import Elements
 from dumpstream.comparison.sides.descriptor import descriptors_of
 from dumpstream.comparison.sides.entry import Entry, Packed
@@ -119,13 +119,13 @@ def _problem_of(file: StoredFile) -> str | None:
 
 def _check_stored(file: StoredFile) -> None:
     if file.not_stored is not None and not file.readable:
-        raise PartError(file.name, not_stored_text(file.not_stored))
+        raise DumpstreamError(not_stored_text(file.not_stored))
 
 
 def _told(exc: DumpstreamError | OSError) -> str:
     if isinstance(exc, StoreError) and exc.away:  # and so it is for all other files
         raise exc
-    return exc.detail if isinstance(exc, DumpFormatError | PartError) else str(exc)
+    return exc.detail if isinstance(exc, DumpFormatError) else str(exc)
 
 
 def content_of(file: StoredFile) -> str | None:

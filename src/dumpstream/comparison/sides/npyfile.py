@@ -6,6 +6,7 @@ import io
 import math
 from functools import lru_cache
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO
 
 import numpy as np
@@ -40,7 +41,10 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, int], bytes]:
     length = int.from_bytes(file.read(2 if version == _VERSION_1 else 4), "little")
     if length > _LONGEST_HEADER:
         raise ValueError(f"its header would have {length} bytes")
-    return version, file.read(length)
+    header = file.read(length)
+    if len(header) < length:
+        raise ValueError("it ends inside its header")
+    return version, header
 
 
 @lru_cache(1024)
@@ -52,7 +56,10 @@ def _described(version: tuple[int, int], header: bytes) -> tuple[int, str, tuple
     first = version == _VERSION_1
     encoded = io.BytesIO(len(header).to_bytes(2 if first else 4, "little") + header)
     read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(encoded)
+    try:
+        shape, _, dtype = read(encoded)
+    except (SyntaxError, TokenError, RecursionError) as exc:  # it is read as Python
+        raise ValueError(f"its header is damaged: {exc}") from exc
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     return dtype.itemsize, elements_of(np.empty(0, dtype)).dtype.short, shape
