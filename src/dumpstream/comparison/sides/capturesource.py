@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -25,20 +25,33 @@ from dumpstream.reading.smallfiles import read_small
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, not_stored_text, parts_of
 
+_AGAIN = "\0"  #: is in no name
 #: What such a file has is right as far as it goes.
 _ENDS_EARLY = {Verdict.SHORT, Verdict.GAP, Verdict.NEVER_CLOSED}
 
 
 class CapturedFile(NamedTuple):
-    """A file of a capture that is to be described."""
+    """A file of a capture that is to be described; one whose name came again is several."""
 
-    file: StoredFile
+    file: StoredFile  #: with one row
+    reference: str
     content: str | None  #: as `content_of`
-    packed: Packed | None  #: its tensors, if they are known
+    packed: Packed | None = None  #: its tensors, if they are known
+
+
+def captured_files(files: Iterable[StoredFile]) -> Iterator[CapturedFile]:
+    """Yield *files*, which are of a capture, each row by itself."""
+    for file in files:
+        if len(file.rows) == 1:
+            yield CapturedFile(file, file.name, content_of(file))
+        else:
+            for number, row in enumerate(file.rows):
+                only = StoredFile(file.name, [row])
+                yield CapturedFile(only, f"{_AGAIN}{number}{_AGAIN}{file.name}", content_of(only))
 
 
 class CaptureSource:
-    """Files of a capture; a reference is the name of one."""
+    """Files of a capture; a reference is the name of one, with the number of its row if there are several."""
 
     def __init__(self, number: int, capture: StoredCapture, prefix: str, rank: int | None) -> None:
         self._number, self.capture = number, capture
@@ -46,7 +59,7 @@ class CaptureSource:
 
     def entries(self, items: Sequence[CapturedFile]) -> Iterator[Entry]:
         """Yield entries for *items*."""
-        unknown = [item for item in items if item.packed is None and len(item.file.rows) == 1]
+        unknown = [item for item in items if item.packed is None]
         data = read_small(self.capture, [item.file.rows[0] for item in unknown]) if unknown else ()
         small = {id(item): content for item, content in zip(unknown, data, strict=True)}
         for item in items:
@@ -60,7 +73,16 @@ class CaptureSource:
         return self._prefix + file.name
 
     def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
-        return open_dumped(lambda: DumpFile.open(self.capture, reference), io, index)
+        return open_dumped(lambda: self._open(reference), io, index)
+
+    def _open(self, reference: str) -> DumpFile:
+        if not reference.startswith(_AGAIN):
+            return DumpFile.open(self.capture, reference)
+        _, number, name = reference.split(_AGAIN, 2)
+        file = self.capture.files.find(name)
+        if file is None:
+            raise DumpstreamError(f"{name} is not in the journal any more; compare again")
+        return DumpFile.open(self.capture, StoredFile(name, [file.rows[int(number)]]))
 
     def like(self, captures: Mapping[StoredCapture, Member]) -> CaptureSource:
         member = captures[self.capture]
@@ -70,7 +92,7 @@ class CaptureSource:
     def _entry(self, item: CapturedFile, data: Buffer | None) -> Entry:
         file = item.file
         origin = origin_of_dump(file.name, self._rank, file.step)
-        entry = Entry(origin, self.label(file), self._number, file.name, item.content)
+        entry = Entry(origin, self.label(file), self._number, item.reference, item.content)
         if item.packed is not None:
             return entry._replace(packed=item.packed)
         problem = _problem_of(file)

@@ -95,7 +95,8 @@ class TableSource:
         )
         rows = zip(origins, tensors, strict=True)
         for (file, rank), of in groupby(rows, key=lambda row: row[0][:2]):
-            yield self._entry(file, self._rank if rank is None else rank, [*of])
+            for some in _split([*of]):
+                yield self._entry(file, self._rank if rank is None else rank, some)
 
     def _entry(self, file: str, rank: int | None, rows: list[tuple[Any, Any]]) -> Entry:
         (_, _, step, problem, op_type, op_name, model, device, time, task), _ = rows[0]
@@ -108,3 +109,15 @@ class TableSource:
         label = self._prefix + file
         entry = Entry(origin, label, self._number, reference, problem=None if found else problem)
         return entry.describe(found)
+
+
+def _split(rows: list[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:
+    """Yield the *rows* of a name, apart if it came again."""
+    tensors = [tensor[:2] for _, tensor in rows]
+    start = 0
+    if len(set(tensors)) < len(tensors):
+        for place in range(1, len(tensors)):
+            if tensors[place] in tensors[start:place]:
+                yield rows[start:place]
+                start = place
+    yield rows[start:]
