@@ -148,7 +148,7 @@ class Side:
                     self._note_problems(Member(item.capture))
                     capture = self._add(CaptureSource, item.capture, item.prefix, item.rank)
                 for file in captured_files([item.file]):
-                    yield _Task(capture, file, file.file.bytes, item.remote)
+                    yield _Task(capture, file, file.row.bytes, item.remote)
             elif item.path is not None and item.path.suffix == _PARQUET:
                 table = self._add(TableSource, None, None, stored=False)
                 whole = StoredTable(item.label, partial(_open_file, item.path), item.bytes)
@@ -163,7 +163,7 @@ class Side:
         files = self._add(CaptureSource, capture, member.prefix, member.rank)
         tables = CaptureTables(capture)
         found = capture.files.without(tables.lines)
-        uncovered = (it for it in captured_files(found) if not tables.cover(it.file.rows[0]))
+        uncovered = (it for it in captured_files(found) if not tables.cover(it.row))
         for task in self._files(files, uncovered, known):
             yield from self._tables(tables, member)
             yield task
@@ -183,14 +183,16 @@ class Side:
                 if item.content is not None and item.content in found:
                     yield _Task(source, item._replace(packed=found[item.content]), remote=remote)
                 else:
-                    yield _Task(source, item, item.file.bytes, remote)
+                    yield _Task(source, item, item.row.bytes, remote)
 
     def _uncovered(self, capture: StoredCapture, path: str, known: Known) -> Iterator[_Task]:
         """Yield the files of which a table that cannot be read has rows, but no row was read."""
         sources = (it for it in self.sources if isinstance(it, CaptureSource) and it.capture is capture)
         source = next(sources)
-        files = (it for it in captured_files(capture.files) if path in paths_of(it.file.rows[0]))
-        return self._files(source, (it for it in files if not known.has_file(source.label(it.file))), known)
+        files = (it for it in captured_files(capture.files) if path in paths_of(it.row))
+        return self._files(
+            source, (it for it in files if not known.has_file(source.label(it.row.name))), known
+        )
 
     def _add(self, kind: Any, *arguments: Any, **options: Any) -> Any:
         source = kind(len(self.sources), *arguments, **options)

@@ -47,7 +47,7 @@ class TableError(DumpstreamError):
 
 
 class TableSource:
-    """Tables of statistics, those of *capture* if they are inside one; a reference is the name of a file."""
+    """Tables of statistics, those of *capture* if they are inside one."""
 
     def __init__(
         self, number: int, capture: StoredCapture | None, member: Member | None, *, stored: bool
@@ -73,7 +73,8 @@ class TableSource:
     def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
         capture = self.capture
         assert capture is not None
-        return open_dumped(lambda: DumpFile.open(capture, reference), io, index)
+        name = reference.removeprefix(self._prefix)
+        return open_dumped(lambda: DumpFile.open(capture, name), io, index)
 
     def like(self, captures: Mapping[StoredCapture, Member]) -> TableSource:
         if self.capture is None:
@@ -105,7 +106,7 @@ class TableSource:
             origin = origin._replace(op_type=op_type, op_name=op_name, model=model, device=device)
             origin = origin._replace(time=time, task=task)
         found = [*map(Descriptor._make, filter(itemgetter(0), map(itemgetter(1), rows)))]
-        reference = file if self._stored and found else None
+        reference = "" if self._stored and found else None
         label = self._prefix + file
         entry = Entry(origin, label, self._number, reference, problem=None if found else problem)
         return entry.describe(found)
