@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -83,37 +82,58 @@ def group_files(catalog: Catalog, side: Which, correspondence: Correspondence) -
 
 
 def _executions(catalog: Catalog, side: Which, correspondence: Correspondence) -> Iterator[tuple[Any, ...]]:
-    rank, model, step = correspondence.rank, correspondence.model, correspondence.step
+    scopes: dict[tuple[Any, ...], _Scope | None] = {}
     for key, files in groupby(_files(catalog, side, correspondence), key=lambda file: file[:_KEYS]):
-        *values, name, op_type, part = key
-        if not all(it.takes_part(side, value) for it, value in zip((rank, model, step), values, strict=True)):
+        *_, name, op_type, part = key
+        values = key[:3]
+        if values not in scopes:
+            scopes[values] = _scope_of(correspondence, side, values)
+        scope = scopes[values]
+        if scope is None:
             continue
-        own_rank, own_model, own_step = values
-        keys = (rank.key(side, own_rank), model.key(side, own_model), step.key(side, own_step))
-        loose = operator_number(keys, name, part)
-        operator, scope = number_of(f"{loose}{op_type}"), _scope(keys[0], keys[2])
-        ran: Counter[tuple[Any, ...]] = Counter()
-        for number, (first, ids) in enumerate(_groups(files)):
+        loose = operator_number(scope.keys, name, part)
+        operator = number_of(f"{loose}{op_type}")
+        first_file, *others = files
+        groups = _groups([first_file, *others]) if others else [(first_file, (first_file.id,))]
+        ran: dict[tuple[Any, ...], int] = {}
+        for number, (first, ids) in enumerate(groups):
             own = (first.own_model, first.own_step, first.op_name)
+            occurrence = ran.get(own, 0)
+            ran[own] = occurrence + 1
             yield (
                 int(side),
                 operator,
                 number,
                 loose,
-                scope,
-                own_rank,
+                scope.number,
+                values[0],
                 first.own_model,
                 first.own_step,
                 op_type,
                 first.op_name,
-                ran[own],
+                occurrence,
                 first.started,
                 first.sequence,
                 first.time,
                 first.task,
                 ",".join(map(str, ids)),
             )
-            ran[own] += 1
+
+
+class _Scope(NamedTuple):
+    """What executions of the same rank, model and step have in common."""
+
+    keys: tuple[Any, ...]
+    number: int  #: the same for all models
+
+
+def _scope_of(correspondence: Correspondence, side: Which, values: tuple[Any, ...]) -> _Scope | None:
+    """Return the scope of executions with these *values*; None if they do not take part."""
+    dimensions = (correspondence.rank, correspondence.model, correspondence.step)
+    if not all(it.takes_part(side, value) for it, value in zip(dimensions, values, strict=True)):
+        return None
+    keys = tuple(it.key(side, value) for it, value in zip(dimensions, values, strict=True))
+    return _Scope(keys, number_of(repr((keys[0], keys[2]))))
 
 
 def _files(catalog: Catalog, side: Which, correspondence: Correspondence) -> Iterator[_File]:
@@ -129,7 +149,7 @@ def _expression(dimension: Dimension, side: Which) -> str:
     return "NULL" if dimension.ignored else dimension.columns[side]
 
 
-def _groups(files: Iterable[_File]) -> Iterator[tuple[_File, list[int]]]:
+def _groups(files: Iterable[_File]) -> Iterator[tuple[_File, Sequence[int]]]:
     """Yield the executions of an operator: the first file of each, and the numbers of all."""
     group: _Group | None = None
     for file in files:
@@ -139,8 +159,3 @@ def _groups(files: Iterable[_File]) -> Iterator[tuple[_File, list[int]]]:
             group = _Group(file)
     if group is not None:
         yield group.first, group.ids
-
-
-@lru_cache(64)
-def _scope(rank: Any, step: Any) -> int:
-    return number_of(repr((rank, step)))

@@ -87,7 +87,8 @@ class Members:
         io, index, dtype, format_, shape, original_shape, count, size, address, hash_, problem, _ = descriptor
         opened = None
         if file.reference is not None and io and file.problem is None:
-            opened = partial(self._side.sources[file.source].open, file.reference, io, index)
+            source = self._side.sources[file.source]
+            opened = partial(source.open, file.reference or file.file, io, index)
         return SideTensor(
             identity=Identity(
                 row.own_rank,

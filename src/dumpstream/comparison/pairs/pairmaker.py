@@ -124,8 +124,10 @@ class PairMaker:
 
 def _have_same_content(rows: Mapping[Which, ExecutionRow], files: Mapping[int, CatalogFile]) -> bool:
     """Whether the files of both executions are known to be the same, and all their tensors are whole."""
-    mine, golden = ([files[id_] for id_ in row.file_ids] for row in rows.values())
-    return len(mine) == len(golden) and all(map(_are_same, mine, golden))
+    mine, golden = rows[Which.MINE].file_ids, rows[Which.GOLDEN].file_ids
+    if len(mine) != len(golden):
+        return False
+    return all(_are_same(files[id_], files[other]) for id_, other in zip(mine, golden, strict=True))
 
 
 def _are_same(file: CatalogFile, other: CatalogFile) -> bool:

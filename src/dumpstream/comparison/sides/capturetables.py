@@ -9,8 +9,9 @@ from typing import IO, NamedTuple
 
 from dumpstream._errors import PartError
 from dumpstream.analysis.sources import StoredTable, has_start, left_by_sink, table_text
+from dumpstream.archive.rows import FileRow
 from dumpstream.reading.stored import StoredCapture
-from dumpstream.reading.storedfile import StoredFile, is_readable
+from dumpstream.reading.storedfile import is_readable
 
 _PARQUET = ".parquet"
 
@@ -31,14 +32,14 @@ class CaptureTables:
         self._new: list[NewTable] = []
         self.lines: list[bytes] = []  #: what is in the lines of files that are in a table; becomes more
 
-    def cover(self, file: StoredFile) -> bool:
-        """Whether the tensors of *file* are in a table."""
+    def cover(self, row: FileRow) -> bool:
+        """Whether the tensors of the file of *row* are in a table."""
         covered = False
-        for path in paths_of(file):
+        for path in paths_of(row):
             if path not in self._exist:
                 self._exist[path] = self._is_there(path)
                 if self._exist[path]:
-                    self._use(path, stored=any(map(has_start, file.rows)))
+                    self._use(path, stored=has_start(row))
             covered |= self._exist[path]
         return covered
 
@@ -64,7 +65,7 @@ class CaptureTables:
         return self._capture.open_stored(path).file
 
 
-def paths_of(file: StoredFile) -> list[str]:
-    """Return the paths of the tables that have rows of *file*."""
-    rows = (row for row in file.rows if len(row.stored) != 1 or not is_readable(row.stored[0]))
-    return [path for row in rows for path in left_by_sink(row, _PARQUET)]
+def paths_of(row: FileRow) -> list[str]:
+    """Return the paths of the tables that have the tensors of the file of *row*."""
+    only_bytes = len(row.stored) == 1 and is_readable(row.stored[0])
+    return [] if only_bytes else left_by_sink(row, _PARQUET)

@@ -7,15 +7,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from dumpstream import _native
 from dumpstream.format.dtypes import DYNAMIC
-from dumpstream.format.header import DumpHeader, Tensor
+from dumpstream.format.header import PREFIX_BYTES, DumpHeader, Tensor, message_bytes, parse_header
 from dumpstream.statistics.table import Number, TensorStatistics
 
 #: The columns of the statistics of a tensor, in order.
 STATISTICS = tuple(field.name for field in fields(TensorStatistics))
 _NUMBERS = attrgetter(*STATISTICS)
+_DESCRIPTORS, _HEADER = b"D", b"H"  #: what packed bytes begin with
+# Positions in a segment from the native reader.
+_SIZE: Final = 5
+_ADDRESS: Final = 6
 
 
 class Descriptor(NamedTuple):
@@ -65,19 +70,38 @@ def _described(tensor: Tensor, length: int | None, problem: str | None) -> Descr
     )
 
 
-def pack(descriptors: Iterable[Descriptor]) -> bytes:
-    """Return *descriptors* as bytes."""
-    return marshal.dumps([tuple(it) for it in descriptors])
-
-
 def ios_of(descriptors: Iterable[Descriptor]) -> str:
     """Return which tensors *descriptors* are of, as text."""
     return " ".join([f"{it.io} {it.index}" for it in descriptors])
 
 
+def pack(descriptors: Iterable[Descriptor]) -> bytes:
+    """Return *descriptors* as bytes."""
+    return _DESCRIPTORS + marshal.dumps([tuple(it) for it in descriptors])
+
+
+def pack_header(data: memoryview) -> tuple[bytes, tuple[int, ...]] | None:
+    """Return the header of a whole dump file as bytes, and how many tensors of each kind it has, as in `IO`.
+
+    That is a fraction of the work of describing them. None if it takes a closer look.
+    """
+    stop = PREFIX_BYTES + message_bytes(data)
+    try:
+        *_, inputs, outputs, buffers, spaces, _ = _native.parse_header(data[PREFIX_BYTES:stop])
+    except ValueError:
+        return None
+    if 0 in [segment[_ADDRESS] for segment in (*inputs, *outputs)]:
+        return None
+    counts = len(inputs), len(outputs), len(buffers), len(spaces)
+    length = stop + sum([segment[_SIZE] for group in (inputs, outputs, buffers, spaces) for segment in group])
+    return (_HEADER + bytes(data[:stop]), counts) if length == len(data) and any(counts) else None
+
+
 def unpack(data: bytes) -> Sequence[Descriptor]:
-    """Return the descriptors that `pack` made *data* of."""
-    return [*map(Descriptor._make, marshal.loads(data))]  # noqa: S302 - this process wrote them
+    """Return the descriptors that `pack` or `pack_header` made *data* of."""
+    if data.startswith(_HEADER):
+        return descriptors_of(parse_header(memoryview(data)[len(_HEADER) :]), None, None)
+    return [*map(Descriptor._make, marshal.loads(data[len(_DESCRIPTORS) :]))]  # noqa: S302 - this process wrote them
 
 
 def statistics_of(descriptor: Descriptor) -> TensorStatistics | None:

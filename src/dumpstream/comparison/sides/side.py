@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple, Protocol
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.sources import StoredTable
 from dumpstream.archive.manifest import MANIFEST
-from dumpstream.comparison.sides.capturesource import CapturedFile, CaptureSource, content_of
+from dumpstream.comparison.sides.capturesource import CapturedFile, CaptureSource, captured_files
 from dumpstream.comparison.sides.capturetables import CaptureTables, paths_of
 from dumpstream.comparison.sides.entry import Entry, Packed
 from dumpstream.comparison.sides.source import PathSource, Source
@@ -21,7 +21,6 @@ from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.problem import Kind, Problem, problem_of_member, problems_of_capture
 from dumpstream.reading.stored import StoredCapture
-from dumpstream.reading.storedfile import StoredFile
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import Prefix, as_location
 
@@ -148,8 +147,8 @@ class Side:
                 if capture is None or capture.capture is not item.capture:
                     self._note_problems(Member(item.capture))
                     capture = self._add(CaptureSource, item.capture, item.prefix, item.rank)
-                file = CapturedFile(item.file, content_of(item.file), None)
-                yield _Task(capture, file, item.bytes, item.remote)
+                for file in captured_files([item.file]):
+                    yield _Task(capture, file, file.row.bytes, item.remote)
             elif item.path is not None and item.path.suffix == _PARQUET:
                 table = self._add(TableSource, None, None, stored=False)
                 whole = StoredTable(item.label, partial(_open_file, item.path), item.bytes)
@@ -163,7 +162,8 @@ class Side:
             return
         files = self._add(CaptureSource, capture, member.prefix, member.rank)
         tables = CaptureTables(capture)
-        uncovered = (file for file in capture.files.without(tables.lines) if not tables.cover(file))
+        found = capture.files.without(tables.lines)
+        uncovered = (it for it in captured_files(found) if not tables.cover(it.row))
         for task in self._files(files, uncovered, known):
             yield from self._tables(tables, member)
             yield task
@@ -175,21 +175,24 @@ class Side:
             remote = member.capture is not None and member.capture.remote
             yield from (_Task(source, portion, _TABLE_BYTES, remote) for portion in table.portions)
 
-    def _files(self, source: CaptureSource, files: Iterator[StoredFile], known: Known) -> Iterator[_Task]:
+    def _files(self, source: CaptureSource, files: Iterator[CapturedFile], known: Known) -> Iterator[_Task]:
+        remote = source.capture.remote
         while some := [*islice(files, _BATCH_FILES)]:
-            contents = [content_of(file) for file in some]
-            found = known.find_contents([content for content in contents if content is not None])
-            for file, content in zip(some, contents, strict=True):
-                packed = None if content is None else found.get(content)
-                size = file.bytes if packed is None else 0
-                yield _Task(source, CapturedFile(file, content, packed), size, source.capture.remote)
+            found = known.find_contents([item.content for item in some if item.content is not None])
+            for item in some:
+                if item.content is not None and item.content in found:
+                    yield _Task(source, item._replace(packed=found[item.content]), remote=remote)
+                else:
+                    yield _Task(source, item, item.row.bytes, remote)
 
     def _uncovered(self, capture: StoredCapture, path: str, known: Known) -> Iterator[_Task]:
         """Yield the files of which a table that cannot be read has rows, but no row was read."""
         sources = (it for it in self.sources if isinstance(it, CaptureSource) and it.capture is capture)
         source = next(sources)
-        files = (file for file in capture.files if path in paths_of(file))
-        return self._files(source, (it for it in files if not known.has_file(source.label(it))), known)
+        files = (it for it in captured_files(capture.files) if path in paths_of(it.row))
+        return self._files(
+            source, (it for it in files if not known.has_file(source.label(it.row.name))), known
+        )
 
     def _add(self, kind: Any, *arguments: Any, **options: Any) -> Any:
         source = kind(len(self.sources), *arguments, **options)

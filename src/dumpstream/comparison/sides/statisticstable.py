@@ -47,7 +47,7 @@ class TableError(DumpstreamError):
 
 
 class TableSource:
-    """Tables of statistics, those of *capture* if they are inside one; a reference is the name of a file."""
+    """Tables of statistics, those of *capture* if they are inside one."""
 
     def __init__(
         self, number: int, capture: StoredCapture | None, member: Member | None, *, stored: bool
@@ -73,7 +73,8 @@ class TableSource:
     def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
         capture = self.capture
         assert capture is not None
-        return open_dumped(lambda: DumpFile.open(capture, reference), io, index)
+        name = reference.removeprefix(self._prefix)
+        return open_dumped(lambda: DumpFile.open(capture, name), io, index)
 
     def like(self, captures: Mapping[StoredCapture, Member]) -> TableSource:
         if self.capture is None:
@@ -95,7 +96,8 @@ class TableSource:
         )
         rows = zip(origins, tensors, strict=True)
         for (file, rank), of in groupby(rows, key=lambda row: row[0][:2]):
-            yield self._entry(file, self._rank if rank is None else rank, [*of])
+            for some in _split([*of]):
+                yield self._entry(file, self._rank if rank is None else rank, some)
 
     def _entry(self, file: str, rank: int | None, rows: list[tuple[Any, Any]]) -> Entry:
         (_, _, step, problem, op_type, op_name, model, device, time, task), _ = rows[0]
@@ -104,7 +106,19 @@ class TableSource:
             origin = origin._replace(op_type=op_type, op_name=op_name, model=model, device=device)
             origin = origin._replace(time=time, task=task)
         found = [*map(Descriptor._make, filter(itemgetter(0), map(itemgetter(1), rows)))]
-        reference = file if self._stored and found else None
+        reference = "" if self._stored and found else None
         label = self._prefix + file
         entry = Entry(origin, label, self._number, reference, problem=None if found else problem)
         return entry.describe(found)
+
+
+def _split(rows: list[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:
+    """Yield the *rows* of a name, apart if it came again."""
+    tensors = [tensor[:2] for _, tensor in rows]
+    start = 0
+    if len(set(tensors)) < len(tensors):
+        for place in range(1, len(tensors)):
+            if tensors[place] in tensors[start:place]:
+                yield rows[start:place]
+                start = place
+    yield rows[start:]
