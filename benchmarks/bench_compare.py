@@ -1,11 +1,15 @@
-"""How fast two tensors are compared.
+"""How fast two tensors, and two runs, are compared.
 
 Gigabytes per second of both sides together, 16 Mi elements each, on one thread, without the Kullback-Leibler
 divergence: beside the speed at which the thread can read both (numpy's sum of the same bytes as float32), and
 beside numpy code that computes what CANN's own tool does, with its casts to float32. Mine is the golden with
 noise of a few thousandths; "equal" is two copies.
 
-Times are those that the thread has the processor. All take turns, in rounds; the fastest round of each counts,
+Times are those that the thread has the processor. Then whole runs: two directories of 512 MB, and 2,000 pairs of small files, beside numpy code that does what
+CANN's tool does, pair by pair; a capture of 100,000 files and its copy; and the memory for a pair of 8 GiB
+files. There, the medians of a few rounds count.
+
+All take turns, in rounds; the fastest round of each counts,
 because other work on the machine only adds time.
 """
 
@@ -17,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from comparedruns import run_figures
 from dumpstream._native import use_kernels
 from dumpstream.comparison.elements import elements_of
 from dumpstream.comparison.metrics import compare_elements
@@ -132,6 +137,7 @@ def _run(arguments: Arguments) -> None:
         figures += _kernel_figures(case, times, size)
     elements = _QUICK_ELEMENTS if arguments.quick else _ELEMENTS
     title = f"milliseconds for {elements} elements of each side, {use_kernels('auto')} kernels"
+    figures += run_figures(quick=arguments.quick)
     report(arguments, figures, Detail(title, Times._fields, rows))
 
 

@@ -181,7 +181,8 @@ def _flat(array: NDArray[Any]) -> NDArray[np.float32]:
 
 def _metrics(x: NDArray[np.float32], y: NDArray[np.float32]) -> tuple[Any, ...]:
     error = np.abs(x - y)
-    relative = np.where(np.abs(y) > _EPSILON, np.abs(x / y - 1), 0)
+    with np.errstate(all="ignore"):
+        relative = np.where(np.abs(y) > _EPSILON, np.abs(x / y - 1), 0)
     least = np.finfo(np.float32).eps
     p, q = (np.maximum((it - it.min()) / (it.max() - it.min()), least) for it in (x, y))
     p, q = p / p.sum(), q / q.sum()
@@ -212,7 +213,7 @@ def _field(number: int, value: int | bytes) -> bytes:
 
 def _varint(value: int) -> bytes:
     out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - seven bits at a time
+    while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*out, value])

@@ -100,7 +100,11 @@ class Comparison:
                     if agreeing:
                         yield from self._with_errors(self._examination.findings_of(execution), Trace())
                     continue
-                self._counts.update([it.row.verdict for it in found])
+                verdicts = [it.row.verdict for it in found]
+                self._counts.update(verdicts)
+                if not agreeing and _AGREE.issuperset(verdicts):
+                    self._trace.skip(execution.rank, execution.step)
+                    continue
                 for finding in self._with_errors(found, self._trace):
                     if agreeing or finding.row.verdict not in _AGREE:
                         yield finding
