@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -76,10 +76,13 @@ class Comparison:
         """End the comparison, and remove what it keeps on the disk; does nothing if that was done."""
         self._pairing.close()
 
-    def findings(self, *, agreeing: bool = True) -> Generator[Finding, None, None]:
+    def findings(
+        self, *, agreeing: bool = True, tell: Callable[[int, int], None] | None = None
+    ) -> Generator[Finding, None, None]:
         """Yield the rows with the tensors that they are about.
 
         Without those that are *agreeing*, identical and close ones are only counted, which takes less time.
+        *tell* is called with the tensors and the bytes that were compared so far.
 
         Raises:
             DumpstreamError: a side cannot be read.
@@ -94,6 +97,8 @@ class Comparison:
         with closing(examined):
             for execution, found in examined:
                 self.bytes += _bytes_of(execution)
+                if tell is not None:
+                    tell(self.tensors, self.bytes)
                 if found is None:
                     self._counts[Agreement.IDENTICAL] += len(execution.pairs)
                     self._trace.skip(execution.rank, execution.step)

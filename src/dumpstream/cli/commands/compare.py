@@ -167,9 +167,7 @@ def _compared(comparison: Comparison, args: Namespace) -> Generator[Finding, Non
     """Yield what is found, and show the progress meanwhile."""
     agreeing = args.all or args.style is not None or args.format != "table"
     with Progress("comparing", "tensor") as progress:
-        for finding in comparison.findings(agreeing=agreeing):
-            progress.show(comparison.tensors, comparison.bytes)
-            yield finding
+        yield from comparison.findings(agreeing=agreeing, tell=progress.show)
 
 
 @contextmanager
