@@ -91,7 +91,7 @@ class Trace:
         state = self._follow(first.rank, first.step)
         inputs = [it for it in findings if it.row.io == _INPUT]
         outputs = [it for it in findings if it.row.io == _OUTPUT]
-        input_error = max((it for it in map(_error, inputs) if it is not None), default=None)
+        input_error = _largest_error(inputs)
         rows = [replace(it.row, input_error=input_error, added=_added(it, input_error)) for it in findings]
         verdicts = [it.row.verdict for it in findings]
         if Agreement.DIFFERENT in verdicts:
@@ -134,6 +134,14 @@ class Trace:
 
 def _error(finding: Finding) -> float | None:
     return finding.row.metrics.rel
+
+
+def _largest_error(inputs: Sequence[Finding]) -> float | None:
+    """Return the largest error of *inputs*; None if one differs and it is not known by how much."""
+    errors = [it for it in map(_error, inputs) if it is not None]
+    if any(it.row.verdict is Agreement.DIFFERENT and _error(it) is None for it in inputs):
+        return None
+    return max(errors, default=None)
 
 
 def _added(finding: Finding, input_error: float | None) -> float | None:

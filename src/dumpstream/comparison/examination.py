@@ -144,7 +144,8 @@ def _statistics_judged(mine: SideTensor, golden: SideTensor, limits: Limits) -> 
         if shapes[0] != shapes[1]:
             return Judgement(Agreement.DIFFERENT, _shapes_text(*shapes)), metrics  # type: ignore[arg-type]
     dtypes = [_dtype_of(it) for it in (mine, golden)]
-    return judge_statistics(ours, theirs, dtypes[0], dtypes[1], limits), metrics
+    judgement = judge_statistics(ours, theirs, dtypes[0], dtypes[1], limits)
+    return judgement, _identical(mine, golden) if judgement.agreement is Agreement.IDENTICAL else metrics
 
 
 def _dtype_of(tensor: SideTensor) -> DType:

@@ -133,7 +133,7 @@ def _size_text(row: ComparisonRow) -> str:
         index = ", ".join(map(str, worst.index))
         told.append(f"worst at [{index}], {_number(worst.mine)} instead of {_number(worst.golden)}")
     if not told:
-        return f"differs ({row.reason})" if row.reason else "differs"
+        return f"differs ({row.cause})" if row.cause else "differs"
     return ", ".join(told)
 
 

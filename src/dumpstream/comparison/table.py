@@ -90,6 +90,13 @@ class ComparisonRow:
     added: float | None = None  #: how much larger the error of this output is than that of the inputs
     role: Role | None = None  #: of an operator whose outputs differ; `reason` begins with it
 
+    @property
+    def cause(self) -> str | None:
+        """The reason without the role that it begins with."""
+        if self.reason is None or self.role is None:
+            return self.reason
+        return self.reason.removeprefix(str(self.role)).lstrip(":; ") or None
+
 
 #: The columns of every output format, in order; those of `Metrics` are beside the others.
 COLUMNS: tuple[str, ...] = tuple(

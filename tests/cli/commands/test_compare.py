@@ -455,6 +455,23 @@ def test_a_rank_outside_the_mesh_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "the mesh tp=2 has 2 ranks, and the run has a rank 2" in capsys.readouterr().err
 
 
+def test_statistics_are_compared_where_nothing_else_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], compared: Any
+) -> None:
+    mine, golden = _directory(tmp_path / "mine", perturb="c"), _directory(tmp_path / "golden")
+    table = str(tmp_path / "golden.parquet")
+    assert main(["stats", str(golden), "--format", "parquet", "--out", table]) == 0
+    capsys.readouterr()
+
+    assert main(["compare", str(mine), table]) == 3
+    said = capsys.readouterr()
+    first = compared(mine, table)["summary"]["first"]
+
+    assert "the golden has only statistics" in said.err
+    assert " is c (Double), model net, step 0: output 0 differs (" in said.out
+    assert (first["op_name"], first["rel"], first["input_error"]) == ("c", None, 0.0)
+
+
 def test_two_empty_sides_are_not_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for side in ("a", "b"):
         (tmp_path / side).mkdir()

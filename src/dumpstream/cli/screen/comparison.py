@@ -88,20 +88,13 @@ def _cells(number: int, row: ComparisonRow) -> dict[str, Any]:
         "added": row.added,
         "dtype": _both(row.dtype, row.golden_dtype),
         "shape": row.shape,
-        "reason": _reason(row),
+        "reason": row.cause,
     }
 
 
 def _both(mine: str | None, golden: str | None) -> str | None:
     """Return what both have, or ``mine/golden``."""
     return mine or golden if mine == golden or not (mine and golden) else f"{mine}/{golden}"
-
-
-def _reason(row: ComparisonRow) -> str | None:
-    """Return the reason without the role, which has a column of its own."""
-    if row.reason is None or row.role is None:
-        return row.reason
-    return row.reason.removeprefix(str(row.role)).lstrip(":; ") or None
 
 
 def _column(name: str, place: int, **facts: Any) -> Column:
