@@ -5,8 +5,8 @@ divergence: beside the speed at which the thread can read both (numpy's sum of t
 beside numpy code that computes what CANN's own tool does, with its casts to float32. Mine is the golden with
 noise of a few thousandths; "equal" is two copies.
 
-Times are those that the thread has the processor. All take turns, in rounds; the fastest round of each counts,
-because other work on the machine only adds time.
+Times are those for which the thread has the processor. All take turns, in rounds; the fastest round of each
+counts, because other work on the machine only adds time.
 """
 
 from __future__ import annotations
