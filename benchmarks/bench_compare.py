@@ -3,8 +3,10 @@
 Gigabytes per second of both sides together, 16 Mi elements each, on one thread, without the Kullback-Leibler
 divergence: beside the speed at which the thread can read both (numpy's sum of the same bytes as float32), and
 beside numpy code that computes what CANN's own tool does, with its casts to float32. Mine is the golden with
-noise of a few thousandths; "equal" is two copies. Times are those that the thread has the processor. All
-take turns, in rounds; the fastest round of each counts, because other work on the machine only adds time.
+noise of a few thousandths; "equal" is two copies.
+
+Times are those for which the thread has the processor. All take turns, in rounds; the fastest round of each
+counts, because other work on the machine only adds time.
 
 Then whole runs: two directories of 512 MB, and 2,000 pairs of small files, beside numpy code that does what
 CANN's tool does, pair by pair; a capture of 100,000 files and its copy; and the memory for a pair of 8 GiB

@@ -21,6 +21,9 @@ from dumpstream.reading.dumpfile import DumpFile
 
 _BYTE_BITS = 8
 _C0_BITS = 256
+_MATRICES = "FRACTAL_NZ"
+_CUBE = 16  #: rows of a block of FRACTAL_NZ
+_SLAB_BYTES = 1 << 20
 #: Packed elements come in multiples of 8.
 _PACKED_ELEMENTS = 8
 
@@ -29,23 +32,26 @@ _PACKED_ELEMENTS = 8
 def open_tensor(dump: DumpFile, tensor: Tensor, *, order: str | None = None) -> Iterator[Elements]:
     """Enter the elements of *tensor*, valid while *dump* is open.
 
-    A blocked format is brought to the original shape, and its padding left out. A plain format stays as it
-    is, or is brought to *order*, another one with the same axes. Takes memory for a block only; a format that
-    is rearranged takes it for the whole tensor.
+    A blocked format is brought to the original shape, if the file has that, and its padding left out. A plain
+    format stays as it is, or is brought to *order*, another one with the same axes. Takes memory for a block
+    only, also for FRACTAL_NZ of any size; other formats that are rearranged take it for three times the
+    tensor. What has to be rearranged and is compressed goes to a temporary file.
 
     Raises:
         DumpFormatError: the shape does not fit the bytes, or the file ends before the tensor does.
         ValueError: the tensor cannot be rearranged, or the file has no bytes of it.
     """
-    name = tensor.format.name
     target = _target(tensor, order)
     if target is None:
         yield _DumpElements(dump, tensor)
         return
     with _codes(dump, tensor) as codes:
+        if tensor.format.name == _MATRICES and _are_matrices(codes, tensor.original_shape):
+            yield _MatrixElements(codes, tensor.original_shape, tensor.dtype)
+            return
         arranged = to_layout(
             codes,
-            name,
+            tensor.format.name,
             target,
             tensor.original_shape,
             groups=max(1, tensor.sub_format),
@@ -65,7 +71,7 @@ def _target(tensor: Tensor, order: str | None) -> str | None:
     if tensor.io in {IO.BUFFER, IO.SPACE} or tensor.dtype.kernel is None:
         return None
     if is_blocked(name):
-        return "ND"
+        return "ND" if tensor.original_shape else None
     if order is not None and order != name and order in targets_of(name):
         return order
     return None
@@ -107,6 +113,38 @@ class _DumpElements:
                 yield data[:whole]
             if not left:
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class _MatrixElements:
+    """The elements of matrices in FRACTAL_NZ, a few rows of blocks at a time."""
+
+    _codes: NDArray[Any]
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def packed(self) -> bool:
+        return False
+
+    def blocks(self) -> Iterator[memoryview]:
+        rows, columns = self.shape[-2:]
+        batches = self._codes.reshape(-1, *self._codes.shape[-4:])
+        step = max(1, _SLAB_BYTES // max(1, batches[0, :, :1].nbytes)) if len(batches) else 1
+        for matrix in batches:
+            for start in range(0, matrix.shape[1], step):
+                height = min(rows - start * _CUBE, step * _CUBE)
+                slab = to_layout(matrix[:, start : start + step], _MATRICES, "ND", (height, columns))
+                yield from ArrayElements(slab, self.dtype).blocks()
+
+
+def _are_matrices(codes: NDArray[Any], shape: tuple[int, ...]) -> bool:
+    """Whether *codes* are stored as FRACTAL_NZ stores matrices of *shape*."""
+    if len(shape) < 2 or codes.ndim != len(shape) + 2 or not codes.size:  # noqa: PLR2004 - a matrix
+        return False
+    *batch, rows, columns = shape
+    c0 = codes.shape[-1]
+    return codes.shape == (*batch, -(-columns // c0), -(-rows // _CUBE), _CUBE, c0)
 
 
 @contextmanager

@@ -118,7 +118,7 @@ class GatheredSide(Side):
         problem = next((entry.problem for _, entry in of if entry.problem is not None), None)
         known = all(entry.reference is not None for _, entry in of)
         origin = first.origin._replace(rank=None, device=None)
-        where = [(rank, it.source, it.reference) for rank, it in of]
+        where = [(rank, it.source, it.reference or it.file) for rank, it in of]
         reference = json.dumps([origin.op_type, origin.op_name, *where]) if known else None
         entry = Entry(origin, file, 0, reference, problem=None if tensors else problem)
         return entry.describe(tensors)
