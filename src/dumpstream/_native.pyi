@@ -231,16 +231,18 @@ class ComparisonSummary:
     inf_differs: Final[int]
     #: Elements with the same bits; of different types, with equal values (not NaN) and signs.
     bit_equal: Final[int]
-    #: Errors above 1/1000 and 5/1000 of the golden element; if that is 0, of the epsilon of a float32.
+    #: Errors above 1/1000 and 5/1000 of the golden element, or of 2.2e-16 if that is larger.
     beyond_1: Final[int]
     beyond_5: Final[int]
-    #: The sums of squares of mine and of the golden, and of the products.
+    #: The sums of squares of mine and of the golden, and of products.
     xx: Final[float]
     yy: Final[float]
     xy: Final[float]
-    #: The sums of absolute, squared and relative errors.
+    #: The sums of absolute, squared and relative errors. The squared ones, and those above, are all divided
+    #: by the same number if they are beyond doubles.
     errors: Final[float]
     squares: Final[float]
+    rmse: Final[float]
     relative: Final[float]
     max_relative: Final[float]
     mean: Final[float]

@@ -24,9 +24,22 @@ static bool is_wide(const struct ds_side *side) {
     return side->kind == DS_I8 || side->kind == DS_U8;
 }
 
-static bool same_kind(const struct ds_side *mine, const struct ds_side *golden) {
+/* Whether the products of elements are exact as doubles. */
+static bool is_narrow(const struct ds_side *side) {
+    enum ds_kind kind = side->kind;
+    return kind == DS_F4 || kind == DS_F2 || kind == DS_BF16 || DS_KIND[kind].bits <= 16;
+}
+
+/* Whether bytes are codes of fewer bits, whose upper bits say nothing. */
+static bool has_spare_bits(const struct ds_side *side) {
+    return side->kind == DS_BYTE && memcmp(side->table, side->table + 128, 128 * sizeof *side->table) == 0;
+}
+
+/* Whether elements are equal if their bytes are, and only then. */
+static bool is_raw(const struct ds_side *mine, const struct ds_side *golden) {
     size_t table_bytes = ds_kind_table_size(mine->kind) * sizeof *mine->table;
-    return mine->kind == golden->kind && memcmp(mine->table, golden->table, table_bytes) == 0;
+    return mine->kind == golden->kind && DS_KIND[mine->kind].bits >= 8 &&
+           memcmp(mine->table, golden->table, table_bytes) == 0 && !has_spare_bits(mine);
 }
 
 /* The units in the last place of both types: 2^(exponent - digits), but not smaller than that of the
@@ -47,9 +60,12 @@ void ds_comparison_init(struct ds_comparison *comparison, const struct ds_side *
     comparison->mine = *mine;
     comparison->golden = *golden;
     comparison->kernels = kernels_in_use();
-    comparison->raw = DS_KIND[mine->kind].bits >= 8 && same_kind(mine, golden);
     comparison->wide = mine->is_integer && golden->is_integer && (is_wide(mine) || is_wide(golden));
+    comparison->raw = is_raw(mine, golden);
+    comparison->rounded = !comparison->wide && (is_wide(mine) || is_wide(golden));
+    comparison->narrow = is_narrow(mine) && is_narrow(golden);
     comparison->extremes = extremes;
+    comparison->has_ulp = !mine->is_integer || !golden->is_integer;
     comparison->least = least_power(mine, golden);
     comparison->totals.worst = comparison->totals.first_mismatch = DS_NO_ELEMENT;
     comparison->totals.x_min = comparison->totals.y_min = INFINITY;
@@ -109,9 +125,37 @@ static __int128 exact_element(const struct ds_side *side, const uint8_t *data, s
     return (int64_t)value;
 }
 
+/* Whether all of `count` integers are exact as doubles. */
+static bool all_exact(const double *x, size_t count) {
+    size_t beyond = 0;
+    for (size_t i = 0; i < count; i++)
+        beyond += fabs(x[i]) >= 0x1p53;
+    return beyond == 0;
+}
+
+static void subtract_doubles(struct ds_comparison *comparison, size_t count) {
+    struct ds_pair_totals *totals = &comparison->totals;
+    const double *x = comparison->x + comparison->filled, *y = comparison->y + comparison->filled;
+    double *difference = comparison->difference + comparison->filled, largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference[i] = x[i] - y[i];
+        largest = fabs(difference[i]) > largest ? fabs(difference[i]) : largest;
+        comparison->equal += x[i] == y[i];
+    }
+    if (largest > (double)totals->exact_max) {
+        size_t at = 0;
+        while (fabs(difference[at]) != largest)
+            at++;
+        totals->exact_max = (unsigned __int128)largest;
+        totals->exact_x = (int64_t)x[at];
+        totals->exact_y = (int64_t)y[at];
+        totals->worst = totals->count + comparison->filled + at;
+    }
+}
+
 /* Subtracts the elements that were staged, exactly. */
-static void subtract_exactly(struct ds_comparison *comparison, const uint8_t *mine, const uint8_t *golden,
-                             size_t start, size_t count) {
+static void subtract_integers(struct ds_comparison *comparison, const uint8_t *mine, const uint8_t *golden,
+                              size_t start, size_t count) {
     struct ds_pair_totals *totals = &comparison->totals;
     for (size_t i = 0, at = comparison->filled; i < count; i++, at++) {
         __int128 x = exact_element(&comparison->mine, mine, start + i, comparison->x[at]);
@@ -134,17 +178,44 @@ static size_t count_equal(const struct ds_comparison *comparison, const uint8_t 
     return comparison->kernels->equal[logarithm](mine + start * bytes, golden + start * bytes, count);
 }
 
+/* Whether an integer of 8 bytes is the double that it was rounded to. */
+static bool is_exact(const struct ds_side *side, const uint8_t *data, size_t index, double value) {
+    return !is_wide(side) || (value < 0x1p64 && (__int128)value == exact_element(side, data, index, value));
+}
+
+/* Counts the floats that are equal to integers of 8 bytes, which were rounded. */
+static size_t count_exact(const struct ds_comparison *comparison, const uint8_t *mine, const uint8_t *golden,
+                          size_t start, size_t count) {
+    const double *x = comparison->x + comparison->filled, *y = comparison->y + comparison->filled;
+    size_t equal = 0;
+    for (size_t i = 0; i < count; i++)
+        equal += x[i] == y[i] && signbit(x[i]) == signbit(y[i]) &&
+                 is_exact(&comparison->mine, mine, start + i, x[i]) &&
+                 is_exact(&comparison->golden, golden, start + i, y[i]);
+    return equal;
+}
+
 /* Adds to the block, which has room for them. */
 static void fill(struct ds_comparison *comparison, const uint8_t *mine, const uint8_t *golden, size_t start,
                  size_t count) {
     size_t filled = comparison->filled;
     stage(comparison->kernels, &comparison->mine, mine, start, count, comparison->x + filled);
     stage(comparison->kernels, &comparison->golden, golden, start, count, comparison->y + filled);
-    if (comparison->wide)
-        subtract_exactly(comparison, mine, golden, start, count);
+    if (comparison->wide && all_exact(comparison->x + filled, count) &&
+        all_exact(comparison->y + filled, count))
+        subtract_doubles(comparison, count);
+    else if (comparison->wide)
+        subtract_integers(comparison, mine, golden, start, count);
+    else if (comparison->rounded)
+        comparison->equal += count_exact(comparison, mine, golden, start, count);
     else if (comparison->raw)
         comparison->equal += count_equal(comparison, mine, golden, start, count);
     comparison->filled += count;
+}
+
+/* Where the element `start` lies, which may be past the end. */
+static uintptr_t place_of(const struct ds_side *side, const uint8_t *data, size_t start) {
+    return (uintptr_t)data + start * DS_KIND[side->kind].bits / 8;
 }
 
 void ds_comparison_update(struct ds_comparison *comparison, const void *mine, const void *golden,
@@ -156,8 +227,11 @@ void ds_comparison_update(struct ds_comparison *comparison, const void *mine, co
         size_t space = DS_COMPARISON_BLOCK - comparison->filled;
         taken = count - start < space ? count - start : space;
         fill(comparison, mine, golden, start, taken);
-        if (comparison->filled == DS_COMPARISON_BLOCK)
+        if (comparison->filled == DS_COMPARISON_BLOCK) {
+            comparison->ahead[0] = place_of(&comparison->mine, mine, start + taken);
+            comparison->ahead[1] = place_of(&comparison->golden, golden, start + taken);
             ds_pairs_merge(comparison);
+        }
     }
     fesetenv(&mode);
 }

@@ -1,6 +1,6 @@
 /* All kernels of one set, which includes its operations first: ../statistics/vectors_avx2.h, for example.
- * Sums have four lanes, whatever the size of a vector is, so all sets add the same numbers in the
- * same order. */
+ * Sums have four or eight lanes, whatever the size of a vector is, so all sets add the same numbers
+ * in the same order. */
 #pragma once
 
 #include "pairs.h"
@@ -34,8 +34,9 @@ static void widen_f2(const uint8_t *data, size_t count, double *values) {
     size_t i = 0;
     for (; i + DS_LANES <= count; i += DS_LANES) {
         vf x = load_f2(data + 2 * i);
-        vd pair[2] = {low_f(x), high_f(x)};
-        memcpy(values + i, pair, sizeof pair);
+        vd low = low_f(x), high = high_f(x);
+        memcpy(values + i, &low, sizeof low);
+        memcpy(values + i + DS_DOUBLE_LANES, &high, sizeof high);
     }
     for (; i < count; i++)
         values[i] = ds_half_value(DS_LOAD(uint16_t, data + 2 * i));
@@ -63,7 +64,8 @@ DS_EQUAL(8, vl, uint64_t)
 
 /* Sums */
 
-_Static_assert(DS_GROUP *DS_DOUBLE_LANES == DS_PAIR_LANES, "a group of vectors has the lanes of a sum");
+_Static_assert(2 * DS_GROUP * DS_DOUBLE_LANES == DS_PAIR_LANES,
+               "kernels take two groups of vectors at a time");
 
 DS_INLINE double largest_of(const vd *lanes) {
     double largest = 0;
@@ -80,85 +82,123 @@ DS_INLINE uint64_t total_of(const vl *lanes) {
     return total;
 }
 
-static void multiply(const double *x, const double *y, size_t count, struct ds_products *products) {
-    vd x_sum[DS_GROUP] = {{0}}, y_sum[DS_GROUP] = {{0}};
-    vd xx[DS_GROUP] = {{0}}, yy[DS_GROUP] = {{0}}, xy[DS_GROUP] = {{0}};
-    for (size_t i = 0; i < count;) {
-        for (size_t at = 0; at < DS_GROUP; at++, i += DS_DOUBLE_LANES) {
-            vd a = DS_LOAD(vd, x + i), b = DS_LOAD(vd, y + i);
-            x_sum[at] += a;
-            y_sum[at] += b;
-            xx[at] += a * a;
-            yy[at] += b * b;
-            xy[at] += a * b;
-        }
-    }
-    *products = (struct ds_products){.x = sum_of(x_sum, 1),
-                                     .y = sum_of(y_sum, 1),
-                                     .xx = sum_of(xx, 1),
-                                     .yy = sum_of(yy, 1),
-                                     .xy = sum_of(xy, 1)};
+/* Two vectors for each lane of a group: one addition does not wait for the one before. */
+struct product_lanes {
+    vd x[2 * DS_GROUP], y[2 * DS_GROUP], xx[2 * DS_GROUP], yy[2 * DS_GROUP], xy[2 * DS_GROUP];
+};
+
+/* `narrow` elements have products that a double holds. */
+DS_INLINE void take_products(struct product_lanes *lanes, size_t at, vd x, vd y, bool narrow) {
+    lanes->x[at] += x;
+    lanes->y[at] += y;
+    lanes->xx[at] = narrow ? add_product_f(lanes->xx[at], x, x) : lanes->xx[at] + x * x;
+    lanes->yy[at] = narrow ? add_product_f(lanes->yy[at], y, y) : lanes->yy[at] + y * y;
+    lanes->xy[at] = narrow ? add_product_f(lanes->xy[at], x, y) : lanes->xy[at] + x * y;
 }
 
-static void subtract(const double *x, const double *y, size_t count, double *difference) {
-    for (size_t i = 0; i < count; i++)
-        difference[i] = x[i] - y[i];
+DS_INLINE void multiply(const struct ds_pairs *pairs, struct ds_products *products, bool narrow) {
+    struct product_lanes lanes = {0};
+    for (size_t i = 0; i < pairs->count;) {
+        __builtin_prefetch((const void *)(pairs->ahead[0] + i * pairs->width[0]));
+        for (size_t at = 0; at < 2 * DS_GROUP; at++, i += DS_DOUBLE_LANES)
+            take_products(&lanes, at, DS_LOAD(vd, pairs->x + i), DS_LOAD(vd, pairs->y + i), narrow);
+    }
+    *products = (struct ds_products){.x = sum_of(lanes.x, 2),
+                                     .y = sum_of(lanes.y, 2),
+                                     .xx = sum_of(lanes.xx, 2),
+                                     .yy = sum_of(lanes.yy, 2),
+                                     .xy = sum_of(lanes.xy, 2)};
 }
 
 /* Errors */
 
-#define DS_EXPONENT_BITS INT64_C(0x7ff0000000000000)
-/* Minus the bits of a power of two, these are the bits of its inverse. */
-#define DS_INVERSE_BITS INT64_C(0x7fe0000000000000)
-
 struct error_lanes {
-    vd errors[DS_GROUP], squares[DS_GROUP], relative[DS_GROUP];
-    vd max_error[DS_GROUP], max_relative[DS_GROUP], max_ulp[DS_GROUP];
-    vl beyond_1[DS_GROUP], beyond_5[DS_GROUP];
+    vd errors[DS_GROUP], squares[DS_GROUP], relative[DS_GROUP], max_error[DS_GROUP], max_ratio[DS_GROUP];
+    vl beyond_1[DS_GROUP], beyond_5[DS_GROUP], tiny[DS_GROUP];
 };
 
 DS_INLINE vd magnitude_of(vd x) {
     return (vd)((vl)x & INT64_MAX);
 }
 
-DS_INLINE void take_errors(struct error_lanes *lanes, size_t at, vd x, vd y, vd difference, vd least) {
-    vd error = magnitude_of(difference), size = magnitude_of(y);
-    vd relative = (vd)((vl)(error / size) & (vl)(size > DS_TINY));
-    vd base = (vd)((vl)size | ((vl)(size == 0) & (vl)((vd){0} + DS_FLOAT_EPSILON)));
-    vd larger = max_d(magnitude_of(x), size);
-    vd power = max_d((vd)((vl)larger & DS_EXPONENT_BITS), least);
-    lanes->errors[at] += error;
-    lanes->squares[at] += difference * difference;
-    lanes->relative[at] += relative;
-    lanes->max_error[at] = max_d(lanes->max_error[at], error);
-    lanes->max_relative[at] = max_d(lanes->max_relative[at], relative);
-    lanes->max_ulp[at] = max_d(lanes->max_ulp[at], error * (vd)(DS_INVERSE_BITS - (vl)power));
-    lanes->beyond_1[at] -= (vl)(error > base * 1e-3);
-    lanes->beyond_5[at] -= (vl)(error > base * 5e-3);
+/* Doubles that are not negative are in the order of their bits, which more units can compare. */
+DS_INLINE vl is_above(vd x, double limit) {
+    return (vl)x > (vl)((vd){0} + limit);
 }
 
-static void measure(const double *x, const double *y, const double *difference, size_t count, double least,
-                    struct ds_errors *errors) {
+DS_INLINE void take_errors(struct error_lanes *lanes, size_t at, vd y, vd difference) {
+    vd error = magnitude_of(difference), size = magnitude_of(y);
+    vd ratio = error / max_d(size, (vd){0} + DS_TINY);
+    vl counts = is_above(size, DS_TINY);
+    lanes->errors[at] += error;
+    lanes->squares[at] += difference * difference;
+    lanes->relative[at] += (vd)((vl)ratio & counts);
+    lanes->tiny[at] |= (vl)ratio & ~counts;
+    lanes->max_error[at] = max_d(error, lanes->max_error[at]);
+    lanes->max_ratio[at] = max_d(ratio, lanes->max_ratio[at]);
+    lanes->beyond_1[at] -= is_above(ratio, 1e-3);
+    lanes->beyond_5[at] -= is_above(ratio, 5e-3);
+}
+
+/* If `difference` is NULL, the differences are those of the doubles. */
+static void measure(const struct ds_pairs *pairs, const double *difference, struct ds_errors *errors) {
     struct error_lanes lanes = {0};
-    const vd smallest = (vd){0} + least;
-    for (size_t i = 0; i < count;)
-        for (size_t at = 0; at < DS_GROUP; at++, i += DS_DOUBLE_LANES)
-            take_errors(&lanes, at, DS_LOAD(vd, x + i), DS_LOAD(vd, y + i), DS_LOAD(vd, difference + i),
-                        smallest);
+    for (size_t i = 0; i < pairs->count;) {
+        __builtin_prefetch((const void *)(pairs->ahead[1] + i * pairs->width[1]));
+        for (size_t at = 0; at < DS_GROUP; at++, i += DS_DOUBLE_LANES) {
+            vd y = DS_LOAD(vd, pairs->y + i);
+            vd apart = difference ? DS_LOAD(vd, difference + i) : DS_LOAD(vd, pairs->x + i) - y;
+            take_errors(&lanes, at, y, apart);
+        }
+    }
     *errors = (struct ds_errors){.errors = sum_of(lanes.errors, 1),
                                  .squares = sum_of(lanes.squares, 1),
                                  .relative = sum_of(lanes.relative, 1),
                                  .max_error = largest_of(lanes.max_error),
-                                 .max_relative = largest_of(lanes.max_relative),
-                                 .max_ulp = largest_of(lanes.max_ulp),
+                                 .max_ratio = largest_of(lanes.max_ratio),
                                  .beyond_1 = total_of(lanes.beyond_1),
                                  .beyond_5 = total_of(lanes.beyond_5)};
+    for (size_t at = 0; at < DS_GROUP; at++)
+        for (size_t lane = 0; lane < DS_DOUBLE_LANES; lane++)
+            errors->tiny |= lanes.tiny[at][lane] != 0;
+}
+
+/* Peaks */
+
+#define DS_EXPONENT_BITS INT64_C(0x7ff0000000000000)
+/* Minus the bits of a power of two, these are the bits of its inverse. */
+#define DS_INVERSE_BITS INT64_C(0x7fe0000000000000)
+
+static double max_ulp(const struct ds_pairs *pairs, double least) {
+    vd max[DS_GROUP] = {{0}};
+    const vd smallest = (vd){0} + least;
+    for (size_t i = 0; i < pairs->count;) {
+        for (size_t at = 0; at < DS_GROUP; at++, i += DS_DOUBLE_LANES) {
+            vd x = DS_LOAD(vd, pairs->x + i), y = DS_LOAD(vd, pairs->y + i);
+            vd larger = max_d(magnitude_of(x), magnitude_of(y));
+            vd power = max_d((vd)((vl)larger & DS_EXPONENT_BITS), smallest);
+            max[at] = max_d(magnitude_of(x - y) * (vd)(DS_INVERSE_BITS - (vl)power), max[at]);
+        }
+    }
+    return largest_of(max);
+}
+
+static double max_relative(const struct ds_pairs *pairs, const double *difference) {
+    vd max[DS_GROUP] = {{0}};
+    for (size_t i = 0; i < pairs->count;) {
+        for (size_t at = 0; at < DS_GROUP; at++, i += DS_DOUBLE_LANES) {
+            vd y = DS_LOAD(vd, pairs->y + i), size = magnitude_of(y);
+            vd apart = difference ? DS_LOAD(vd, difference + i) : DS_LOAD(vd, pairs->x + i) - y;
+            max[at] = max_d((vd)((vl)(magnitude_of(apart) / size) & is_above(size, DS_TINY)), max[at]);
+        }
+    }
+    return largest_of(max);
 }
 
 static double spread(const double *x, size_t count, double mean) {
     vd squares[DS_GROUP] = {{0}};
     size_t i = 0;
-    while (i + DS_PAIR_LANES <= count) {
+    while (i + DS_GROUP * DS_DOUBLE_LANES <= count) {
         for (size_t at = 0; at < DS_GROUP; at++, i += DS_DOUBLE_LANES) {
             vd distance = DS_LOAD(vd, x + i) - mean;
             squares[at] += distance * distance;
@@ -170,13 +210,29 @@ static double spread(const double *x, size_t count, double mean) {
     return sum;
 }
 
+/* The functions of the set */
+
+static void multiply_narrow(const struct ds_pairs *pairs, struct ds_products *products) {
+    multiply(pairs, products, true);
+}
+
+static void multiply_any(const struct ds_pairs *pairs, struct ds_products *products) {
+    multiply(pairs, products, false);
+}
+
+static void measure_doubles(const struct ds_pairs *pairs, struct ds_errors *errors) {
+    measure(pairs, NULL, errors);
+}
+
 #define DS_WIDEN_ENTRY(name, kind, type) [kind] = widen_##name,
 #define DS_PAIR_KERNEL_TABLE                                                                                 \
     {                                                                                                        \
         .widen = {DS_PLAIN_KINDS(DS_WIDEN_ENTRY)[DS_F2] = widen_f2, [DS_BF16] = widen_bf16},                 \
         .equal = {equal_1, equal_2, equal_4, equal_8},                                                       \
-        .multiply = multiply,                                                                                \
-        .subtract = subtract,                                                                                \
-        .measure = measure,                                                                                  \
+        .multiply = {multiply_any, multiply_narrow},                                                         \
+        .measure = measure_doubles,                                                                          \
+        .measure_given = measure,                                                                            \
+        .max_ulp = max_ulp,                                                                                  \
+        .max_relative = max_relative,                                                                        \
         .spread = spread,                                                                                    \
     }

@@ -8,17 +8,27 @@
 #define DS_TINY 2.2e-16
 #define DS_FLOAT_EPSILON 0x1p-23
 
-/* Kernels take vectors of this many doubles; blocks are filled up with zeros, which add nothing. */
-#define DS_PAIR_LANES 4
+/* Kernels take this many pairs at a time; blocks are filled up with zeros, which add nothing. */
+#define DS_PAIR_LANES 8
+
+/* A block of pairs. While they are summed up, the processor reads what comes next, element by element of
+ * `width` bytes; these addresses may be anywhere. */
+struct ds_pairs {
+    const double *x, *y;
+    size_t count;
+    uintptr_t ahead[2];
+    size_t width[2];
+};
 
 struct ds_products {
     double x, y, xx, yy, xy;
 };
 
-/* The fields are those of ds_pair_totals. */
+/* The ratio of an error is that to |y|, or to DS_TINY if that is larger. */
 struct ds_errors {
-    double errors, squares, relative, max_error, max_relative, max_ulp;
+    double errors, squares, relative, max_error, max_ratio;
     uint64_t beyond_1, beyond_5;
+    bool tiny; /* a pair with |y| <= DS_TINY has an error */
 };
 
 struct ds_pair_kernels {
@@ -26,11 +36,16 @@ struct ds_pair_kernels {
     void (*widen[DS_SUMMED_KINDS])(const uint8_t *data, size_t count, double *values);
     /* Counts the elements with the same bits, at most a block, by the binary logarithm of their bytes. */
     size_t (*equal[4])(const uint8_t *x, const uint8_t *y, size_t count);
-    void (*multiply)(const double *x, const double *y, size_t count, struct ds_products *products);
-    void (*subtract)(const double *x, const double *y, size_t count, double *difference);
-    /* `least` is the smallest power of two whose units in the last place count. */
-    void (*measure)(const double *x, const double *y, const double *difference, size_t count, double least,
-                    struct ds_errors *errors);
+    /* The second is for narrow elements, whose products a double holds. */
+    void (*multiply[2])(const struct ds_pairs *pairs, struct ds_products *products);
+    void (*measure)(const struct ds_pairs *pairs, struct ds_errors *errors);
+    /* For integers that are not exact as doubles: their differences are given. */
+    void (*measure_given)(const struct ds_pairs *pairs, const double *difference, struct ds_errors *errors);
+    /* The largest relative error; `difference` may be NULL. */
+    double (*max_relative)(const struct ds_pairs *pairs, const double *difference);
+    /* The largest error as a share of the power of two below the larger of x and y, or of `least`. It is
+     * below 4, and below twice the largest ratio if no tiny pair has an error. */
+    double (*max_ulp)(const struct ds_pairs *pairs, double least);
     /* The sum of the squared distances from `mean`. */
     double (*spread)(const double *x, size_t count, double mean);
 };

@@ -7,6 +7,8 @@
 
 /* As for statistics: if the spread is a smaller share of the squares, it takes a pass over the distances. */
 #define SPREAD_SHARE 0x1p-16
+/* Elements of another range than the usual are scaled by 2 to the power of this, or its inverse. */
+#define RANGE_SHIFT 600
 
 static void add(struct ds_running *running, double value) {
     ds_add(&running->sum, &running->error, value);
@@ -14,6 +16,17 @@ static void add(struct ds_running *running, double value) {
 
 static double value_of(struct ds_running running) {
     return ds_pair(running.sum, running.error);
+}
+
+/* The first `count` pairs of the block, with the zeros behind them. */
+static struct ds_pairs pairs_of(const struct ds_comparison *comparison, size_t count) {
+    return (struct ds_pairs){
+        .x = comparison->x,
+        .y = comparison->y,
+        .count = (count + DS_PAIR_LANES - 1) / DS_PAIR_LANES * DS_PAIR_LANES,
+        .ahead = {comparison->ahead[0], comparison->ahead[1]},
+        .width = {DS_KIND[comparison->mine.kind].bits / 8, DS_KIND[comparison->golden.kind].bits / 8},
+    };
 }
 
 /* Pairs that are not finite */
@@ -49,15 +62,6 @@ static size_t keep_finite(struct ds_comparison *comparison, size_t count, uint16
         }
     }
     return kept;
-}
-
-static void pad(double *values, size_t count) {
-    for (size_t i = count; i % DS_PAIR_LANES; i++)
-        values[i] = 0;
-}
-
-static size_t padded(size_t count) {
-    return (count + DS_PAIR_LANES - 1) / DS_PAIR_LANES * DS_PAIR_LANES;
 }
 
 /* Equality */
@@ -100,9 +104,6 @@ static void merge_products(struct ds_comparison *comparison, size_t count,
                  block_spread(kernels, comparison->y, count, products->y, products->yy));
     add(&totals->x, products->x);
     add(&totals->y, products->y);
-    add(&totals->xx, products->xx);
-    add(&totals->yy, products->yy);
-    add(&totals->xy, products->xy);
     totals->finite += count;
 }
 
@@ -116,30 +117,38 @@ static void find_extremes(const double *x, size_t count, double *smallest, doubl
 static void note_worst(struct ds_comparison *comparison, const uint16_t *places) {
     struct ds_pair_totals *totals = &comparison->totals;
     size_t at = 0;
-    while (fabs(comparison->difference[at]) != totals->max_error)
+    while (fabs(comparison->x[at] - comparison->y[at]) != totals->max_error)
         at++;
     totals->worst = totals->count + (places ? places[at] : at);
     totals->worst_x = comparison->x[at];
     totals->worst_y = comparison->y[at];
 }
 
-static void merge_errors(struct ds_comparison *comparison, size_t count, const uint16_t *places) {
+/* Looks for the peaks of a block only if it may have higher ones than the blocks before. */
+static void merge_peaks(struct ds_comparison *comparison, const struct ds_pairs *pairs,
+                        const struct ds_errors *errors) {
     struct ds_pair_totals *totals = &comparison->totals;
-    struct ds_errors errors;
-    if (!comparison->wide)
-        comparison->kernels->subtract(comparison->x, comparison->y, count, comparison->difference);
-    pad(comparison->difference, count);
-    comparison->kernels->measure(comparison->x, comparison->y, comparison->difference, padded(count),
-                                 comparison->least, &errors);
-    add(&totals->errors, errors.errors);
-    add(&totals->squares, errors.squares);
-    add(&totals->relative, errors.relative);
-    totals->max_relative = fmax(totals->max_relative, errors.max_relative);
-    totals->max_ulp = fmax(totals->max_ulp, errors.max_ulp);
-    totals->beyond_1 += errors.beyond_1;
-    totals->beyond_5 += errors.beyond_5;
-    if (errors.max_error > totals->max_error) {
-        totals->max_error = errors.max_error;
+    const struct ds_pair_kernels *kernels = comparison->kernels;
+    const double *difference = comparison->wide ? comparison->difference : NULL;
+    double relative = errors->max_ratio;
+    bool may_be_higher = errors->tiny || 2 * (1 + 0x1p-50) * relative > totals->max_ulp;
+    if (errors->tiny)
+        relative = kernels->max_relative(pairs, difference);
+    totals->max_relative = fmax(totals->max_relative, relative);
+    if (comparison->has_ulp && may_be_higher)
+        totals->max_ulp = fmax(totals->max_ulp, kernels->max_ulp(pairs, comparison->least));
+}
+
+static void merge_errors(struct ds_comparison *comparison, const struct ds_pairs *pairs,
+                         const struct ds_errors *errors, const uint16_t *places) {
+    struct ds_pair_totals *totals = &comparison->totals;
+    add(&totals->errors, errors->errors);
+    add(&totals->relative, errors->relative);
+    merge_peaks(comparison, pairs, errors);
+    totals->beyond_1 += errors->beyond_1;
+    totals->beyond_5 += errors->beyond_5;
+    if (errors->max_error > totals->max_error) {
+        totals->max_error = errors->max_error;
         if (!comparison->wide)
             note_worst(comparison, places);
     }
@@ -169,49 +178,126 @@ static void merge_divergence(struct ds_comparison *comparison, size_t count) {
 
 /* Blocks */
 
-static void merge_first_pass(struct ds_comparison *comparison, size_t count, size_t finite,
-                             const struct ds_products *products, const uint16_t *places) {
-    struct ds_pair_totals *totals = &comparison->totals;
-    totals->bit_equal += comparison->equal;
-    if (finite > 0) {
-        merge_products(comparison, finite, products);
-        if (comparison->equal < count)
-            merge_errors(comparison, finite, places);
-        if (comparison->extremes) {
-            find_extremes(comparison->x, finite, &totals->x_min, &totals->x_max);
-            find_extremes(comparison->y, finite, &totals->y_min, &totals->y_max);
-        }
+static void multiply(struct ds_comparison *comparison, size_t count, struct ds_products *products) {
+    struct ds_pairs pairs = pairs_of(comparison, count);
+    for (size_t i = count; i < pairs.count; i++)
+        comparison->x[i] = comparison->y[i] = comparison->difference[i] = 0;
+    comparison->kernels->multiply[comparison->narrow](&pairs, products);
+}
+
+static void measure(const struct ds_comparison *comparison, const struct ds_pairs *pairs,
+                    struct ds_errors *errors) {
+    if (comparison->wide)
+        comparison->kernels->measure_given(pairs, comparison->difference, errors);
+    else
+        comparison->kernels->measure(pairs, errors);
+}
+
+/* The range of the squares of a block: elsewhere, sums of 2^24 blocks are neither lost nor infinite. */
+static enum ds_range range_of(const struct ds_comparison *comparison, const struct ds_products *products) {
+    double larger = fmax(products->xx, products->yy);
+    if (comparison->narrow || comparison->wide || (larger < 0x1p980 && larger > 0x1p-850))
+        return DS_USUAL;
+    return larger > 1 ? DS_LARGE : DS_SMALL;
+}
+
+/* Sums up the block once more, scaled; it is of no use afterwards. */
+static void scale(struct ds_comparison *comparison, size_t count, bool equal, enum ds_range range,
+                  struct ds_products *products, struct ds_errors *errors) {
+    struct ds_pairs pairs = pairs_of(comparison, count);
+    for (size_t i = 0; i < pairs.count; i++) {
+        comparison->x[i] = ldexp(comparison->x[i], range == DS_LARGE ? -RANGE_SHIFT : RANGE_SHIFT);
+        comparison->y[i] = ldexp(comparison->y[i], range == DS_LARGE ? -RANGE_SHIFT : RANGE_SHIFT);
     }
-    totals->count += count;
+    comparison->kernels->multiply[0](&pairs, products);
+    if (equal)
+        return;
+    comparison->kernels->measure(&pairs, errors);
+    if (range == DS_LARGE) /* the powers of the largest doubles have no inverse */
+        comparison->totals.max_ulp =
+            fmax(comparison->totals.max_ulp, comparison->kernels->max_ulp(&pairs, 0x1p-1022));
+}
+
+/* Adds the first `count` pairs, all finite. Equal ones have no errors. */
+static void merge_finite(struct ds_comparison *comparison, size_t count, bool equal,
+                         struct ds_products *products, const uint16_t *places) {
+    struct ds_pair_totals *totals = &comparison->totals;
+    struct ds_pairs pairs = pairs_of(comparison, count);
+    struct ds_errors errors = {0};
+    merge_products(comparison, count, products);
+    if (!equal) {
+        measure(comparison, &pairs, &errors);
+        merge_errors(comparison, &pairs, &errors, places);
+    }
+    if (comparison->extremes) {
+        find_extremes(comparison->x, count, &totals->x_min, &totals->x_max);
+        find_extremes(comparison->y, count, &totals->y_min, &totals->y_max);
+    }
+    enum ds_range range = range_of(comparison, products);
+    if (range != DS_USUAL)
+        scale(comparison, count, equal, range, products, &errors);
+    struct ds_second_moments *moments = &totals->moments[range];
+    add(&moments->xx, products->xx);
+    add(&moments->yy, products->yy);
+    add(&moments->xy, products->xy);
+    add(&moments->squares, errors.squares);
+}
+
+/* Elements of different kinds are equal if their values are. */
+static size_t count_equal(const struct ds_comparison *comparison, size_t count, bool finite) {
+    if (comparison->raw || comparison->wide || comparison->rounded)
+        return comparison->equal;
+    if (!finite)
+        return equal_values(comparison->x, comparison->y, count);
+    return comparison->kernels->equal[3]((const uint8_t *)comparison->x, (const uint8_t *)comparison->y,
+                                         count);
 }
 
 void ds_pairs_merge(struct ds_comparison *comparison) {
-    const struct ds_pair_kernels *kernels = comparison->kernels;
     size_t count = comparison->filled, finite = count;
     uint16_t places[DS_COMPARISON_BLOCK], *moved = NULL;
     struct ds_products products;
     if (count == 0)
         return;
-    if (!comparison->raw && !comparison->wide)
-        comparison->equal = equal_values(comparison->x, comparison->y, count);
-    pad(comparison->x, count);
-    pad(comparison->y, count);
-    kernels->multiply(comparison->x, comparison->y, padded(count), &products);
-    if (!isfinite(products.xx + products.yy)) {
+    multiply(comparison, count, &products);
+    bool all_finite = isfinite(products.xx + products.yy);
+    size_t equal = count_equal(comparison, count, all_finite);
+    if (!all_finite) {
         finite = keep_finite(comparison, count, places);
         moved = places;
-        pad(comparison->x, finite);
-        pad(comparison->y, finite);
-        kernels->multiply(comparison->x, comparison->y, padded(finite), &products);
+        multiply(comparison, finite, &products);
     }
-    if (comparison->divergence)
+    if (comparison->divergence) {
         merge_divergence(comparison, finite);
-    else
-        merge_first_pass(comparison, count, finite, &products, moved);
+    } else {
+        if (finite > 0)
+            merge_finite(comparison, finite, equal == count, &products, moved);
+        comparison->totals.bit_equal += equal;
+        comparison->totals.count += count;
+    }
     comparison->filled = comparison->equal = 0;
 }
 
 /* Summary */
+
+/* A sum in `range`, and what the range below adds to it. */
+#define MOMENT(totals, range, name)                                                                          \
+    (value_of((totals)->moments[range].name) +                                                               \
+     (range > DS_SMALL ? ldexp(value_of((totals)->moments[range - 1].name), -2 * RANGE_SHIFT) : 0))
+
+static void summarise_moments(const struct ds_pair_totals *totals, struct ds_comparison_summary *summary) {
+    int range = DS_LARGE, own = DS_LARGE;
+    while (range > DS_SMALL && totals->moments[range].xx.sum == 0 && totals->moments[range].yy.sum == 0)
+        range--;
+    summary->xx = MOMENT(totals, range, xx);
+    summary->yy = MOMENT(totals, range, yy);
+    summary->xy = MOMENT(totals, range, xy);
+    summary->squares = MOMENT(totals, range, squares);
+    while (own > DS_SMALL && totals->moments[own].squares.sum == 0)
+        own--;
+    double mean = MOMENT(totals, own, squares) / (double)totals->finite;
+    summary->rmse = ldexp(sqrt(mean), (own - DS_USUAL) * RANGE_SHIFT);
+}
 
 /* The divergence of p / sum(p) from q / sum(q). */
 static double divergence_of(const struct ds_pair_totals *totals) {
@@ -246,15 +332,11 @@ static void summarise(const struct ds_comparison *comparison, struct ds_comparis
         .bit_equal = totals->bit_equal,
         .beyond_1 = totals->beyond_1,
         .beyond_5 = totals->beyond_5,
-        .xx = value_of(totals->xx),
-        .yy = value_of(totals->yy),
-        .xy = value_of(totals->xy),
         .errors = value_of(totals->errors),
-        .squares = value_of(totals->squares),
         .relative = value_of(totals->relative),
         .max_error = totals->max_error,
         .max_relative = totals->max_relative,
-        .has_ulp = !mine->is_integer || !golden->is_integer,
+        .has_ulp = comparison->has_ulp,
         .is_integer = mine->is_integer && golden->is_integer,
         .x_mean = value_of(totals->x) / finite + 0.0,
         .y_mean = value_of(totals->y) / finite + 0.0,
@@ -266,6 +348,7 @@ static void summarise(const struct ds_comparison *comparison, struct ds_comparis
         summary->max_ulp = ldexp(totals->max_ulp, ds_comparison_digits(mine, golden));
     if (summary->has_divergence)
         summary->divergence = divergence_of(totals);
+    summarise_moments(totals, summary);
     summarise_worst(comparison, totals, summary);
 }
 

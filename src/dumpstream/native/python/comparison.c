@@ -104,13 +104,13 @@ static PyObject *comparison_again(Comparison *self, PyObject *Py_UNUSED(ignored)
 }
 
 static PyStructSequence_Field summary_fields[] = {
-    {"count", NULL},        {"finite", NULL},      {"nan_both", NULL},  {"nan_mine", NULL},
-    {"nan_golden", NULL},   {"inf_differs", NULL}, {"bit_equal", NULL}, {"beyond_1", NULL},
-    {"beyond_5", NULL},     {"xx", NULL},          {"yy", NULL},        {"xy", NULL},
-    {"errors", NULL},       {"squares", NULL},     {"relative", NULL},  {"max_relative", NULL},
-    {"mean", NULL},         {"golden_mean", NULL}, {"std", NULL},       {"golden_std", NULL},
-    {"max_error", NULL},    {"max_ulp", NULL},     {"worst", NULL},     {"worst_mine", NULL},
-    {"worst_golden", NULL}, {"kl", NULL},          {NULL, NULL}};
+    {"count", NULL},        {"finite", NULL},       {"nan_both", NULL},    {"nan_mine", NULL},
+    {"nan_golden", NULL},   {"inf_differs", NULL},  {"bit_equal", NULL},   {"beyond_1", NULL},
+    {"beyond_5", NULL},     {"xx", NULL},           {"yy", NULL},          {"xy", NULL},
+    {"errors", NULL},       {"squares", NULL},      {"rmse", NULL},        {"relative", NULL},
+    {"max_relative", NULL}, {"mean", NULL},         {"golden_mean", NULL}, {"std", NULL},
+    {"golden_std", NULL},   {"max_error", NULL},    {"max_ulp", NULL},     {"worst", NULL},
+    {"worst_mine", NULL},   {"worst_golden", NULL}, {"kl", NULL},          {NULL, NULL}};
 static PyStructSequence_Desc summary_desc = {"dumpstream._native.ComparisonSummary", NULL, summary_fields,
                                              sizeof summary_fields / sizeof *summary_fields - 1};
 
@@ -124,8 +124,8 @@ static PyObject *summary_object(const struct ds_comparison_summary *it) {
         return NULL;
     const uint64_t counts[] = {it->count,       it->finite,    it->nan_both, it->nan_mine, it->nan_golden,
                                it->inf_differs, it->bit_equal, it->beyond_1, it->beyond_5};
-    const double sums[] = {it->xx,           it->yy,     it->xy,     it->errors, it->squares, it->relative,
-                           it->max_relative, it->x_mean, it->y_mean, it->x_std,  it->y_std};
+    const double sums[] = {it->xx,       it->yy,           it->xy,     it->errors, it->squares, it->rmse,
+                           it->relative, it->max_relative, it->x_mean, it->y_mean, it->x_std,   it->y_std};
     bool found = it->worst != DS_NO_ELEMENT, exact = it->is_integer;
     Py_ssize_t field = 0;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)

@@ -14,7 +14,11 @@ DS_OF_TWO(vi, max_i, (vi)_mm256_max_epi32((__m256i)a, (__m256i)b))
 DS_OF_TWO(vi, min_i, (vi)_mm256_min_epi32((__m256i)a, (__m256i)b))
 DS_OF_TWO(vb, max_b, (vb)_mm256_max_epi8((__m256i)a, (__m256i)b))
 DS_OF_TWO(vb, min_b, (vb)_mm256_min_epi8((__m256i)a, (__m256i)b))
-DS_OF_TWO(vd, add_square_f, _mm256_fmadd_pd(b, b, a))
+
+DS_INLINE vd add_product_f(vd a, vd b, vd c) {
+    return _mm256_fmadd_pd(b, c, a);
+}
+
 DS_OF_ONE(vd, low_f, vf, _mm256_cvtps_pd(_mm256_castps256_ps128(x)))
 DS_OF_ONE(vd, high_f, vf, _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)))
 DS_OF_ONE(vd, low_i, vi, _mm256_cvtepi32_pd(_mm256_castsi256_si128((__m256i)x)))

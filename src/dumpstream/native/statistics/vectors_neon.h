@@ -14,7 +14,11 @@ DS_OF_TWO(vi, max_i, (vi)vmaxq_s32((int32x4_t)a, (int32x4_t)b))
 DS_OF_TWO(vi, min_i, (vi)vminq_s32((int32x4_t)a, (int32x4_t)b))
 DS_OF_TWO(vb, max_b, (vb)vmaxq_s8((int8x16_t)a, (int8x16_t)b))
 DS_OF_TWO(vb, min_b, (vb)vminq_s8((int8x16_t)a, (int8x16_t)b))
-DS_OF_TWO(vd, add_square_f, (vd)vfmaq_f64((float64x2_t)a, (float64x2_t)b, (float64x2_t)b))
+
+DS_INLINE vd add_product_f(vd a, vd b, vd c) {
+    return (vd)vfmaq_f64((float64x2_t)a, (float64x2_t)b, (float64x2_t)c);
+}
+
 DS_OF_ONE(vd, low_f, vf, (vd)vcvt_f64_f32(vget_low_f32((float32x4_t)x)))
 DS_OF_ONE(vd, high_f, vf, (vd)vcvt_high_f64_f32((float32x4_t)x))
 DS_OF_ONE(vd, low_i, vi, (vd)vcvtq_f64_s64(vmovl_s32(vget_low_s32((int32x4_t)x))))

@@ -13,7 +13,11 @@ DS_OF_TWO(vi, max_i, DS_SELECT(vi, a > b, a, b))
 DS_OF_TWO(vi, min_i, DS_SELECT(vi, a < b, a, b))
 DS_OF_TWO(vb, max_b, DS_SELECT(vb, a > b, a, b))
 DS_OF_TWO(vb, min_b, DS_SELECT(vb, a < b, a, b))
-DS_OF_TWO(vd, add_square_f, a + b * b)
+
+DS_INLINE vd add_product_f(vd a, vd b, vd c) {
+    return a + b * c;
+}
+
 DS_OF_ONE(vd, low_f, vf, (vd){x[0], x[1]})
 DS_OF_ONE(vd, high_f, vf, (vd){x[2], x[3]})
 DS_OF_ONE(vd, low_i, vi, (vd){x[0], x[1]})

@@ -32,9 +32,18 @@ struct ds_running {
     double sum, error;
 };
 
+/* Sums of products and squares of blocks whose elements are so small, or so large, that doubles lose
+ * their squares are kept apart, and scaled. */
+enum ds_range { DS_SMALL, DS_USUAL, DS_LARGE, DS_RANGES };
+
+struct ds_second_moments {
+    struct ds_running xx, yy, xy, squares;
+};
+
 struct ds_pair_totals {
     uint64_t count, finite, nan_both, nan_mine, nan_golden, inf_differs, bit_equal, beyond_1, beyond_5;
-    struct ds_running x, y, xx, yy, xy, x_spread, y_spread, errors, squares, relative;
+    struct ds_running x, y, x_spread, y_spread, errors, relative;
+    struct ds_second_moments moments[DS_RANGES];
     double max_error, max_relative, max_ulp;
     double x_min, x_max, y_min, y_max;
     uint64_t worst, first_mismatch;
@@ -51,12 +60,16 @@ struct ds_comparison {
     const struct ds_pair_kernels *kernels;
     bool raw;        /* bytes tell whether elements are equal */
     bool wide;       /* integers beyond doubles: differences are exact */
+    bool rounded;    /* integers beyond doubles, and floats */
+    bool narrow;     /* the products of elements are exact as doubles */
+    bool has_ulp;    /* one side has floats */
     bool extremes;   /* find the smallest and the largest elements */
     bool divergence; /* the second pass */
     double least;    /* the smallest power of two whose units in the last place count */
     struct ds_pair_totals totals;
+    uintptr_t ahead[2]; /* where the elements of both go on */
     size_t filled;
-    size_t equal; /* elements of the block that are equal, if raw or wide */
+    size_t equal; /* elements of the block that are equal, if raw, wide or rounded */
     double x[DS_COMPARISON_BLOCK], y[DS_COMPARISON_BLOCK], difference[DS_COMPARISON_BLOCK];
 };
 
@@ -69,8 +82,9 @@ struct ds_comparison_summary {
     /* Pairs with |x - y| above 1/1000 and 5/1000 of |y|; for |y| = 0, of the epsilon of a float of 4 bytes.
      */
     uint64_t beyond_1, beyond_5;
-    double xx, yy, xy;                   /* sums of products */
-    double errors, squares, relative;    /* sums of |x - y|, (x - y)^2 and |x - y| / |y| */
+    double xx, yy, xy, squares; /* sums of products and of (x - y)^2, all scaled by the same power of two */
+    double rmse;                /* the root of the mean of (x - y)^2 */
+    double errors, relative;    /* sums of |x - y| and |x - y| / |y| */
     double max_error, max_relative;      /* |y| <= 2.2e-16 has a relative error of 0 */
     bool has_ulp;                        /* one side has floats */
     double max_ulp;                      /* |x - y|, in units in the last place of the larger of both */
