@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -14,7 +14,7 @@ from dumpstream.comparison.elements import Elements
 from dumpstream.comparison.sides.descriptor import descriptors_of
 from dumpstream.comparison.sides.entry import Entry, Packed, packed_file
 from dumpstream.comparison.sides.origin import origin_of_dump
-from dumpstream.comparison.sides.source import open_dumped
+from dumpstream.comparison.sides.source import kept_open, open_dumped
 from dumpstream.comparison.sides.statisticstext import entries_of_text
 from dumpstream.format.header import DumpHeader, parse_header
 from dumpstream.format.text import TEXT_SUFFIX
@@ -26,6 +26,7 @@ from dumpstream.reading.smallfiles import read_small
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, not_stored_text, parts_of
 
+_SMALL_BYTES = 64 << 10
 _AGAIN = "\0"  #: is in no name
 #: What such a file has is right as far as it goes.
 _ENDS_EARLY = {Verdict.SHORT, Verdict.GAP, Verdict.NEVER_CLOSED}
@@ -62,6 +63,7 @@ class CaptureSource:
     def __init__(self, number: int, capture: StoredCapture, prefix: str, rank: int | None) -> None:
         self._number, self.capture = number, capture
         self._prefix, self._rank = prefix, rank
+        self._small = kept_open(self._read_small)
 
     def entries(self, items: Sequence[CapturedFile]) -> Iterator[Entry]:
         """Yield entries for *items*."""
@@ -81,14 +83,23 @@ class CaptureSource:
     def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
         return open_dumped(lambda: self._open(reference), io, index)
 
-    def _open(self, reference: str) -> DumpFile:
-        if not reference.startswith(_AGAIN):
-            return DumpFile.open(self.capture, reference.removeprefix(self._prefix))
-        _, number, name = reference.split(_AGAIN, 2)
+    def _open(self, reference: str) -> AbstractContextManager[DumpFile]:
+        small = self._small(reference)
+        return DumpFile.open(self.capture, self._find(reference)) if small is None else nullcontext(small)
+
+    def _find(self, reference: str) -> StoredFile:
+        number, name = 0, reference.removeprefix(self._prefix)
+        if reference.startswith(_AGAIN):
+            _, text, name = reference.split(_AGAIN, 2)
+            number = int(text)
         file = self.capture.files.find(name)
-        if file is None:
+        if file is None or number >= len(file.rows):
             raise DumpstreamError(f"{name} is not in the journal any more; compare again")
-        return DumpFile.open(self.capture, StoredFile(name, [file.rows[int(number)]]))
+        return StoredFile(name, [file.rows[number]])
+
+    def _read_small(self, reference: str) -> Buffer | None:
+        row = self._find(reference).rows[0]
+        return read_small(self.capture, [row])[0] if row.bytes <= _SMALL_BYTES else None
 
     def like(self, captures: Mapping[StoredCapture, Member]) -> CaptureSource:
         member = captures[self.capture]

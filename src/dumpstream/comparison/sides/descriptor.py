@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import marshal
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dumpstream import _native
 from dumpstream.format.dtypes import DYNAMIC
@@ -70,14 +70,9 @@ def _described(tensor: Tensor, length: int | None, problem: str | None) -> Descr
     )
 
 
-def ios_of(descriptors: Iterable[Descriptor]) -> str:
-    """Return which tensors *descriptors* are of, as text."""
-    return " ".join([f"{it.io} {it.index}" for it in descriptors])
-
-
-def pack(descriptors: Iterable[Descriptor]) -> bytes:
-    """Return *descriptors* as bytes."""
-    return _DESCRIPTORS + marshal.dumps([tuple(it) for it in descriptors])
+def pack(tensors: list[tuple[Any, ...]]) -> bytes:
+    """Return *tensors*, plain tuples with the fields of a `Descriptor`, as bytes."""
+    return _DESCRIPTORS + marshal.dumps(tensors)
 
 
 def pack_header(data: memoryview) -> tuple[bytes, tuple[int, ...]] | None:

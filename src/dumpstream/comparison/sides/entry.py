@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
-from dumpstream.comparison.sides.descriptor import Descriptor, ios_of, pack, pack_header
+from dumpstream.comparison.sides.descriptor import Descriptor, pack, pack_header
 from dumpstream.comparison.sides.origin import Origin
 from dumpstream.format.header import IO
+
+# Positions in a descriptor.
+_HASH: Final = Descriptor._fields.index("hash")
+_PROBLEM: Final = Descriptor._fields.index("problem")
 
 
 class Packed(NamedTuple):
@@ -20,7 +24,7 @@ class Packed(NamedTuple):
     hashed: bool = False  #: whether the hashes of all are known
 
 
-NOTHING = Packed("", pack(()))
+NOTHING = Packed("", pack([]))
 
 
 @lru_cache(1024)
@@ -37,6 +41,14 @@ def packed_file(data: memoryview) -> Packed | None:
     return Packed(_ios(*counts), header, sum(counts))
 
 
+def packed_tensors(tensors: list[tuple[Any, ...]]) -> Packed:
+    """Return *tensors*, each with the fields of a `Descriptor`."""
+    whole = len(tensors) if {tensor[_PROBLEM] for tensor in tensors} == {None} else 0
+    hashed = None not in [tensor[_HASH] for tensor in tensors]
+    ios = " ".join([f"{tensor[0]} {tensor[1]}" for tensor in tensors])
+    return Packed(ios, pack(tensors), whole, hashed)
+
+
 class Entry(NamedTuple):
     """A file; one of which only the name is known has no tensors, and a problem that says why."""
 
@@ -50,6 +62,4 @@ class Entry(NamedTuple):
 
     def describe(self, tensors: Sequence[Descriptor]) -> Self:
         """Return it with *tensors*."""
-        whole = 0 if any(it.problem is not None for it in tensors) else len(tensors)
-        hashed = all(it.hash is not None for it in tensors)
-        return self._replace(packed=Packed(ios_of(tensors), pack(tensors), whole, hashed))
+        return self._replace(packed=packed_tensors([tuple(it) for it in tensors]))

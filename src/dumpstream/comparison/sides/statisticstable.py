@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.sources import StoredTable
 from dumpstream.comparison.elements import Elements
-from dumpstream.comparison.sides.descriptor import STATISTICS, Descriptor
-from dumpstream.comparison.sides.entry import Entry
+from dumpstream.comparison.sides.descriptor import STATISTICS
+from dumpstream.comparison.sides.entry import Entry, packed_tensors
 from dumpstream.comparison.sides.origin import origin_of_dump
 from dumpstream.comparison.sides.source import open_dumped
 from dumpstream.reading.collection import Member
@@ -105,11 +104,11 @@ class TableSource:
         if origin.op_name is None:  # the name of the file says nothing, or there is none
             origin = origin._replace(op_type=op_type, op_name=op_name, model=model, device=device)
             origin = origin._replace(time=time, task=task)
-        found = [*map(Descriptor._make, filter(itemgetter(0), map(itemgetter(1), rows)))]
+        found = [tensor for _, tensor in rows if tensor[0] is not None]
         reference = "" if self._stored and found else None
         label = self._prefix + file
-        entry = Entry(origin, label, self._number, reference, problem=None if found else problem)
-        return entry.describe(found)
+        problem = None if found else problem
+        return Entry(origin, label, self._number, reference, None, packed_tensors(found), problem)
 
 
 def _split(rows: list[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:
