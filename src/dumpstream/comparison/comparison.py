@@ -96,7 +96,6 @@ class Comparison:
         )
         with closing(examined):
             for execution, found in examined:
-                self.bytes += _bytes_of(execution)
                 if tell is not None:
                     tell(self.tensors, self.bytes)
                 if found is None:
@@ -105,6 +104,7 @@ class Comparison:
                     if agreeing:
                         yield from self._with_errors(self._examination.findings_of(execution), Trace())
                     continue
+                self.bytes += _bytes_of(execution)
                 verdicts = [it.row.verdict for it in found]
                 self._counts.update(verdicts)
                 if not agreeing and _AGREE.issuperset(verdicts):
@@ -116,22 +116,18 @@ class Comparison:
 
     def _examined(self, executions: Sequence[Execution]) -> list[tuple[Execution, list[Finding] | None]]:
         """Return what is found of each execution; None if all its tensors are known to be identical."""
-        return [(it, None if _is_identical(it) else self._examination.findings_of(it)) for it in executions]
+        return [(it, None if it.identical else self._examination.findings_of(it)) for it in executions]
 
     def _with_errors(self, findings: Sequence[Finding], trace: Trace) -> list[Finding]:
         rows = trace.add(findings)
         return [finding._replace(row=row) for finding, row in zip(findings, rows, strict=True)]
 
 
-def _is_identical(execution: Execution) -> bool:
-    return all(pair.known_identical for pair in execution.pairs)
-
-
 def _bytes_of(execution: Execution) -> int:
     """Return how many bytes are read to compare the tensors of *execution*."""
     return sum(
         (pair.mine.size or 0) + (pair.golden.size or 0)
-        for pair in execution.pairs
+        for pair in (() if execution.identical else execution.pairs)
         if not pair.known_identical and pair.mine is not None and pair.golden is not None
     )
 
