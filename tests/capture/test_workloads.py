@@ -70,6 +70,19 @@ async def test_files_with_a_fault_come_back_with_their_verdict(
         pytest.param(Workload(ops=4, steps=2, cann="8.5"), id="finalize-does-not-wait"),
         pytest.param(Workload(ops=6, slice_bytes=10000, offsets="0.5", queue_bytes=65536), id="mixed"),
         pytest.param(Workload.parse("faults,steps=2"), id="faults"),
+        pytest.param(
+            Workload(
+                flow="on",
+                ops=12,
+                steps=3,
+                single_ops=3,
+                rank=1,
+                ranks=2,
+                nan="rank0:1@1",
+                op_types="MatMulV2+Relu+HcomAllReduce",
+            ),
+            id="flow",
+        ),
     ],
 )
 async def test_every_file_comes_back_byte_for_byte(rig: Rig, workload: Workload) -> None:

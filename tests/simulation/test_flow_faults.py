@@ -97,6 +97,16 @@ def test_nan_may_come_from_the_loader_or_be_in_weights(where: str, kind: str) ->
     assert bad(truth)
 
 
+def test_nan_of_the_loader_is_what_a_data_operator_hands_on() -> None:
+    workload = replace(FLOW, models=1, op_types="Data+Relu", nan="loader@0")
+
+    data, relu = truth_of(workload, 0)[:2]
+
+    assert data.injected == ("nan",)
+    assert data.outputs[0].nan == relu.inputs[0].nan > 0
+    assert not relu.injected
+
+
 def test_a_fault_of_the_file_does_not_undo_one_of_the_values() -> None:
     workload = replace(FLOW, models=1, nan="5@1", truncated="5@1", offsets="5@1")
 

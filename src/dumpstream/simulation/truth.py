@@ -59,7 +59,10 @@ class Execution(NamedTuple):
 
     @property
     def makes_nan(self) -> bool:
-        """Whether an output has NaN, and no input has; a collective gets it from another rank."""
+        """Whether an output has NaN, and no input has; a collective gets it from another rank.
+
+        The inputs may have infinities, of which the NaN came.
+        """
         if self.collective and "nan" not in self.injected:
             return False
         return any(output.nan for output in self.outputs) and not any(one.nan for one in self.inputs)

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.conftest import LIMIT_S
 
 from dumpstream.cli import main
-from dumpstream.simulation import Workload
+from dumpstream.simulation import Workload, executions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,6 +99,29 @@ def test_a_fault_may_be_that_of_one_rank(tmp_path: Path, config: Path) -> None:
     assert dumped(tmp_path) == expected(first, tmp_path) | expected(second, tmp_path)
     assert {file.fault for file in first.expected_files("/dump")} == {None, "header_only"}
     assert {file.fault for file in second.expected_files("/dump")} == {None, "header_only", "nan"}
+
+
+def test_ranks_exchange_data_and_know_the_faults_of_each_other(tmp_path: Path, config: Path) -> None:
+    workload = "flow=on,models=1,ops=6,op_types=MatMulV2+Relu+HcomAllReduce,tensor_bytes=900,nan=5@1"
+    faults = ("--fault", "rank1:nan=1@1", "--fault", "rank1:nan=4@0", "--fault", "perturb=0:0.5")
+
+    done = simulate(
+        "--config",
+        config,
+        "--ranks",
+        "2",
+        "--steps",
+        "2",
+        "--workload",
+        workload,
+        *faults,
+        temporary=tmp_path,
+    )
+
+    assert done.returncode == 0
+    job = replace(Workload.parse(workload), steps=2, ranks=2, nan="5@1+rank1:1@1+rank1:4@0", perturb="0:0.5")
+    assert dumped(tmp_path) == expected(job.of_rank(0), tmp_path) | expected(job.of_rank(1), tmp_path)
+    assert any(run.inputs[0].nan for run in executions(job.of_rank(0), 1))
 
 
 @pytest.mark.parametrize(("way", "number"), [("kill", signal.SIGKILL), ("abort", signal.SIGABRT)])

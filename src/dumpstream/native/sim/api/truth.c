@@ -39,14 +39,10 @@ static void find_sources(const struct flow_program *program, const struct flow_t
         add_source(operand, base->source == SOURCE_WEIGHT ? DSSIM_WEIGHT : DSSIM_LOADER, base->writer, 0);
 }
 
-/* What is injected into a weight or by the loader. */
-static uint32_t injected_elsewhere(const struct op *op, const struct flow_tensor *tensor, uint64_t step) {
+/* What is injected into weights, or into batches. */
+static uint32_t injected_elsewhere(const struct op *op, int kind, uint64_t step) {
     const struct selectors *faults = op->workload->faults;
     uint32_t injected = 0;
-    if (tensor->source != SOURCE_WEIGHT &&
-        (tensor->source != SOURCE_LOADER || !dtype_facts[tensor->dtype].floating))
-        return 0;
-    int kind = tensor->source == SOURCE_WEIGHT ? SELECT_WEIGHTS : SELECT_LOADER;
     if (selected_of(&faults[FAULT_NAN], kind, op->rank, step) != NULL)
         injected |= INJECTED_NAN;
     if (selected_of(&faults[FAULT_OVERFLOW], kind, op->rank, step) != NULL)
@@ -72,7 +68,7 @@ static void describe(const struct op *op, uint64_t step, uint32_t place, struct 
     const struct flow_op *here = flow_op(op);
     const bool is_output = place >= here->inputs;
     const uint32_t id = is_output ? here->output[place - here->inputs] : here->input[place];
-    const struct tensor before = flow_tensor(op, place, true), after = flow_tensor(op, place, false);
+    const struct tensor before = flow_dumped(op, place, true), after = flow_dumped(op, place, false);
     double statistics[MEASURED_COUNT];
     tensor_measure(&before, statistics);
     *operand = (struct dssim_operand){
@@ -87,10 +83,15 @@ static void describe(const struct op *op, uint64_t step, uint32_t place, struct 
     };
     memcpy(operand->dim, before.dim, sizeof operand->dim);
     find_sources(program, &program->tensors[id], op->rank, operand);
-    if (!is_output)
-        operand->injected = injected_elsewhere(op, &program->tensors[id], step);
+    const struct flow_tensor *tensor = &program->tensors[id];
+    if (tensor->source == SOURCE_WEIGHT)
+        operand->injected = injected_elsewhere(op, SELECT_WEIGHTS, step);
+    else if (tensor->source == SOURCE_LOADER && dtype_facts[tensor->dtype].floating)
+        operand->injected = injected_elsewhere(op, SELECT_LOADER, step);
     else if (place == here->inputs)
         operand->injected = injected_here(op, step);
+    if (here->kind == KIND_DATA)
+        operand->injected |= injected_elsewhere(op, SELECT_LOADER, step);
 }
 
 int dssim_execution_describe(const struct dssim_workload *workload, uint64_t step, uint64_t number,

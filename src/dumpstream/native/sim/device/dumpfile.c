@@ -93,7 +93,7 @@ static void plan_tensor(struct dump_file *file, const struct planned *planned, u
     const struct op *op = &planned->op;
     struct tensor *tensor = &file->data.tensor[file->data.tensors];
     *tensor =
-        op->values != NULL ? flow_tensor(op, place, planned->is_before) : draw_tensor(file, planned, place);
+        op->values != NULL ? flow_dumped(op, place, planned->is_before) : draw_tensor(file, planned, place);
     tensor->overwritten = place == op_inputs(op) && is_overwritten(planned);
     if (dump_file_has(file, FAULT_NULL_ADDRESS) && file->data.tensors == 0)
         tensor->address = 0;

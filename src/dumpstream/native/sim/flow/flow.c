@@ -25,11 +25,14 @@ struct flow {
 };
 
 #define DEVICE_MEMORY UINT64_C(0x12c100000000)
+#define MOST_OPS 100000
 #define MOST_BYTES (UINT64_C(4) << 30)
 
 static const char *find_excess(const struct dssim_workload *workload) {
     const struct shape *shape = &workload->shape;
     uint64_t bytes = workload->tensor_bytes.most;
+    if (dssim_ops_per_step(workload) > MOST_OPS)
+        return "with flow=on, a step must not have more than 100000 operators";
     if (shape->dims > 0) {
         bytes = 4;
         for (uint32_t i = 0; i < shape->dims; i++)
@@ -181,7 +184,7 @@ static uint32_t overwriter(const struct flow_program *program, const struct flow
     return NO_TENSOR;
 }
 
-struct tensor flow_tensor(const struct op *op, uint32_t place, bool before) {
+struct tensor flow_dumped(const struct op *op, uint32_t place, bool before) {
     const struct flow_program *program = flow_program(op->workload);
     const struct flow_op *here = flow_op(op);
     const bool is_output = place >= here->inputs;
@@ -208,7 +211,7 @@ struct tensor flow_tensor(const struct op *op, uint32_t place, bool before) {
 bool flow_overflows(const struct op *op) {
     double statistics[MEASURED_COUNT];
     for (uint32_t i = 0; i < op_outputs(op); i++) {
-        const struct tensor output = flow_tensor(op, op_inputs(op) + i, false);
+        const struct tensor output = flow_dumped(op, op_inputs(op) + i, false);
         tensor_measure(&output, statistics);
         if (statistics[NANS] + statistics[NEGATIVE_INFINITIES] + statistics[POSITIVE_INFINITIES] > 0)
             return true;

@@ -27,7 +27,7 @@ const struct flow_op *flow_op(const struct op *op);
 
 /* An input or output of an operator that has values: `before` it ran, or after. An operator that works in
  * place has changed its input then. */
-struct tensor flow_tensor(const struct op *op, uint32_t place, bool before);
+struct tensor flow_dumped(const struct op *op, uint32_t place, bool before);
 
 /* Whether an output has an infinity or NaN. */
 bool flow_overflows(const struct op *op);

@@ -34,6 +34,8 @@ static const struct {
     {"", KIND_LEAKY},
 };
 
+#define MOST_PASSED 16 /* the bound of values that one model gets from another */
+
 static bool can_split(enum flow_kind kind) {
     return kind == KIND_MATMUL || kind == KIND_ADD || kind == KIND_MUL || kind == KIND_RELU ||
            kind == KIND_LEAKY || kind == KIND_LAYER_NORM || kind == KIND_SOFTMAX;
@@ -219,8 +221,9 @@ static uint32_t build_op(struct builder *builder, enum flow_kind kind) {
 
 /* By chance, a model goes on with what the one before it computed. */
 static void begin_model(struct builder *builder, const struct op *op) {
-    const bool goes_on =
-        builder->current != NO_TENSOR && !op->is_call && builder_draw(builder, DRAW_CHAIN, 2) == 0;
+    const bool goes_on = builder->current != NO_TENSOR && !op->is_call &&
+                         tensor_of(builder, builder->current)->bound <= MOST_PASSED &&
+                         builder_draw(builder, DRAW_CHAIN, 2) == 0;
     builder->model = op->model;
     builder->first = builder->program->tensor_count;
     builder->loaded = goes_on ? builder->current : NO_TENSOR;
@@ -276,6 +279,5 @@ void program_free(struct flow_program *program) {
 
 bool program_is_in_place(const struct flow_program *program, uint32_t input, uint32_t output) {
     const struct flow_tensor *one = &program->tensors[input], *other = &program->tensors[output];
-    return one->base == input && other->base == output && one->address == other->address &&
-           other->writer != one->writer;
+    return one->base == input && other->base == output && one->address == other->address;
 }
