@@ -36,7 +36,7 @@ def _parts(whole: NDArray[Any], sizes: dict[str, int], rule: dict[str, Any]) -> 
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_tensors_that_were_split_over_a_random_mesh_are_whole_again(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(_GROUPS), min_size=1, max_size=3, unique=True))
