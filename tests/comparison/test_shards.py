@@ -148,7 +148,7 @@ def test_the_first_rule_that_matches_counts() -> None:
     [
         ({}, "not a list"),
         ([1], "rule 1 is not an object"),
-        ([{"nam": "a"}], "unknown key nam"),
+        ([{"pattern": "a"}], "unknown key pattern"),
         ([{"split": {"tp": "1"}}], "wrong value of split"),
         ([{"split": {"tp": 1}, "sum": ["tp"]}], "two things of tp"),
         ([{"io": "x", "index": True}], "io, index"),

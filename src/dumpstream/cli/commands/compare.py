@@ -8,7 +8,7 @@ not be compared. Exits with 3 if there is one.
 Examples:
   dumpstream compare today yesterday                              where do they first differ?
   dumpstream compare today yesterday --all --order run            every tensor, as the operators ran
-  dumpstream compare run1 gpu_npy --map names.json --step 5:0     a run on a GPU, with other names and steps
+  dumpstream compare run1 gpu_npy --map names.txt --step 5:0     a run on a GPU, with other names and steps
   dumpstream compare run1 run2 --rtol 1e-2 --limit cosine=0.999   other limits
   dumpstream compare tp2 single --mesh tp=2 --shards shards.json  a run on two ranks with one on a single rank
   dumpstream compare run1 run2 --json | jq -r .summary.sentence   for programs
@@ -110,7 +110,7 @@ def _add_limit_arguments(parser: ArgumentParser) -> None:
         help="what a metric must not be worse than, such as cosine=0.999; may be repeated",
     )
     add("--limits", type=local_path, metavar="FILE", help="limits by the names of operators (JSON)")
-    add("--metrics", action="append", default=[], choices=["kl"], help="what takes a second pass")
+    add("--metrics", action="append", default=[], choices=["kl"], help="also compute it, in a second pass")
 
 
 def _limit(text: str) -> tuple[str, float]:
@@ -211,8 +211,9 @@ def _write_table(args: Namespace, comparison: Comparison, findings: Iterator[Fin
     _print_answer(summary, file)
     if first is None:
         return
-    table = Table(comparison_columns(first), lead=rank_column(), file=file)
     most = args.rows or sys.maxsize
+    shown = {name: values[:most] for name, values in first.items()}
+    table = Table(comparison_columns(shown), lead=rank_column(), file=file)
     for block in chain([first], blocks):
         table.add({name: values[: most - table.rows] for name, values in block.items()})
         if table.rows == most:

@@ -28,28 +28,28 @@ def comparison_columns(block: Mapping[str, Sequence[Any]]) -> list[Column]:
     """
     lost = not _COMPARED.issuperset(block["verdict"])
     columns = [
-        _column("step", 4, numeric=True),
-        _column("model", 6, least=8),
-        _column("op_type", 13, least=8),
+        _column("step", 3, numeric=True),
+        _column("model", 7, least=8),
+        _column("op_type", 15, least=8),
         _column("op_name", 0, least=20, folds=True),
         _column("tensor", 1),
         _column("verdict", 2, style=style_of),
-        _column("role", 5, style=_style_of_role),
-        _column("rel", 3, numeric=True),
-        _column("max_abs", 7, numeric=True),
-        _column("max_ulp", 11, numeric=True),
-        _column("input_error", 9, numeric=True),
-        _column("added", 8, numeric=True),
-        _column("dtype", 12),
-        _column("shape", 10, least=7),
-        _column("reason", 2 if lost else 10, least=32),
+        _column("role", 6, style=_style_of_role),
+        _column("rel", 5, numeric=True),
+        _column("max_abs", 8, numeric=True),
+        _column("max_ulp", 13, numeric=True),
+        _column("input_error", 10, numeric=True),
+        _column("added", 9, numeric=True),
+        _column("dtype", 14),
+        _column("shape", 12, least=7),
+        _column("reason", 4 if lost else 11, least=32),
     ]
     return columns if len({*block["model"]}) > 1 else [it for it in columns if it.name != "model"]
 
 
 def rank_column() -> Column:
     """Return the column of the rank."""
-    return _column("rank", 4, numeric=True)
+    return _column("rank", 3, numeric=True)
 
 
 def ordered_blocks(
