@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
 import tracemalloc
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -25,7 +29,6 @@ from dumpstream.reading.dumpfile import DumpFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -34,13 +37,21 @@ _FORMATS = {"NCHW": 0, "NHWC": 1, "ND": 2, "NC1HWC0": 3, "FRACTAL_NZ": 29}
 
 
 def dump_bytes(
-    data: bytes, dtype: str, form: str, shape: Sequence[int], original: Sequence[int] = ()
+    data: bytes,
+    dtype: str,
+    form: str,
+    shape: Sequence[int],
+    original: Sequence[int] = (),
+    *,
+    size: int | None = None,
 ) -> bytes:
-    """Return a dump file with one output."""
+    """Return a dump file with one output, which has *size* bytes, if they are not *data*."""
     dims, original_dims = (b"".join(field(1, it) for it in each) for each in (shape, original))
     described = field(1, _NUMBERS[dtype]) + field(2, _FORMATS[form]) + field(3, dims)
     described += field(7, original_dims) if original else b""
-    message = field(1, "2.0") + field(6, "op") + field(3, described + field(6, len(data)) + field(9, 1))
+    message = (
+        field(1, "2.0") + field(6, "op") + field(3, described + field(6, size or len(data)) + field(9, 1))
+    )
     return struct.pack("<Q", len(message)) + message + data
 
 
@@ -147,17 +158,44 @@ def test_a_large_blocked_tensor_takes_little_memory(tmp_path: Path) -> None:
     whole = np.repeat(stored, 64, axis=1)
     path = tmp_path / "op"
     path.write_bytes(dump_bytes(whole.tobytes(), "float16", "FRACTAL_NZ", whole.shape, array.shape))
-    size = array.nbytes
-    del whole
 
     with DumpFile.open(path) as dump, open_tensor(dump, dump.tensors[0]) as elements:
         tracemalloc.start()
-        for _ in elements.blocks():
-            pass
-        _, peak = tracemalloc.get_traced_memory()
+        rows = joined(elements.blocks())
+        held, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
 
-    assert peak < size / 3
+    assert rows == np.tile(array[:16], (64, 1)).tobytes()
+    assert peak < 2 * held + array.nbytes / 3  # the rows, once more while they are joined
+
+
+def _resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1])
+
+
+@pytest.mark.parametrize("kind", ["dump", "npy"])
+def test_little_of_a_large_file_stays_in_memory(tmp_path: Path, kind: str) -> None:
+    count = 32 << 20
+    path = tmp_path / "file"
+    if kind == "dump":
+        head = dump_bytes(b"", "float32", "ND", [count], size=4 * count)
+        path.write_bytes(head)
+        os.truncate(path, len(head) + 4 * count)
+    else:
+        np.lib.format.open_memmap(path, "w+", np.float32, (count,)).flush()
+    before = most = _resident_pages()
+
+    with ExitStack() as stack:
+        if kind == "dump":
+            dump = stack.enter_context(DumpFile.open(path))
+            elements = stack.enter_context(open_tensor(dump, dump.tensors[0]))
+        else:
+            elements = stack.enter_context(open_npy(path))
+        for piece in elements.blocks():
+            assert not any(piece[:: mmap.PAGESIZE])
+            most = max(most, _resident_pages())
+
+    assert (most - before) * mmap.PAGESIZE < 48 << 20
 
 
 # npy files

@@ -295,6 +295,12 @@ def test_doubles_whose_squares_no_double_holds_are_compared(size: float) -> None
     assert found.rmse == pytest.approx((usual.rmse or 0) * size, rel=near)
 
 
+def test_the_deviation_of_doubles_whose_squares_vanish_is_a_number() -> None:
+    found = compare(np.full(1024, 1e-163), np.full(1024, 2e-163), np.float64)
+
+    assert (found.std, found.golden_std) == (0, 0)
+
+
 def test_the_largest_doubles_are_some_ulps_apart() -> None:
     largest = np.finfo(np.float64).max
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryFile
@@ -18,6 +18,7 @@ from dumpstream.format.dtypes import DType, element_shape, needed_bytes, unpack
 from dumpstream.format.header import IO, Tensor
 from dumpstream.format.layouts import PLAIN, targets_of, to_layout
 from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.system.memory import KEPT_BYTES, forget
 
 _BYTE_BITS = 8
 _C0_BITS = 256
@@ -45,9 +46,9 @@ def open_tensor(dump: DumpFile, tensor: Tensor, *, order: str | None = None) -> 
     if target is None:
         yield _DumpElements(dump, tensor)
         return
-    with _codes(dump, tensor) as codes:
+    with _codes(dump, tensor) as (codes, forget_codes):
         if tensor.format.name == _MATRICES and _are_matrices(codes, tensor.original_shape):
-            yield _MatrixElements(codes, tensor.original_shape, tensor.dtype)
+            yield _MatrixElements(codes, forget_codes, tensor.original_shape, tensor.dtype)
             return
         arranged = to_layout(
             codes,
@@ -120,6 +121,7 @@ class _MatrixElements:
     """The elements of matrices in FRACTAL_NZ, a few rows of blocks at a time."""
 
     _codes: NDArray[Any]
+    _forget: Callable[[], None]  #: gives the memory of a mapped file back
     shape: tuple[int, ...]
     dtype: DType
 
@@ -130,12 +132,17 @@ class _MatrixElements:
     def blocks(self) -> Iterator[memoryview]:
         rows, columns = self.shape[-2:]
         batches = self._codes.reshape(-1, *self._codes.shape[-4:])
+        passed = 0
         step = max(1, _SLAB_BYTES // max(1, batches[0, :, :1].nbytes)) if len(batches) else 1
         for matrix in batches:
             for start in range(0, matrix.shape[1], step):
                 height = min(rows - start * _CUBE, step * _CUBE)
                 slab = to_layout(matrix[:, start : start + step], _MATRICES, "ND", (height, columns))
                 yield from ArrayElements(slab, self.dtype).blocks()
+                passed += slab.nbytes
+                if passed >= KEPT_BYTES:
+                    self._forget()
+                    passed = 0
 
 
 def _are_matrices(codes: NDArray[Any], shape: tuple[int, ...]) -> bool:
@@ -148,28 +155,32 @@ def _are_matrices(codes: NDArray[Any], shape: tuple[int, ...]) -> bool:
 
 
 @contextmanager
-def _codes(dump: DumpFile, tensor: Tensor) -> Iterator[NDArray[Any]]:
-    """Enter an array with an item for each element, as its bytes lie, in the shape it is stored in."""
+def _codes(dump: DumpFile, tensor: Tensor) -> Iterator[tuple[NDArray[Any], Callable[[], None]]]:
+    """Enter an array with an item for each element, as its bytes lie, in the shape it is stored in.
+
+    The other value gives the memory of what was read back to the system.
+    """
     dtype = tensor.dtype
     plain = _DumpElements(dump, tensor)
     shape = plain.shape
     count = math.prod(shape)
-    with _raw(dump, tensor, needed_bytes(dtype, tensor.shape, tensor.size)) as raw:
+    with _raw(dump, tensor, needed_bytes(dtype, tensor.shape, tensor.size)) as (raw, forget_raw):
         if dtype.bits < _BYTE_BITS:
-            yield unpack(dtype, raw, count, packed=plain.packed).reshape(shape)
+            yield unpack(dtype, raw, count, packed=plain.packed).reshape(shape), forget_raw
         else:
-            yield raw.view(f"V{dtype.bits // _BYTE_BITS}").reshape(shape)
+            yield raw.view(f"V{dtype.bits // _BYTE_BITS}").reshape(shape), forget_raw
 
 
 @contextmanager
-def _raw(dump: DumpFile, tensor: Tensor, size: int) -> Iterator[NDArray[np.uint8]]:
+def _raw(dump: DumpFile, tensor: Tensor, size: int) -> Iterator[tuple[NDArray[np.uint8], Callable[[], None]]]:
     """Enter the first *size* bytes of *tensor*; those of a compressed file lie in a temporary file."""
     if not dump.copies or size == 0:
-        yield np.frombuffer(dump.bytes(tensor), np.uint8, size)
+        yield np.frombuffer(dump.bytes(tensor), np.uint8, size), dump.forget
         return
     with TemporaryFile() as spool:
         for block in dump.blocks(tensor):
             spool.write(block)
         spool.flush()
         # Arrays may outlive the block: the last of them ends the mapping.
-        yield np.frombuffer(mmap.mmap(spool.fileno(), size, access=mmap.ACCESS_READ), np.uint8, size)
+        mapping = mmap.mmap(spool.fileno(), size, access=mmap.ACCESS_READ)
+        yield np.frombuffer(mapping, np.uint8, size), lambda: forget(mapping)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dumpstream.format.dtypes import DTYPES, DType
+from dumpstream.system.memory import KEPT_BYTES, forget
 
 _BLOCK_BYTES = 1 << 20
 _BYTE_BITS = 8
@@ -38,14 +40,16 @@ class Elements(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArrayElements:
-    """The elements of an array, which may be mapped or strided.
+    """The elements of an array, which may be strided.
 
     Takes memory for a block only. *array* has an item for each element, as the bytes of *dtype* lie: its own
-    type does not matter, only the size of an item.
+    type does not matter, only the size of an item. Of a *mapping* that was made for it, little stays in
+    memory.
     """
 
     array: NDArray[Any]
     dtype: DType
+    mapping: mmap.mmap | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,8 +60,13 @@ class ArrayElements:
         return False
 
     def blocks(self) -> Iterator[memoryview]:
-        array = self.array
-        yield from _blocks(array.reshape(-1) if array.flags.c_contiguous else array)
+        array, passed = self.array, 0
+        for block in _blocks(array.reshape(-1) if array.flags.c_contiguous else array):
+            yield block
+            passed += len(block)
+            if passed >= KEPT_BYTES and self.mapping is not None:
+                forget(self.mapping)
+                passed = 0
 
 
 def elements_of(array: NDArray[Any], *, like: DType | None = None) -> ArrayElements:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import math
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Literal
+from dataclasses import replace
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,17 +36,17 @@ def open_npy(path: str | os.PathLike[str], *, like: DType | None = None) -> Iter
     """
     source = os.fspath(path)
     try:
-        array = _mapped(source)
+        array, mapping = _mapped(source)
     except (ValueError, SyntaxError, EOFError, TypeError, RecursionError, MemoryError) as exc:
         raise ValueError(f"{source} is not a whole npy file of numbers: {exc}; save it again") from exc
     try:
         elements = elements_of(array, like=like)
     except ValueError as exc:
         raise ValueError(f"{source}: {exc}") from exc
-    yield elements
+    yield replace(elements, mapping=mapping)
 
 
-def _mapped(source: str) -> NDArray[Any]:
+def _mapped(source: str) -> tuple[NDArray[Any], mmap.mmap | None]:
     with open(source, "rb") as file:  # noqa: PTH123 - the path may be of any kind
         descr, fortran, shape = _read_header(file)
         start = file.tell()
@@ -51,10 +54,11 @@ def _mapped(source: str) -> NDArray[Any]:
     if dtype.hasobject:
         raise ValueError("it has Python objects")
     if 0 in shape:
-        return np.empty(shape, dtype)
-    order: Literal["C", "F"] = "F" if fortran else "C"
-    mapped = np.memmap(source, dtype, mode="r", offset=start, shape=shape or (1,), order=order)
-    return mapped.reshape(shape, order=order)
+        return np.empty(shape, dtype), None
+    with open(source, "rb") as file:  # noqa: PTH123
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    flat = np.frombuffer(mapping, dtype, math.prod(shape), start)
+    return flat.reshape(shape, order="F" if fortran else "C"), mapping
 
 
 def _read_header(file: BinaryIO) -> tuple[Any, bool, tuple[int, ...]]:

@@ -78,7 +78,7 @@ static size_t equal_values(const double *x, const double *y, size_t count) {
 static double block_spread(const struct ds_pair_kernels *kernels, const double *x, size_t count, double sum,
                            double squares) {
     double mean = sum / (double)count, spread = squares - mean * sum;
-    if (squares == 0 || spread > squares * SPREAD_SHARE)
+    if (squares > 0 && spread > squares * SPREAD_SHARE)
         return spread;
     return kernels->spread(x, count, mean);
 }
