@@ -31,6 +31,7 @@ CREATE TABLE executions (
     started INT, sequence INT, time INT, task INT, files TEXT
 );
 CREATE TABLE matches (mine INTEGER PRIMARY KEY, golden INT UNIQUE, guess INT);
+CREATE TABLE guesses (mine INT, golden INT);
 CREATE TABLE places (place INTEGER PRIMARY KEY, id INT UNIQUE);
 CREATE TABLE extra (id INTEGER PRIMARY KEY, behind INT, place INT);
 """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from dumpstream.comparison.pairs.catalog import Catalog, Which, number_of
@@ -93,10 +93,8 @@ def _executions(catalog: Catalog, side: Which, correspondence: Correspondence) -
             continue
         loose = operator_number(scope.keys, name, part)
         operator = number_of(f"{loose}{op_type}")
-        first_file, *others = files
-        groups = _groups([first_file, *others]) if others else [(first_file, (first_file.id,))]
         ran: dict[tuple[Any, ...], int] = {}
-        for number, (first, ids) in enumerate(groups):
+        for number, (first, ids) in enumerate(_groups(files)):
             own = (first.own_model, first.own_step, first.op_name)
             occurrence = ran.get(own, 0)
             ran[own] = occurrence + 1
@@ -149,13 +147,16 @@ def _expression(dimension: Dimension, side: Which) -> str:
     return "NULL" if dimension.ignored else dimension.columns[side]
 
 
-def _groups(files: Iterable[_File]) -> Iterator[tuple[_File, Sequence[int]]]:
+def _groups(files: Iterator[_File]) -> Iterator[tuple[_File, Sequence[int]]]:
     """Yield the executions of an operator: the first file of each, and the numbers of all."""
-    group: _Group | None = None
-    for file in files:
-        if group is None or not group.takes(file):
-            if group is not None:
-                yield group.first, group.ids
+    first = next(files)
+    second = next(files, None)
+    if second is None:  # as of most operators
+        yield first, (first.id,)
+        return
+    group = _Group(first)
+    for file in chain([second], files):
+        if not group.takes(file):
+            yield group.first, group.ids
             group = _Group(file)
-    if group is not None:
-        yield group.first, group.ids
+    yield group.first, group.ids

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
 from dumpstream.comparison.pairs.alignment import align
-from dumpstream.comparison.pairs.catalog import Catalog, Which
+from dumpstream.comparison.pairs.catalog import Catalog, Which, number_of
 from dumpstream.comparison.sides.descriptor import Descriptor
 
 _ORDERS = {
@@ -33,7 +33,7 @@ _BY_NAME = f"""
 INSERT INTO matches SELECT m.id, g.id, 0 FROM ({_LEFT.format(side=0, column="mine")}) m
 JOIN ({_LEFT.format(side=1, column="golden")}) g ON g.loose = m.loose AND g.number = m.number
 """  # noqa: S608 - constants
-_MOST_ALIGNED = 200_000  #: executions of one step of one rank
+_ALIGNED = 50_000  #: executions of a step of a rank that are aligned at one go
 _UNMATCHED = """
 SELECT scope, id, op_type, files FROM executions JOIN places USING (id)
 WHERE side = ? AND id NOT IN (SELECT {} FROM matches) ORDER BY scope, place
@@ -68,7 +68,10 @@ def match_executions(catalog: Catalog, *, guess: bool, files: bool = False) -> N
     catalog.write(_BY_NAME)
     if guess:
         for tokens in (_everything, _outputs, _shapes):
-            catalog.write("INSERT INTO matches VALUES (?, ?, 1)", [*_aligned(catalog, tokens)])
+            # Not at once among the matches, which say what is left.
+            catalog.write("INSERT INTO guesses VALUES (?, ?)", _aligned(catalog, tokens))
+            catalog.write("INSERT INTO matches SELECT mine, golden, 1 FROM guesses")
+            catalog.write("DELETE FROM guesses")
 
 
 def _aligned(catalog: Catalog, tokens: _Tokens) -> Iterator[tuple[int, int]]:
@@ -80,7 +83,9 @@ def _aligned(catalog: Catalog, tokens: _Tokens) -> Iterator[tuple[int, int]]:
         elif golden[0] < mine[0]:
             golden = next(left[1], None)
         else:
-            yield from _aligned_of_scope(catalog, [*mine[1]], [*golden[1]], tokens)
+            ours, theirs = mine[1], golden[1]
+            while (some := [*islice(ours, _ALIGNED)]) and (others := [*islice(theirs, _ALIGNED)]):
+                yield from _aligned_of_scope(catalog, some, others, tokens)
             mine, golden = (next(groups, None) for groups in left)
 
 
@@ -91,8 +96,6 @@ def _unmatched(catalog: Catalog, side: Which) -> Iterator[tuple[Any, Iterator[An
 def _aligned_of_scope(
     catalog: Catalog, mine: Sequence[Any], golden: Sequence[Any], tokens: _Tokens
 ) -> Iterator[tuple[int, int]]:
-    if len(mine) > _MOST_ALIGNED or len(golden) > _MOST_ALIGNED:
-        return
     typed = all(op_type is not None for some in (mine, golden) for _, _, op_type, _ in some)
     sides = [_tokens_of(catalog, some, tokens, typed=typed) for some in (mine, golden)]
     for place, other in align(*sides):
@@ -106,7 +109,8 @@ def _tokens_of(
     for _, id_, op_type, files in executions:
         tensors = [it for file in catalog.files(map(int, files.split(","))).values() for it in file.tensors]
         token = tokens(op_type if typed else None, sorted(tensors, key=itemgetter(0, 1)))
-        found.append(id_ if token is None else token)  # what is not known is like nothing else
+        # What is not known is like nothing else.
+        found.append(f"{id_}" if token is None else number_of(repr(token)))
     return found
 
 
