@@ -27,7 +27,7 @@ class ExpectedFile(NamedTuple):
     #: The payloads in the order of delivery, or by their offsets if they have any. Statistics text has one
     #: header row and all rows, without the NULs.
     data: bytes
-    fault: str | None  #: the names of its faults, joined by ``+``
+    fault: str | None  #: the names of its faults, joined by ``+``, without `perturb`
     chunks: int  #: how many callbacks bring it
 
 
