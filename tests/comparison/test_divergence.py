@@ -198,13 +198,26 @@ def test_ranks_with_the_same_first_operator_are_named_together() -> None:
 
 def test_an_input_that_differs_before_any_output_is_the_first_divergence() -> None:
     trace = Trace()
-    trace.add(_execution([_SAME, _OTHER], [_OTHER]))
+    findings = _execution([_SAME, _OTHER], [_OTHER])
+    tensor = findings[1].mine
+    assert tensor is not None
+    findings[1] = findings[1]._replace(mine=replace(tensor, address=64))
+    trace.add(findings)
 
     first = trace.first
 
     assert first is not None
     assert (first.row.io, first.row.index, first.role) == ("input", 1, Role.INHERITED)
+    assert first.doubts == ()
     assert "from the beginning" in summarise({_OTHER: 2, _SAME: 1}, first).sentence
+
+
+def test_without_addresses_an_input_that_differs_may_have_been_overwritten() -> None:
+    trace = Trace()
+    trace.add(_execution([_OTHER], [_OTHER]))
+
+    assert trace.first is not None
+    assert "in place" in trace.first.doubts[0]
 
 
 def test_tensors_that_were_not_compared_before_it_are_a_doubt() -> None:

@@ -102,7 +102,7 @@ class Trace:
                 self._operators[role] += 1
                 rows = [_with_role(row, role, why) for row in rows]
             if state.head is None:
-                doubts = (*why, *_doubts_before(state.not_compared))
+                doubts = (*why, *_doubts_of_inputs(inputs, role), *_doubts_before(state.not_compared))
                 received = received and role is not Role.INHERITED
                 worst = _worst_of(rows, role)
                 after_gap = state.not_compared > 0
@@ -234,6 +234,14 @@ _BY_SEVERITY = (
     Agreement.UNREADABLE,
     Agreement.DIFFERENT,
 )
+
+
+def _doubts_of_inputs(inputs: Iterable[Finding], role: Role) -> Iterator[str]:
+    """Yield that an input that differs may be an output already, if addresses do not tell."""
+    differing = [it for it in inputs if it.row.verdict is Agreement.DIFFERENT]
+    sides = [side for it in differing for side in (it.mine, it.golden) if side is not None]
+    if role is Role.INHERITED and not any(side.address for side in sides):
+        yield "addresses are not known, and the operator may have written this input itself, in place"
 
 
 def _doubts_before(not_compared: int) -> Iterator[str]:
