@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
 
 FLOW = Workload(flow="on", ops=16, tensor_bytes="400-3000", steps=4)
 SHARED = replace(FLOW, models=1, op_types="MatMulV2+Relu+HcomAllReduce+LayerNorm", ranks=4)
+TYPES = [
+    "MatMulV2",
+    "Relu",
+    "LayerNorm",
+    "Add",
+    "SoftmaxV2",
+    "GatherV2",
+    "Mul",
+    "Cast",
+    "Gelu",
+    "ApplyAdam",
+    "HcomAllReduce",
+    "HcomAllGather",
+    "HcomReduceScatter",
+    "HcomBroadcast",
+    "HcomReceive",
+]
 
 
 def truth_of(workload: Workload, step: int) -> list[Execution]:
@@ -167,3 +185,24 @@ def test_a_watched_output_is_what_its_operator_wrote_unless_it_is_overwritten() 
                 shown = bytes(watched.bytes(first))
             assert (shown != written[name][0].data) == overwritten
             assert first.address == written[name][0].address
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_in_a_random_job_only_the_operator_with_the_fault_makes_nan(seed: int) -> None:
+    random = Random(seed)
+    ranks, ops, step = random.randint(1, 8), random.randint(3, 25), random.randrange(3)
+    rank, number = random.randrange(ranks), random.randrange(ops)
+    workload = Workload(
+        flow="on",
+        seed=seed,
+        models=1,
+        ops=ops,
+        op_types="+".join(random.choices(TYPES, k=random.randint(2, 8))),
+        ranks=ranks,
+        tensor_bytes="64-2000",
+        nan=f"rank{rank}:{number}@{step}",
+    )
+    for current in range(step + 1):
+        jobs = [truth_of(workload.of_rank(each), current) for each in range(ranks)]
+        makers = [(run.rank, run.number) for job in jobs for run in job if run.makes_nan]
+        assert makers == ([(rank, number)] if current == step else [])
