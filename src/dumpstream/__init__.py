@@ -41,6 +41,15 @@ if TYPE_CHECKING:
     from dumpstream.chunk import Batch as Batch, Chunk as Chunk, Loss as Loss
     from dumpstream.chunksource import ChunkSource as ChunkSource
     from dumpstream.codes import AclCode as AclCode
+    from dumpstream.comparison.comparison import Comparison as Comparison, compare as compare
+    from dumpstream.comparison.summary import Summary as Summary
+    from dumpstream.comparison.table import (
+        Agreement as Agreement,
+        ComparisonRow as ComparisonRow,
+        Metrics as Metrics,
+        Role as Role,
+        Worst as Worst,
+    )
     from dumpstream.format.header import Tensor as Tensor
     from dumpstream.format.layouts import to_layout as to_layout
     from dumpstream.format.opname import OpName as OpName, parse_name as parse_name
@@ -142,6 +151,9 @@ _NAMES = {
     "chunk": ("Batch", "Chunk", "Loss"),
     "chunksource": ("ChunkSource",),
     "codes": ("AclCode",),
+    "comparison.comparison": ("Comparison", "compare"),
+    "comparison.summary": ("Summary",),
+    "comparison.table": ("Agreement", "ComparisonRow", "Metrics", "Role", "Worst"),
     "format.header": ("Tensor",),
     "format.layouts": ("to_layout",),
     "format.opname": ("OpName", "parse_name"),

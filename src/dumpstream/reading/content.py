@@ -12,6 +12,7 @@ from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.archive.rows import StoredPart
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, not_stored_text, parts_of
+from dumpstream.system.memory import KEPT_BYTES, forget
 from dumpstream.system.nofollow import open_regular
 
 _BLOCK_BYTES = 1 << 20
@@ -34,17 +35,23 @@ class Content(Protocol):
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
         """Yield the same in blocks; each is valid until the next read."""
 
+    def forget(self) -> None:
+        """Let the system take back the memory of a mapped file; what is used again is read again."""
+
     def close(self) -> None:
         """Release the file; bytes that `read` returned stay valid."""
 
 
 class PlainContent:
-    """Bytes in memory, or in a mapped file."""
+    """Bytes in memory, or of a file that was mapped for this.
+
+    Of a mapped file, little stays in memory behind the block that `blocks` yields.
+    """
 
     copies = False
 
-    def __init__(self, view: memoryview) -> None:
-        self._view = view.toreadonly()
+    def __init__(self, view: memoryview, mapping: mmap.mmap | None = None) -> None:
+        self._view, self._mapping = view.toreadonly(), mapping
 
     def length(self) -> int:
         return len(self._view)
@@ -53,11 +60,19 @@ class PlainContent:
         return self._view[start:stop]
 
     def blocks(self, start: int, stop: int) -> Iterator[memoryview]:
+        kept = start
         for position in range(start, min(stop, len(self._view)), _BLOCK_BYTES):
+            if position - kept >= KEPT_BYTES and self._mapping is not None:
+                forget(self._mapping, kept, position)
+                kept = position
             yield self._view[position : min(stop, position + _BLOCK_BYTES)]
 
+    def forget(self) -> None:
+        if self._mapping is not None:
+            forget(self._mapping)
+
     def close(self) -> None:
-        self._view = memoryview(b"")
+        self._view, self._mapping = memoryview(b""), None
 
 
 class StreamedContent:
@@ -106,6 +121,9 @@ class StreamedContent:
             elif not self._advance():
                 return
 
+    def forget(self) -> None:
+        pass  # a block is all there is
+
     def close(self) -> None:
         self._rewind()
 
@@ -129,11 +147,11 @@ class StreamedContent:
         self._position = 0
 
 
-def content_of_bytes(data: memoryview) -> Content:
-    """Return the content of *data*, which may be compressed."""
+def content_of_bytes(data: memoryview, mapping: mmap.mmap | None = None) -> Content:
+    """Return the content of *data*, which may be compressed, and is all of *mapping* if that is given."""
     if data[: len(_ZSTD_MAGIC)] == _ZSTD_MAGIC:
         return StreamedContent(lambda: _decompressed(data))
-    return PlainContent(data)
+    return PlainContent(data, mapping)
 
 
 def content_of_path(path: str | os.PathLike[str]) -> Content:
@@ -151,7 +169,8 @@ def content_of_path(path: str | os.PathLike[str]) -> Content:
         start = os.read(fd, _SMALL_BYTES)
         if len(start) < _SMALL_BYTES:
             return content_of_bytes(memoryview(start))
-        return content_of_bytes(memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ)))
+        mapping = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+        return content_of_bytes(memoryview(mapping), mapping)
     finally:
         os.close(fd)
 

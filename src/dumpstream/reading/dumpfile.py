@@ -173,6 +173,10 @@ class DumpFile:
         """Whether reading copies, because the file is compressed."""
         return self._opened().copies
 
+    def forget(self) -> None:
+        """Let the system take back the memory of what was read of a mapped file; nothing is lost."""
+        self._opened().forget()
+
     def read_to_end(self) -> None:
         """Read what is behind the last tensor: only there may damage to a stored file show.
 

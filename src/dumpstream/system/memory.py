@@ -1,5 +1,6 @@
-"""How much memory this process may still take."""
+"""How much memory this process may still take, and how it gives back that of mapped files."""
 
+import mmap
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,9 @@ _CGROUPS = (
         Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ),
 )
+
+#: So much of a mapped file stays in memory behind the place where it is read.
+KEPT_BYTES = 16 << 20
 
 
 def available_memory() -> int:
@@ -26,3 +30,14 @@ def _machine_available() -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
     return 1 << 62
+
+
+def forget(mapping: mmap.mmap, start: int = 0, stop: int | None = None) -> None:
+    """Let the system take back the memory for the pages between *start* and *stop* of a read-only *mapping*.
+
+    They are read from the file again if they are used again.
+    """
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = len(mapping) if stop is None else stop // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > first:
+        mapping.madvise(mmap.MADV_DONTNEED, first, end - first)
