@@ -36,6 +36,7 @@ LAYERS = (
     ("stages", "reassemble", "pipeline"),
     ("reading",),
     ("analysis",),
+    ("comparison",),
     ("run", "capture", "companion"),
     ("outside",),
     ("simulation", "testing"),

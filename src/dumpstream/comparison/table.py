@@ -1,0 +1,81 @@
+"""Table: the rows of a comparison, one for each tensor of either side; the columns are declared here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from dumpstream.statistics.table import Number
+
+
+class Agreement(StrEnum):
+    """How far two tensors agree, the worst last."""
+
+    IDENTICAL = "identical"
+    CLOSE = "close"
+    DIFFERENT = "different"
+    UNMATCHED = "unmatched"  #: the other side does not have it
+    UNREADABLE = "unreadable"
+
+
+class Worst(NamedTuple):
+    """The element with the largest error."""
+
+    index: tuple[int, ...]  # type: ignore[assignment]  # hides tuple.index
+    mine: Number
+    golden: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """How two tensors differ, over the elements that are finite on both sides; None for what is not known."""
+
+    count: int | None = None  #: elements
+    cosine: float | None = None
+    max_abs: Number | None = None  #: exact for integers
+    mean_abs: float | None = None
+    rmse: float | None = None
+    acc_rel: float | None = None  #: sum of the relative errors
+    max_rel: float | None = None
+    mean_rel: float | None = None
+    rel_euclidean: float | None = None
+    kl: float | None = None
+    rel: float | None = None  #: 1 - 2 sum(xy) / (sum(x^2) + sum(y^2))
+    max_ulp: float | None = None  #: in units in the last place of the coarser type
+    beyond_1_1000: float | None = None  #: share of elements whose relative error is above 1/1000
+    beyond_5_1000: float | None = None
+    nan_both: int | None = None
+    nan_mine: int | None = None  #: NaN only in mine
+    nan_golden: int | None = None
+    inf_differs: int | None = None  #: infinite with other signs, or on one side only and finite on the other
+    bit_equal: int | None = None  #: elements
+    mean: float | None = None
+    std: float | None = None
+    golden_mean: float | None = None
+    golden_std: float | None = None
+    worst: Worst | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRow:
+    """One tensor of either side, or a pair of them; None where a value is not known."""
+
+    rank: int | None = None
+    model: str | None = None
+    step: int | None = None
+    op_type: str | None = None
+    op_name: str | None = None
+    io: str | None = None
+    index: int | None = None
+    occurrence: int | None = None
+    mine: str | None = None  #: the name of the file
+    golden: str | None = None
+    dtype: str | None = None
+    golden_dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+    verdict: Agreement
+    reason: str | None = None  #: why the verdict is not better, or what the pair rests on
+    metrics: Metrics
+    input_error: float | None = None  #: the largest `rel` among the inputs of the operator
+    added: float | None = None  #: how much larger the error of this output is than that of the inputs
