@@ -12,8 +12,12 @@
 #define MAX_FILES 64u
 #define LONG_NS 60000000000u
 
-static const char WORKLOAD[] = "seed=7\nmodels=2\nops=8\ntensor_bytes=500-30000\nslice_bytes=20000\n"
-                               "offsets=0.2\nshuffle=0.2\nmissing_last=0.1\nnull_address=0.1\n";
+#define COMMON                                                                                               \
+    "seed=7\nmodels=2\nops=8\ntensor_bytes=500-30000\nslice_bytes=20000\n"                                   \
+    "offsets=0.2\nshuffle=0.2\nmissing_last=0.1\nnull_address=0.1\n"
+
+/* The second one is a data flow, which more threads than steps ask for their values. */
+static const char *const workloads[] = {COMMON, COMMON "flow=on\nnan=3@1\ndevice_threads=6\n"};
 
 static struct ds_ring ring;
 static struct received {
@@ -108,18 +112,17 @@ static struct dump_config *write_config(const char *path, const char *dump_path)
     return dssim_config_open(text);
 }
 
-int main(void) {
+static void run(const char *text, const char *config, const struct dump_config *order) {
     const struct ds_policy policy = {
         .block = true, .block_limit_ns = LONG_NS, .max_file_bytes = UINT64_C(1) << 40};
-    char directory[] = "/tmp/dumpstream-sim-XXXXXX", config[64], error[200];
+    char error[200];
     pthread_t reader;
     struct dssim_counters counters;
-    CHECK(mkdtemp(directory));
-    snprintf(config, sizeof config, "%s/acl.json", directory);
-    struct dump_config *order = write_config(config, directory);
-    CHECK(order);
-    struct dssim_workload *workload = dssim_workload_open(WORKLOAD, error, sizeof error);
+    struct dssim_workload *workload = dssim_workload_open(text, error, sizeof error);
     CHECK(workload);
+    memset(files, 0, sizeof files);
+    file_count = 0;
+    atomic_store(&done, false);
     describe_files(workload, order);
     CHECK_EQUAL(ds_ring_create(&ring, DS_RING_MIN_BYTES, NULL), 0);
     CHECK_EQUAL(ds_attach(&ring, &policy), 0);
@@ -136,8 +139,18 @@ int main(void) {
     CHECK_EQUAL(counters.refused + counters.disk + counters.lost, 0);
     dssim_reset();
     dssim_workload_close(workload);
-    dssim_config_close(order);
     ds_ring_destroy(&ring);
+}
+
+int main(void) {
+    char directory[] = "/tmp/dumpstream-sim-XXXXXX", config[64];
+    CHECK(mkdtemp(directory));
+    snprintf(config, sizeof config, "%s/acl.json", directory);
+    struct dump_config *order = write_config(config, directory);
+    CHECK(order);
+    for (size_t i = 0; i < sizeof workloads / sizeof workloads[0]; i++)
+        run(workloads[i], config, order);
+    dssim_config_close(order);
     unlink(config);
     rmdir(directory);
     return 0;

@@ -390,7 +390,7 @@ def test_parse_reads_a_json_file(tmp_path: Path) -> None:
         ("smal", "no workload 'smal'; give a preset .small, demo"),
         ("x" * 5000, "no workload"),
         ("ops=3,demo", "no workload 'demo'"),
-        ("opps=3", "unknown workload key 'opps'; known keys: seed, rank, skew, models"),
+        ("opps=3", "unknown workload key 'opps'; known keys: seed, rank, ranks, skew, models"),
         ("ops=three", "ops=three: must be a whole number"),
         ("ops=0", "ops=0: must be a whole number from 1 to"),
         ("seed=-1", "seed=-1: must be a whole number from 0"),

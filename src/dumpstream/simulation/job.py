@@ -4,10 +4,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Self
 
@@ -34,12 +33,10 @@ class JobOptions:
     config: Path | None = None  #: of the dump that it configures, as a framework does; None if a capture does
     crash_at: int | None = None  #: the step in which it dies, counted from 0
     crash_signal: signal.Signals = signal.SIGKILL  #: that kills it
-    #: By rank, the faults that only it has, as `Workload.of_rank` takes them.
-    faults: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def of_rank(self, rank: int) -> Self:
         """Return what *rank* of several does: the same on a device of its own, with other bytes."""
-        return replace(self, workload=self.workload.of_rank(rank, self.faults.get(rank)))
+        return replace(self, workload=self.workload.of_rank(rank))
 
 
 class Job:

@@ -20,6 +20,47 @@ class FileForecast(ctypes.Structure):
     )
 
 
+class _SourceTruth(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_uint32), ("index", ctypes.c_uint32), ("op", ctypes.c_uint64))
+
+
+class OperandTruth(ctypes.Structure):
+    """struct dssim_operand."""
+
+    _fields_ = (
+        ("address", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("nans", ctypes.c_uint64),
+        ("infinities", ctypes.c_uint64),
+        ("saturated", ctypes.c_uint64),
+        ("dtype", ctypes.c_uint32),
+        ("dims", ctypes.c_uint32),
+        ("dim", ctypes.c_uint64 * 8),
+        ("in_place", ctypes.c_uint32),
+        ("injected", ctypes.c_uint32),
+        ("sources", ctypes.c_uint32),
+        ("source", _SourceTruth * 2),
+    )
+
+
+class ExecutionTruth(ctypes.Structure):
+    """struct dssim_execution."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 64),
+        ("type", ctypes.c_char * 64),
+        ("model", ctypes.c_uint64),
+        ("task", ctypes.c_uint64),
+        ("stream", ctypes.c_uint64),
+        ("is_call", ctypes.c_uint32),
+        ("is_collective", ctypes.c_uint32),
+        ("is_undumped", ctypes.c_uint32),
+        ("inputs", ctypes.c_uint32),
+        ("outputs", ctypes.c_uint32),
+        ("operand", OperandTruth * 6),
+    )
+
+
 class SimulationCounters(NamedTuple):
     """What happened to the chunks since the library was loaded."""
 
@@ -77,6 +118,7 @@ _ARGUMENTS: Mapping[str, tuple[type, ...]] = {
     "dssim_config_close": (_ADDRESS,),
     "dssim_ops_per_step": (_ADDRESS,),
     "dssim_file_describe": (_ADDRESS, _ADDRESS, _U64, _U64, _U32, _to(FileForecast), _ADDRESS),
+    "dssim_execution_describe": (_ADDRESS, _U64, _U64, _to(ExecutionTruth)),
     "dssim_load": (_ADDRESS,),
     "dssim_start": (_U64,),
     "dssim_run": (_U64,),

@@ -12,41 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from dumpstream.simulation.library import FileForecast, check_errno, load_library
-
-#: Workloads by the names that `Workload.parse` accepts.
-PRESETS: Mapping[str, Mapping[str, int | str]] = {
-    "small": {},  # the defaults: 16 files, about 1.5 MB
-    # 240 files, about 90 MB, and all arrive whole
-    "demo": {"ops": 24, "steps": 5, "tensor_bytes": "16384-262144", "nan": "5@3", "stats_text": "7"},
-    "large": {  # 8 files, about 3 GB, in slices
-        "models": 1,
-        "ops": 4,
-        "steps": 2,
-        "tensor_bytes": f"{64 << 20}-{192 << 20}",
-        "queue_bytes": 512 << 20,
-    },
-    # 20,000 files of less than 1.5 KB
-    "tiny-files": {"models": 4, "ops": 500, "steps": 10, "inputs": 1, "tensor_bytes": "64-512"},
-    "faults": {  # one operator with each fault
-        "ops": 12,
-        "slice_bytes": 16384,
-        "nan": "1",
-        "missing_last": "2",
-        "truncated": "3",
-        "resend_slice": "4",
-        "header_only": "5",
-        "null_address": "6",
-        "stats_text": "7",
-        "offsets": "8",
-        "shuffle": "9",
-    },
-    # some operators overflow, and only they are dumped
-    "overflow": {"mode": "overflow", "ops": 12, "steps": 4, "overflow": "0.05"},
-    # two operators are watched, and one of them is overwritten in one step
-    "watch": {"mode": "watch", "ops": 12, "steps": 3, "overwrite": "7:2@1"},
-    # an operator fails, and its dump goes to disk
-    "exception": {"mode": "exception", "ops": 12, "steps": 2, "fails": "5@1"},
-}
+from dumpstream.simulation.presets import PRESETS
 
 #: What a workload can show.
 MODES = ("model", "overflow", "watch", "exception")
@@ -69,13 +35,15 @@ class ExpectedFile(NamedTuple):
 class Workload:
     """What the simulated models run; the same seed gives the same bytes.
 
-    Each fault has a selector: a share of the files with a decimal point (``"0.25"``), an operator of every
-    model (``"3"``), or an operator in one step (``"3@1"``). A file may have `offsets` or `shuffle` beside one
-    other fault except `stats_text`: the first here that selects the file.
+    Each fault has selectors, joined by ``+``: a share of the files with a decimal point (``"0.25"``), an
+    operator of every model (``"3"``), or an operator in one step (``"3@1"``), each of all ranks or of one
+    (``"rank2:3@1"``). A rank that is named has only the faults that name it. A file may have `offsets` or
+    `shuffle` beside one other fault except `stats_text`: the first here that selects the file.
     """
 
     seed: int = 0
     rank: int = 0  #: of several processes with this seed: they share a clock, and have other bytes
+    ranks: int = 1  #: processes that exchange data, if there is a data flow
     skew: int = 0  #: microseconds by which the clock of each rank is ahead of that of the one before
     models: int = 2
     ops: int = 8  #: operators of each model
@@ -84,6 +52,9 @@ class Workload:
     single_ops: int = 0  #: calls of single operators in each step
     #: For the operators of a model in turn. ``Data`` feeds the next operator, ``Hcom...`` is a collective.
     op_types: str = "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast"
+    #: ``on``: operators read what earlier ones wrote, at real addresses; their types decide what they
+    #: compute, and how many tensors they have.
+    flow: str = "off"
     inputs: int = 2  #: tensors of each operator
     outputs: int = 1
     tensor_bytes: str = "1024-65536"  #: ``N``, or ``LOW-HIGH`` for a random size of each tensor
@@ -100,6 +71,7 @@ class Workload:
     #: ``A:C`` or ``A:C@STEP``: operator A of every model overwrites the first output of the earlier operator
     #: C, and later dumps of C show it.
     overwrite: str = ""
+    undumped: str = ""  #: such as ``3+7``: operators of every model that run and are never dumped
     opdebug: str = "older"  #: layout of overflow records: ``newer`` begins with a magic number
     stats_by: str = "kernel"  #: what makes statistics: ``aicpu`` sends them as one message without NUL
     after_detail: str = "continue"  #: ``die`` ends the process after a detailed exception dump, as CANN does
@@ -114,6 +86,8 @@ class Workload:
     resend_slice: str = ""  #: one slice comes twice; the final one only if it is the only one
     nan: str = ""  #: NaN in the first output, which becomes float32 if its type has no NaN
     overflow: str = ""  #: the operator overflows: infinity in the first output, likewise
+    #: With a data flow: ``3:0.01`` or ``3@STEP:0.01`` makes the first output larger by this share of itself.
+    perturb: str = ""
     fails: str = ""  #: the operator fails, which an exception dump shows
     offsets: str = ""  #: chunks carry real offsets
     shuffle: str = ""  #: chunks carry real offsets and come in shuffled order
@@ -135,12 +109,9 @@ class Workload:
         with opened(workload):
             return workload
 
-    def of_rank(self, rank: int, faults: Mapping[str, str] | None = None) -> Self:
-        """Return what *rank* of several runs: the same on a device of its own, with other bytes.
-
-        *faults* are those that it has instead of the workload's own, by their names.
-        """
-        return replace(self, rank=rank, device_id=rank, **(faults or {}))  # type: ignore[arg-type]
+    def of_rank(self, rank: int) -> Self:
+        """Return what *rank* of several runs: the same on a device of its own, with other bytes."""
+        return replace(self, rank=rank, device_id=rank)
 
     def config(self, dump_path: str | os.PathLike[str] | None) -> str:
         """Return the text of an acl.json for the `mode` of this workload.

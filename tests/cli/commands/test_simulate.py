@@ -93,8 +93,8 @@ def test_a_fault_may_be_that_of_one_rank(tmp_path: Path, config: Path) -> None:
     done = simulate("--config", config, "--ranks", "2", *faults, temporary=tmp_path)
 
     assert done.returncode == 0
-    job = Workload(header_only="1")
-    first, second = job.of_rank(0), job.of_rank(1, {"nan": "2@0", "header_only": "3"})
+    job = Workload(header_only="1+rank1:3", nan="rank1:2@0")
+    first, second = job.of_rank(0), job.of_rank(1)
     assert dumped(tmp_path) == expected(first, tmp_path) | expected(second, tmp_path)
     assert {file.fault for file in first.expected_files("/dump")} == {None, "header_only"}
     assert {file.fault for file in second.expected_files("/dump")} == {None, "header_only", "nan"}
@@ -167,7 +167,7 @@ def test_signal_ends_it_between_files(
         (["--fault", "nan=sometimes"], "nan"),
         (["--fault", "rank1:nan=3"], "--fault rank1:...: there are no ranks without --ranks"),
         (["--ranks", "2", "--fault", "rank2:nan=3"], "--fault rank2:...: the last rank is 1"),
-        (["--ranks", "2", "--fault", "rank1:nan=often"], "nan=often: must be a share"),
+        (["--ranks", "2", "--fault", "rank1:nan=often"], "nan=rank1:often: must be a share"),
         (["--ranks", "2", "--fault", "rank:nan=3"], "--fault rank:nan=3: must be NAME=SELECTOR"),
     ],
 )

@@ -17,7 +17,7 @@ import re
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -65,9 +65,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     try:
-        common, faults = _faults(args.fault)
-        workload = _workload(args, common)
-        _check_faults(workload, faults, args.ranks)
+        workload = _workload(args)
     except ValueError as exc:
         raise WrongUsageError(str(exc)) from exc
     with _configured(args, workload) as config:
@@ -76,46 +74,48 @@ def run(args: Namespace) -> int:
             config=config,
             crash_at=args.crash_at,
             crash_signal=_CRASHES[args.crash_by],
-            faults=faults,
         )
         return _run_job(options) if args.ranks is None else _run_ranks(options, args.ranks)
 
 
-def _workload(args: Namespace, faults: Mapping[str, str]) -> Workload:
+def _workload(args: Namespace) -> Workload:
     workload = Workload.parse(args.workload)
-    changes: dict[str, Any] = {**faults}
-    changes |= {key: value for key in ("steps", "rate", "seed") if (value := getattr(args, key)) is not None}
+    if args.ranks is not None and not 1 <= args.ranks <= _MOST_RANKS:
+        raise ValueError(f"--ranks {args.ranks}: must be 1 to {_MOST_RANKS}")
+    changes: dict[str, Any] = _faults(args.fault, workload, args.ranks)
+    keys = ("steps", "rate", "seed", "ranks")
+    changes |= {key: value for key in keys if (value := getattr(args, key)) is not None}
     workload = replace(workload, **changes)
     if workload.steps < 0:
         raise ValueError(f"--steps {workload.steps}: must be 0 or more")
-    if args.ranks is not None and not 1 <= args.ranks <= _MOST_RANKS:
-        raise ValueError(f"--ranks {args.ranks}: must be 1 to {_MOST_RANKS}")
     with opened(workload):
         return workload
 
 
-def _faults(texts: Iterable[str]) -> tuple[dict[str, str], dict[int, dict[str, str]]]:
-    """Return the faults that *texts* name: those of all ranks, and those of one, by rank."""
-    common: dict[str, str] = {}
-    faults: dict[int, dict[str, str]] = {}
-    usual = Workload()
+def _faults(texts: Iterable[str], workload: Workload, ranks: int | None) -> dict[str, Any]:
+    """Return the selectors of the faults that *texts* name.
+
+    Those of all ranks replace those of the *workload*; those of one rank join them.
+    """
+    common: dict[str, list[str]] = {}
+    of_ranks: dict[str, list[str]] = {}
     for text in texts:
         match = _FAULT.fullmatch(text)
-        if match is None or not isinstance(getattr(usual, match["name"], None), str):
+        if match is None or not isinstance(getattr(workload, match["name"], None), str):
             raise ValueError(f"--fault {text}: must be NAME=SELECTOR, such as nan=3@1, or rank1:nan=3@1")
-        of_rank = common if match["rank"] is None else faults.setdefault(int(match["rank"]), {})
-        of_rank[match["name"]] = match["selector"]
-    return common, faults
-
-
-def _check_faults(workload: Workload, faults: Mapping[int, Mapping[str, str]], ranks: int | None) -> None:
-    """Raise `ValueError` if a rank does not exist, or cannot have its *faults*."""
-    for rank, of_rank in faults.items():
+        if match["rank"] is None:
+            common.setdefault(match["name"], []).append(match["selector"])
+            continue
+        rank = int(match["rank"])
         if rank not in range(ranks or 0):
             most = "there are no ranks without --ranks" if ranks is None else f"the last rank is {ranks - 1}"
             raise ValueError(f"--fault rank{rank}:...: {most}")
-        with opened(workload.of_rank(rank, of_rank)):
-            pass
+        of_ranks.setdefault(match["name"], []).append(f"rank{rank}:{match['selector']}")
+    selectors = {
+        name: [*common.get(name, filter(None, [getattr(workload, name)])), *of_ranks.get(name, [])]
+        for name in common.keys() | of_ranks.keys()
+    }
+    return {name: "+".join(items) for name, items in selectors.items()}
 
 
 @contextmanager

@@ -6,6 +6,7 @@
 #include "api/sim.h"
 #include "device/delivery.h"
 #include "device/record.h"
+#include "flow/flow.h"
 #include "workload/plan.h"
 
 struct dump_config *dssim_config_open(const char *text) {
@@ -45,18 +46,16 @@ static uint64_t render(const struct delivery *delivery, uint8_t *out) {
     return delivery->placed ? delivery->sent_bytes : bytes;
 }
 
-int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
-                        uint64_t step, uint64_t number, uint32_t place, struct dssim_file *about,
-                        uint8_t *out) {
-    const struct op op = graph_op(workload, number);
+static int describe(const struct dump_config *config, const struct op *op, uint64_t step, uint32_t place,
+                    struct dssim_file *about, uint8_t *out) {
     struct planned planned;
     struct dump_file file;
     struct delivery delivery;
-    if (!plan_file(config, &op, step, place, &planned))
+    if (!plan_file(config, op, step, place, &planned))
         return -ENOENT;
     int error = dump_file_plan(&file, config->dump_path, &planned);
     if (error == 0)
-        error = delivery_plan(&delivery, &file, workload->slice_bytes);
+        error = delivery_plan(&delivery, &file, op->workload->slice_bytes);
     if (error != 0)
         return error;
     strcpy(about->name, file.name);
@@ -65,6 +64,17 @@ int dssim_file_describe(const struct dssim_workload *workload, const struct dump
     about->bytes = render(&delivery, out);
     delivery_free(&delivery);
     return 0;
+}
+
+int dssim_file_describe(const struct dssim_workload *workload, const struct dump_config *config,
+                        uint64_t step, uint64_t number, uint32_t place, struct dssim_file *about,
+                        uint8_t *out) {
+    struct op op = graph_op(workload, number);
+    if (!flow_acquire(workload, step, &op.values))
+        return -ENOMEM;
+    int error = describe(config, &op, step, place, about, out);
+    flow_release(workload, op.values);
+    return error;
 }
 
 void dssim_read_counters(struct dssim_counters *out) {

@@ -95,6 +95,50 @@ int dssim_file_describe(const struct dssim_workload *workload, const struct dump
                         uint64_t step, uint64_t number, uint32_t place, struct dssim_file *file,
                         uint8_t *out);
 
+/* The truth about one execution of an operator in a data flow: what it read and wrote. */
+
+enum { DSSIM_TENSORS = 6, DSSIM_DIMS = 8, DSSIM_SOURCES = 2 };
+
+enum { DSSIM_OPERATOR, DSSIM_LOADER, DSSIM_WEIGHT };
+
+struct dssim_operand {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t nans; /* of an input: before the operator ran */
+    uint64_t infinities;
+    uint64_t saturated; /* of an eight-bit type: elements that have the largest absolute value */
+    uint32_t dtype;     /* OutputDataType of DumpData */
+    uint32_t dims;
+    uint64_t dim[DSSIM_DIMS];
+    uint32_t in_place; /* of an input: an output takes its place */
+    uint32_t
+        injected; /* bits 1 << place in "nan,overflow,perturb"; of an input: of the loader, or of a weight */
+    uint32_t sources; /* what it was written by; of an output always the operator itself */
+    struct {
+        uint32_t kind;
+        uint32_t index; /* among the outputs of the operator */
+        uint64_t op;    /* number in the step; of a weight: of the first operator that reads it */
+    } source[DSSIM_SOURCES];
+};
+
+struct dssim_execution {
+    char name[64];
+    char type[64];
+    uint64_t model;
+    uint64_t task;
+    uint64_t stream;
+    uint32_t is_call;
+    uint32_t is_collective;
+    uint32_t is_undumped; /* whatever the configuration says */
+    uint32_t inputs;
+    uint32_t outputs;
+    struct dssim_operand operand[DSSIM_TENSORS]; /* inputs first */
+};
+
+/* Returns 0, -EINVAL if the workload has no data flow, or -ENOMEM. */
+int dssim_execution_describe(const struct dssim_workload *workload, uint64_t step, uint64_t number,
+                             struct dssim_execution *execution);
+
 /* The run. */
 
 struct dssim_counters {

@@ -10,6 +10,7 @@
 #include "device/delivery.h"
 #include "device/record.h"
 #include "device/thread.h"
+#include "flow/flow.h"
 #include "prof/prof.h"
 
 enum { SECOND_NS = 1000000000 };
@@ -105,20 +106,28 @@ static void write_exception(const struct run *run, const struct op *op, uint64_t
         raise(SIGKILL);
 }
 
+static bool send_files(struct run *run, const struct op *op, uint64_t step) {
+    const struct dump_config *config = op->is_call ? run->calls : run->models;
+    struct planned planned;
+    write_exception(run, op, step);
+    if (config == NULL || run->record == NULL)
+        return true;
+    for (uint32_t place = 0; plan_file(config, op, step, place, &planned); place++)
+        if (!send_file(run, config->dump_path, &planned))
+            return false;
+    return true;
+}
+
 /* Sends what comes after the operator with this number, counted from the first step of the run on. */
 static bool run_op(struct run *run, uint64_t count) {
     uint64_t per_step = dssim_ops_per_step(&run->workload);
     uint64_t step = run->first_step + count / per_step;
-    const struct op op = graph_op(&run->workload, count % per_step);
-    const struct dump_config *config = op.is_call ? run->calls : run->models;
-    struct planned planned;
-    write_exception(run, &op, step);
-    if (config == NULL || run->record == NULL)
-        return true;
-    for (uint32_t place = 0; plan_file(config, &op, step, place, &planned); place++)
-        if (!send_file(run, config->dump_path, &planned))
-            return false;
-    return true;
+    struct op op = graph_op(&run->workload, count % per_step);
+    if (!flow_acquire(&run->workload, step, &op.values))
+        return false;
+    bool sent = send_files(run, &op, step);
+    flow_release(&run->workload, op.values);
+    return sent;
 }
 
 static void *device_main(void *argument) {
@@ -166,7 +175,9 @@ static void unload(void) {
 void dssim_load(const struct dssim_workload *wanted) {
     HOLD(&lock);
     unload();
+    flow_close(&workload);
     workload = *wanted;
+    flow_share(&workload);
     next_step = 0;
     stopped = false;
     record_load(wanted);
@@ -277,6 +288,7 @@ static void after_fork_in_child(void) {
     init_conditions();
     current = NULL;
     working = 0;
+    flow_after_fork(&workload);
 }
 
 __attribute__((constructor)) static void prepare(void) {

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "device/stats.h"
+#include "flow/flow.h"
 #include "workload/random.h"
 
 /* Places and numbers in the record of an overflow. */
@@ -64,30 +65,38 @@ static bool is_overwritten(const struct planned *planned) {
 }
 
 /* Data types and shapes depend on the operator; values also depend on the step. */
-static void plan_tensor(struct dump_file *file, const struct planned *planned, uint32_t place) {
+static struct tensor draw_tensor(const struct dump_file *file, const struct planned *planned,
+                                 uint32_t place) {
     const struct dssim_workload *workload = planned->op.workload;
-    struct tensor *tensor = &file->data.tensor[file->data.tensors];
     const uint64_t shape_key = op_key(&planned->op);
     const uint64_t draws = (uint64_t)place << 16;
     const bool is_output = place >= workload->inputs;
-    *tensor = (struct tensor){
+    struct tensor tensor = {
         .dtype = workload->dtypes.dtype[below(mix(shape_key, draws + DRAW_DTYPE), workload->dtypes.count)],
         .part = is_output ? PART_OUTPUT : PART_INPUT,
         .index = is_output ? place - (uint32_t)workload->inputs : place,
         .rectified = is_output || place == 0, /* the other inputs are weights */
         .key = mix(file->key, draws),
+        .address = UINT64_C(0x12c000000000) + 512 * below(mix(file->key, draws + DRAW_ADDRESS), 1 << 26),
     };
     if (place == workload->inputs) {
-        tensor->overwritten = is_overwritten(planned);
-        tensor->has_nan = dump_file_has(file, FAULT_NAN);
-        tensor->has_infinity = dump_file_has(file, FAULT_OVERFLOW);
-        if ((tensor->has_nan || tensor->has_infinity) && !dtype_facts[tensor->dtype].floating)
-            tensor->dtype = DTYPE_FLOAT32;
+        tensor.has_nan = dump_file_has(file, FAULT_NAN);
+        tensor.has_infinity = dump_file_has(file, FAULT_OVERFLOW);
+        if ((tensor.has_nan || tensor.has_infinity) && !dtype_facts[tensor.dtype].floating)
+            tensor.dtype = DTYPE_FLOAT32;
     }
-    set_shape(tensor, workload, shape_key, draws + DRAW_BYTES);
-    if (!dump_file_has(file, FAULT_NULL_ADDRESS) || file->data.tensors > 0)
-        tensor->address =
-            UINT64_C(0x12c000000000) + 512 * below(mix(file->key, draws + DRAW_ADDRESS), 1 << 26);
+    set_shape(&tensor, workload, shape_key, draws + DRAW_BYTES);
+    return tensor;
+}
+
+static void plan_tensor(struct dump_file *file, const struct planned *planned, uint32_t place) {
+    const struct op *op = &planned->op;
+    struct tensor *tensor = &file->data.tensor[file->data.tensors];
+    *tensor =
+        op->values != NULL ? flow_tensor(op, place, planned->is_before) : draw_tensor(file, planned, place);
+    tensor->overwritten = place == op_inputs(op) && is_overwritten(planned);
+    if (dump_file_has(file, FAULT_NULL_ADDRESS) && file->data.tensors == 0)
+        tensor->address = 0;
     file->data.tensors++;
 }
 

@@ -24,7 +24,7 @@ size_t stats_header(uint32_t selection, char out[STATS_HEADER_BYTES]) {
 }
 
 static size_t put_values(const struct tensor *tensor, uint32_t selection, char *out, size_t room) {
-    double values[STATISTIC_COUNT];
+    double values[MEASURED_COUNT];
     size_t used = 0;
     tensor_measure(tensor, values);
     for (uint32_t i = 0; i < STATISTIC_COUNT; i++) {

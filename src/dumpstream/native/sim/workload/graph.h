@@ -9,6 +9,8 @@
 
 struct op {
     const struct dssim_workload *workload;
+    const struct flow_step *values; /* of the step, in a data flow; else NULL */
+    uint64_t rank;
     uint64_t number; /* in the step */
     uint64_t model;  /* for a call: the number of models */
     uint64_t place;  /* in the model, or among the calls */
@@ -27,8 +29,24 @@ bool graph_find(const struct op *op, const char *name, struct op *found);
 uint64_t op_key(const struct op *op);
 uint64_t op_step_key(const struct op *op, uint64_t step);
 
+/* Whether a selector chooses the operator in this step. Sets *found, unless it is NULL, to the item. */
+bool op_selected(const struct op *op, uint64_t step, const struct selectors *selectors, uint64_t draw,
+                 const struct selector **found);
+
+/* The item that applies to what is not an operator, or NULL. */
+const struct selector *selected_of(const struct selectors *selectors, int kind, uint64_t rank, uint64_t step);
+
 /* The faults of its files, as bits 1 << fault. */
 uint32_t op_faults(const struct op *op, uint64_t step);
+
+uint32_t op_inputs(const struct op *op);
+uint32_t op_outputs(const struct op *op);
+
+/* Whether it overflows; in a data flow it does if its results are not finite. */
+bool op_overflows(const struct op *op, uint64_t step);
+
+/* Whether it is never dumped. */
+bool op_is_undumped(const struct op *op);
 
 /* Those of its inputs and outputs that `io`, bits of config.h, names. As bits, the inputs first. */
 uint32_t op_tensors(const struct op *op, uint32_t io);

@@ -62,7 +62,7 @@ static bool is_chosen(const struct dump_config *config, const struct op *op) {
 
 /* The tensors that entries of a blacklist for `name` have, as bits. */
 static uint32_t listed(const struct json *entry, const char *name, const struct op *op) {
-    const uint32_t inputs = (uint32_t)op->workload->inputs, outputs = (uint32_t)op->workload->outputs;
+    const uint32_t inputs = op_inputs(op), outputs = op_outputs(op);
     uint32_t tensors = 0;
     for (; entry != NULL; entry = entry->next) {
         if (strcmp(json_text(entry, "name"), name) != 0)
@@ -117,6 +117,7 @@ static bool split(uint32_t tensors, uint32_t levels, uint32_t place, struct plan
                 continue;
             file->is_kernel = level == LEVEL_KERNEL;
             file->tensors = parts[i];
+            file->is_before = separate && i == 0;
             return true;
         }
     }
@@ -127,8 +128,7 @@ static bool split(uint32_t tensors, uint32_t levels, uint32_t place, struct plan
 static bool plan_overflow(uint32_t place, struct planned *file) {
     const struct op *op = &file->op;
     uint32_t tensors = op_tensors(op, IO_INPUTS | IO_OUTPUTS);
-    if (op->is_call || op_is_data(op) || op_is_collective(op) ||
-        !(op_faults(op, file->step) & 1u << FAULT_OVERFLOW))
+    if (op->is_call || op_is_data(op) || op_is_collective(op) || !op_overflows(op, file->step))
         return false;
     file->statistics = 0;
     if (split(tensors, LEVEL_OP, place, file))
@@ -157,7 +157,8 @@ static bool plan_watch(const struct dump_config *config, uint32_t place, struct 
     for (const struct json *node = nodes; node != NULL; node = node->next) {
         for (first = nodes; strcmp(first->text, node->text) != 0; first = first->next)
             ;
-        if (first == node && graph_find(&file->after, node->text, &file->op) && place-- == 0)
+        if (first == node && graph_find(&file->after, node->text, &file->op) && !op_is_undumped(&file->op) &&
+            place-- == 0)
             return true;
     }
     return false;
@@ -175,10 +176,12 @@ bool plan_file(const struct dump_config *config, const struct op *after, uint64_
     };
     if (!config_dumps(config))
         return false;
+    if (config->scene == SCENE_WATCHER && !config->overflow)
+        return plan_watch(config, place, file);
+    if (op_is_undumped(after))
+        return false;
     if (config->overflow)
         return plan_overflow(place, file);
-    if (config->scene == SCENE_WATCHER)
-        return plan_watch(config, place, file);
     if (after->is_call) /* a call has no step */
         tensors = config->calls && config->ranges == 0 ? op_tensors(after, config->io) : 0;
     else

@@ -10,6 +10,7 @@ struct planned {
     struct op after;     /* ... after this operator, ... */
     uint32_t place;      /* ... among the files after that operator */
     uint32_t tensors;    /* as bits: the inputs first, from bit 0 on */
+    bool is_before;      /* dumped before the operator ran */
     bool is_kernel;      /* of the kernel level */
     bool is_opdebug;     /* the record of its overflow, instead of its tensors */
     uint32_t statistics; /* bits of stats.h; 0: the tensors themselves */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "workload/floats.h"
 #include "workload/random.h"
 
 const struct dtype_facts dtype_facts[DTYPE_COUNT] = {
@@ -12,6 +13,8 @@ const struct dtype_facts dtype_facts[DTYPE_COUNT] = {
     [DTYPE_INT32] = {"int32", "DT_INT32", 7, 3, 4, false},
     [DTYPE_INT64] = {"int64", "DT_INT64", 8, 9, 8, false},
     [DTYPE_INT8] = {"int8", "DT_INT8", 3, 2, 1, false},
+    [DTYPE_FLOAT8_E4M3FN] = {"float8_e4m3fn", "DT_FLOAT8_E4M3FN", 35, 36, 1, true, 448},
+    [DTYPE_FLOAT8_E5M2] = {"float8_e5m2", "DT_FLOAT8_E5M2", 34, 35, 1, true, 57344},
     [DTYPE_UINT8] = {"uint8", "DT_UINT8", 4, 4, 1, false},
 };
 
@@ -86,38 +89,10 @@ static void draw_ids(const struct tensor *tensor, uint64_t number, uint32_t out[
     }
 }
 
-static inline uint32_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline uint16_t bfloat16_bits(float value) {
-    uint32_t bits = float_bits(value);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-/* Only for values below 65504, as all of these are. */
-static inline uint16_t float16_bits(float value) {
-    uint32_t bits = float_bits(value);
-    uint32_t magnitude = bits & 0x7fffffff;
-    uint32_t subnormal = (uint32_t)(int32_t)(fabsf(value) * 0x1p24F + 0.5F);
-    uint32_t normal = (magnitude - 0x38000000 + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
-    uint32_t is_subnormal = 0u - (uint32_t)(magnitude < 0x38800000);
-    return (uint16_t)((bits >> 16 & 0x8000) | (subnormal & is_subnormal) | (normal & ~is_subnormal));
-}
-
 static void fill_floats(const struct tensor *tensor, uint64_t number, union block *out) {
     float values[BLOCK_ELEMENTS];
     draw_normal(tensor, number, values);
-    if (tensor->dtype == DTYPE_FLOAT32)
-        memcpy(out->float32, values, sizeof values);
-    else if (tensor->dtype == DTYPE_FLOAT16)
-        for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
-            out->bits16[i] = float16_bits(values[i]);
-    else
-        for (size_t i = 0; i < BLOCK_ELEMENTS; i++)
-            out->bits16[i] = bfloat16_bits(values[i]);
+    floats_write(tensor->dtype, out->bytes, 0, BLOCK_ELEMENTS, values);
 }
 
 static void fill_integers(const struct tensor *tensor, uint64_t number, union block *out) {
@@ -137,19 +112,13 @@ static void fill_integers(const struct tensor *tensor, uint64_t number, union bl
             out->int64[i] = ids[i];
 }
 
-/* Puts a value into every SPACING-th element. `float16` and `bfloat16` are its bits in these types. */
-static void strew(const struct tensor *tensor, uint64_t number, union block *out, float value,
-                  uint16_t float16, uint16_t bfloat16) {
+/* Puts a value into every SPACING-th element. */
+static void strew(const struct tensor *tensor, uint64_t number, union block *out, float value) {
     uint64_t spacing = tensor->elements < SPACING ? tensor->elements : SPACING;
     uint64_t first = number * BLOCK_ELEMENTS;
     uint64_t phase = below(tensor->key, spacing);
-    for (size_t i = (size_t)((phase + spacing - first % spacing) % spacing); i < BLOCK_ELEMENTS;
-         i += spacing) {
-        if (tensor->dtype == DTYPE_FLOAT32)
-            out->float32[i] = value;
-        else
-            out->bits16[i] = tensor->dtype == DTYPE_FLOAT16 ? float16 : bfloat16;
-    }
+    for (size_t i = (size_t)((phase + spacing - first % spacing) % spacing); i < BLOCK_ELEMENTS; i += spacing)
+        floats_write(tensor->dtype, out->bytes, i, 1, &value);
 }
 
 /* Changes every byte of an eighth of the elements, from the first quarter on. */
@@ -163,15 +132,24 @@ static void overwrite(const struct tensor *tensor, uint64_t number, union block 
     }
 }
 
+/* Copies what there is of a block of given bytes. */
+static void copy_block(const struct tensor *tensor, uint64_t number, union block *out) {
+    const uint64_t block_bytes = BLOCK_ELEMENTS * (uint64_t)dtype_facts[tensor->dtype].bytes;
+    const uint64_t left = tensor->bytes - number * block_bytes;
+    memcpy(out->bytes, tensor->given + number * block_bytes, left < block_bytes ? left : block_bytes);
+}
+
 static void make_block(const struct tensor *tensor, uint64_t number, union block *out) {
-    if (dtype_facts[tensor->dtype].floating)
+    if (tensor->given != NULL)
+        copy_block(tensor, number, out);
+    else if (dtype_facts[tensor->dtype].floating)
         fill_floats(tensor, number, out);
     else
         fill_integers(tensor, number, out);
     if (tensor->has_nan)
-        strew(tensor, number, out, NAN, 0x7e00, 0x7fc0);
+        strew(tensor, number, out, NAN);
     if (tensor->has_infinity)
-        strew(tensor, number, out, INFINITY, 0x7c00, 0x7f80);
+        strew(tensor, number, out, INFINITY);
     if (tensor->overwritten)
         overwrite(tensor, number, out);
 }
@@ -181,7 +159,7 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
     uint64_t number = offset / block_bytes;
     size_t skip = (size_t)(offset % block_bytes);
     union block block;
-    if (tensor->given != NULL) {
+    if (tensor->given != NULL && !tensor->overwritten) {
         memcpy(out, tensor->given + offset, bytes);
         return;
     }
@@ -197,60 +175,43 @@ void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uin
     }
 }
 
-static double float16_value(uint16_t bits) {
-    int exponent = (bits >> 10) & 0x1f;
-    int mantissa = bits & 0x3ff;
-    double magnitude = exponent ? ldexp(mantissa + 0x400, exponent - 25) : ldexp(mantissa, -24);
-    if (exponent == 0x1f)
-        magnitude = mantissa ? NAN : INFINITY;
-    return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-static double bfloat16_value(uint16_t bits) {
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-static double block_value(enum dtype dtype, const union block *block, size_t i) {
-    switch (dtype) {
-    case DTYPE_FLOAT32:
-        return block->float32[i];
-    case DTYPE_FLOAT16:
-        return float16_value(block->bits16[i]);
-    case DTYPE_BFLOAT16:
-        return bfloat16_value(block->bits16[i]);
-    case DTYPE_INT32:
-        return block->int32[i];
-    case DTYPE_INT64:
-        return (double)block->int64[i];
-    case DTYPE_INT8:
-        return block->int8[i];
-    case DTYPE_UINT8: /* its bytes are always given */
-    case DTYPE_COUNT:
-        break;
+/* The first `count` elements of a block as numbers. */
+static void block_values(enum dtype dtype, const union block *block, size_t count, double *out) {
+    float floats[BLOCK_ELEMENTS];
+    if (dtype_facts[dtype].floating)
+        floats_read(dtype, block->bytes, 0, count, floats);
+    for (size_t i = 0; i < count; i++) {
+        if (dtype_facts[dtype].floating)
+            out[i] = floats[i];
+        else if (dtype == DTYPE_INT32)
+            out[i] = block->int32[i];
+        else if (dtype == DTYPE_INT64)
+            out[i] = (double)block->int64[i];
+        else
+            out[i] = block->int8[i];
     }
-    return NAN;
 }
 
-void tensor_measure(const struct tensor *tensor, double statistics[STATISTIC_COUNT]) {
-    double sum = 0, squares = 0;
+void tensor_measure(const struct tensor *tensor, double statistics[MEASURED_COUNT]) {
+    const double most = dtype_facts[tensor->dtype].most;
+    double sum = 0, squares = 0, values[BLOCK_ELEMENTS];
     union block block;
-    memset(statistics, 0, STATISTIC_COUNT * sizeof *statistics);
+    memset(statistics, 0, MEASURED_COUNT * sizeof *statistics);
     statistics[MAXIMUM] = -INFINITY;
     statistics[MINIMUM] = INFINITY;
     for (uint64_t first = 0; first < tensor->elements; first += BLOCK_ELEMENTS) {
         uint64_t left = tensor->elements - first;
         size_t count = left < BLOCK_ELEMENTS ? (size_t)left : BLOCK_ELEMENTS;
         make_block(tensor, first / BLOCK_ELEMENTS, &block);
+        block_values(tensor->dtype, &block, count, values);
         for (size_t i = 0; i < count; i++) {
-            double value = block_value(tensor->dtype, &block, i);
+            const double value = values[i];
             statistics[MAXIMUM] = value > statistics[MAXIMUM] ? value : statistics[MAXIMUM];
             statistics[MINIMUM] = value < statistics[MINIMUM] ? value : statistics[MINIMUM];
             statistics[NANS] += isnan(value) ? 1 : 0;
             statistics[NEGATIVE_INFINITIES] += value == -INFINITY;
             statistics[POSITIVE_INFINITIES] += value == INFINITY;
+            statistics[SATURATED] += most > 0 && fabs(value) == most;
             sum += value;
             squares += value * value;
         }

@@ -12,6 +12,8 @@ enum dtype {
     DTYPE_INT32,
     DTYPE_INT64,
     DTYPE_INT8,
+    DTYPE_FLOAT8_E4M3FN,
+    DTYPE_FLOAT8_E5M2,
     DTYPE_DRAWN, /* a workload chooses from those above */
     DTYPE_UINT8 = DTYPE_DRAWN,
     DTYPE_COUNT,
@@ -24,6 +26,7 @@ struct dtype_facts {
     int32_t acl_number;    /* aclDataType, which programs use */
     uint32_t bytes;
     bool floating;
+    float most; /* what larger values become; 0: they become infinite */
 };
 
 extern const struct dtype_facts dtype_facts[DTYPE_COUNT];
@@ -52,10 +55,21 @@ struct tensor {
     const uint8_t *given; /* its bytes, if they are not drawn */
 };
 
-enum { MAXIMUM, MINIMUM, AVERAGE, NANS, NEGATIVE_INFINITIES, POSITIVE_INFINITIES, NORM, STATISTIC_COUNT };
+enum {
+    MAXIMUM,
+    MINIMUM,
+    AVERAGE,
+    NANS,
+    NEGATIVE_INFINITIES,
+    POSITIVE_INFINITIES,
+    NORM,
+    STATISTIC_COUNT, /* those that dumps have */
+    SATURATED = STATISTIC_COUNT,
+    MEASURED_COUNT,
+};
 
 /* Writes bytes [offset, offset + bytes) of the tensor to `out`. */
 void tensor_read(const struct tensor *tensor, uint64_t offset, size_t bytes, uint8_t *out);
 
 /* The norm is the square root of the sum of squares. */
-void tensor_measure(const struct tensor *tensor, double statistics[STATISTIC_COUNT]);
+void tensor_measure(const struct tensor *tensor, double statistics[MEASURED_COUNT]);

@@ -1,16 +1,18 @@
 #include "workload/workload.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/words.h"
+#include "flow/flow.h"
 
 #define NAME(constant, name) [constant] = name,
 const char *const fault_names[FAULT_COUNT] = {FAULTS(NAME)};
 
-enum { MAX_LINE = 1024 };
+enum { MAX_LINE = 1024, MAX_ITEM = 64 };
 
 #define MAX_TENSOR_BYTES (UINT64_C(1) << 40)
 #define MAX_SKEW_US UINT64_C(1000000000)
@@ -93,23 +95,83 @@ static bool read_op_types(const char *text, void *field) {
     return true;
 }
 
-static bool read_selector(const char *text, void *field) {
-    struct selector *selector = field;
-    const char *rest = text;
+/* Reads the share, the operator, or the name of what is not an operator, and the step. */
+static bool take_selector(const char *text, struct selector *selector) {
     char *end;
-    *selector = (struct selector){.kind = SELECT_NONE};
-    if (!*text)
-        return true;
+    selector->step = EVERY_STEP;
     if (strchr(text, '.')) {
         selector->kind = SELECT_SHARE;
         selector->share = strtod(text, &end);
         return end != text && !*end && selector->share >= 0 && selector->share <= 1;
     }
-    selector->kind = SELECT_OP;
-    if (take_number(&rest, '\0', &selector->op))
-        return true;
-    selector->kind = SELECT_OP_AND_STEP;
-    return take_number(&rest, '@', &selector->op) && take_number(&rest, '\0', &selector->step);
+    const char *rest = strchr(text, '@');
+    size_t length = strcspn(text, "@");
+    selector->kind = length == 6 && memcmp(text, "loader", 6) == 0 ? SELECT_LOADER : SELECT_OP;
+    if (length == 7 && memcmp(text, "weights", 7) == 0)
+        selector->kind = SELECT_WEIGHTS;
+    if (selector->kind == SELECT_OP && !take_number(&text, rest ? '@' : '\0', &selector->op))
+        return false;
+    return rest == NULL || (rest++, take_number(&rest, '\0', &selector->step));
+}
+
+/* Calls `take` with each of the items that are joined by '+', without its rank. */
+static bool take_selectors(const char *text, struct selectors *selectors,
+                           bool (*take)(const char *text, struct selector *selector)) {
+    static const char prefix[] = "rank";
+    selectors->count = 0;
+    while (*text) {
+        struct selector *selector = &selectors->item[selectors->count];
+        char item[MAX_ITEM];
+        const char *rest = item;
+        size_t length = strcspn(text, "+");
+        if (selectors->count++ == MAX_SELECTORS || length >= sizeof item)
+            return false;
+        memcpy(item, text, length);
+        item[length] = '\0';
+        *selector = (struct selector){.rank = EVERY_RANK};
+        if (strncmp(item, prefix, strlen(prefix)) == 0) {
+            rest += strlen(prefix);
+            if (!take_number(&rest, ':', &selector->rank))
+                return false;
+        }
+        text += length;
+        if (!take(rest, selector) || (*text == '+' && !*++text))
+            return false;
+    }
+    return true;
+}
+
+static bool read_selectors(const char *text, void *field) {
+    return take_selectors(text, field, take_selector);
+}
+
+/* An operator, and by how much its output is wrong. */
+static bool take_perturbation(const char *text, struct selector *selector) {
+    char which[MAX_ITEM], *end;
+    const char *amount = strchr(text, ':');
+    if (amount == NULL)
+        return false;
+    memcpy(which, text, (size_t)(amount - text));
+    which[amount - text] = '\0';
+    selector->relative = strtod(amount + 1, &end);
+    return end != amount + 1 && !*end && isfinite(selector->relative) && take_selector(which, selector) &&
+           selector->kind == SELECT_OP;
+}
+
+static bool read_perturb(const char *text, void *field) {
+    return take_selectors(text, field, take_perturbation);
+}
+
+static bool read_undumped(const char *text, void *field) {
+    struct undumped *undumped = field;
+    undumped->count = 0;
+    while (*text) {
+        char end = strchr(text, '+') ? '+' : '\0';
+        if (undumped->count == MAX_SELECTORS || !take_number(&text, end, &undumped->op[undumped->count++]) ||
+            (end && !*text))
+            return false;
+    }
+    return true;
 }
 
 static bool read_overwrite(const char *text, void *field) {
@@ -150,14 +212,14 @@ struct key {
 #define CHOICE(field, value, list, text) {KEY(#field, field, value), .words = list, .rule = text}
 #define NUMBER(field, value, low, high) {KEY(#field, field, value), .least = low, .most = high}
 #define SELECTOR(constant, key)                                                                              \
-    {KEY(key, faults[constant], ""), .read = read_selector, .rule = SELECTOR_RULE},
-#define SELECTOR_RULE "a share such as 0.25, an operator 3, or 3@STEP"
+    {KEY(key, faults[constant], ""), .read = read_selectors, .rule = SELECTOR_RULE},
+#define SELECTOR_RULE "a share such as 0.25, an operator 3, or 3@STEP, each behind rankN: or not, joined by +"
 
 static const struct key keys[] = {
     TEXT(tensor_bytes, "1024-65536", read_range, "N or LOW-HIGH, from 1 to 2^40"),
     TEXT(shape, "", read_shape, "up to 8 dimensions such as 8x128"),
     TEXT(dtypes, "float32+float16+bfloat16+int32+int64+int8", read_dtypes,
-         "float32, float16, bfloat16, int32, int64 or int8, joined by +"),
+         "float32, float16, bfloat16, int32, int64, int8, float8_e4m3fn or float8_e5m2, joined by +"),
     TEXT(op_types, "MatMulV2+Relu+LayerNorm+Add+SoftmaxV2+GatherV2+Mul+Cast", read_op_types,
          "up to 32 names of letters, digits and _, joined by +"),
     CHOICE(io_files, "joint", "joint,separate", "joint or separate"),
@@ -168,7 +230,11 @@ static const struct key keys[] = {
     CHOICE(cann, "9.1", "8.5,9.1,master", "8.5, 9.1 or master"),
     TEXT(skew, "0", read_skew, "microseconds from -10^9 to 10^9"),
     NUMBER(seed, "0", 0, UINT64_MAX),
+    CHOICE(flow, "off", "off,on", "off or on"),
+    TEXT(perturb, "", read_perturb, "3:0.01 or 3@STEP:0.01, each behind rankN: or not, joined by +"),
+    TEXT(undumped, "", read_undumped, "operators such as 3+7"),
     NUMBER(rank, "0", 0, MAX_DEVICES - 1),
+    NUMBER(ranks, "1", 1, MAX_DEVICES),
     NUMBER(models, "2", 1, 100000),
     NUMBER(ops, "8", 1, 1000000),
     NUMBER(inputs, "2", 0, MAX_PART),
@@ -198,6 +264,7 @@ static bool read_value(const struct key *key, const char *text, struct dssim_wor
 void workload_set_defaults(struct dssim_workload *workload) {
     for (size_t i = 0; i < KEYS; i++)
         read_value(&keys[i], keys[i].standard, workload);
+    workload->values = NULL;
 }
 
 static bool apply(struct dssim_workload *workload, const char *name, const char *value, char *error,
@@ -244,12 +311,32 @@ static bool apply_lines(struct dssim_workload *workload, const char *text, char 
         if (!apply(workload, line, value, error, error_bytes))
             return false;
     }
-    if (workload->faults[FAULT_NULL_ADDRESS].kind != SELECT_NONE &&
-        workload->inputs + workload->outputs < 2) {
-        snprintf(error, error_bytes, "null_address needs a second tensor: raise inputs or outputs");
-        return false;
-    }
     return true;
+}
+
+/* Whether a fault is one of what only a data flow has. */
+static bool needs_flow(const struct dssim_workload *workload, enum fault fault) {
+    const struct selectors *selectors = &workload->faults[fault];
+    for (uint32_t i = 0; i < selectors->count; i++)
+        if (selectors->item[i].kind >= SELECT_LOADER)
+            return true;
+    return false;
+}
+
+/* Returns what is wrong with the keys together, or NULL. */
+static const char *find_contradiction(const struct dssim_workload *workload) {
+    if (!workload->flow && workload->faults[FAULT_NULL_ADDRESS].count > 0 &&
+        workload->inputs + workload->outputs < 2)
+        return "null_address needs a second tensor: raise inputs or outputs";
+    if (!workload->flow && workload->perturb.count > 0)
+        return "perturb needs flow=on";
+    for (enum fault fault = 0; fault < FAULT_COUNT; fault++)
+        if (needs_flow(workload, fault) &&
+            (!workload->flow || (fault != FAULT_NAN && fault != FAULT_OVERFLOW)))
+            return "loader and weights are for nan and overflow with flow=on";
+    if (workload->flow && workload->rank >= workload->ranks)
+        return "with flow=on, rank must be below ranks";
+    return NULL;
 }
 
 struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t error_bytes) {
@@ -259,12 +346,19 @@ struct dssim_workload *dssim_workload_open(const char *text, char *error, size_t
         return NULL;
     }
     workload_set_defaults(workload);
-    if (apply_lines(workload, text, error, error_bytes))
-        return workload;
+    if (apply_lines(workload, text, error, error_bytes)) {
+        const char *wrong = find_contradiction(workload);
+        if (wrong == NULL)
+            wrong = flow_open(workload);
+        if (wrong == NULL)
+            return workload;
+        snprintf(error, error_bytes, "%s", wrong);
+    }
     free(workload);
     return NULL;
 }
 
 void dssim_workload_close(struct dssim_workload *workload) {
+    flow_close(workload);
     free(workload);
 }

@@ -25,11 +25,24 @@ enum fault { FAULTS(CONSTANT) FAULT_COUNT };
 
 extern const char *const fault_names[FAULT_COUNT];
 
+enum { MAX_SELECTORS = 32 };
+
+#define EVERY_RANK UINT64_MAX
+#define EVERY_STEP UINT64_MAX
+
 struct selector {
-    enum { SELECT_NONE, SELECT_SHARE, SELECT_OP, SELECT_OP_AND_STEP } kind;
+    enum { SELECT_SHARE, SELECT_OP, SELECT_LOADER, SELECT_WEIGHTS } kind;
+    uint64_t rank; /* or EVERY_RANK */
     double share;
     uint64_t op;
-    uint64_t step;
+    uint64_t step;   /* or EVERY_STEP */
+    double relative; /* the amount of a perturbation */
+};
+
+/* A rank that is named has only the items that name it. */
+struct selectors {
+    uint32_t count;
+    struct selector item[MAX_SELECTORS];
 };
 
 /* One operator of every model overwrites the first output of an earlier one. */
@@ -53,11 +66,15 @@ enum {
 
 enum { CANN_8_5, CANN_9_1, CANN_MASTER };
 
+struct flow;
+
 /* The fields have the names of the keys. */
 struct dssim_workload {
     uint64_t seed; /* of the clock; with the rank, of all other values */
     uint64_t rank;
-    int64_t skew; /* microseconds by which the clock of each rank is ahead of that of the one before */
+    uint64_t ranks;
+    uint64_t flow; /* 1: operators read what earlier ones wrote */
+    int64_t skew;  /* microseconds by which the clock of each rank is ahead of that of the one before */
     uint64_t models;
     uint64_t ops;
     uint64_t inputs;
@@ -89,7 +106,13 @@ struct dssim_workload {
         char type[MAX_OP_TYPES][MAX_OP_TYPE];
     } op_types;
     struct overwrite overwrite;
-    struct selector faults[FAULT_COUNT];
+    struct undumped {
+        uint32_t count;
+        uint64_t op[MAX_SELECTORS];
+    } undumped;
+    struct selectors perturb;
+    struct selectors faults[FAULT_COUNT];
+    struct flow *values; /* of the data flow; NULL without one */
 };
 
 void workload_set_defaults(struct dssim_workload *workload);
