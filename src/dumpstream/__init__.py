@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from dumpstream.chunk import Batch as Batch, Chunk as Chunk, Loss as Loss
     from dumpstream.chunksource import ChunkSource as ChunkSource
     from dumpstream.codes import AclCode as AclCode
+    from dumpstream.diagnosis.answer import diagnose as diagnose
+    from dumpstream.diagnosis.report import Diagnosis as Diagnosis
     from dumpstream.format.header import Tensor as Tensor
     from dumpstream.format.layouts import to_layout as to_layout
     from dumpstream.format.opname import OpName as OpName, parse_name as parse_name
@@ -142,6 +144,8 @@ _NAMES = {
     "chunk": ("Batch", "Chunk", "Loss"),
     "chunksource": ("ChunkSource",),
     "codes": ("AclCode",),
+    "diagnosis.answer": ("diagnose",),
+    "diagnosis.report": ("Diagnosis",),
     "format.header": ("Tensor",),
     "format.layouts": ("to_layout",),
     "format.opname": ("OpName", "parse_name"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from dumpstream.diagnosis.executions import Executions
-from dumpstream.diagnosis.trace import UNKNOWN, Mask, Numbers, Trace
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Mask, Numbers, Trace
 
 #: How many steps a tensor's history must have, and how many spreads from the median are far.
 _HISTORY, _FAR = 5, 10.0
@@ -47,28 +48,24 @@ class Findings:
 def find_bad(
     trace: Trace,
     executions: Executions,
-    kinds: tuple[Badness, ...] = DEFAULT,
+    kinds: Sequence[Badness] = DEFAULT,
+    others: Mapping[Badness, Mask] | None = None,
     *,
-    overflowed: Mask | None = None,
-    diverged: Mask | None = None,
     saturated: float = SATURATED,
 ) -> Findings:
-    """Return the bad rows of *trace*; *overflowed* and *diverged* are rows that others have found."""
+    """Return the bad rows of *trace*, and of *others*, which are bad by more than their statistics."""
     counts = trace.counts
     of_kind = {
         Badness.NAN: counts["nan"] > 0,
         Badness.INF: (counts["pos_inf"] > 0) | (counts["neg_inf"] > 0),
     }
-    if Badness.OVERFLOW in kinds and overflowed is not None:
-        of_kind[Badness.OVERFLOW] = overflowed
     if Badness.SATURATION in kinds:
         of_kind[Badness.SATURATION] = trace.reals["saturated"] > saturated
     if Badness.DRIFT in kinds:
         of_kind[Badness.DRIFT] = _drifted(trace, executions)
-    if Badness.DIVERGENCE in kinds and diverged is not None:
-        of_kind[Badness.DIVERGENCE] = diverged
+    of_kind |= others or {}
     bad = np.logical_or.reduce([*of_kind.values()])
-    return Findings(kinds, of_kind, bad, _known(trace))
+    return Findings(tuple(kinds), of_kind, bad, _known(trace))
 
 
 def _known(trace: Trace) -> Mask:

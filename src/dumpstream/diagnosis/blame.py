@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dumpstream.diagnosis.collectives import Exchange, Kind
+from dumpstream.diagnosis.dataflow.collectives import Exchange, Kind
+from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.evidence import Evidence, inputs_text, ranks_text
-from dumpstream.diagnosis.executions import Executions
 from dumpstream.diagnosis.inplace import StandIns
 
 _CALL = re.compile(r".+_[0-9]+_L[02]")
@@ -82,6 +82,8 @@ class Judge:
         is_call = _CALL.fullmatch(op_type or "") is not None
         if not rows and (most or is_call):
             return "its inputs were not dumped"
+        if not self._evidence.hidden.isdisjoint({op_type, self._evidence.trace.texts["op_name"][name[1]]}):
+            return "the configuration left inputs of it out"
         return "one of its inputs was not dumped" if len(rows) < most else None
 
     def _unsure(self, execution: int, rows: list[int]) -> str | None:

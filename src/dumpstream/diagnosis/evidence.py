@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dumpstream.diagnosis.badness import Findings
-from dumpstream.diagnosis.collectives import Exchanges
-from dumpstream.diagnosis.executions import Executions
-from dumpstream.diagnosis.flow import Flow
-from dumpstream.diagnosis.trace import Trace
+from dumpstream.diagnosis.badness import DEFAULT, Badness, Findings, find_bad
+from dumpstream.diagnosis.dataflow.collectives import Exchanges, find_exchanges
+from dumpstream.diagnosis.dataflow.executions import Executions, find_executions
+from dumpstream.diagnosis.dataflow.flow import Flow, find_flow
+from dumpstream.diagnosis.dataflow.trace import Mask, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,12 +21,35 @@ class Evidence:
     findings: Findings
     flow: Flow
     exchanges: Exchanges
+    hidden: frozenset[str] = frozenset()  #: types and names of operators of which inputs were left out
 
     def rank_of_row(self, row: int) -> int | None:
         return self.trace.processes[int(self.trace.process[row])].rank
 
     def rank_of(self, execution: int) -> int | None:
         return self.trace.processes[int(self.executions.process[execution])].rank
+
+
+def gather(
+    trace: Trace,
+    kinds: Sequence[Badness] = DEFAULT,
+    *,
+    others: Callable[[Executions], dict[Badness, Mask]] = lambda _: {},
+    hidden: frozenset[str] = frozenset(),
+) -> Evidence:
+    """Return what the rows of *trace* say about bad values of these *kinds*.
+
+    *others* returns the rows that are bad by more than their statistics.
+    """
+    executions = find_executions(trace)
+    return Evidence(
+        trace,
+        executions,
+        find_bad(trace, executions, kinds, others(executions)),
+        find_flow(trace, executions),
+        find_exchanges(trace, executions),
+        hidden,
+    )
 
 
 def inputs_text(trace: Trace, rows: Iterable[int], what: str, those: str) -> str:

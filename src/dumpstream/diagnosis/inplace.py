@@ -12,10 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.flow import Source
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN
 from dumpstream.diagnosis.evidence import Evidence
-from dumpstream.diagnosis.executions import Executions
-from dumpstream.diagnosis.flow import Source
-from dumpstream.diagnosis.trace import UNKNOWN
 
 _Stream = tuple[int, int, int]
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dumpstream.diagnosis.blame import Blame, Judge, Judgement
+from dumpstream.diagnosis.dataflow.flow import Link
+from dumpstream.diagnosis.dataflow.trace import OUTPUT, UNKNOWN, Numbers
 from dumpstream.diagnosis.evidence import Evidence
-from dumpstream.diagnosis.flow import Link
-from dumpstream.diagnosis.trace import OUTPUT, UNKNOWN, Numbers
 
 #: How many operators of a path are told.
 _LONGEST_PATH = 20

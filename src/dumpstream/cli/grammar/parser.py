@@ -23,6 +23,7 @@ COMMANDS = {
     "stats": "Print the statistics of every tensor in captures, dump files and directories of them.",
     "convert": "Write the tensors of dump files as npy, bin or csv.",
     "show": "Show what is in a dump file.",
+    "diagnose": "Find the operator that made the first NaN of a run.",
     "overflow": "List the operators that overflowed.",
     "watch": "Find the operators that trample on the outputs of watched ones.",
     "config": "Check, explain and write dump configurations (acl.json).",
@@ -32,7 +33,7 @@ COMMANDS = {
 }
 
 #: The commands that only read; while a store does not answer, Python cannot interrupt them.
-READERS = {"ls", "verify", "extract", "stats", "convert", "show", "overflow", "watch"}
+READERS = {"ls", "verify", "extract", "stats", "convert", "show", "diagnose", "overflow", "watch"}
 
 #: The commands that may take long, and show their progress.
 _LONG = READERS | {"capture", "collect", "upload", "recover"}
@@ -52,6 +53,7 @@ examples:
   dumpstream verify run1                    read and check everything again
   dumpstream extract run1 --out dumps       write the original files
   dumpstream stats run1 --where 'nan > 0'   which tensors have NaNs
+  dumpstream diagnose run1                  which operator made the first NaN
   dumpstream overflow run1                  which operators overflowed
   dumpstream watch run1                     what tramples on watched tensors
 """

@@ -11,8 +11,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from dumpstream.diagnosis.executions import Executions
-from dumpstream.diagnosis.trace import UNKNOWN, Trace
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Trace
 
 
 class Kind(StrEnum):

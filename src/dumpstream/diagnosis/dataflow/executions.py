@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dumpstream.diagnosis.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace
+from dumpstream.diagnosis.dataflow.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace
 from dumpstream.format.opname import OVERFLOW_OPERATOR
 
 _COLLECTIVE = "hcom"

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dumpstream.diagnosis.executions import Executions
-from dumpstream.diagnosis.memory import Memory, Span
-from dumpstream.diagnosis.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.memory import Memory, Span
+from dumpstream.diagnosis.dataflow.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace
 
 _LAST = np.uint64(2**64 - 1)
 
