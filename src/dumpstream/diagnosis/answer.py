@@ -76,11 +76,11 @@ def answer(
         place = first_index(subject, evidence, it.row)
         told.append(replace(report_origin(evidence, it, gaps_before(evidence, it)), first_index=place))
     ranks = len({it.rank for it in subject.trace.processes})
-    concurrent = sum(it in origins.found[: origins.concurrent] for it in wanted)
+    concurrent = max(sum(it in origins.found[: origins.concurrent] for it in wanted), 1)
     return Diagnosis(
         found=True,
         sentence=sentence_of(
-            told[0], _inputs(evidence, wanted[0]), concurrent=max(concurrent, 1), ranks=ranks
+            told[0], _inputs(evidence, wanted[0]), concurrent=concurrent, ranks=ranks
         ),
         origins=tuple(told),
         evidence=_evidence_of(evidence, wanted[0]),
