@@ -12,7 +12,7 @@ from dumpstream.diagnosis.evidence import Evidence, gather
 from dumpstream.diagnosis.firstelement import first_bad_element
 from dumpstream.diagnosis.limits import gaps_before, limits_of
 from dumpstream.diagnosis.nextconfig import next_config
-from dumpstream.diagnosis.origins import Origin, Origins, find_origins
+from dumpstream.diagnosis.origins import Origin, Origins, find_origins, find_spread
 from dumpstream.diagnosis.report import Diagnosis, EvidenceReport, TensorReport, report_origin, report_tensor
 from dumpstream.diagnosis.sentence import nothing_bad, sentence_of
 from dumpstream.diagnosis.subject import Subject, overflowed, read_subject
@@ -74,14 +74,15 @@ def answer(
     told = []
     for it in wanted if every else wanted[:1]:
         place = first_index(subject, evidence, it.row)
-        told.append(replace(report_origin(evidence, it, gaps_before(evidence, it)), first_index=place))
+        spread = find_spread(evidence, origins, it)
+        told.append(
+            replace(report_origin(evidence, it, spread, gaps_before(evidence, it)), first_index=place)
+        )
     ranks = len({it.rank for it in subject.trace.processes})
     concurrent = max(sum(it in origins.found[: origins.concurrent] for it in wanted), 1)
     return Diagnosis(
         found=True,
-        sentence=sentence_of(
-            told[0], _inputs(evidence, wanted[0]), concurrent=concurrent, ranks=ranks
-        ),
+        sentence=sentence_of(told[0], _inputs(evidence, wanted[0]), concurrent=concurrent, ranks=ranks),
         origins=tuple(told),
         evidence=_evidence_of(evidence, wanted[0]),
         later=origins.later,

@@ -45,6 +45,7 @@ class Judge:
         self._inputs_seen = np.zeros(len(evidence.trace.processes), np.bool_)
         self._inputs_seen[executions.process[executions.inputs.lengths > 0]] = True
         self._most_inputs = _most_inputs(executions)
+        self._passed: dict[Exchange, Judgement | None] = {}
 
     def bad(self) -> list[int]:
         """Return the executions with a bad output."""
@@ -119,11 +120,14 @@ class Judge:
         evidence = self._evidence
         exchange = evidence.exchanges.of_execution.get(execution)
         members = [execution] if exchange is None else exchange.members
-        inputs = [row for it in members for row in evidence.executions.inputs.of(it)]
-        bad = [row for row in inputs if evidence.findings.bad[row] and not evidence.flow.overwritten[row]]
-        if bad:
-            ranks = {evidence.rank_of_row(row) for row in bad}
-            return Judgement(Blame.PASSED, f"what {ranks_text(ranks)} put in was bad", tuple(bad))
+        if exchange is None or exchange not in self._passed:
+            passed = self._pass_on(members)
+            if exchange is not None:
+                self._passed[exchange] = passed
+        else:
+            passed = self._passed[exchange]
+        if passed is not None:
+            return passed
         if exchange is None:
             return Judgement(Blame.UNKNOWN, "runs are mixed, and it is not known which ranks took part")
         for it in members:
@@ -132,6 +136,16 @@ class Judge:
         if exchange.complete or self._has_clean_member(execution, exchange):
             return Judgement(Blame.MADE, "what every rank put in is clean")
         return Judgement(Blame.UNKNOWN, "what these ranks put in is clean; another may have taken part")
+
+    def _pass_on(self, members: list[int]) -> Judgement | None:
+        """Return the judgement of all *members* of an exchange if something bad was put in."""
+        evidence = self._evidence
+        inputs = [row for it in members for row in evidence.executions.inputs.of(it)]
+        bad = [row for row in inputs if evidence.findings.bad[row] and not evidence.flow.overwritten[row]]
+        if not bad:
+            return None
+        ranks = {evidence.rank_of_row(row) for row in bad}
+        return Judgement(Blame.PASSED, f"what {ranks_text(ranks)} put in was bad", tuple(bad))
 
     def _unseen_by(self, execution: int) -> str | None:
         """Return why it is not known what a member put in, if so."""

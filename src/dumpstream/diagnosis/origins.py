@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,13 @@ class Victim(NamedTuple):
     hops: int
 
 
+class Spread(NamedTuple):
+    """How bad values spread from an origin."""
+
+    victims: tuple[Victim, ...] = ()
+    path: tuple[int, ...] = ()  #: executions, from the origin to the first on another rank
+
+
 @dataclass(frozen=True, eq=False)
 class Origin:
     """Where bad values begin: an execution that made them, or the first that is known to have had them."""
@@ -33,8 +40,6 @@ class Origin:
     blame: Blame
     reason: str
     proven: bool  #: whether nothing on the way is only suggested
-    victims: tuple[Victim, ...] = ()
-    path: tuple[int, ...] = ()  #: executions, from this to the first on another rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,35 +50,35 @@ class Origins:
     concurrent: int  #: how many of them may have been the first
     later: int  #: places where bad values came from outside the dump after an origin of the same process
     judgements: dict[int, Judgement]  #: of every execution with a bad output
+    users: dict[int, list[int]]  #: the executions that read the bad values of an execution
 
 
-@dataclass(eq=False)
-class _Node:
+class _Node(NamedTuple):
     """An execution with bad values, and what they are from."""
 
-    sources: set[int] = field(default_factory=set)
-    suggested: bool = False
-    entries: list[tuple[int, str]] = field(default_factory=list)  #: rows without a source, and why
+    sources: frozenset[int]
+    suggested: bool
+    entries: tuple[int, ...]  #: rows without a source
 
 
 def find_origins(evidence: Evidence) -> Origins:
     """Return where the bad values of a run begin."""
     judge = Judge(evidence)
     judgements = {it: judge.judge(it) for it in judge.bad()}
-    nodes = _Graph(evidence).nodes(judgements)
-    nodes |= {it: node for it, node in _Graph(evidence).readers(judgements).items() if it not in nodes}
+    graph = _Graph(evidence)
+    nodes = graph.nodes(judgements) | graph.readers(judgements)
     drafts = _drafts(evidence, judgements, nodes)
     epochs = _epochs(evidence)
     drafts.sort(key=lambda it: _order(evidence, epochs, it))
     independent, later = _independent(evidence, drafts)
-    users = defaultdict(list)
+    independent = [it if it.reason else replace(it, reason=graph.entry_reason(it.row)) for it in independent]
+    users: dict[int, list[int]] = defaultdict(list)
     for number, node in nodes.items():
         for source in node.sources:
             users[source].append(number)
-    told = tuple(_spread(evidence, users, it) for it in independent)
-    first = {_moment(evidence, epochs, it.execution) for it in told[:1]}
-    concurrent = sum(_moment(evidence, epochs, it.execution) in first for it in told)
-    return Origins(told, concurrent, later, judgements)
+    first = {_moment(evidence, epochs, it.execution) for it in independent[:1]}
+    concurrent = sum(_moment(evidence, epochs, it.execution) in first for it in independent)
+    return Origins(tuple(independent), concurrent, later, judgements, users)
 
 
 class _Graph:
@@ -81,35 +86,32 @@ class _Graph:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._resolved: dict[int, tuple[frozenset[int], bool, int | None]] = {}
+        self._resolved: dict[int, _Node] = {}
+        self._joined: dict[tuple[int, ...], _Node] = {}
 
     def nodes(self, judgements: dict[int, Judgement]) -> dict[int, _Node]:
         """Return a node for each execution that was judged."""
         nodes = {}
         for execution, judgement in judgements.items():
-            node = nodes[execution] = _Node()
-            rows = [*judgement.rows]
             if judgement.blame is Blame.UNKNOWN:
-                rows = self._suspects(execution)
-                node.suggested = bool(rows)
-            for row in rows:
-                self._connect(node, row, execution)
+                nodes[execution] = self._join(self._suspects(execution))._replace(suggested=True)
+            else:
+                nodes[execution] = self._join(judgement.rows)
         return nodes
 
     def readers(self, judged: dict[int, Judgement]) -> dict[int, _Node]:
         """Return a node for each execution that read something bad and has no bad output."""
         evidence = self._evidence
         bad = evidence.findings.bad & ~evidence.flow.overwritten
-        nodes: dict[int, _Node] = {}
-        for execution in np.flatnonzero(evidence.executions.inputs.any(bad)).tolist():
-            if execution not in judged:
-                node = nodes[execution] = _Node()
-                for row in evidence.executions.inputs.of(execution):
-                    if bad[row]:
-                        self._connect(node, row, execution)
-        return nodes
+        readers = np.flatnonzero(evidence.executions.inputs.any(bad)).tolist()
+        inputs = evidence.executions.inputs
+        return {
+            it: self._join(tuple(row for row in inputs.of(it) if bad[row]))
+            for it in readers
+            if it not in judged
+        }
 
-    def _suspects(self, execution: int) -> list[int]:
+    def _suspects(self, execution: int) -> tuple[int, ...]:
         """Return bad rows that may be what an operator of unknown blame has passed on."""
         evidence = self._evidence
         sources = [
@@ -118,40 +120,42 @@ class _Graph:
             if evidence.flow.overwritten[row]
             for it in evidence.flow.sources_of(row)
         ]
-        return [row for row in sources if evidence.findings.bad[row]]
+        return tuple(row for row in sources if evidence.findings.bad[row])
 
-    def _connect(self, node: _Node, row: int, execution: int) -> None:
-        sources, suggested, entry = self._resolve(row)
-        node.sources |= sources - {execution}
-        node.suggested |= suggested
-        if entry is not None:
-            node.entries.append((entry, self._entry_reason(entry)))
+    def _join(self, rows: tuple[int, ...]) -> _Node:
+        """Return what all *rows* are from; the members of an exchange have the same."""
+        if len(rows) == 1:
+            return self._resolve(rows[0])
+        if rows not in self._joined:
+            found = [self._resolve(row) for row in rows]
+            self._joined[rows] = _Node(
+                frozenset[int]().union(*(it.sources for it in found)),
+                any(it.suggested for it in found),
+                tuple(dict.fromkeys(entry for it in found for entry in it.entries)),
+            )
+        return self._joined[rows]
 
-    def _resolve(self, row: int) -> tuple[frozenset[int], bool, int | None]:
-        """Return the executions whose output *row* is, whether that is only suggested, and the entry."""
+    def _resolve(self, row: int) -> _Node:
+        """Return which executions wrote *row*."""
         if row not in self._resolved:
             evidence = self._evidence
-            of_row = evidence.executions.of_row
             if evidence.trace.io[row] == OUTPUT:
-                self._resolved[row] = frozenset((int(of_row[row]),)), False, None
+                writer = int(evidence.executions.of_row[row])
+                self._resolved[row] = _Node(frozenset((writer,)), suggested=False, entries=())
             else:
                 self._resolved[row] = self._resolve_read(row)
         return self._resolved[row]
 
-    def _resolve_read(self, row: int) -> tuple[frozenset[int], bool, int | None]:
-        evidence = self._evidence
-        found: set[int] = set()
-        suggested, entry = False, None
-        known = evidence.flow.sources_of(row)
-        bad = [it for it in known if evidence.findings.bad[it.row]]
-        for it in bad:
-            sources, guessed, first = self._resolve(it.row)
-            found |= sources
-            suggested |= guessed or it.link is Link.SUGGESTED
-            entry = first if entry is None else entry
-        return frozenset(found), suggested, row if not bad else entry
+    def _resolve_read(self, row: int) -> _Node:
+        known = self._evidence.flow.sources_of(row)
+        bad = [it for it in known if self._evidence.findings.bad[it.row]]
+        if not bad:
+            return _Node(frozenset(), suggested=False, entries=(row,))
+        node = self._join(tuple(it.row for it in bad))
+        suggested = node.suggested or any(it.link is Link.SUGGESTED for it in bad)
+        return node._replace(suggested=suggested)
 
-    def _entry_reason(self, row: int) -> str:
+    def entry_reason(self, row: int) -> str:
         """Return where the bad values of *row*, which no dumped operator wrote, may come from."""
         evidence = self._evidence
         execution = int(evidence.executions.of_row[row])
@@ -185,11 +189,11 @@ def _drafts(evidence: Evidence, judgements: dict[int, Judgement], nodes: dict[in
                     Origin(execution, row, judgement.blame, judgement.reason, judgement.blame is Blame.MADE)
                 )
             continue
-        for row, reason in node.entries:
+        for row in node.entries:
             reader = int(evidence.executions.of_row[row])
             if row not in entered:
                 entered.add(row)
-                drafts.append(Origin(reader, row, Blame.UNKNOWN, reason, proven=False))
+                drafts.append(Origin(reader, row, Blame.UNKNOWN, "", proven=False))
     return drafts
 
 
@@ -246,42 +250,29 @@ def _independent(evidence: Evidence, drafts: list[Origin]) -> tuple[list[Origin]
 # Spread
 
 
-def _spread(evidence: Evidence, users: dict[int, list[int]], origin: Origin) -> Origin:
-    """Return *origin* with the ranks that it reached and how."""
-    executions = evidence.executions
-    process = executions.process
-    hops = {origin.execution: 0}
-    came: dict[int, int] = {}
-    reached: dict[int, int] = {int(process[origin.execution]): 0}
+def find_spread(evidence: Evidence, origins: Origins, origin: Origin) -> Spread:
+    """Return the ranks that *origin*, one of *origins*, has reached, and how."""
+    process: list[int] = evidence.executions.process.tolist()
+    start = origin.execution
+    hops, came = {start: 0}, dict[int, int]()
+    reached = {process[start]: 0}
     crossing: int | None = None
-    queue = deque([origin.execution])
+    queue = deque([start])
     while queue:
         number = queue.popleft()
-        for user in users.get(number, ()):
+        for user in origins.users.get(number, ()):
             crosses = process[user] != process[number]
-            distance = hops[number] + int(crosses)
-            if distance >= hops.get(user, distance + 1):
+            distance = hops[number] + crosses
+            if user in hops and hops[user] <= distance:
                 continue
             hops[user], came[user] = distance, number
             if crosses and crossing is None:
                 crossing = user
-            known = reached.setdefault(int(process[user]), distance)
-            reached[int(process[user])] = min(known, distance)
+            reached[process[user]] = min(distance, reached.get(process[user], distance))
             (queue.append if crosses else queue.appendleft)(user)
-    ranks = [
-        Victim(evidence.trace.processes[number].rank, distance)
-        for number, distance in reached.items()
-        if distance
-    ]
-    return Origin(
-        origin.execution,
-        origin.row,
-        origin.blame,
-        origin.reason,
-        origin.proven,
-        tuple(sorted(ranks, key=lambda it: (it.hops, it.rank is None, it.rank))),
-        _path(came, crossing, origin.execution, hops),
-    )
+    victims = [Victim(evidence.trace.processes[it].rank, count) for it, count in reached.items() if count]
+    victims.sort(key=lambda it: (it.hops, it.rank is None, it.rank))
+    return Spread(tuple(victims), _path(came, crossing, start, hops))
 
 
 def _path(came: dict[int, int], crossing: int | None, start: int, hops: dict[int, int]) -> tuple[int, ...]:

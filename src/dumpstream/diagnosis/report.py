@@ -10,7 +10,7 @@ from dumpstream.diagnosis.badness import Badness
 from dumpstream.diagnosis.blame import Blame
 from dumpstream.diagnosis.dataflow.trace import UNKNOWN
 from dumpstream.diagnosis.evidence import Evidence
-from dumpstream.diagnosis.origins import Origin
+from dumpstream.diagnosis.origins import Origin, Spread
 from dumpstream.format.header import IO
 from dumpstream.statistics.table import json_value
 
@@ -100,7 +100,9 @@ def _jsonable(value: Any) -> Any:
     return json_value(value)
 
 
-def report_origin(evidence: Evidence, origin: Origin, missing: Iterable[str] = ()) -> OriginReport:
+def report_origin(
+    evidence: Evidence, origin: Origin, spread: Spread, missing: Iterable[str] = ()
+) -> OriginReport:
     """Return what is known of *origin*."""
     trace, row = evidence.trace, origin.row
     executions, number = evidence.executions, origin.execution
@@ -119,9 +121,9 @@ def report_origin(evidence: Evidence, origin: Origin, missing: Iterable[str] = (
         index=trace.number("index", row),
         count=trace.number("count", row),
         bad=_bad_elements(evidence, kind, row),
-        victims=tuple(it.rank for it in origin.victims),
-        hops=tuple(it.hops for it in origin.victims),
-        path=tuple(_name(evidence, it) for it in origin.path),
+        victims=tuple(it.rank for it in spread.victims),
+        hops=tuple(it.hops for it in spread.victims),
+        path=tuple(_name(evidence, it) for it in spread.path),
         confidence=confidence,
         missing=tuple(missing),
     )

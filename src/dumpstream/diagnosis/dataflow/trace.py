@@ -16,7 +16,8 @@ from dumpstream.format.header import IO
 #: What a number is that is not known; no count, step, task or time is negative.
 UNKNOWN = -1
 
-Numbers = NDArray[np.int64]
+#: Integers, which are signed.
+Numbers = NDArray[Any]
 Mask = NDArray[np.bool_]
 
 _IO = {str(io): number for number, io in enumerate(IO)}
@@ -84,7 +85,7 @@ class _Codes:
 
     def take(self, values: Iterable[Any]) -> Numbers:
         numbers = self.numbers
-        return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
+        return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int32)
 
 
 class TraceBuilder:
@@ -114,11 +115,11 @@ class TraceBuilder:
         self._put("process", self._processes.take(of))
 
     def build(self) -> Trace:
-        """Return all rows."""
-        whole = {name: np.concatenate(parts) for name, parts in self._parts.items()}
-        if not whole:
+        """Return all rows, and forget them."""
+        if not self._parts:
             self.add(dict.fromkeys(COLUMNS, ()))
-            whole = {name: parts[0] for name, parts in self._parts.items()}
+        # One column after the other, so that only one is there twice.
+        whole = {name: np.concatenate(self._parts.pop(name)) for name in [*self._parts]}
         return Trace(
             processes=[Process(*it) for it in self._processes.numbers],
             process=whole["process"],
