@@ -12,6 +12,7 @@ Examples:
   dumpstream diagnose run1 --look-for nan,saturation
   dumpstream diagnose run1 --json | jq -r '.origins[0].op_name'
   dumpstream diagnose run1 --json | jq .next_config > acl.json    what to dump next
+  dumpstream diagnose run1 --repeat run2                          is it deterministic?
   dumpstream diagnose run1 --graph flow.parquet                   the data flow, for other programs
 """
 
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dumpstream.cli._arguments import add_rank_argument, add_run_argument, local_path
+from dumpstream.cli._arguments import add_rank_argument, add_run_argument, local_path, location
 from dumpstream.cli._display import count_text, in_words, print_json, printable, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.screen.amounts import bytes_to_measure
@@ -36,9 +37,11 @@ from dumpstream.diagnosis.badness import DEFAULT, Badness
 from dumpstream.diagnosis.dataflow.graphfile import write_graph
 from dumpstream.diagnosis.evidence import Evidence
 from dumpstream.diagnosis.origins import find_origins
+from dumpstream.diagnosis.repeat import Repetition, compare_runs
 from dumpstream.diagnosis.report import Diagnosis, OriginReport, TensorReport
 from dumpstream.diagnosis.subject import Subject, read_subject
 from dumpstream.reading.outputs import open_output
+from dumpstream.system.location import Prefix
 
 _TENSORS = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_min", "finite_max")
 _BEFORE = ("iteration", "task", "op_name", "index", "nan", "pos_inf", "neg_inf", "finite_min", "finite_max")
@@ -64,21 +67,28 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="write the data flow, as Parquet or, if it ends in .json, JSON",
     )
+    repeat = "say whether this second run, with the same seed, went wrong in the same way"
+    add("--repeat", type=location, metavar="RUN", help=repeat)
     add("--force", action="store_true", help="replace the file of --graph")
     add("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
     look_for = _kinds(args.look_for)
-    subject = _read(args)
+    subject = _read(args.path, args.rank)
     evidence = examine(subject, look_for)
     if args.graph is not None:
         _write_graph(args.graph, subject, evidence, replace=args.force)
-    diagnosis = answer(subject, evidence, find_origins(evidence), every=args.all)
+    origins = find_origins(evidence)
+    diagnosis = answer(subject, evidence, origins, every=args.all)
+    repetition = None
+    if args.repeat is not None:
+        again = examine(_read(args.repeat, args.rank), look_for)
+        repetition = compare_runs(evidence, again, next(iter(origins.found), None))
     if args.json:
-        print_json(diagnosis.as_json())
+        print_json(diagnosis.as_json() | ({"repeat": repetition._asdict()} if repetition else {}))
     else:
-        _print(diagnosis)
+        _print(diagnosis, repetition)
     return NOT_WHOLE if diagnosis.found else 0
 
 
@@ -93,9 +103,9 @@ def _kinds(text: str) -> list[Badness]:
     return kinds
 
 
-def _read(args: Namespace) -> Subject:
-    with Progress("measuring", count_all=lambda: (0, bytes_to_measure([args.path], args.rank))) as progress:
-        return read_subject(args.path, args.rank, progress=progress.show)
+def _read(path: Path | Prefix, ranks: Sequence[int]) -> Subject:
+    with Progress("measuring", count_all=lambda: (0, bytes_to_measure([path], ranks))) as progress:
+        return read_subject(path, ranks, progress=progress.show)
 
 
 def _write_graph(path: Path, subject: Subject, evidence: Evidence, *, replace: bool) -> None:
@@ -106,8 +116,10 @@ def _write_graph(path: Path, subject: Subject, evidence: Evidence, *, replace: b
     say(f"{path} has {count_text(count, 'edge')} of the data flow")
 
 
-def _print(diagnosis: Diagnosis) -> None:
+def _print(diagnosis: Diagnosis, repetition: Repetition | None) -> None:
     print(in_words(printable(diagnosis.sentence), sys.stdout))
+    if repetition is not None:
+        print(in_words(printable(repetition.sentence), sys.stdout))
     for origin in diagnosis.origins[1:]:
         print(in_words(printable(f"Also: {_origin_text(origin)}"), sys.stdout))
     evidence = diagnosis.evidence
