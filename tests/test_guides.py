@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
-NOT_WHOLE = 3  #: of `watch`, if it found what the guide is about
+NOT_WHOLE = 3  #: of `watch` and `compare`, if they found what the guide is about
 
 
 def commands(page: str) -> list[tuple[str, str]]:
@@ -26,7 +26,8 @@ def commands(page: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("page", "count"), [("find-the-nan.md", 10), ("modes.md", 15), ("npu.md", 9), ("sizing.md", 3)]
+    ("page", "count"),
+    [("compare.md", 4), ("find-the-nan.md", 11), ("modes.md", 15), ("npu.md", 9), ("sizing.md", 3)],
 )
 def test_the_commands_print_what_the_document_says(tmp_path: Path, page: str, count: int) -> None:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -37,7 +38,7 @@ def test_the_commands_print_what_the_document_says(tmp_path: Path, page: str, co
             command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
 
-        allowed = (0, NOT_WHOLE) if command.startswith("dumpstream watch") else (0,)
+        allowed = (0, NOT_WHOLE) if command.startswith(("dumpstream watch", "dumpstream compare")) else (0,)
         assert done.returncode in allowed, done.stderr
         assert not output or done.stdout == output, command
     assert len(found) == count

@@ -41,6 +41,15 @@ if TYPE_CHECKING:
     from dumpstream.chunk import Batch as Batch, Chunk as Chunk, Loss as Loss
     from dumpstream.chunksource import ChunkSource as ChunkSource
     from dumpstream.codes import AclCode as AclCode
+    from dumpstream.comparison.comparison import Comparison as Comparison, compare as compare
+    from dumpstream.comparison.summary import Summary as Summary
+    from dumpstream.comparison.table import (
+        Agreement as Agreement,
+        ComparisonRow as ComparisonRow,
+        Metrics as Metrics,
+        Role as Role,
+        Worst as Worst,
+    )
     from dumpstream.diagnosis.answer import diagnose as diagnose
     from dumpstream.diagnosis.report import Diagnosis as Diagnosis
     from dumpstream.format.header import Tensor as Tensor
@@ -144,6 +153,9 @@ _NAMES = {
     "chunk": ("Batch", "Chunk", "Loss"),
     "chunksource": ("ChunkSource",),
     "codes": ("AclCode",),
+    "comparison.comparison": ("Comparison", "compare"),
+    "comparison.summary": ("Summary",),
+    "comparison.table": ("Agreement", "ComparisonRow", "Metrics", "Role", "Worst"),
     "diagnosis.answer": ("diagnose",),
     "diagnosis.report": ("Diagnosis",),
     "format.header": ("Tensor",),

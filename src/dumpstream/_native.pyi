@@ -215,6 +215,77 @@ class Statistics:
     def result(self) -> Summary:
         """Return the statistics so far, without an element that is not whole. Updates may follow."""
 
+#: Kind and table as for `Statistics`; whether the elements are integers; of floats, the binary digits behind
+#: the point, and the exponent of the smallest normal number.
+_Side: TypeAlias = tuple[str, Buffer | None, bool, int, int]
+
+@final
+class ComparisonSummary:
+    """How two tensors differ; but for the counts up to `bit_equal`, over pairs of finite elements."""
+
+    count: Final[int]
+    finite: Final[int]
+    nan_both: Final[int]
+    nan_mine: Final[int]
+    nan_golden: Final[int]
+    inf_differs: Final[int]
+    #: Elements with the same bits; of different types, with equal values (not NaN) and signs.
+    bit_equal: Final[int]
+    #: Errors above 1/1000 and 5/1000 of the golden element, or of 2.2e-16 if that is larger.
+    beyond_1: Final[int]
+    beyond_5: Final[int]
+    #: The sums of squares of mine and of the golden, and of products.
+    xx: Final[float]
+    yy: Final[float]
+    xy: Final[float]
+    #: The sums of absolute, squared and relative errors. The squared ones, and those above, are all divided
+    #: by the same number if they are beyond doubles.
+    errors: Final[float]
+    squares: Final[float]
+    rmse: Final[float]
+    relative: Final[float]
+    max_relative: Final[float]
+    mean: Final[float]
+    golden_mean: Final[float]
+    std: Final[float]
+    golden_std: Final[float]
+    #: Exact if both are integers.
+    max_error: Final[int | float]
+    #: None if both are integers.
+    max_ulp: Final[float | None]
+    #: The first pair with the largest error; if no finite pair differs, the first in which a NaN or an
+    #: infinity has no equal.
+    worst: Final[int | None]
+    worst_mine: Final[int | float | None]
+    worst_golden: Final[int | float | None]
+    #: None before a second pass.
+    kl: Final[float | None]
+
+@final
+class Comparison:
+    """How two tensors differ, in one pass over the bytes of both, in any split.
+
+    The same bytes give the same answer for every split and with every set of kernels. Sums are doubles; the
+    largest error of two integers is exact. A complex tensor is given as its components.
+
+    Args:
+        mine: How its elements are read.
+        golden: Likewise; the types may differ.
+        kl: A second pass will follow, for the Kullback-Leibler divergence.
+    """
+
+    def __new__(cls, mine: _Side, golden: _Side, *, kl: bool = False) -> Comparison: ...
+    def update(self, mine: Buffer, golden: Buffer, count: int, /) -> None:
+        """Add the first *count* elements of both.
+
+        Elements of fewer than 8 bits begin with a byte. Releases the GIL for large buffers. Raises
+        `RuntimeError` if another thread is in here, and `ValueError` if a buffer has fewer elements.
+        """
+    def again(self) -> None:
+        """Begin the second pass, in which all elements are given once more."""
+    def result(self) -> ComparisonSummary:
+        """Return what is known so far. Updates may follow."""
+
 def callback_address() -> int:
     """Return the address to give to ``acldumpRegCallback``."""
 
@@ -328,7 +399,7 @@ def sync_filesystem(fd: int, /) -> None:
     """Force everything written to the file system that holds *fd* to the disk."""
 
 def use_kernels(name: str, /) -> str:
-    """Use the kernels *name* for all `Statistics` begun from now on, and return the name of those in use.
+    """Use the kernels *name* for all that is begun from now on, and return the name of those in use.
 
     ``portable`` runs everywhere, ``avx2`` and ``neon`` where the processor has them, and ``auto`` takes the
     fastest, which is the default. Raises `ValueError` if this machine does not have them.

@@ -74,7 +74,7 @@ def test_overflow_and_watch_refuse_a_process_of_another_mode(
 
     assert codes == [0, 1]
     output, errors = capsys.readouterr()
-    assert output.endswith("3 overflows\n")
+    assert output.endswith("4 overflows\n")
     assert "was captured in mode overflow, not watch" in errors
     assert [(it.by, it.call) for it in configs.run().configured] == [("agent", "aclmdlSetDump")]
 

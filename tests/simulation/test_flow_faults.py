@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.simulation.exceptions import NORM, dumps_below
 from tests.simulation.flows import downstream, runs
 
+from dumpstream import DumpFile
 from dumpstream.simulation import Execution, Workload, executions
+
+if TYPE_CHECKING:
+    from .conftest import Dump
 
 FLOW = Workload(flow="on", ops=16, tensor_bytes="400-3000", steps=4)
 SHARED = replace(FLOW, models=1, op_types="MatMulV2+Relu+HcomAllReduce+LayerNorm", ranks=4)
@@ -123,3 +129,31 @@ def test_statistics_text_tells_of_bad_values() -> None:
     counts = [int(row[header.index("Nan Count")]) for row in rows]
     assert counts == [operand.nan for operand in (*truth.inputs, *truth.outputs)]
     assert text.fault == "stats_text+nan"
+
+
+def test_exception_dumps_have_the_values_of_the_operator_that_failed(dump: Dump) -> None:
+    workload = replace(FLOW, models=1, fails="2@1", steps=2)
+
+    dump.run(workload, dump_scene=NORM)
+
+    (path,) = dumps_below(dump.path)
+    failed = list(runs(workload, 1))[2]
+    with DumpFile.open(path) as file:
+        outputs = [bytes(file.bytes(tensor)) for tensor in file.tensors if str(tensor.io) == "output"]
+    assert outputs == [tensor.data for tensor in failed.outputs]
+
+
+def test_a_watched_output_is_what_its_operator_wrote_unless_it_is_overwritten() -> None:
+    workload = Workload.parse("watch,flow=on,models=1")
+    for step in range(2):
+        written = {run.truth.name: run.outputs for run in runs(replace(workload, mode="model"), step)}
+        for file in workload.expected_files("/dump", step):
+            after, _, name = file.name.split(".")[-4].rpartition("_To_")
+            overwritten = (
+                step == 1 and name.startswith("layer_2_") and after.startswith(("layer_7", "layer_8"))
+            )
+            with DumpFile.open(file.data) as watched:
+                (first, *_) = watched.tensors
+                shown = bytes(watched.bytes(first))
+            assert (shown != written[name][0].data) == overwritten
+            assert first.address == written[name][0].address

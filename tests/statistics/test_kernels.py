@@ -357,8 +357,8 @@ def test_a_second_thread_is_refused_while_the_first_updates() -> None:
     [
         ("f3", {}, "no kind f3; there are: f8 f4 .* bits1"),
         ("byte", {}, "needs a table"),
-        ("f4", {"table": np.zeros(256)}, "neither a table"),
-        ("i4", {"min_normal": 1.0}, "nor min_normal"),
+        ("f4", {"table": np.zeros(256)}, "takes no table"),
+        ("i4", {"min_normal": 1.0}, "takes no min_normal"),
         ("bits4", {"table": np.zeros(15)}, "16 doubles"),
         ("bits4", {"table": np.zeros(16, np.int64)}, "16 doubles"),
         ("byte", {"table": np.zeros(0)}, "256 doubles"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dumpstream.statistics.table import Number
+from dumpstream.statistics.table import Number, json_value
 
 
 class Agreement(StrEnum):
@@ -17,6 +18,14 @@ class Agreement(StrEnum):
     DIFFERENT = "different"
     UNMATCHED = "unmatched"  #: the other side does not have it
     UNREADABLE = "unreadable"
+
+
+class Role(StrEnum):
+    """The part that an operator has in the error of its outputs."""
+
+    ADDED = "added here"  #: its inputs agree and its outputs do not
+    INHERITED = "inherits"  #: an input differs already
+    UNDECIDED = "undecided"  #: its inputs prove nothing
 
 
 class Worst(NamedTuple):
@@ -79,3 +88,43 @@ class ComparisonRow:
     metrics: Metrics
     input_error: float | None = None  #: the largest `rel` among the inputs of the operator
     added: float | None = None  #: how much larger the error of this output is than that of the inputs
+    role: Role | None = None  #: of an operator whose outputs differ; `reason` begins with it
+
+    @property
+    def cause(self) -> str | None:
+        """The reason without the role that it begins with."""
+        if self.reason is None or self.role is None:
+            return self.reason
+        return self.reason.removeprefix(str(self.role)).lstrip(":; ") or None
+
+
+#: The columns of every output format, in order; those of `Metrics` are beside the others.
+COLUMNS: tuple[str, ...] = tuple(
+    name
+    for field in fields(ComparisonRow)
+    if field.name != "role"
+    for name in ([it.name for it in fields(Metrics)] if field.name == "metrics" else [field.name])
+)
+_OF_METRICS = frozenset(field.name for field in fields(Metrics))
+
+
+def column_value(row: ComparisonRow, name: str) -> Any:
+    """Return the value of *row* in one of `COLUMNS`."""
+    return getattr(row.metrics if name in _OF_METRICS else row, name)
+
+
+def json_row(row: ComparisonRow) -> dict[str, Any]:
+    """Return *row* as JSON can hold it: what is not finite becomes a string."""
+    return {name: _json_of(column_value(row, name)) for name in COLUMNS}
+
+
+def _json_of(value: Any) -> Any:
+    if isinstance(value, Worst):
+        return {"index": [*value.index], "mine": json_value(value.mine), "golden": json_value(value.golden)}
+    return [*value] if isinstance(value, tuple) else json_value(value)
+
+
+def csv_row(row: ComparisonRow) -> list[str]:
+    """Return *row* as texts; lists and `worst` are JSON, and what is not known is empty."""
+    values = (_json_of(column_value(row, name)) for name in COLUMNS)
+    return ["" if it is None else json.dumps(it) if isinstance(it, list | dict) else str(it) for it in values]

@@ -44,7 +44,7 @@ def compare_runs(run: Evidence, again: Evidence, origin: Origin | None) -> Repet
         return Repetition(None, "The runs have no operators in common whose hashes are known.", 0)
     if earliest is not None:
         text = (
-            f"Not deterministic: {earliest[1]} made something else of the same inputs: hardware, or a race."
+            f"Not deterministic: {earliest[1]} made something else of the same inputs, by hardware or a race."
         )
         return Repetition(False, text, compared, earliest[1])
     if origin is None:

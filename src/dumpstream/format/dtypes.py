@@ -102,7 +102,7 @@ def decode_elements(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed:
     """Return the *count* elements in the bytes *raw* as `decode` does, in one dimension."""
     elements: NDArray[Any]
     if dtype.table is not None:
-        elements = dtype.table[_codes(dtype, raw, count, packed=packed)]
+        elements = dtype.table[unpack(dtype, raw, count, packed=packed)]
     elif dtype.numpy == np.bool_:
         elements = raw != 0
     elif dtype.number == _COMPLEX32:
@@ -112,7 +112,8 @@ def decode_elements(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed:
     return elements
 
 
-def _codes(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed: bool) -> NDArray[np.uint8]:
+def unpack(dtype: DType, raw: NDArray[np.uint8], count: int, *, packed: bool) -> NDArray[np.uint8]:
+    """Return the codes of the *count* elements in the bytes *raw*, of at most 8 bits, a byte each."""
     bits = dtype.bits
     if not packed:
         return raw if bits == _BYTE_BITS else raw & np.uint8((1 << bits) - 1)

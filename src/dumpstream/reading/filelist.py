@@ -11,6 +11,8 @@ from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import overload
 
+import xxhash
+
 from dumpstream.archive.journalfile import FileSummary
 from dumpstream.archive.rows import FileRow, parse_line
 from dumpstream.reading.index import Index
@@ -111,6 +113,13 @@ class FileList(Sequence[StoredFile]):
                 row = parse_line(line)
                 if isinstance(row, FileRow):
                     yield StoredFile(row.name, (row,))
+
+    def digest(self) -> str:
+        """Return a hash of all lines; captures that have it in common have the same files."""
+        digest = xxhash.xxh3_128()
+        for _, block in self._journal.blocks():
+            digest.update(block)
+        return digest.hexdigest()
 
     def names(self) -> Iterator[str]:
         """Yield the names, each once, in order."""

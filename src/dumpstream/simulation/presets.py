@@ -9,7 +9,7 @@ PRESETS: Mapping[str, Mapping[str, int | str]] = {
         "flow": "on",
         "ops": 24,
         "steps": 5,
-        "tensor_bytes": "393216-458752",
+        "tensor_bytes": "327680-393216",
         "nan": "5@3",
         "stats_text": "7",
     },

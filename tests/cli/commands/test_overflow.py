@@ -182,8 +182,10 @@ def test_every_overflow_of_a_simulated_run_has_its_record_and_its_tensors(
         assert (numbers["task_id"], numbers["stream_id"]) == (it["task"], it["stream"])
         assert numbers["model_id"] == it["model_id"]
         assert f"/{it['iteration']}/Opdebug" in it["record"]["file"]
-        assert [tensor["io"] for tensor in it["tensors"]] == ["input", "input", "output"]
-        assert it["tensors"][2]["pos_inf"] > 0
+        outputs = [tensor for tensor in it["tensors"] if tensor["io"] == "output"]
+        assert it["tensors"][0]["io"] == "input"
+        assert any(tensor["pos_inf"] + tensor["nan"] > 0 for tensor in outputs)
+    assert found[0]["tensors"][-1]["pos_inf"] > 0
 
 
 def test_run_of_another_mode_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,11 @@ from typing import TextIO
 from dumpstream.cli.screen.options import is_coloured
 
 #: The words of verdicts, states and kinds of problems that are good or worth a look; all others are bad.
-_GOOD = {"complete", "finished", "whole", "clean", "accepted", "dumped"}
-_FAIR = {"unparsed", "running", "leftover", "removed", "single", "depends", "warning", "note", "waiting"}
+_GOOD = {"complete", "finished", "whole", "clean", "accepted", "dumped", "identical", "close"}
+_FAIR = {
+    *("unparsed", "running", "leftover", "removed", "single", "depends", "warning", "note", "waiting"),
+    *("unmatched", "unreadable"),
+}
 _PLAIN = {"not", "-", ""}
 
 

@@ -123,7 +123,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         PyTuple_SetItem(causes, i, PyUnicode_FromString(CAUSE_NAMES[i]));
     int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_rings(module) != 0 ||
                  add_lease(module) != 0 || add_chunk(module) != 0 || add_statistics(module) != 0 ||
-                 add_tensor_rows(module) != 0;
+                 add_tensor_rows(module) != 0 || add_comparison(module) != 0;
     Py_XDECREF(causes);
     if (failed)
         Py_CLEAR(module);

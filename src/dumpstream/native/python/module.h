@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "dumpstream/reader.h"
+#include "dumpstream/statistics.h"
 
 /* Objects */
 
@@ -71,11 +72,21 @@ int append_chunks(PyObject *chunks, Lease *lease, Py_ssize_t most, const struct 
 
 extern const char *const CAUSE_NAMES[DS_CAUSE_COUNT];
 
+/* Kinds of elements */
+
+/* Finds the kind `name`, with a table (or None) that it can use. */
+int find_kind(const char *name, PyObject *table, enum ds_kind *kind);
+/* Copies the doubles of `table` to `values`. If `repeated`, 2^n of them fill all `size` places. */
+int read_table(PyObject *table, size_t size, bool repeated, double *values);
+/* A new reference. */
+PyObject *exact_integer(__int128 value);
+
 /* What the other files add. */
 int add_lease(PyObject *module);
 int add_chunk(PyObject *module);
 int add_rings(PyObject *module);
 int add_statistics(PyObject *module);
+int add_comparison(PyObject *module);
 int add_tensor_rows(PyObject *module);
 PyObject *parse_header(PyObject *module, PyObject *data);
 PyObject *measure_files(PyObject *module, PyObject *args);

@@ -17,10 +17,9 @@ typedef struct {
 
 static PyTypeObject *summary_type;
 
-/* Copies the values of `object` to `values`. If `repeated`, 2^n values fill all `size` places. */
-static int read_table(PyObject *object, size_t size, bool repeated, double *values) {
+int read_table(PyObject *table, size_t size, bool repeated, double *values) {
     Py_buffer view;
-    if (PyObject_GetBuffer(object, &view, PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0)
+    if (PyObject_GetBuffer(table, &view, PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0)
         return -1;
     size_t given = (size_t)view.len / sizeof *values;
     bool fits = given == size || (repeated && given > 0 && given < size && (given & (given - 1)) == 0);
@@ -41,13 +40,13 @@ static void raise_no_kind(const char *name) {
     PyErr_Format(PyExc_ValueError, "no kind %s; there are:%s", name, known);
 }
 
-static int find_kind(const char *name, PyObject *table, double min_normal, enum ds_kind *kind) {
+int find_kind(const char *name, PyObject *table, enum ds_kind *kind) {
     if (!ds_kind_find(name, kind))
         raise_no_kind(name);
     else if (ds_kind_table_size(*kind) > 0 && table == Py_None)
         PyErr_Format(PyExc_ValueError, "kind %s needs a table", name);
-    else if (ds_kind_table_size(*kind) == 0 && (table != Py_None || min_normal != 0))
-        PyErr_Format(PyExc_ValueError, "kind %s takes neither a table nor min_normal", name);
+    else if (ds_kind_table_size(*kind) == 0 && table != Py_None)
+        PyErr_Format(PyExc_ValueError, "kind %s takes no table", name);
     else
         return 0;
     return -1;
@@ -62,8 +61,10 @@ static PyObject *statistics_new(PyTypeObject *type, PyObject *args, PyObject *kw
     enum ds_kind kind;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OdOp", keywords, &name, &table, &min_normal, &elements,
                                      &histogram) ||
-        find_kind(name, table, min_normal, &kind) != 0)
+        find_kind(name, table, &kind) != 0)
         return NULL;
+    if (table == Py_None && min_normal != 0)
+        return PyErr_Format(PyExc_ValueError, "kind %s takes no min_normal", name);
     if (table != Py_None && read_table(table, ds_kind_table_size(kind), kind == DS_BYTE, values) != 0)
         return NULL;
     uint64_t limit = elements == Py_None ? DS_UNLIMITED : PyLong_AsUnsignedLongLong(elements);
@@ -97,7 +98,7 @@ static PyObject *statistics_update(Statistics *self, PyObject *data) {
     Py_RETURN_NONE;
 }
 
-static PyObject *exact_integer(__int128 value) {
+PyObject *exact_integer(__int128 value) {
     char text[40];
     unsigned __int128 magnitude = value < 0 ? -(unsigned __int128)value : (unsigned __int128)value;
     snprintf(text, sizeof text, "%s%llx%016llx", value < 0 ? "-" : "", (unsigned long long)(magnitude >> 64),

@@ -44,8 +44,8 @@ DS_INLINE void take_singles(struct single_lanes *lanes, size_t at, vf x, float m
     vd low = low_f(for_sum), high = high_f(for_sum);
     lanes->sum[2 * at] += low;
     lanes->sum[2 * at + 1] += high;
-    lanes->squares[2 * at] = add_square_f(lanes->squares[2 * at], low);
-    lanes->squares[2 * at + 1] = add_square_f(lanes->squares[2 * at + 1], high);
+    lanes->squares[2 * at] = add_product_f(lanes->squares[2 * at], low, low);
+    lanes->squares[2 * at + 1] = add_product_f(lanes->squares[2 * at + 1], high, high);
 }
 
 DS_INLINE void reduce_singles(const struct single_lanes *lanes, struct ds_block *block) {

@@ -1,5 +1,4 @@
-/* All kernels of one set. A set defines DS_VECTOR_BYTES, includes vectors.h, defines the
- * operations that are listed there, and then includes this file. */
+/* All kernels of one set, which includes its operations first: vectors_avx2.h, for example. */
 #pragma once
 
 #include "bytes.h"

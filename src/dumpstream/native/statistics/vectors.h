@@ -22,11 +22,12 @@ typedef uint64_t vu __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef uint16_t vhu __attribute__((vector_size(DS_VECTOR_BYTES)));
 typedef uint32_t viu __attribute__((vector_size(DS_VECTOR_BYTES)));
 
-/* Each kernel set defines the operations that the extensions do not have: the larger and the
+/* Each kernel set has a header, vectors_<set>.h, that defines DS_VECTOR_BYTES, includes this file
+ * and then defines the operations that the extensions do not have: the larger and the
  * smaller by lane (max_f, min_f for vf, and so on for vd, vi and vb); the first and the second
- * half as doubles (low_f, high_f, low_i, high_i); `a` plus the square of `b`, which was a float,
- * so that its square is exact, and fusing the two changes nothing (add_square_f); and elements
- * of 2 bytes as elements of 4 (load_f2, load_i2, load_u2). A set defines an operation of two
+ * half as doubles (low_f, high_f, low_i, high_i); `a` plus the product of
+ * `b` and `c`, which were floats, so that it is exact, and fusing the two changes nothing (add_product_f);
+ * and elements of 2 bytes as elements of 4 (load_f2, load_i2, load_u2). A set defines an operation of two
  * vectors `a` and `b`, or of one vector `x`, by its result. */
 #define DS_OF_TWO(type, name, result)                                                                        \
     DS_INLINE type name(type a, type b) {                                                                    \

@@ -73,7 +73,7 @@ int dssim_file_describe(const struct dssim_workload *workload, const struct dump
     if (!flow_acquire(workload, step, &op.values))
         return -ENOMEM;
     int error = describe(config, &op, step, place, about, out);
-    flow_release(workload, op.values);
+    flow_release(op.values);
     return error;
 }
 

@@ -114,6 +114,6 @@ int dssim_execution_describe(const struct dssim_workload *workload, uint64_t ste
     snprintf(execution->type, sizeof execution->type, "%s", op.type);
     for (uint32_t place = 0; place < execution->inputs + execution->outputs; place++)
         describe(&op, step, place, &execution->operand[place]);
-    flow_release(workload, op.values);
+    flow_release(op.values);
     return 0;
 }

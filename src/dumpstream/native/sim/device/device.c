@@ -126,7 +126,7 @@ static bool run_op(struct run *run, uint64_t count) {
     if (!flow_acquire(&run->workload, step, &op.values))
         return false;
     bool sent = send_files(run, &op, step);
-    flow_release(&run->workload, op.values);
+    flow_release(op.values);
     return sent;
 }
 

@@ -1,5 +1,6 @@
 #include "flow/flow.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@ enum { KEPT_STEPS = 2 }; /* more, if more are in use */
 
 struct flow_step {
     uint64_t step;
-    unsigned users;
+    _Atomic unsigned users; /* becomes larger only under the lock */
     uint8_t *bytes;
     struct flow_step *older; /* computed before it */
 };
@@ -115,7 +116,7 @@ static void forget(struct flow *flow) {
     unsigned kept = 0;
     for (struct flow_step **place = &flow->newest; *place != NULL;) {
         struct flow_step *step = *place;
-        if (step->users == 0 && kept >= KEPT_STEPS) {
+        if (atomic_load(&step->users) == 0 && kept >= KEPT_STEPS) {
             *place = step->older;
             free_step(step);
         } else {
@@ -153,17 +154,15 @@ bool flow_acquire(const struct dssim_workload *workload, uint64_t number, const 
         step = compute(flow, number);
     if (step == NULL)
         return false;
-    step->users++;
+    atomic_fetch_add(&step->users, 1);
     forget(flow);
     *values = step;
     return true;
 }
 
-void flow_release(const struct dssim_workload *workload, const struct flow_step *values) {
-    if (values == NULL)
-        return;
-    HOLD(&workload->values->lock);
-    ((struct flow_step *)values)->users--;
+void flow_release(const struct flow_step *values) {
+    if (values != NULL)
+        atomic_fetch_sub(&((struct flow_step *)values)->users, 1);
 }
 
 const struct flow_program *flow_program(const struct dssim_workload *workload) {

@@ -20,7 +20,7 @@ void flow_after_fork(struct dssim_workload *workload);
 
 /* Returns false if there is no memory. The caller releases the values; without a data flow they are NULL. */
 bool flow_acquire(const struct dssim_workload *workload, uint64_t step, const struct flow_step **values);
-void flow_release(const struct dssim_workload *workload, const struct flow_step *values);
+void flow_release(const struct flow_step *values);
 
 const struct flow_program *flow_program(const struct dssim_workload *workload);
 const struct flow_op *flow_op(const struct op *op);

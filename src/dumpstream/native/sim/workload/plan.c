@@ -152,14 +152,15 @@ static bool plan_watch(const struct dump_config *config, uint32_t place, struct 
         item = item->next;
     if (file->after.is_call || !has_step(config, file->step) || !triggers(item, &file->after))
         return false;
-    file->tensors = op_tensors(&file->op, IO_OUTPUTS);
     nodes = json_first(item, "watcher_nodes");
     for (const struct json *node = nodes; node != NULL; node = node->next) {
         for (first = nodes; strcmp(first->text, node->text) != 0; first = first->next)
             ;
-        if (first == node && graph_find(&file->after, node->text, &file->op) && !op_is_undumped(&file->op) &&
-            place-- == 0)
-            return true;
+        if (first != node || !graph_find(&file->after, node->text, &file->op) || op_is_undumped(&file->op) ||
+            place-- > 0)
+            continue;
+        file->tensors = op_tensors(&file->op, IO_OUTPUTS);
+        return true;
     }
     return false;
 }

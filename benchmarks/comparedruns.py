@@ -1,0 +1,219 @@
+"""Compared runs: how fast whole runs are compared, and in how much memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dumpstream import DumpFile, compare
+from figures import Figure, Floor
+from simulated import scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+_ROUNDS = 3
+_EPSILON = 2.2e-16
+_LARGE_BYTES, _LARGE_FILES = 512 << 20, 16
+_SMALL_FILES, _SMALL_ELEMENTS = 2000, 1024
+_COPIED_FILES = 100_000
+_PAIR_BYTES = 8 << 30
+_MEMORY = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from dumpstream import compare
+from resident import peak, reset_peak
+reset_peak()
+with compare(sys.argv[1], sys.argv[2]) as comparison:
+    (row,) = comparison
+assert row.verdict == "identical", row
+print(peak())
+"""
+
+
+def run_figures(*, quick: bool) -> Iterator[Figure]:
+    """Yield a figure for each question; *quick* ones are of much smaller runs."""
+    yield _large(1 if quick else _LARGE_FILES)
+    yield _small(50 if quick else _SMALL_FILES)
+    yield from _copied(1 if quick else _COPIED_FILES // 1000)
+    yield _memory((64 << 20) if quick else _PAIR_BYTES)
+
+
+def _large(files: int) -> Figure:
+    elements = _LARGE_BYTES // _LARGE_FILES // 4
+    with scratch() as directory:
+        _write_runs(directory, files, elements)
+        ours, numpy = _turns(directory)
+    size = files * elements * 4 / 1e6
+    return Figure(
+        name=f"two directories of {size:.0f} MB",
+        unit="MB/s of each",
+        ours=size / ours,
+        baseline=size / numpy,
+        beside="numpy as msaccucmp",
+        floor=Floor("ratio", ">=", 40),
+    )
+
+
+def _small(files: int) -> Figure:
+    with scratch() as directory:
+        _write_runs(directory, files, _SMALL_ELEMENTS)
+        ours, numpy = _turns(directory)
+    return Figure(
+        name=f"{files} pairs of small files",
+        unit="pairs/s",
+        ours=files / ours,
+        baseline=files / numpy,
+        beside="numpy as msaccucmp",
+        floor=Floor("ratio", ">=", 20),
+    )
+
+
+def _turns(directory: Path) -> tuple[float, float]:
+    """Compare the two runs in *directory*, and let numpy do so; return the medians of the seconds."""
+    mine, golden = directory / "mine", directory / "golden"
+    ours, numpy = [], []
+    for _ in range(_ROUNDS):
+        ours.append(_seconds(lambda: _compare(mine, golden)))
+        numpy.append(_seconds(lambda: _as_msaccucmp(mine, golden)))
+    return median(ours), median(numpy)
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = perf_counter()
+    function()
+    return perf_counter() - start
+
+
+def _compare(mine: Path, golden: Path) -> int:
+    """Compare as the command does that shows what differs; return the number of tensors."""
+    with compare(mine, golden) as comparison:
+        for _ in comparison.findings(agreeing=False):
+            pass
+    return comparison.tensors
+
+
+def _copied(steps: int) -> Iterator[Figure]:
+    """Yield the figures of a capture that is compared with its copy: the first time, and with indexes."""
+    workload = f"models=1,ops=1000,inputs=1,outputs=1,tensor_bytes=256,steps={steps}"
+    command = [sys.executable, "-m", "dumpstream", "capture", "--simulate", workload, "--pack"]
+    with scratch() as directory:
+        mine, golden = directory / "mine", directory / "golden"
+        subprocess.run([*command, "--out", str(mine), "--quiet"], check=True)
+        shutil.copytree(mine, golden)
+        before = os.environ.get("XDG_CACHE_HOME")
+        os.environ["XDG_CACHE_HOME"] = str(directory / "cache")
+        try:
+            first = _seconds(lambda: _compare(mine, golden))
+            again = median(_seconds(lambda: _compare(mine, golden)) for _ in range(_ROUNDS))
+        finally:
+            os.environ.pop("XDG_CACHE_HOME")
+            if before is not None:
+                os.environ["XDG_CACHE_HOME"] = before
+    files = steps * 1000
+    for name, seconds, least in (("the first time", first, 40_000), ("with an index", again, 100_000)):
+        yield Figure(
+            name=f"a capture of {files} files and its copy, {name}",
+            unit="pairs/s",
+            ours=files / seconds,
+            baseline=230,
+            beside="msaccucmp, measured once",
+            floor=Floor("ours", ">=", least),
+        )
+
+
+def _memory(size: int) -> Figure:
+    """Return the peak of the resident memory for a pair of sparse files."""
+    with scratch() as directory:
+        for side in ("mine", "golden"):
+            path = directory / side / "Add.op.1.2.1780159660546556"
+            path.parent.mkdir()
+            header = _header("op", size // 4)
+            path.write_bytes(header)
+            os.truncate(path, len(header) + size)
+        command = [sys.executable, "-c", _MEMORY, str(directory / "mine"), str(directory / "golden")]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return Figure(
+        name=f"memory for a pair of {size >> 20} MiB files",
+        unit="MiB",
+        ours=int(done.stdout) / (1 << 20),
+        baseline=2 * size / (1 << 20),
+        beside="both",
+        inverse=True,
+        floor=Floor("ours", "<=", 300),
+    )
+
+
+def _write_runs(directory: Path, files: int, elements: int) -> None:
+    random = np.random.default_rng(1)
+    for number in range(files):
+        golden = random.standard_normal(elements, np.float32)
+        mine = golden * (1 + np.float32(1e-4) * random.standard_normal(elements, np.float32))
+        for side, array in (("mine", mine), ("golden", golden)):
+            (directory / side).mkdir(exist_ok=True)
+            name = f"op_{number}"
+            path = directory / side / f"Add.{name}.{number}.2.{1780159660546556 + number}"
+            path.write_bytes(_header(name, elements) + array.tobytes())
+
+
+def _as_msaccucmp(mine: Path, golden: Path) -> None:
+    """Compute the ten metrics of CANN's tool as it does, one pair after the other, in float32."""
+    for path in sorted(mine.iterdir()):
+        with DumpFile.open(path) as ours, DumpFile.open(golden / path.name) as theirs:
+            for tensor, other in zip(ours.tensors, theirs.tensors, strict=True):
+                _metrics(*(_flat(it) for it in (ours.array(tensor), theirs.array(other))))
+
+
+def _flat(array: NDArray[Any]) -> NDArray[np.float32]:
+    return array.astype(np.float32).reshape(-1)
+
+
+def _metrics(x: NDArray[np.float32], y: NDArray[np.float32]) -> tuple[Any, ...]:
+    error = np.abs(x - y)
+    with np.errstate(all="ignore"):
+        relative = np.where(np.abs(y) > _EPSILON, np.abs(x / y - 1), 0)
+    least = np.finfo(np.float32).eps
+    p, q = (np.maximum((it - it.min()) / (it.max() - it.min()), least) for it in (x, y))
+    p, q = p / p.sum(), q / q.sum()
+    return (
+        np.sum(x / np.linalg.norm(x) * (y / np.linalg.norm(y))),
+        *(error.max(), error.mean(), np.sqrt(np.mean((x - y) ** 2))),
+        *(relative.sum(), relative.max(), relative.mean()),
+        np.sqrt(np.sum((x - y) ** 2) / np.sum(y**2)),
+        np.sum(p * np.log(p / q)),
+        *(x.mean(), x.std(), y.mean(), y.std()),
+    )
+
+
+def _header(name: str, elements: int) -> bytes:
+    """Return what a dump file with one float32 output begins with."""
+    shape = _field(1, elements)
+    output = _field(1, 1) + _field(2, 2) + _field(3, shape) + _field(6, elements * 4) + _field(9, 1)
+    message = _field(1, b"2.0") + _field(2, 1780159660546556) + _field(6, name.encode()) + _field(3, output)
+    return struct.pack("<Q", len(message)) + message
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    """Return a field of a protobuf message."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

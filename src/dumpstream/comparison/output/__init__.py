@@ -1,0 +1,1 @@
+"""The rows of a comparison in the formats that other programs read."""

@@ -1,0 +1,92 @@
+"""FusedPairs: the tensors of a compiled graph's operators, with the golden's outputs that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dumpstream.comparison.execution import Pair
+from dumpstream.comparison.pairs.catalog import Catalog, Which
+from dumpstream.comparison.pairs.correspondence import Correspondence
+from dumpstream.comparison.pairs.fusion import Fusion, Output
+from dumpstream.comparison.pairs.grouping import operator_number
+from dumpstream.comparison.pairs.members import EXECUTION, ExecutionRow, Key, Members, are_identical, in_file
+from dumpstream.comparison.sides.origin import clean_operator
+from dumpstream.comparison.sides.side import Side
+
+_FIND = f"SELECT {EXECUTION} FROM executions WHERE side = 1 AND loose = ? AND number = ?"  # noqa: S608 - constants
+_OUTPUT = "output"
+_UNKNOWN = "the fusion file does not say what of the golden stands for it"
+_MISSING = "the golden has no such output of this execution"
+
+
+class FusedPairs:
+    """Makes the pairs of operators that *fusion* knows."""
+
+    def __init__(
+        self, fusion: Fusion, sides: Mapping[Which, Side], correspondence: Correspondence, catalog: Catalog
+    ) -> None:
+        self.fusion = fusion
+        self._golden, self._correspondence, self._catalog = sides[Which.GOLDEN], correspondence, catalog
+        catalog.write("CREATE INDEX by_name ON executions (loose, number, side)")
+
+    def pairs(
+        self, row: ExecutionRow, mine: Members, golden: Members | None, absence: str | None
+    ) -> Iterator[Pair]:
+        """Yield the pairs of the execution *row*, which is that of *golden*; *absence* is why there is none.
+
+        An input is compared with the golden's output that it comes from, which is in a pair of its own, too.
+        """
+        name = clean_operator(row.op_name or "")
+        own: set[Key] = set()
+        for key in sorted(mine.found, key=in_file):
+            if golden is not None and key in golden.found and self._is_direct(name, key):
+                own.add(key)
+                yield _pair(mine, key, golden, key, None)
+                continue
+            target = self._target(name, key)
+            if target is None:
+                yield Pair(mine.tensor(key), None, absence or _UNKNOWN)
+                continue
+            theirs: Key = (_OUTPUT, target.index)
+            if golden is not None and key[0] == _OUTPUT and golden.name == target.op_name:
+                own.add(theirs)
+                yield _pair(mine, key, golden, theirs, None)
+            else:
+                reason = f"with output {target.index} of {target.op_name}, as the fusion file says"
+                yield _pair(mine, key, self._lender(row, target), theirs, reason)
+        yield from (Pair(tensor, None, absence) for tensor in mine.rest())
+        if golden is not None:
+            left = [golden.tensor(key) for key in sorted(golden.found.keys() - own, key=in_file)]
+            reason = f"{row.op_name} of mine has nothing that stands for it, as the fusion file says"
+            yield from (Pair(None, tensor, reason) for tensor in [*left, *golden.rest()])
+
+    def _is_direct(self, name: str, key: Key) -> bool:
+        """Whether the tensor is the same in the golden, because the operator was not changed."""
+        return key[0] != _OUTPUT and not self.fusion.is_fused(name)
+
+    def _target(self, name: str, key: Key) -> Output | None:
+        io, index = key
+        if io == _OUTPUT:
+            return self.fusion.golden_output(name, index)
+        return self.fusion.golden_input(name, index) if io == "input" else None
+
+    def _lender(self, row: ExecutionRow, target: Output) -> Members | None:
+        """Return the golden's execution that *target* is an output of, in the same run of the graph."""
+        rank, model, step, _ = self._correspondence
+        values = ((rank, row.own_rank), (model, row.own_model), (step, row.own_step))
+        keys = tuple(dimension.key(Which.MINE, value) for dimension, value in values)
+        loose = operator_number(keys, target.op_name)
+        found = next(self._catalog.ask(_FIND, loose, row.number), None)
+        if found is None:
+            return None
+        lender = ExecutionRow._make(found)
+        return Members(self._golden, lender, self._catalog.files(lender.file_ids), place=0)
+
+
+def _pair(mine: Members, key: Key, golden: Members | None, theirs: Key, reason: str | None) -> Pair:
+    ours = mine.tensor(key)
+    tensor = None if golden is None else golden.tensor(theirs)
+    if golden is None or tensor is None:
+        return Pair(ours, None, f"the golden has no such output ({reason})" if reason else _MISSING)
+    identical = theirs in golden.found and are_identical(*mine.found[key], *golden.found[theirs])
+    return Pair(ours, tensor, reason, known_identical=identical)

@@ -1,0 +1,1 @@
+"""Tensors that are spread over several ranks, put together before they are compared."""

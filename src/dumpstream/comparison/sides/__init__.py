@@ -1,0 +1,1 @@
+"""The sides of a comparison: what there is, described file by file."""
