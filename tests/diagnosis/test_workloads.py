@@ -48,3 +48,10 @@ def _shows(story: Story, execution: Execution) -> bool:
 @pytest.mark.parametrize("seed", range(100))
 def test_the_culprit_is_right_or_unknown(seed: int) -> None:
     check(seed)
+
+
+@pytest.mark.workloads
+@pytest.mark.parametrize("first", range(100, 1100, 10))
+def test_the_culprit_is_right_or_unknown_a_thousand_times(first: int) -> None:
+    for seed in range(first, first + 10):
+        check(seed)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 from dumpstream.diagnosis.badness import DEFAULT, Badness
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.trace import Mask
+from dumpstream.diagnosis.divergence import find_divergence
 from dumpstream.diagnosis.evidence import Evidence, gather
 from dumpstream.diagnosis.firstelement import first_bad_element
 from dumpstream.diagnosis.limits import gaps_before, limits_of
@@ -27,6 +30,7 @@ def diagnose(
     *,
     look_for: Iterable[Badness | str] = DEFAULT,
     ranks: Sequence[int] = (),
+    golden: str | os.PathLike[str] | Prefix | None = None,
     every: bool = False,
 ) -> Diagnosis:
     """Return where the first bad values of the run at *path* were made, and how they spread.
@@ -36,6 +40,7 @@ def diagnose(
             statistics.
         look_for: what is bad: some of `Badness`.
         ranks: only the processes of these, in a capture of several; by default all.
+        golden: a run that it should agree with: where it does not is bad, too.
         every: also the origins that are independent of the first.
 
     Raises:
@@ -43,18 +48,28 @@ def diagnose(
         ValueError: *look_for* names something else.
     """
     subject = read_subject(as_location(path), ranks)
-    evidence = examine(subject, [Badness(kind) for kind in look_for])
+    beside = None if golden is None else as_location(golden)
+    evidence = examine(subject, [Badness(kind) for kind in look_for], beside)
     return answer(subject, evidence, find_origins(evidence), every=every)
 
 
-def examine(subject: Subject, look_for: Sequence[Badness] = DEFAULT) -> Evidence:
-    """Return what the dump of *subject* says about bad values."""
+def examine(
+    subject: Subject, look_for: Sequence[Badness] = DEFAULT, golden: Path | Prefix | None = None
+) -> Evidence:
+    """Return what the dump of *subject* says about bad values, beside that of a *golden* run."""
+    divergence = None if golden is None else find_divergence(subject.path, golden, subject.trace)
 
-    def others(executions: Any) -> dict[Badness, Any]:
-        found = overflowed(subject, executions)
-        return {Badness.OVERFLOW: found} if Badness.OVERFLOW in look_for else {}
+    def others(executions: Executions) -> dict[Badness, Mask]:
+        found = {}
+        if Badness.OVERFLOW in look_for:
+            found[Badness.OVERFLOW] = overflowed(subject, executions)
+        if divergence is not None:
+            found[Badness.DIVERGENCE] = divergence.different
+        return found
 
-    return gather(subject.trace, look_for, others=others, hidden=subject.hidden)
+    kinds = [*look_for] if divergence is None else [*dict.fromkeys([*look_for, Badness.DIVERGENCE])]
+    compared = None if divergence is None else divergence.compared
+    return gather(subject.trace, kinds, others=others, compared=compared, hidden=subject.hidden)
 
 
 def answer(

@@ -51,9 +51,13 @@ def find_bad(
     kinds: Sequence[Badness] = DEFAULT,
     others: Mapping[Badness, Mask] | None = None,
     *,
+    compared: Mask | None = None,
     saturated: float = SATURATED,
 ) -> Findings:
-    """Return the bad rows of *trace*, and of *others*, which are bad by more than their statistics."""
+    """Return the bad rows of *trace*, and of *others*, which are bad by more than their statistics.
+
+    With a golden run, only rows that were *compared* with it may be known to be good.
+    """
     counts = trace.counts
     of_kind = {
         Badness.NAN: counts["nan"] > 0,
@@ -65,7 +69,8 @@ def find_bad(
         of_kind[Badness.DRIFT] = _drifted(trace, executions)
     of_kind |= others or {}
     bad = np.logical_or.reduce([*of_kind.values()])
-    return Findings(tuple(kinds), of_kind, bad, _known(trace))
+    known = _known(trace) if compared is None else _known(trace) & compared
+    return Findings(tuple(kinds), of_kind, bad, known)
 
 
 def _known(trace: Trace) -> Mask:

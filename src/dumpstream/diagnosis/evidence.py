@@ -35,17 +35,19 @@ def gather(
     kinds: Sequence[Badness] = DEFAULT,
     *,
     others: Callable[[Executions], dict[Badness, Mask]] = lambda _: {},
+    compared: Mask | None = None,
     hidden: frozenset[str] = frozenset(),
 ) -> Evidence:
     """Return what the rows of *trace* say about bad values of these *kinds*.
 
-    *others* returns the rows that are bad by more than their statistics.
+    *others* returns the rows that are bad by more than their statistics. With a golden run, only rows that
+    were *compared* with it may be known to be good.
     """
     executions = find_executions(trace)
     return Evidence(
         trace,
         executions,
-        find_bad(trace, executions, kinds, others(executions)),
+        find_bad(trace, executions, kinds, others(executions), compared=compared),
         find_flow(trace, executions),
         find_exchanges(trace, executions),
         hidden,

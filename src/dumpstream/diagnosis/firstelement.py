@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from dumpstream._errors import DumpstreamError
@@ -24,14 +26,21 @@ def first_bad_element(subject: Subject, evidence: Evidence, row: int) -> tuple[i
         return None
     wanted = (_IO[trace.io[row]], trace.number("index", row))
     try:
-        for item in find_inputs([subject.path], patterns=[name]):
-            if item.label == name and item.not_stored is None:
-                with item.open() as dump:
-                    tensor = next((it for it in dump.tensors if (it.io, it.index) == wanted), None)
-                    return None if tensor is None or not tensor.stored else _first(dump, tensor, kind)
-    except (DumpstreamError, OSError, ValueError):  # the statistics do not need the bytes
+        with _open(subject, name) as dump:
+            tensor = next((it for it in dump.tensors if (it.io, it.index) == wanted), None)
+            return None if tensor is None or not tensor.stored else _first(dump, tensor, kind)
+    except (DumpstreamError, LookupError, OSError, ValueError):  # the statistics do not need the bytes
         return None
-    return None
+
+
+def _open(subject: Subject, name: str) -> DumpFile:
+    """Open the file that rows call *name*; raises `LookupError` if it is not there."""
+    if isinstance(subject.path, Path) and Path(name).is_relative_to(subject.path):
+        return DumpFile.open(Path(name))
+    for item in find_inputs([subject.path], patterns=[name]):
+        if item.label == name and item.not_stored is None:
+            return item.open()
+    raise LookupError(name)
 
 
 def _first(dump: DumpFile, tensor: Tensor, kind: Badness) -> tuple[int, ...] | None:

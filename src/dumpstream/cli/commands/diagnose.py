@@ -12,6 +12,7 @@ Examples:
   dumpstream diagnose run1 --look-for nan,saturation
   dumpstream diagnose run1 --json | jq -r '.origins[0].op_name'
   dumpstream diagnose run1 --json | jq .next_config > acl.json    what to dump next
+  dumpstream diagnose run1 --golden run0                          where it first differs from another run
   dumpstream diagnose run1 --repeat run2                          is it deterministic?
   dumpstream diagnose run1 --graph flow.parquet                   the data flow, for other programs
 """
@@ -67,6 +68,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="write the data flow, as Parquet or, if it ends in .json, JSON",
     )
+    golden = "a run that it should agree with: where it does not is bad, too"
+    add("--golden", type=location, metavar="RUN", help=golden)
     repeat = "say whether this second run, with the same seed, went wrong in the same way"
     add("--repeat", type=location, metavar="RUN", help=repeat)
     add("--force", action="store_true", help="replace the file of --graph")
@@ -76,7 +79,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     look_for = _kinds(args.look_for)
     subject = _read(args.path, args.rank)
-    evidence = examine(subject, look_for)
+    evidence = examine(subject, look_for, args.golden)
     if args.graph is not None:
         _write_graph(args.graph, subject, evidence, replace=args.force)
     origins = find_origins(evidence)
