@@ -8,6 +8,7 @@ from tests.diagnosis.runs import Run, T
 
 from dumpstream.diagnosis.answer import answer
 from dumpstream.diagnosis.origins import find_origins, find_spread
+from dumpstream.diagnosis.repeat import compare_runs
 from dumpstream.diagnosis.subject import Subject
 
 if TYPE_CHECKING:
@@ -23,8 +24,15 @@ def job(bad: int | None, *, steps: int = 1) -> Run:
         for rank in range(3):
             nan = int(rank == bad and step == steps - 1)
             reduced = int(bad is not None and step == steps - 1)
-            mine, shared = 10 * step + rank, 1000 * step + reduced
-            run.op("Mul.a", [T(A, 100 + mine)], [T(B, 200 + mine, nan=nan)], task=1, rank=rank, step=step)
+            mine, shared = 10 * step + rank + 500 * nan, 1000 * step + reduced
+            run.op(
+                "Mul.a",
+                [T(A, 100 + 10 * step + rank)],
+                [T(B, 200 + mine, nan=nan)],
+                task=1,
+                rank=rank,
+                step=step,
+            )
             run.op(
                 "HcomAllReduce.b",
                 [T(B, 200 + mine, nan=nan)],
@@ -118,3 +126,11 @@ def test_the_next_configuration_asks_for_what_came_before() -> None:
     assert settings["dump_mode"] == "all"
     assert settings["dump_step"] == "1-3"
     assert settings["dump_list"] == [{"model_name": "net", "layer": ["a"]}]
+
+
+def test_a_collective_read_what_every_rank_put_in() -> None:
+    bad, clean = job(2).evidence(), job(None).evidence()
+
+    found = compare_runs(bad, clean, find_origins(bad).found[0])
+
+    assert (found.deterministic, found.parts_at) == (False, "a (rank 2, step 0)")

@@ -17,7 +17,7 @@ def gaps_before(evidence: Evidence, origin: Origin) -> list[str]:
     same &= executions.stream == executions.stream[number]
     tasks = {*executions.task[same & (executions.task <= executions.task[number])].tolist()} - {UNKNOWN}
     gap = max(tasks) - min(tasks) + 1 - len(tasks) if tasks else 0
-    found = [] if not gap else [f"{gap} tasks before it in the step are not in the dump"]
+    found = [] if not gap else [f"of the tasks before it in the step, {gap} not in the dump"]
     steps = {*executions.step[executions.process == executions.process[number]].tolist()}
     step = int(executions.step[number])
     if step > 0 and step - 1 not in steps:

@@ -68,7 +68,7 @@ def find_origins(evidence: Evidence) -> Origins:
     graph = _Graph(evidence)
     nodes = graph.nodes(judgements) | graph.readers(judgements)
     drafts = _drafts(evidence, judgements, nodes)
-    epochs = _epochs(evidence)
+    epochs = epochs_of(evidence)
     drafts.sort(key=lambda it: _order(evidence, epochs, it))
     independent, later = _independent(evidence, drafts)
     independent = [it if it.reason else replace(it, reason=graph.entry_reason(it.row)) for it in independent]
@@ -207,7 +207,7 @@ def _bad_output(evidence: Evidence, execution: int) -> int:
 # Order
 
 
-def _epochs(evidence: Evidence) -> Numbers:
+def epochs_of(evidence: Evidence) -> Numbers:
     """Return how many exchanges the process of each execution had finished before, in its step."""
     executions = evidence.executions
     before: Numbers = np.cumsum(executions.collective) - executions.collective

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dumpstream.diagnosis.dataflow.trace import UNKNOWN
 from dumpstream.diagnosis.evidence import Evidence
-from dumpstream.diagnosis.origins import Origin
+from dumpstream.diagnosis.origins import Origin, epochs_of
 
 _Key = tuple[object, ...]
 
@@ -28,14 +28,15 @@ class Repetition(NamedTuple):
 def compare_runs(run: Evidence, again: Evidence, origin: Origin | None) -> Repetition:
     """Return whether the runs are the same up to *origin*, or to their end, and where they part."""
     others = _executions(again)
+    epochs = epochs_of(run)
     compared = 0
     earliest: tuple[tuple[int, ...], str] | None = None
-    last = None if origin is None else _when(run, origin.execution)
+    last = None if origin is None else int(run.executions.step[origin.execution])
     for key, number in _executions(run).items():
-        when = _when(run, number)
-        if key not in others or (last is not None and when[:1] > last[:1]):
+        when = int(run.executions.step[number]), int(epochs[number]), number
+        if key not in others or (last is not None and when[0] > last):
             continue
-        same_inputs = _same(_hashes(run, number, inputs=True), _hashes(again, others[key], inputs=True))
+        same_inputs = _same(_read(run, number), _read(again, others[key]))
         same_outputs = _same(_hashes(run, number, inputs=False), _hashes(again, others[key], inputs=False))
         compared += same_inputs is not None and same_outputs is not None
         if same_inputs and same_outputs is False and (earliest is None or when < earliest[0]):
@@ -87,6 +88,15 @@ def _executions(evidence: Evidence) -> dict[_Key, int]:
     return found
 
 
+def _read(evidence: Evidence, execution: int) -> list[int | None]:
+    """Return the hashes of what an execution read; a collective reads what every rank put in."""
+    exchange = evidence.exchanges.of_execution.get(execution)
+    members = [execution] if exchange is None else exchange.members
+    if exchange is None and evidence.executions.collective[execution]:
+        return [None]
+    return [it for member in members for it in _hashes(evidence, member, inputs=True)]
+
+
 def _hashes(evidence: Evidence, execution: int, *, inputs: bool) -> list[int | None]:
     executions, trace = evidence.executions, evidence.trace
     rows = (executions.inputs if inputs else executions.outputs).of(execution)
@@ -101,10 +111,6 @@ def _same(mine: list[int | None], theirs: list[int | None]) -> bool | None:
     if None in mine or None in theirs or len(mine) != len(theirs):
         return None
     return mine == theirs
-
-
-def _when(evidence: Evidence, execution: int) -> tuple[int, ...]:
-    return int(evidence.executions.step[execution]), execution
 
 
 def _text(evidence: Evidence, execution: int) -> str:

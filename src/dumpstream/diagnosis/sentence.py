@@ -40,9 +40,8 @@ def sentence_of(
     if origin.blame is Blame.MADE:
         text = f"{who}made {which}: {_place(origin)}; {origin.reason}{_ranges(inputs)}"
     else:
-        text = (
-            f"{who}has {which} that was dumped: {_place(origin)}; who made it is not known: {origin.reason}"
-        )
+        unknown = f"what made it is not known: {origin.reason}"
+        text = f"{who}has {which} in the dump: {_place(origin)}; {unknown}"
     text = (text if who else text[0].upper() + text[1:]) + _spread(origin, ranks)
     return f"{text}."
 
