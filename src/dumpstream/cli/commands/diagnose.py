@@ -14,6 +14,7 @@ Examples:
   dumpstream diagnose run1 --json | jq .next_config > acl.json    what to dump next
   dumpstream diagnose run1 --golden run0                          where it first differs from another run
   dumpstream diagnose run1 --repeat run2                          is it deterministic?
+  dumpstream diagnose run1 --follow                               while the job runs
   dumpstream diagnose run1 --graph flow.parquet                   the data flow, for other programs
 """
 
@@ -37,6 +38,7 @@ from dumpstream.diagnosis.answer import answer, examine
 from dumpstream.diagnosis.badness import DEFAULT, Badness
 from dumpstream.diagnosis.dataflow.graphfile import write_graph
 from dumpstream.diagnosis.evidence import Evidence
+from dumpstream.diagnosis.following import follow
 from dumpstream.diagnosis.origins import find_origins
 from dumpstream.diagnosis.repeat import Repetition, compare_runs
 from dumpstream.diagnosis.report import Diagnosis, OriginReport, TensorReport
@@ -72,12 +74,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--golden", type=location, metavar="RUN", help=golden)
     repeat = "say whether this second run, with the same seed, went wrong in the same way"
     add("--repeat", type=location, metavar="RUN", help=repeat)
+    follow_help = "while the run is captured, say what is found so far whenever it changes"
+    add("--follow", action="store_true", help=follow_help)
     add("--force", action="store_true", help="replace the file of --graph")
     add("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
     look_for = _kinds(args.look_for)
+    if args.follow:
+        follow(args.path, args.rank, look_for, say)
     subject = _read(args.path, args.rank)
     evidence = examine(subject, look_for, args.golden)
     if args.graph is not None:
