@@ -16,7 +16,7 @@ AZURITE := build/azurite/node_modules/.bin/azurite-blob
 # Hundreds of tests start Python; each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo man test test-scale test-stores lint native-test native-test-aarch64 test-aarch64 wheels pytest bench clean
+.PHONY: help demo man test test-scale test-stores test-workloads lint native-test native-test-aarch64 test-aarch64 wheels pytest bench clean
 help: ## show this
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
@@ -75,6 +75,9 @@ test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captu
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
 	$(BIN)/python -m pytest -m scale tests/scale
+
+test-workloads: $(VENV)/installed ## diagnoses a thousand random workloads; minutes, not part of test
+	$(BIN)/python -m pytest $(PARALLEL) -m workloads tests/diagnosis
 
 lint: $(VENV)/installed ## ruff, mypy, clang-format, codespell
 	$(BIN)/ruff check .

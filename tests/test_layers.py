@@ -37,6 +37,7 @@ LAYERS = (
     ("reading",),
     ("analysis",),
     ("comparison",),
+    ("diagnosis",),
     ("run", "capture", "companion"),
     ("outside",),
     ("simulation", "testing"),

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
         Role as Role,
         Worst as Worst,
     )
+    from dumpstream.diagnosis.answer import diagnose as diagnose
+    from dumpstream.diagnosis.report import Diagnosis as Diagnosis
     from dumpstream.format.header import Tensor as Tensor
     from dumpstream.format.layouts import to_layout as to_layout
     from dumpstream.format.opname import OpName as OpName, parse_name as parse_name
@@ -154,6 +156,8 @@ _NAMES = {
     "comparison.comparison": ("Comparison", "compare"),
     "comparison.summary": ("Summary",),
     "comparison.table": ("Agreement", "ComparisonRow", "Metrics", "Role", "Worst"),
+    "diagnosis.answer": ("diagnose",),
+    "diagnosis.report": ("Diagnosis",),
     "format.header": ("Tensor",),
     "format.layouts": ("to_layout",),
     "format.opname": ("OpName", "parse_name"),

@@ -281,6 +281,7 @@ conditions = st.recursive(
 
 VALUES: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.WHOLE: st.sampled_from([None, 0, 1, 3, 2**53, 2**53 + 1, 2**63 - 1]),
+    Kind.ADDRESS: st.sampled_from([None, 1, 2**53, 2**53 + 1, 2**64 - 1]),
     Kind.REAL: st.sampled_from([None, 0.0, -0.0, 0.5, 3.0, 2.0**53, 1e308, math.inf, -math.inf, math.nan]),
     Kind.TEXT: st.sampled_from([None, *TEXTS]),
     Kind.LIST: st.sampled_from([None, (), (8, 128), (3, 5)]),

@@ -69,6 +69,15 @@ def test_every_tensor_gets_a_row_with_what_the_name_and_the_header_say(pieces: i
     assert [(row.size, row.bytes, row.problem) for row in rows] == [(16, 16, None)] * 2
 
 
+@pytest.mark.parametrize("pieces", [0, 3])
+def test_addresses_are_kept_to_their_64th_bit_and_null_is_not_one(pieces: int) -> None:
+    segments = (segment("input", FLOAT, 16, address=2**64 - 1), segment("output", INT64, 16, address=0))
+
+    rows = rows_of(dump(*segments, data=FLOATS + INTEGERS), pieces=pieces)
+
+    assert [row.address for row in rows] == [2**64 - 1, None]
+
+
 def test_the_header_names_the_operator_if_the_file_name_does_not() -> None:
     data = dump(*TWO, data=FLOATS + INTEGERS, op_name="model/conv1")
 

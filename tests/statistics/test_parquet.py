@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dumpstream import DumpstreamError
 from dumpstream.statistics.parquet import ParquetWriter, read_tensors, require_pyarrow
-from dumpstream.statistics.table import COLUMNS, TensorRow
+from dumpstream.statistics.table import COLUMNS, Address, TensorRow
 from dumpstream.statistics.tensors import TensorRows, rows_of
 
 FULL = TensorRow(
@@ -35,6 +35,7 @@ FULL = TensorRow(
     saturated=0.25,
     histogram=(1, 2, 3),
     original_shape=(),
+    address=Address(2**64 - 1),
     model_id=7,
 )
 
@@ -74,6 +75,7 @@ def test_columns_have_types_that_others_can_compute_with() -> None:
         "op_name": "string",
         "nan": "int64",
         "mean": "double",
+        "address": "uint64",
         "shape": "list<element: uint64>",
     }.items() <= types.items()
     assert (types["max"], types["max_integer"]) == ("double", "decimal128(20, 0)")
@@ -111,9 +113,17 @@ def test_names_that_are_not_utf8_are_written_as_the_journal_shows_them() -> None
 
 
 def test_numbers_of_more_than_64_bits_are_unknown() -> None:
-    (row,) = read_rows(written([TensorRow("a", task=10**20, size=2**64, stream=5)]))
+    forged = TensorRow("a", task=10**20, size=2**64, stream=5, address=Address(2**64))
 
-    assert (row.task, row.size, row.stream) == (None, None, 5)
+    (row,) = read_rows(written([forged]))
+
+    assert (row.task, row.size, row.stream, row.address) == (None, None, 5, None)
+
+
+def test_a_table_that_was_written_without_addresses_has_rows_without() -> None:
+    columns = tuple(name for name in COLUMNS if name != "address")
+
+    assert read_rows(written([FULL], columns=columns)) == [replace(FULL, address=None)]
 
 
 def test_what_is_no_table_is_refused() -> None:

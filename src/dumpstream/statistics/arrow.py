@@ -23,6 +23,7 @@ from dumpstream.statistics.table import COLUMNS, HOST, Kind, Provenance
 _TYPES = {
     Kind.TEXT: pa.string(),
     Kind.WHOLE: pa.int64(),
+    Kind.ADDRESS: pa.uint64(),
     Kind.REAL: pa.float64(),
     Kind.EXACT: pa.float64(),
     Kind.LIST: pa.list_(pa.uint64()),
@@ -31,7 +32,8 @@ _TEXT_TYPES = pa.string(), pa.large_string(), pa.binary(), pa.large_binary()
 _INTEGER = pa.decimal128(20)
 #: Bytes of a text, or dimensions of a shape; names and problems are shorter.
 _LONGEST_VALUE = 16 << 10
-_BEYOND = 1 << 63  # the first that is too large for an int64
+#: What integers Arrow can hold, by their type.
+_RANGES = {pa.int64(): range(-1 << 63, 1 << 63), pa.uint64(): range(1 << 64)}
 
 _INTEGERS = {column: name for name, column in EXACT.items()}
 
@@ -70,7 +72,7 @@ def _table_of_files(files: FileColumns, schema: pa.Schema) -> pa.Table:
         elif name in _INTEGERS:
             arrays[name] = _integers(*files.integers(_INTEGERS[name]))
         elif (numbers := files.numbers(name)) is not None:
-            arrays[name] = _known(*numbers)
+            arrays[name] = _known(*numbers, schema.field(name).type)
         elif name in files.shapes:
             arrays[name] = _lists(files.tensors[DIMS[name]], files.shapes[name])
         else:
@@ -230,16 +232,17 @@ def _array(name: str, values: Sequence[Any]) -> pa.Array:
     except UnicodeEncodeError:  # the bytes of a name that are not UTF-8, as the journal shows them
         values = [value and value.encode("utf-8", "backslashreplace").decode() for value in values]
     except OverflowError:  # without those of more than 64 bits, which only a forged name or header has
-        values = [None if value is None or not -_BEYOND <= value < _BEYOND else value for value in values]
+        values = [value if value in _RANGES[type_] else None for value in values]
     return pa.array(values, type_)
 
 
 # From records
 
 
-def _known(values: NDArray[Any], known: NDArray[np.bool_]) -> pa.Array:
-    if values.dtype.kind == "u":  # without those beyond 63 bits, which only a forged header has
-        values, known = values.astype(np.int64), known & (values < _BEYOND)
+def _known(values: NDArray[Any], known: NDArray[np.bool_], type_: pa.DataType) -> pa.Array:
+    if values.dtype.kind == "u" and type_ == pa.int64():
+        # without those beyond 63 bits, which only a forged header has
+        values, known = values.astype(np.int64), known & (values < _RANGES[type_].stop)
     return pa.array(values, mask=~known)
 
 

@@ -74,6 +74,8 @@ class FileColumns(NamedTuple):
         tensors = self.tensors
         if name in _KNOWN_BY:
             return tensors[name], tensors[_KNOWN_BY[name]] > 0
+        if name == "address":
+            return tensors[name], tensors[name] > 0
         everywhere = np.ones(self.rows, np.bool_)
         if name == "bytes":
             return np.where(tensors["stored"], tensors["size"], 0), everywhere

@@ -217,6 +217,7 @@ def _row(origin: TensorRow, tensor: Tensor, measured: _Measured) -> TensorRow:
         tensor.original_shape,
         tensor.size,
         measured.bytes,
+        tensor.address or None,
         origin.model_id,
         HOST,
         measured.problem or origin.problem,

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum, auto
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, NewType, get_type_hints
 
 #: An exact integer, or the value of a float.
 Number = int | float
+
+#: Where a tensor lies on its device; never 0.
+Address = NewType("Address", int)
 
 #: What computed a row.
 HOST, DEVICE = "host", "device"
@@ -73,6 +76,7 @@ class TensorRow(TensorStatistics, _Origin):
     original_shape: tuple[int, ...] | None = None
     size: int | None = None  #: bytes, as the header promises
     bytes: int | None = None  #: bytes that came
+    address: Address | None = None  #: on the device
     model_id: int | None = None
     source: str = HOST  #: `HOST`, or `DEVICE` if the runtime computed the row
     problem: str | None = None  #: why the row, or the file if there is no `io`, is not to be trusted
@@ -92,6 +96,7 @@ class Kind(Enum):
 
     TEXT = auto()
     WHOLE = auto()
+    ADDRESS = auto()  #: an integer from 0 to 2^64 - 1
     REAL = auto()
     EXACT = auto()  #: a real number, or an integer of up to 64 bits that is kept exactly
     LIST = auto()
@@ -99,13 +104,14 @@ class Kind(Enum):
     @property
     def numeric(self) -> bool:
         """Whether its values can be compared with a number."""
-        return self in {Kind.WHOLE, Kind.REAL, Kind.EXACT}
+        return self in {Kind.WHOLE, Kind.ADDRESS, Kind.REAL, Kind.EXACT}
 
 
 _KINDS: dict[Any, Kind] = {
     str: Kind.TEXT,
     str | None: Kind.TEXT,
     int | None: Kind.WHOLE,
+    Address | None: Kind.ADDRESS,
     float | None: Kind.REAL,
     Number | None: Kind.EXACT,
     tuple[int, ...] | None: Kind.LIST,

@@ -104,6 +104,7 @@ def tensors(draw: st.DrawFn) -> Tensor:
         tuple(draw(st.lists(st.integers(0, 2**64 - 1), max_size=2))),
         data,
         draw(st.binary(max_size=3)),
+        draw(st.integers(0, 2**64 - 1)),
     )
 
 
@@ -128,6 +129,7 @@ def expected_row(number: int, tensor: Tensor, index: int) -> dict[str, Any]:
         "original_shape": [*tensor.original_shape],
         "size": size,
         "bytes": size,
+        "address": tensor.address or None,
         "model_id": 7,
         "source": "host",
     }

@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": "Compare two runs: where they first differ, and which operator added the error.",
     "convert": "Write the tensors of dump files as npy, bin or csv.",
     "show": "Show what is in a dump file.",
+    "diagnose": "Find the operator that made the first NaN of a run.",
     "overflow": "List the operators that overflowed.",
     "watch": "Find the operators that trample on the outputs of watched ones.",
     "config": "Check, explain and write dump configurations (acl.json).",
@@ -33,7 +34,7 @@ COMMANDS = {
 }
 
 #: The commands that only read; while a store does not answer, Python cannot interrupt them.
-READERS = {"ls", "verify", "extract", "stats", "compare", "convert", "show", "overflow", "watch"}
+READERS = {"ls", "verify", "extract", "stats", "compare", "convert", "show", "diagnose", "overflow", "watch"}
 
 #: The commands that may take long, and show their progress.
 _LONG = READERS | {"capture", "collect", "upload", "recover"}
@@ -54,6 +55,7 @@ examples:
   dumpstream extract run1 --out dumps       write the original files
   dumpstream stats run1 --where 'nan > 0'   which tensors have NaNs
   dumpstream compare run1 run0              where two runs first differ
+  dumpstream diagnose run1                  which operator made the first NaN
   dumpstream overflow run1                  which operators overflowed
   dumpstream watch run1                     what tramples on watched tensors
 """

@@ -16,17 +16,23 @@ static const struct {
     const char *format;
     size_t offset;
 } fields[] = {
-    SUMMARY(exact_max, "V16"),  SUMMARY(exact_min, "V16"),   FIELD(file, "u8"),
-    FIELD(size, "u8"),          FIELD(start, "u8"),          FIELD(taken, "u8"),
-    FIELD(op_name_start, "u8"), FIELD(op_name_length, "u8"), SUMMARY(count, "u8"),
-    SUMMARY(finite, "u8"),      SUMMARY(nan, "u8"),          SUMMARY(pos_inf, "u8"),
-    SUMMARY(neg_inf, "u8"),     SUMMARY(zero, "u8"),         SUMMARY(negative, "u8"),
-    SUMMARY(subnormal, "u8"),   SUMMARY(max, "f8"),          SUMMARY(min, "f8"),
-    SUMMARY(mean, "f8"),        SUMMARY(l2norm, "f8"),       SUMMARY(std, "f8"),
-    SUMMARY(finite_max, "f8"),  SUMMARY(finite_min, "f8"),   SUMMARY(finite_mean, "f8"),
-    FIELD(data_type, "i4"),     FIELD(format, "i4"),         FIELD(io, "u4"),
-    FIELD(index, "u4"),         FIELD(dims, "u4"),           FIELD(original_dims, "u4"),
-    FIELD(stored, "?"),         SUMMARY(is_integer, "?"),
+    SUMMARY(exact_max, "V16"),   SUMMARY(exact_min, "V16"),
+    FIELD(file, "u8"),           FIELD(size, "u8"),
+    FIELD(address, "u8"),        FIELD(start, "u8"),
+    FIELD(taken, "u8"),          FIELD(op_name_start, "u8"),
+    FIELD(op_name_length, "u8"), SUMMARY(count, "u8"),
+    SUMMARY(finite, "u8"),       SUMMARY(nan, "u8"),
+    SUMMARY(pos_inf, "u8"),      SUMMARY(neg_inf, "u8"),
+    SUMMARY(zero, "u8"),         SUMMARY(negative, "u8"),
+    SUMMARY(subnormal, "u8"),    SUMMARY(max, "f8"),
+    SUMMARY(min, "f8"),          SUMMARY(mean, "f8"),
+    SUMMARY(l2norm, "f8"),       SUMMARY(std, "f8"),
+    SUMMARY(finite_max, "f8"),   SUMMARY(finite_min, "f8"),
+    SUMMARY(finite_mean, "f8"),  FIELD(data_type, "i4"),
+    FIELD(format, "i4"),         FIELD(io, "u4"),
+    FIELD(index, "u4"),          FIELD(dims, "u4"),
+    FIELD(original_dims, "u4"),  FIELD(stored, "?"),
+    SUMMARY(is_integer, "?"),
 };
 
 int add_tensor_rows(PyObject *module) {

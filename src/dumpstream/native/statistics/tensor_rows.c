@@ -134,6 +134,7 @@ static int append_row(struct ds_tensor_rows *rows, struct file *file, const stru
     memset(row, 0, sizeof *row);
     row->file = rows->files;
     row->size = segment->size;
+    row->address = segment->address;
     row->io = segment->kind;
     row->index = index;
     row->data_type = segment->data_type;

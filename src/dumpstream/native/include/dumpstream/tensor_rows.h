@@ -23,7 +23,7 @@ struct ds_reading {
 struct ds_tensor_row {
     struct ds_summary summary;
     uint64_t file; /* its number, in the order in which files were added */
-    uint64_t size;
+    uint64_t size, address;
     uint64_t start, taken; /* where in the file its elements lie, and how many bytes they take */
     uint64_t op_name_start, op_name_length;
     int32_t data_type, format;

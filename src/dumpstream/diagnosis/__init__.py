@@ -1,0 +1,1 @@
+"""A run diagnosed: where its first bad value was made, how it spread, and what is not known."""

@@ -1,0 +1,114 @@
+"""Badness: which tensors have values that they should not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Mask, Numbers, Trace
+
+#: How many steps a tensor's history must have, and how many spreads from the median are far.
+_HISTORY, _FAR = 5, 10.0
+_NORMAL = 1.4826  #: times the median deviation is the standard deviation of normal values
+
+
+class Badness(StrEnum):
+    """What is bad about a tensor, the worst first."""
+
+    NAN = "nan"
+    INF = "inf"
+    OVERFLOW = "overflow"  #: the device recorded that the operator overflowed
+    SATURATION = "saturation"  #: too many elements of an 8-bit float are at its largest magnitude
+    DRIFT = "drift"  #: far from what the same tensor was in other steps
+    DIVERGENCE = "divergence"  #: not what the golden run has
+
+
+DEFAULT = (Badness.NAN, Badness.INF, Badness.OVERFLOW)
+SATURATED = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What is bad, and what is known to be good."""
+
+    kinds: tuple[Badness, ...]  #: what was looked for
+    of_kind: dict[Badness, Mask]  #: the bad rows; not finite values are found whether looked for or not
+    bad: Mask  #: of one of the kinds, or not finite
+    known: Mask  #: whether all of the tensor was seen, so that it is good if it is not bad
+
+    def kind(self, row: int) -> Badness:
+        """Return the worst that is bad about *row*."""
+        return next(kind for kind in Badness if kind in self.of_kind and self.of_kind[kind][row])
+
+
+def find_bad(
+    trace: Trace,
+    executions: Executions,
+    kinds: Sequence[Badness] = DEFAULT,
+    others: Mapping[Badness, Mask] | None = None,
+    *,
+    compared: Mask | None = None,
+    saturated: float = SATURATED,
+) -> Findings:
+    """Return the bad rows of *trace*, and of *others*, which are bad by more than their statistics.
+
+    With a golden run, only rows that were *compared* with it may be known to be good.
+    """
+    counts = trace.counts
+    of_kind = {
+        Badness.NAN: counts["nan"] > 0,
+        Badness.INF: (counts["pos_inf"] > 0) | (counts["neg_inf"] > 0),
+    }
+    if Badness.SATURATION in kinds:
+        of_kind[Badness.SATURATION] = trace.reals["saturated"] > saturated
+    if Badness.DRIFT in kinds:
+        of_kind[Badness.DRIFT] = _drifted(trace, executions)
+    of_kind |= others or {}
+    bad = np.logical_or.reduce([*of_kind.values()])
+    known = _known(trace) if compared is None else _known(trace) & compared
+    return Findings(tuple(kinds), of_kind, bad, known)
+
+
+def _known(trace: Trace) -> Mask:
+    counts = trace.counts
+    no_problem = np.array([it is None for it in trace.texts["problem"]], np.bool_)[trace.codes["problem"]]
+    whole = (counts["bytes"] == counts["size"]) | (counts["size"] == UNKNOWN)
+    numbers = (counts["nan"] != UNKNOWN) & (counts["pos_inf"] != UNKNOWN) & (counts["neg_inf"] != UNKNOWN)
+    known: Mask = no_problem & whole & numbers
+    return known
+
+
+def _drifted(trace: Trace, executions: Executions) -> Mask:
+    """Return the rows whose size, by the norm, is far from that of the same tensor in earlier steps."""
+    drifted = np.zeros(len(trace), np.bool_)
+    size = trace.reals["l2norm"]
+    rows = np.flatnonzero((executions.of_row != UNKNOWN) & np.isfinite(size))
+    for same in _histories(trace, executions, rows):
+        values = np.log(np.maximum(size[same], np.finfo(np.float64).tiny))
+        for place in range(_HISTORY, len(same)):
+            before = values[:place]
+            median = np.median(before)
+            spread = max(_NORMAL * float(np.median(np.abs(before - median))), 0.05)
+            drifted[same[place]] = abs(values[place] - median) > _FAR * spread
+    return drifted
+
+
+def _histories(trace: Trace, executions: Executions, rows: Numbers) -> list[Numbers]:
+    """Return the rows of each tensor of each operator, in the order of time; those with a history only."""
+    key = [
+        trace.process[rows],
+        *(trace.codes[name][rows] for name in ("model", "op_type", "op_name")),
+        trace.io[rows],
+        trace.counts["index"][rows],
+    ]
+    order = np.lexsort((executions.sequence[rows], *reversed(key)))
+    changes = np.zeros(len(order), np.bool_)
+    for column in key:
+        ordered = column[order]
+        changes[1:] |= ordered[1:] != ordered[:-1]
+    parts = np.split(rows[order], np.flatnonzero(changes))
+    return [part for part in parts if len(part) > _HISTORY]

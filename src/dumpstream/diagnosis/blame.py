@@ -1,0 +1,183 @@
+"""Blame: whether an operator made its bad output, passed it on, or whether that is not known.
+
+An operator made it only if every input was seen, whole and clean, as it was when the operator read it.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from dumpstream.diagnosis.dataflow.collectives import Exchange, Kind
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.evidence import Evidence, inputs_text, ranks_text
+from dumpstream.diagnosis.inplace import StandIns
+
+_CALL = re.compile(r".+_[0-9]+_L[02]")
+
+
+class Blame(StrEnum):
+    """What an operator has to do with its bad output."""
+
+    MADE = "made"  #: its inputs are clean and complete
+    PASSED = "passed"  #: an input was bad
+    UNKNOWN = "unknown"
+
+
+class Judgement(NamedTuple):
+    """The blame of one execution with a bad output, and why."""
+
+    blame: Blame
+    reason: str
+    rows: tuple[int, ...] = ()  #: what it passed on: rows that it read, on this rank or on another
+
+
+class Judge:
+    """Judges the executions of a run, one by one."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        executions = evidence.executions
+        self._stand_ins = StandIns(evidence)
+        self._inputs_seen = np.zeros(len(evidence.trace.processes), np.bool_)
+        self._inputs_seen[executions.process[executions.inputs.lengths > 0]] = True
+        self._most_inputs = _most_inputs(executions)
+        self._passed: dict[Exchange, Judgement | None] = {}
+
+    def bad(self) -> list[int]:
+        """Return the executions with a bad output."""
+        bad = self._evidence.executions.outputs.any(self._evidence.findings.bad)
+        found: list[int] = np.flatnonzero(bad).tolist()
+        return found
+
+    def judge(self, execution: int) -> Judgement:
+        """Return the blame of an execution with a bad output."""
+        evidence = self._evidence
+        if evidence.executions.collective[execution]:
+            return self._judge_collective(execution)
+        rows = evidence.executions.inputs.of(execution)
+        overwritten = [row for row in rows if evidence.flow.overwritten[row]]
+        bad = [row for row in rows if evidence.findings.bad[row] and row not in overwritten]
+        if bad:
+            return Judgement(
+                Blame.PASSED, inputs_text(evidence.trace, bad, "was bad", "were bad"), tuple(bad)
+            )
+        reason = self._unseen(execution, rows) or self._unsure(execution, rows)
+        if reason is not None:
+            return Judgement(Blame.UNKNOWN, reason)
+        if overwritten:
+            return self._judge_in_place(execution, overwritten)
+        return Judgement(Blame.MADE, "its inputs are clean" if rows else "it has no inputs")
+
+    def _unseen(self, execution: int, rows: list[int]) -> str | None:
+        """Return why not all inputs of *execution* are among *rows*, if so."""
+        executions = self._evidence.executions
+        name = int(executions.op_type[execution]), int(executions.op_name[execution])
+        most = self._most_inputs[name]
+        if not rows and not self._inputs_seen[executions.process[execution]]:
+            return "only outputs were dumped"
+        op_type = self._evidence.trace.texts["op_type"][name[0]]
+        is_call = _CALL.fullmatch(op_type or "") is not None
+        if not rows and (most or is_call):
+            return "its inputs were not dumped"
+        if not self._evidence.hidden.isdisjoint({op_type, self._evidence.trace.texts["op_name"][name[1]]}):
+            return "the configuration left inputs of it out"
+        return "one of its inputs was not dumped" if len(rows) < most else None
+
+    def _unsure(self, execution: int, rows: list[int]) -> str | None:
+        """Return why *rows* do not say everything about the inputs of *execution*, if so."""
+        evidence, trace = self._evidence, self._evidence.trace
+        size = trace.counts["size"]
+        for row in rows:
+            if not trace.counts["bytes"][row] and size[row]:
+                return inputs_text(trace, [row], "was not dumped", "")
+            if not evidence.findings.known[row]:
+                return inputs_text(trace, [row], "is not whole, or not of numbers", "")
+        both = [*rows, *evidence.executions.outputs.of(execution)]
+        if rows and (~evidence.flow.addressed[both] & (size[both] != 0)).any():
+            return "it may have worked in place: the dump does not have all addresses"
+        return None
+
+    def _judge_in_place(self, execution: int, rows: list[int]) -> Judgement:
+        """Judge an operator that wrote over *rows*: what lay there before stands in for them."""
+        trace = self._evidence.trace
+        for row in rows:
+            sources = self._evidence.flow.sources_of(row)
+            if (problem := self._stand_ins.problem(execution, row, sources)) is not None:
+                text = inputs_text(trace, [row], "was overwritten by its output", "")
+                return Judgement(Blame.UNKNOWN, f"{text}, and {problem}")
+            if bad := [it.row for it in sources if self._evidence.findings.bad[it.row]]:
+                text = inputs_text(trace, [row], "was bad before it was overwritten", "")
+                return Judgement(Blame.PASSED, text, tuple(bad))
+        return Judgement(Blame.MADE, "its inputs are clean; what it overwrote was clean before")
+
+    # Collectives
+
+    def _judge_collective(self, execution: int) -> Judgement:
+        evidence = self._evidence
+        exchange = evidence.exchanges.of_execution.get(execution)
+        members = [execution] if exchange is None else exchange.members
+        if exchange is None or exchange not in self._passed:
+            passed = self._pass_on(members)
+            if exchange is not None:
+                self._passed[exchange] = passed
+        else:
+            passed = self._passed[exchange]
+        if passed is not None:
+            return passed
+        if exchange is None:
+            return Judgement(Blame.UNKNOWN, "runs are mixed, and it is not known which ranks took part")
+        for it in members:
+            if (reason := self._unseen_by(it)) is not None:
+                return Judgement(Blame.UNKNOWN, reason)
+        if exchange.complete or self._has_clean_member(execution, exchange):
+            return Judgement(Blame.MADE, "what every rank put in is clean")
+        return Judgement(Blame.UNKNOWN, "what these ranks put in is clean; another may have taken part")
+
+    def _pass_on(self, members: list[int]) -> Judgement | None:
+        """Return the judgement of all *members* of an exchange if something bad was put in."""
+        evidence = self._evidence
+        inputs = [row for it in members for row in evidence.executions.inputs.of(it)]
+        bad = [row for row in inputs if evidence.findings.bad[row] and not evidence.flow.overwritten[row]]
+        if not bad:
+            return None
+        ranks = {evidence.rank_of_row(row) for row in bad}
+        return Judgement(Blame.PASSED, f"what {ranks_text(ranks)} put in was bad", tuple(bad))
+
+    def _unseen_by(self, execution: int) -> str | None:
+        """Return why it is not known what a member put in, if so."""
+        evidence = self._evidence
+        rows = evidence.executions.inputs.of(execution)
+        rank = ranks_text([evidence.rank_of(execution)])
+        if not rows:
+            return f"what {rank} put in was not dumped"
+        if not evidence.findings.known[rows].all():
+            return f"what {rank} put in was not dumped whole"
+        if evidence.flow.overwritten[rows].any() or not evidence.flow.addressed[rows].all():
+            return f"what {rank} put in may have been overwritten before it was dumped"
+        return None
+
+    def _has_clean_member(self, execution: int, exchange: Exchange) -> bool:
+        """Whether a rank got the same without anything bad: then nothing bad was put in."""
+        evidence = self._evidence
+        alike = exchange.kind in {Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.BROADCAST}
+        everywhere = len(exchange.members) == len(evidence.trace.processes)
+        others = [it for it in exchange.members if it != execution]
+        return exchange.proven and alike and everywhere and any(map(self._is_clean, others))
+
+    def _is_clean(self, execution: int) -> bool:
+        rows = self._evidence.executions.outputs.of(execution)
+        findings = self._evidence.findings
+        return bool(rows and findings.known[rows].all() and not findings.bad[rows].any())
+
+
+def _most_inputs(executions: Executions) -> dict[tuple[int, int], int]:
+    """Return how many inputs an operator of a type and name has, where it has most."""
+    most: dict[tuple[int, int], int] = {}
+    columns = [executions.op_type, executions.op_name, executions.inputs.lengths]
+    for op_type, op_name, length in np.unique(np.stack(columns, axis=1), axis=0).tolist():
+        most[op_type, op_name] = max(length, most.get((op_type, op_name), 0))
+    return most

@@ -1,0 +1,165 @@
+"""Trace: the rows of a run as arrays, which thousands of questions can be asked of at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dumpstream.format.header import IO
+
+#: What a number is that is not known; no count, step, task or time is negative.
+UNKNOWN = -1
+
+#: Integers, which are signed.
+Numbers = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+_IO = {str(io): number for number, io in enumerate(IO)}
+INPUT, OUTPUT = _IO[IO.INPUT], _IO[IO.OUTPUT]
+
+#: The columns of integers, which are not negative,
+_COUNTS = (
+    *("iteration", "model_id", "task", "stream", "timestamp", "index", "count", "nan", "pos_inf", "neg_inf"),
+    *("zero", "size", "bytes"),
+)
+#: those of real numbers, and those of text, of which rows share values.
+_REALS = ("saturated", "mean", "std", "finite_max", "finite_min", "l2norm")
+_TEXTS = ("file", "op_type", "op_name", "model", "dtype", "source", "problem")
+
+#: What must be known of every row.
+COLUMNS = (*_TEXTS, *_COUNTS, *_REALS, "io", "device", "shape", "hash", "address", "rank", "capture")
+
+_PLACE = re.compile(r"(.*?(?:^|/)[0-9]{14}/+[0-9]{1,5})(?:/|$)")
+
+
+class Process(NamedTuple):
+    """One device of one process in one session of dumping: what has memory and an order of its own."""
+
+    capture: str | None  #: the path that it was read from, if several were read at once
+    rank: int | None
+    device: int | None
+    place: str  #: the directory that the runtime made for it; empty if the names do not have one
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Rows of statistics; the arrays have one value for each."""
+
+    processes: Sequence[Process]
+    process: Numbers  #: its number
+    texts: Mapping[str, Sequence[str | None]]  #: the different values of each column of text
+    codes: Mapping[str, Numbers]  #: which of them a row has
+    counts: Mapping[str, Numbers]  #: `UNKNOWN` where not known
+    reals: Mapping[str, NDArray[np.float64]]  #: NaN also where not known
+    io: Numbers  #: in the order of `IO`, or `UNKNOWN`
+    hash: NDArray[np.uint64]
+    hashed: Mask  #: whether the hash is known
+    address: NDArray[np.uint64]  #: 0 where not known
+    shapes: Sequence[tuple[int, ...] | None]  #: the different ones
+    shape: Numbers  #: which of them a row has
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+    def text(self, column: str, row: int) -> str | None:
+        """Return the text that *row* has in *column*."""
+        return self.texts[column][int(self.codes[column][row])]
+
+    def number(self, column: str, row: int) -> int | None:
+        """Return the integer that *row* has in *column*."""
+        value = int(self.counts[column][row])
+        return None if value == UNKNOWN else value
+
+
+@dataclass
+class _Codes:
+    """The different values of a column, numbered as they come."""
+
+    numbers: dict[Any, int] = field(default_factory=dict)
+
+    def take(self, values: Iterable[Any]) -> Numbers:
+        numbers = self.numbers
+        return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int32)
+
+
+class TraceBuilder:
+    """Collects rows in portions."""
+
+    def __init__(self) -> None:
+        self._texts = {name: _Codes() for name in (*_TEXTS, "shape")}
+        self._processes = _Codes()
+        self._parts: dict[str, list[NDArray[Any]]] = {}
+
+    def add(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Take the rows in *columns*, which has at least `COLUMNS`."""
+        for name in _TEXTS:
+            self._put(name, self._texts[name].take(columns[name]))
+        self._put("shape", self._texts["shape"].take(columns["shape"]))
+        for name in _COUNTS:
+            self._put(name, _array(columns[name], np.int64, UNKNOWN))
+        for name in _REALS:
+            self._put(name, _array(columns[name], np.float64, np.nan))
+        self._put("io", np.array([_IO.get(io, UNKNOWN) for io in columns["io"]], np.int64))
+        digests = columns["hash"]
+        self._put("hash", np.array([int(it, 16) if it else 0 for it in digests], np.uint64))
+        self._put("hashed", np.array([it is not None for it in digests], np.bool_))
+        self._put("address", _array(columns["address"], np.uint64, 0))
+        places = map(_place, columns["file"])
+        of = zip(columns["capture"], columns["rank"], columns["device"], places, strict=True)
+        self._put("process", self._processes.take(of))
+
+    def build(self) -> Trace:
+        """Return all rows, and forget them."""
+        if not self._parts:
+            self.add(dict.fromkeys(COLUMNS, ()))
+        # One column after the other, so that only one is there twice.
+        whole = {name: np.concatenate(self._parts.pop(name)) for name in [*self._parts]}
+        return Trace(
+            processes=[Process(*it) for it in self._processes.numbers],
+            process=whole["process"],
+            texts={name: [*self._texts[name].numbers] for name in _TEXTS},
+            codes={name: whole[name] for name in _TEXTS},
+            counts={name: whole[name] for name in _COUNTS},
+            reals={name: whole[name] for name in _REALS},
+            io=whole["io"],
+            hash=whole["hash"],
+            hashed=whole["hashed"],
+            address=whole["address"],
+            shapes=[*self._texts["shape"].numbers],
+            shape=whole["shape"],
+        )
+
+    def _put(self, name: str, values: NDArray[Any]) -> None:
+        self._parts.setdefault(name, []).append(values)
+
+
+def trace_of(portions: Iterable[Mapping[str, Sequence[Any]]]) -> Trace:
+    """Return the rows of all *portions*, each of which has at least `COLUMNS`."""
+    builder = TraceBuilder()
+    for portion in portions:
+        builder.add(portion)
+    return builder.build()
+
+
+def _array(values: Sequence[Any], dtype: type[Any], unknown: float) -> NDArray[Any]:
+    try:
+        return np.array([unknown if value is None else value for value in values], dtype)
+    except OverflowError:  # more than 64 bits, which only a forged name or header has
+        limit: Callable[[Any], bool] = lambda value: value is not None and 0 <= value < 1 << 63  # noqa: E731
+        return np.array([value if limit(value) else unknown for value in values], dtype)
+
+
+@lru_cache(4096)
+def _place_of_directory(directory: str) -> str:
+    match = _PLACE.match(directory)
+    return match[1] if match is not None else ""
+
+
+def _place(file: str) -> str:
+    return _place_of_directory(file.rpartition("/")[0])

@@ -1,0 +1,85 @@
+"""In place: what was in the memory of an operator that wrote its output over its input.
+
+The input was dumped after it was overwritten. The output of the last operator that wrote there stands in for
+it, if certainly no other operator wrote there since: it ran in the same step, and the dump has every task of
+the stream in between. A wait for another stream would be a task, too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import pairwise
+
+import numpy as np
+
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.flow import Source
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN
+from dumpstream.diagnosis.evidence import Evidence
+
+_Stream = tuple[int, int, int]
+
+
+class StandIns:
+    """Finds what stands in for inputs that were overwritten."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        executions, trace = evidence.executions, evidence.trace
+        # Where an operator wrote is known if all its outputs have addresses.
+        unplaced = ~evidence.flow.addressed & (trace.counts["size"] != 0)
+        self._placed = ~executions.outputs.any(unplaced) & (executions.outputs.lengths > 0)
+        self._streams = _streams(executions)
+
+    def problem(self, execution: int, row: int, sources: list[Source]) -> str | None:
+        """Return why *sources* do not say what *row* was before *execution* overwrote it, if so."""
+        covered = sum(it.stop - it.start for it in sources)
+        if covered != self._evidence.trace.counts["size"][row]:
+            return "what was there before is not in the run"
+        problems = (self._problem_of(execution, it, alone=len(sources) == 1) for it in sources)
+        return next((problem for problem in problems if problem is not None), None)
+
+    def _problem_of(self, execution: int, source: Source, *, alone: bool) -> str | None:
+        evidence = self._evidence
+        executions, findings, trace = evidence.executions, evidence.findings, evidence.trace
+        writer = int(executions.of_row[source.row])
+        if source.row not in executions.outputs.of(writer):
+            return "the operator that wrote it before is not in the run"
+        step = executions.step[writer]
+        if step != executions.step[execution] or step == UNKNOWN:
+            return "what was there before is of another step"
+        if not self._is_contiguous(writer, execution):
+            return "operators that were not dumped may have written it in between"
+        size, address = trace.counts["size"][source.row], trace.address[source.row]
+        whole = alone and (address, size) == (source.start, source.stop - source.start)
+        if not findings.known[source.row] or (findings.bad[source.row] and not whole):
+            return "not all of what was there before is known"
+        return None
+
+    def _is_contiguous(self, writer: int, execution: int) -> bool:
+        """Whether every task between the two is in the dump, on one stream."""
+        stream = self._stream_of(execution)
+        if self._stream_of(writer) != stream:
+            return False
+        ran = self._streams[stream]
+        ran = ran[bisect_left(ran, writer) : bisect_left(ran, execution) + 1]
+        tasks: list[int] = self._evidence.executions.task[ran].tolist()
+        return (
+            len(ran) > 1
+            and bool(self._placed[ran].all())
+            and 0 <= tasks[0] < tasks[-1]
+            and all(later - earlier in {0, 1} for earlier, later in pairwise(tasks))
+        )
+
+    def _stream_of(self, execution: int) -> _Stream:
+        it = self._evidence.executions
+        return int(it.process[execution]), int(it.stream[execution]), int(it.step[execution])
+
+
+def _streams(executions: Executions) -> dict[_Stream, list[int]]:
+    """Return the executions of each process, stream and step, in order."""
+    found: dict[_Stream, list[int]] = {}
+    columns = np.stack([executions.process, executions.stream, executions.step], axis=1)
+    for number, (process, stream, step) in enumerate(columns.tolist()):
+        found.setdefault((process, stream, step), []).append(number)
+    return found

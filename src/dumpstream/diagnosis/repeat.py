@@ -1,0 +1,122 @@
+"""Repeat: whether a second run of the same job, with the same seed, went wrong in the same way.
+
+A fault that comes again from the same bytes is one of the program. If an operator made something else of the
+same inputs, it is one of the hardware, or of an order that changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN
+from dumpstream.diagnosis.evidence import Evidence
+from dumpstream.diagnosis.origins import Origin, epochs_of
+
+_Key = tuple[object, ...]
+
+
+class Repetition(NamedTuple):
+    """What a second run says about the first bad values of a run."""
+
+    deterministic: bool | None  #: None if it cannot be told
+    sentence: str
+    compared: int  #: executions
+    parts_at: str | None = None  #: the first operator that made something else of the same inputs
+
+
+def compare_runs(run: Evidence, again: Evidence, origin: Origin | None) -> Repetition:
+    """Return whether the runs are the same up to *origin*, or to their end, and where they part."""
+    others = _executions(again)
+    epochs = epochs_of(run)
+    compared = 0
+    earliest: tuple[tuple[int, ...], str] | None = None
+    last = None if origin is None else int(run.executions.step[origin.execution])
+    for key, number in _executions(run).items():
+        when = int(run.executions.step[number]), int(epochs[number]), number
+        if key not in others or (last is not None and when[0] > last):
+            continue
+        same_inputs = _same(_read(run, number), _read(again, others[key]))
+        same_outputs = _same(_hashes(run, number, inputs=False), _hashes(again, others[key], inputs=False))
+        compared += same_inputs is not None and same_outputs is not None
+        if same_inputs and same_outputs is False and (earliest is None or when < earliest[0]):
+            earliest = when, _text(run, number)
+    if not compared:
+        return Repetition(None, "The runs have no operators in common whose hashes are known.", 0)
+    if earliest is not None:
+        text = (
+            f"Not deterministic: {earliest[1]} made something else of the same inputs, by hardware or a race."
+        )
+        return Repetition(False, text, compared, earliest[1])
+    if origin is None:
+        return Repetition(True, f"Both runs are the same in {compared:,} executions.", compared)
+    key = next(it for it, number in _executions(run).items() if number == origin.execution)
+    return _compare_origin(run, again, origin, others.get(key), compared)
+
+
+def _compare_origin(
+    run: Evidence, again: Evidence, origin: Origin, other: int | None, compared: int
+) -> Repetition:
+    if other is None:
+        return Repetition(None, "The second run does not have the operator; dump the same again.", compared)
+    if _same(_hashes(run, origin.execution, inputs=False), _hashes(again, other, inputs=False)):
+        text = f"Deterministic: the second run made the same of the same bytes in {compared:,} executions."
+        return Repetition(True, text, compared)
+    rows = again.executions.outputs.of(other) + again.executions.inputs.of(other)
+    bad = "bad, too, with other bytes" if again.findings.bad[rows].any() else "clean"
+    text = f"In the second run the operator is {bad}; the runs differed before, and it is not known where."
+    return Repetition(None, text, compared)
+
+
+def _executions(evidence: Evidence) -> dict[_Key, int]:
+    """Return the executions by what they have in common with those of another run."""
+    trace, it = evidence.trace, evidence.executions
+    ran: Counter[_Key] = Counter()
+    found: dict[_Key, int] = {}
+    for number in range(len(it)):
+        texts = (
+            trace.texts[column][code]
+            for column, code in (
+                ("model", int(it.model[number])),
+                ("op_type", int(it.op_type[number])),
+                ("op_name", int(it.op_name[number])),
+            )
+        )
+        key = (evidence.rank_of(number), int(it.step[number]), *texts)
+        found[*key, ran[key]] = number
+        ran[key] += 1
+    return found
+
+
+def _read(evidence: Evidence, execution: int) -> list[int | None]:
+    """Return the hashes of what an execution read; a collective reads what every rank put in."""
+    exchange = evidence.exchanges.of_execution.get(execution)
+    members = [execution] if exchange is None else exchange.members
+    if exchange is None and evidence.executions.collective[execution]:
+        return [None]
+    return [it for member in members for it in _hashes(evidence, member, inputs=True)]
+
+
+def _hashes(evidence: Evidence, execution: int, *, inputs: bool) -> list[int | None]:
+    executions, trace = evidence.executions, evidence.trace
+    rows = (executions.inputs if inputs else executions.outputs).of(execution)
+    return [
+        int(trace.hash[row]) if trace.hashed[row] and not evidence.flow.overwritten[row] else None
+        for row in rows
+    ]
+
+
+def _same(mine: list[int | None], theirs: list[int | None]) -> bool | None:
+    """Whether both are the same; None if that is not known."""
+    if None in mine or None in theirs or len(mine) != len(theirs):
+        return None
+    return mine == theirs
+
+
+def _text(evidence: Evidence, execution: int) -> str:
+    trace, it = evidence.trace, evidence.executions
+    name = trace.texts["op_name"][int(it.op_name[execution])]
+    rank, step = evidence.rank_of(execution), int(it.step[execution])
+    where = [f"rank {rank}"] if rank is not None else []
+    where += [f"step {step}"] if step != UNKNOWN else []
+    return f"{name} ({', '.join(where)})" if where else str(name)

@@ -1,0 +1,156 @@
+"""Who made a bad output: what the operator read must be known, whole and clean."""
+
+from __future__ import annotations
+
+import pytest
+from tests.diagnosis.runs import Run, T
+
+A, B, C, D = 0x1000, 0x2000, 0x3000, 0x4000
+
+
+def test_an_operator_with_clean_inputs_made_its_bad_output() -> None:
+    run = Run().op("Add.a", [T(A, 1), T(B, 2)], [T(C, 3, nan=1)], task=1)
+
+    assert run.blames() == {"a": "made: its inputs are clean"}
+
+
+def test_an_operator_with_a_bad_input_passed_it_on() -> None:
+    run = Run().op("Add.a", [T(A, 1)], [T(B, 2, nan=1)], task=1)
+    run.op("Mul.b", [T(B, 2, nan=1), T(C, 3)], [T(D, 4, nan=2)], task=2)
+
+    assert run.blames() == {"a": "made: its inputs are clean", "b": "passed: input 0 was bad"}
+    (origin,) = run.origins().found
+    assert origin.execution == 0
+
+
+def test_infinity_in_an_input_is_not_clean() -> None:
+    infinite = T(A, 1, more={"neg_inf": 1})
+
+    assert Run().op("Softmax.a", [infinite], [T(B, 2, nan=1)], task=1).blames() == {
+        "a": "passed: input 0 was bad"
+    }
+
+
+def test_with_outputs_only_no_operator_is_blamed() -> None:
+    run = Run().op("Add.a", [], [T(A, 1)], task=1).op("Mul.b", [], [T(B, 2, nan=1)], task=2)
+
+    assert run.blames() == {"b": "unknown: only outputs were dumped"}
+
+
+def test_an_operator_without_inputs_made_what_it_put_out() -> None:
+    run = Run().op("Data.a", [], [T(A, 1, nan=1)], task=1).op("Mul.b", [T(A, 1, nan=1)], [T(B, 2)], task=2)
+
+    assert run.blames() == {"a": "made: it has no inputs"}
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"bytes": 0, "nan": None, "hash": None}, "input 0 was not dumped"),
+        ({"bytes": 60, "problem": "is cut off"}, "input 0 is not whole, or not of numbers"),
+        ({"nan": None}, "input 0 is not whole, or not of numbers"),
+        ({"address": None}, "it may have worked in place: the dump does not have all addresses"),
+    ],
+)
+def test_an_input_that_is_not_known_leaves_it_open(more: dict[str, object], reason: str) -> None:
+    run = Run().op("Add.a", [T(A, 1, more=more)], [T(B, 2, nan=1)], task=1)
+
+    assert run.blames() == {"a": f"unknown: {reason}"}
+
+
+def test_an_input_that_only_other_executions_have_was_not_dumped() -> None:
+    run = Run().op("Add.a", [T(A, 1), T(B, 2)], [T(C, 3)], task=1)
+    run.op("Add.a", [T(A, 1)], [T(C, 4, nan=1)], task=1, step=1)
+
+    assert run.blames() == {"a": "unknown: one of its inputs was not dumped"}
+
+
+# In place
+
+
+def in_place(*, between: int = 2, before: T = T(A, 1), stream: int = 1) -> dict[str | None, str]:  # noqa: B008 - a value
+    """Return the blames of an operator that overwrites what another wrote, *between* tasks later."""
+    run = Run().op("Mul.before", [T(D, 9)], [before], task=1, stream=stream)
+    run.op("Other.next", [T(C, 7)], [T(B, 8)], task=2)
+    run.op("Relu.a", [T(A, 2, nan=1)], [T(A, 2, nan=1)], task=1 + between)
+    return run.blames()
+
+
+def test_what_was_there_before_stands_in_for_an_overwritten_input() -> None:
+    assert in_place()["a"] == "made: its inputs are clean; what it overwrote was clean before"
+
+
+def test_what_was_bad_before_was_passed_on() -> None:
+    assert in_place(before=T(A, 1, nan=1))["a"] == "passed: input 0 was bad before it was overwritten"
+
+
+def test_a_task_that_is_not_in_the_dump_may_have_written_in_between() -> None:
+    reason = "and operators that were not dumped may have written it in between"
+
+    assert in_place(between=3)["a"] == f"unknown: input 0 was overwritten by its output, {reason}"
+
+
+def test_the_order_of_another_stream_is_not_known() -> None:
+    assert in_place(stream=2)["a"].startswith("unknown: input 0 was overwritten by its output, and operators")
+
+
+def test_what_was_there_in_another_step_says_nothing() -> None:
+    run = Run().op("Mul.before", [T(D, 9)], [T(A, 1)], task=1)
+    run.op("Relu.a", [T(A, 2, nan=1)], [T(A, 2, nan=1)], task=2, step=1)
+
+    assert run.blames()["a"].endswith("and what was there before is of another step")
+
+
+def test_memory_that_was_never_written_says_nothing() -> None:
+    run = Run().op("Relu.a", [T(A, 2, nan=1)], [T(A, 2, nan=1)], task=2)
+
+    assert run.blames()["a"].endswith("and what was there before is not in the run")
+
+
+def test_an_input_dumped_before_with_other_bytes_was_not_overwritten_yet() -> None:
+    run = Run().op("Relu.a", [T(A, 1)], [T(A, 2, nan=1)], task=2, apart=True)
+
+    assert run.blames() == {"a": "made: its inputs are clean"}
+
+
+def test_a_bad_input_beside_an_overwritten_one_is_enough() -> None:
+    run = Run().op("Add.a", [T(A, 2, nan=1), T(B, 3, nan=1)], [T(A, 2, nan=1)], task=2)
+
+    assert run.blames() == {"a": "passed: input 1 was bad"}
+
+
+def test_a_part_of_the_memory_counts_too() -> None:
+    run = Run().op("Add.a", [T(A, 1), T(B, 3)], [T(A + 32, 2, nan=1)], task=2)
+
+    assert run.blames()["a"].startswith("unknown: input 0 was overwritten by its output")
+
+
+# Where bad values enter
+
+
+def test_a_bad_input_that_no_operator_wrote_is_where_they_enter() -> None:
+    run = Run().op("MatMul.a", [T(A, 1), T(B, 2, nan=4)], [T(C, 3, nan=9)], task=1)
+
+    (origin,) = run.origins().found
+    assert origin.blame == "unknown"
+    assert origin.reason.startswith("input 1 was bad already, and no operator in the run wrote it: weights")
+
+
+def test_an_operator_that_was_not_dumped_is_told_by_other_bytes() -> None:
+    run = Run().op("Mul.a", [T(B, 2)], [T(A, 1)], task=1)
+    run.op("Add.b", [T(A, 5, nan=1)], [T(C, 3, nan=1)], task=3)
+
+    (origin,) = run.origins().found
+    assert (origin.blame, origin.reason) == (
+        "unknown",
+        "input 0 was bad, and an operator that was not dumped wrote it",
+    )
+
+
+def test_later_steps_may_have_what_an_earlier_one_left() -> None:
+    run = Run().op("Mul.a", [T(B, 2)], [T(A, 1, nan=1)], task=1)
+    run.op("Mul.a", [T(B, 5, nan=7)], [T(A, 6, nan=1)], task=1, step=1)
+
+    origins = run.origins()
+    assert [it.blame for it in origins.found] == ["made"]
+    assert origins.later == 1

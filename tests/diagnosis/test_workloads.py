@@ -1,0 +1,57 @@
+"""The culprit of random workloads: right wherever it can be known, unknown wherever not, and never wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.diagnosis.workloads import Story, describe, draw_workload, is_bad
+
+from dumpstream.diagnosis.blame import Blame
+
+if TYPE_CHECKING:
+    from dumpstream.simulation.truth import Execution
+
+
+def check(seed: int) -> None:
+    story = Story(draw_workload(seed))
+    culprits = dict(story.culprits())
+    for key in story.made:
+        assert key in culprits, describe(story, "not the culprit", key)
+    for key, execution in culprits.items():
+        if not execution.collective and execution.inputs:
+            known = story.can_be_known(key, execution)
+            assert (key in story.made) is known, describe(story, "knowable" if known else "a guess", key)
+    check_first(story)
+
+
+def check_first(story: Story) -> None:
+    """Check that nothing bad was dumped before what is told first."""
+    bad = sorted((key.step, key.rank, it.number) for key, it in story.truth.items() if _shows(story, it))
+    if not story.origins.found:
+        assert not bad, describe(story, "not found", bad[0])
+        return
+    if not bad:
+        return
+    first = story.key(story.origins.found[0])
+    assert first.step <= bad[0][0], describe(story, "not the first", first)
+    if story.origins.found[0].blame is Blame.MADE:
+        number = story.truth[first].number
+        before = [it for it in bad if it[:2] == (first.step, first.rank) and it[2] < number]
+        assert not before, describe(story, "not the first of its rank", first)
+
+
+def _shows(story: Story, execution: Execution) -> bool:
+    return story.is_whole(execution) and any(map(is_bad, (*execution.inputs, *execution.outputs)))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_culprit_is_right_or_unknown(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.workloads
+@pytest.mark.parametrize("first", range(100, 1100, 10))
+def test_the_culprit_is_right_or_unknown_a_thousand_times(first: int) -> None:
+    for seed in range(first, first + 10):
+        check(seed)

@@ -1,0 +1,162 @@
+"""Random workloads with a data flow, and what can be known of their faults."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dumpstream.diagnosis.blame import Blame
+from dumpstream.diagnosis.dataflow.trace import COLUMNS, trace_of
+from dumpstream.diagnosis.evidence import Evidence, gather
+from dumpstream.diagnosis.origins import Origin, Origins, find_origins
+from dumpstream.simulation import Workload
+from dumpstream.simulation.truth import Execution, Operand
+from dumpstream.simulation.truth import executions as truth_of
+from dumpstream.statistics.files import origin_of, whole_file
+from dumpstream.statistics.tensors import TensorRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dumpstream.statistics.table import TensorRow
+
+_TYPES = (
+    *("MatMulV2", "Relu", "Add", "Mul", "LayerNorm", "SoftmaxV2", "GatherV2", "Cast", "ApplyAdam", "Other"),
+    *("HcomAllReduce", "HcomBroadcast", "HcomAllGather", "HcomReduceScatter", "HcomSend"),
+)
+
+
+def draw_workload(seed: int) -> Workload:
+    """Return a workload with one fault or several, on some ranks, of which not everything is dumped."""
+    drawn = random.Random(seed)
+    ranks, ops, steps = drawn.randint(1, 8), drawn.randint(4, 16), drawn.randint(1, 4)
+    types = ["Data"] * (drawn.random() < 0.3) + drawn.choices(_TYPES, k=drawn.randint(3, ops))
+
+    def fault() -> str:
+        where = str(drawn.randrange(ops)) if drawn.random() < 0.85 else drawn.choice(["weights", "loader"])
+        rank = f"rank{drawn.randrange(ranks)}:" if drawn.random() < 0.7 else ""
+        return rank + where + (f"@{drawn.randrange(steps)}" if drawn.random() < 0.8 else "")
+
+    def one_of_five() -> str:
+        return str(drawn.randrange(ops)) if drawn.random() < 0.2 else ""
+
+    faults = [fault() for _ in range(drawn.choice([1, 1, 1, 2, 3]))]
+    infinite = sum(drawn.random() < 0.25 for _ in faults)
+    left_out = drawn.sample(range(ops), drawn.randint(0, ops // 4)) if drawn.random() < 0.5 else []
+    return Workload(
+        flow="on",
+        seed=seed,
+        ranks=ranks,
+        skew=drawn.choice([0, -2_500_000, 1_234_567]),
+        models=drawn.choice([1, 1, 1, 2]),
+        ops=ops,
+        steps=steps,
+        op_types="+".join(types),
+        tensor_bytes="64-1024",
+        io_files="separate" if drawn.random() < 0.2 else "joint",
+        undumped="+".join(map(str, left_out)),
+        nan="+".join(faults[infinite:]),
+        overflow="+".join(faults[:infinite]),
+        null_address=one_of_five(),
+        truncated=one_of_five(),
+    )
+
+
+class Key(NamedTuple):
+    """Names an execution."""
+
+    rank: int | None
+    step: int
+    model: str | None
+    op_name: str | None
+
+
+class Story:
+    """A workload, what is diagnosed of it, and what really happened."""
+
+    def __init__(self, workload: Workload, ranks: list[int] | None = None) -> None:
+        self.workload = workload
+        self._ranks = [*range(workload.ranks)] if ranks is None else ranks
+        rows = TensorRows(row for rank in self._ranks for row in self._rows(rank))
+        self.evidence: Evidence = gather(trace_of([rows.columns(COLUMNS)]))
+        self.origins: Origins = find_origins(self.evidence)
+
+    def key(self, origin: Origin) -> Key:
+        trace, it = self.evidence.trace, self.evidence.executions
+        number = origin.execution
+        model, op_name = (
+            trace.texts[column][codes[number]]
+            for column, codes in (("model", it.model), ("op_name", it.op_name))
+        )
+        return Key(self.evidence.rank_of(number), int(it.step[number]), model, op_name)
+
+    @cached_property
+    def made(self) -> set[Key]:
+        """The executions that are blamed."""
+        return {self.key(it) for it in self.origins.found if it.blame is Blame.MADE}
+
+    @cached_property
+    def truth(self) -> dict[Key, Execution]:
+        """Everything that ran on the ranks that were captured."""
+        return {
+            Key(rank, step, f"transformer_{it.model}", it.name): it
+            for rank in self._ranks
+            for step in range(self.workload.steps)
+            for it in truth_of(self.workload.of_rank(rank), step)
+        }
+
+    def culprits(self) -> Iterator[tuple[Key, Execution]]:
+        """Yield the executions that really made something bad of clean inputs."""
+        for key, it in self.truth.items():
+            made = any(map(is_bad, it.outputs)) and not any(map(is_bad, it.inputs))
+            if made and (not it.collective or {"nan", "overflow"} & {*it.injected}):
+                yield key, it
+
+    def can_be_known(self, key: Key, execution: Execution) -> bool:
+        """Whether the dump proves that *execution* made its bad output."""
+        if not self.is_whole(execution):
+            return False
+        joint = self.workload.io_files == "joint" and not execution.collective
+        for operand in execution.inputs if joint else ():
+            if _is_overwritten(operand, execution) and not all(
+                source.kind == "operator" and self._covers(key, source.number, execution.number)
+                for source in operand.sources
+            ):
+                return False
+        return True
+
+    def _covers(self, key: Key, writer: int, reader: int) -> bool:
+        """Whether every operator from one to the other is in the dump, and whole, on one stream."""
+        between = [
+            it
+            for other, it in self.truth.items()
+            if (other.rank, other.step) == (key.rank, key.step) and writer <= it.number <= reader
+        ]
+        return len({it.stream for it in between}) == 1 and all(map(self.is_whole, between))
+
+    def is_whole(self, execution: Execution) -> bool:
+        """Whether all tensors of *execution* are in the dump."""
+        place = str(execution.number % self.workload.ops)
+        return execution.dumped and place not in {self.workload.null_address, self.workload.truncated}
+
+    def _rows(self, rank: int) -> Iterator[TensorRow]:
+        for file in self.workload.of_rank(rank).expected_files(f"/dump{rank}"):
+            rows = whole_file(replace(origin_of(file.name), rank=rank), file.data)
+            yield from (row for row in rows if row.io is not None)
+
+
+def is_bad(operand: Operand) -> bool:
+    return operand.nan > 0 or operand.infinite > 0
+
+
+def _is_overwritten(operand: Operand, execution: Execution) -> bool:
+    return any(
+        operand.address < it.address + it.bytes and it.address < operand.address + operand.bytes
+        for it in execution.outputs
+    )
+
+
+def describe(story: Story, what: str, key: Any) -> str:
+    return f"{what}: {key} in {story.workload}"
