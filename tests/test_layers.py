@@ -38,6 +38,7 @@ LAYERS = (
     ("analysis",),
     ("comparison",),
     ("diagnosis",),
+    ("tables",),
     ("run", "capture", "companion"),
     ("outside",),
     ("simulation", "testing"),
