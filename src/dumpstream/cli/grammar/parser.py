@@ -25,6 +25,7 @@ COMMANDS = {
     "show": "Show what is in a dump file.",
     "diagnose": "Find the operator that made the first NaN of a run.",
     "sql": "Ask the tables of a run in SQL.",
+    "export": "Write a run in a format that other programs open.",
     "overflow": "List the operators that overflowed.",
     "watch": "Find the operators that trample on the outputs of watched ones.",
     "config": "Check, explain and write dump configurations (acl.json).",
@@ -36,6 +37,7 @@ COMMANDS = {
 #: The commands that only read; while a store does not answer, Python cannot interrupt them.
 READERS = {"ls", "verify", "extract", "stats", "convert", "show", "diagnose", "overflow", "watch"}
 READERS = {"ls", "verify", "extract", "stats", "convert", "show", "sql", "overflow", "watch"}
+READERS = {"ls", "verify", "extract", "stats", "convert", "show", "sql", "export", "overflow", "watch"}
 
 #: The commands that may take long, and show their progress.
 _LONG = READERS | {"capture", "collect", "upload", "recover"}
