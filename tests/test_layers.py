@@ -39,6 +39,7 @@ LAYERS = (
     ("comparison",),
     ("diagnosis",),
     ("tables",),
+    ("view",),
     ("run", "capture", "companion"),
     ("outside",),
     ("simulation", "testing"),

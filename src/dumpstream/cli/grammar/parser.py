@@ -24,6 +24,7 @@ COMMANDS = {
     "convert": "Write the tensors of dump files as npy, bin or csv.",
     "show": "Show what is in a dump file.",
     "diagnose": "Find the operator that made the first NaN of a run.",
+    "view": "Show a run in the browser, while it is captured or afterwards.",
     "sql": "Ask the tables of a run in SQL.",
     "export": "Write a run in a format that other programs open.",
     "overflow": "List the operators that overflowed.",
