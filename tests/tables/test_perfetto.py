@@ -9,9 +9,9 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoTrace
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
-from dumpstream.diagnosis.executions import Executions, find_executions
-from dumpstream.diagnosis.flow import find_flow
-from dumpstream.diagnosis.trace import COLUMNS, Trace, trace_of
+from dumpstream.diagnosis.dataflow.executions import Executions, find_executions
+from dumpstream.diagnosis.dataflow.flow import find_flow
+from dumpstream.diagnosis.dataflow.trace import COLUMNS, Trace, trace_of
 from dumpstream.simulation import Workload
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.tables.perfetto import write_trace

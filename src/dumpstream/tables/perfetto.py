@@ -13,9 +13,9 @@ from typing import IO
 
 import numpy as np
 
-from dumpstream.diagnosis.executions import Executions
-from dumpstream.diagnosis.flow import Flow, Link
-from dumpstream.diagnosis.trace import UNKNOWN, Numbers, Process, Trace
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.flow import Flow, Link
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Numbers, Process, Trace
 from dumpstream.tables.protobuf import double, fixed, message, number, text
 
 # Fields of the messages, by Perfetto's definitions.

@@ -1,7 +1,7 @@
 """Cells: what the map of a page draws, as columns of numbers that the page takes as they are.
 
-The page has all rows of the run, and puts rows together that share a place on the map: the worst one counts, so
-a single bad tensor is never averaged away.
+The page has all rows of the run, and puts rows together that share a place on the map: the worst one counts,
+so a single bad tensor is never averaged away.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dumpstream.diagnosis.executions import Executions
-from dumpstream.diagnosis.trace import UNKNOWN, Numbers, Trace
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Numbers, Trace
 
 _HISTORY = 5  #: steps that a magnitude is compared with
 _LEAST_SPREAD = 0.05  #: of logarithms: smaller changes are no drift
@@ -49,16 +49,16 @@ def cells_of(trace: Trace, executions: Executions) -> Cells:
     steps, step = np.unique(executions.step, return_inverse=True)
     counts, reals = trace.counts, trace.reals
     magnitude = _magnitude(trace, rows)
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         "row": rows.astype(np.uint32),
         "process": trace.process[rows].astype(np.uint16),
         "step": step[of].astype(np.uint32),
         "operator": operator[of].astype(np.uint32),
         "io": trace.io[rows].astype(np.uint8),
         "index": counts["index"][rows].astype(np.uint16),
-        "count": np.maximum(counts["count"][rows], 0).astype(np.float64),
-        "nan": np.maximum(counts["nan"][rows], 0).astype(np.float64),
-        "inf": sum(np.maximum(counts[name][rows], 0) for name in ("pos_inf", "neg_inf")).astype(np.float64),
+        "count": _whole(counts["count"][rows]),
+        "nan": _whole(counts["nan"][rows]),
+        "inf": _whole(sum(np.maximum(counts[name][rows], 0) for name in ("pos_inf", "neg_inf"))),
         "max": reals["finite_max"][rows].astype(np.float32),
         "min": reals["finite_min"][rows].astype(np.float32),
         "mean": reals["mean"][rows].astype(np.float32),
@@ -107,6 +107,12 @@ def _magnitude(trace: Trace, rows: Numbers) -> NDArray[np.float32]:
     return found.astype(np.float32)
 
 
+def _whole(counts: Any) -> NDArray[np.uint32]:
+    """Return *counts* in four bytes each: what is not known is 0, and what is larger the largest."""
+    found: NDArray[np.uint32] = np.clip(counts, 0, np.iinfo(np.uint32).max).astype(np.uint32)
+    return found
+
+
 def _series(trace: Trace, rows: Numbers, operator: Numbers) -> Numbers:
     """Return a number for each row, the same for the same tensor in different steps."""
     keys = np.stack([trace.process[rows], operator, trace.io[rows], trace.counts["index"][rows]], axis=1)
@@ -139,5 +145,5 @@ def _label(trace: Trace, number: int) -> str:
     process = trace.processes[number]
     parts = [process.capture or ""]
     parts += [] if process.rank is None else [f"rank {process.rank}"]
-    parts += [] if process.device is None else [f"device {process.device}"]
+    parts += [] if process.device in {None, process.rank} else [f"device {process.device}"]
     return ", ".join(filter(None, parts)) or "process"

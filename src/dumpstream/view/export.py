@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.view.page import page_text
 from dumpstream.view.scene import Scene
-from dumpstream.view.server import page_text
 
 #: The modules of the page, each behind those that it imports.
 _MODULES = ("colours", "data", "measures", "grid", "map", "charts", "panel", "main")
@@ -29,7 +29,7 @@ def export_page(scene: Scene, status: dict[str, Any]) -> str:
     data = base64.b64encode(gzip.compress(_packed(scene, status), 6, mtime=0)).decode()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
-        "base-uri 'none'; form-action 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     page = page_text("index.html")
     page = page.replace('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")

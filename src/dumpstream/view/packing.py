@@ -1,7 +1,7 @@
 """Packing: a header and columns of numbers as bytes that a page reads without parsing each number.
 
-The bytes are the length of the header in four bytes, the header as JSON, and the columns. The header says under
-``columns`` the name, the type and the length of each. A column begins at a multiple of eight bytes.
+The bytes are the length of the header in four bytes, the header as JSON, and the columns. The header says
+under ``columns`` the name, the type and the length of each. A column begins at a multiple of eight bytes.
 """
 
 import json

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,12 @@ import numpy as np
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
-from dumpstream.diagnosis.executions import Executions, find_executions
-from dumpstream.diagnosis.flow import Flow, Link, find_flow
+from dumpstream.diagnosis.answer import answer, examine
+from dumpstream.diagnosis.dataflow.flow import Link
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Trace
+from dumpstream.diagnosis.evidence import Evidence
+from dumpstream.diagnosis.origins import find_origins
 from dumpstream.diagnosis.subject import Subject, read_subject
-from dumpstream.diagnosis.trace import UNKNOWN, Trace
 from dumpstream.format.opname import parse_name
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.inputs import find_inputs, is_capture
@@ -36,18 +37,15 @@ class Scene:
     """A run as it was when it was read."""
 
     subject: Subject
-    executions: Executions
+    evidence: Evidence
     cells: Cells
     sentence: str | None  #: what `diagnose` says, if something is bad
+    origin: int | None  #: the row that it is about
     lost: list[tuple[int, int, int]]  #: process, step and operator of files that are not whole, as numbers
 
     @property
     def trace(self) -> Trace:
         return self.subject.trace
-
-    @cached_property
-    def flow(self) -> Flow:
-        return find_flow(self.trace, self.executions)
 
     def packed(self, status: dict[str, Any], *, details: dict[str, Any] | None = None) -> bytes:
         """Return what the page draws, with the *status* of the run, and the *details* of some tensors."""
@@ -55,6 +53,7 @@ class Scene:
             "details": details,
             "status": status,
             "sentence": self.sentence,
+            "origin": self.origin,
             "missing": list(self.subject.missing[:100]),
             "processes": self.cells.processes,
             "operators": self.cells.operators,
@@ -70,8 +69,7 @@ class Scene:
             LookupError: there is no such row.
         """
         trace = self.trace
-        if not 0 <= row < len(trace) or self.executions.of_row[row] == UNKNOWN:
-            raise LookupError(f"there is no tensor {row}")
+        self._check(row)
         shape = trace.shapes[int(trace.shape[row])]
         numbers = ("count", "nan", "pos_inf", "neg_inf", "zero", "size", "task", "stream", "timestamp")
         reals = ("finite_max", "finite_min", "mean", "std", "l2norm", "saturated")
@@ -83,7 +81,10 @@ class Scene:
             "address": f"{int(trace.address[row]):#x}" if trace.address[row] else None,
             **{name: trace.number(name, row) for name in numbers},
             **{name: _real(trace.reals[name][row]) for name in reals},
-            "from": [self._neighbour(it.row, it.link) for it in self.flow.sources_of(row)[:_MOST_NEIGHBOURS]],
+            "from": [
+                self._neighbour(it.row, it.link)
+                for it in self.evidence.flow.sources_of(row)[:_MOST_NEIGHBOURS]
+            ],
             "to": [*self._readers(row)],
         }
 
@@ -92,7 +93,9 @@ class Scene:
 
         Raises:
             DumpstreamError: the file cannot be read.
+            LookupError: there is no such row.
         """
+        self._check(row)
         name = self.trace.text("file", row) or ""
         process = self.trace.processes[int(self.trace.process[row])]
         ranks = [] if process.rank is None or not is_capture(self.subject.path) else [process.rank]
@@ -105,10 +108,14 @@ class Scene:
         found = next((it for it in tensors if (it["io"], it["index"]) == (io, index)), None)
         return {"header": described, "tensor": found}
 
+    def _check(self, row: int) -> None:
+        if not 0 <= row < len(self.trace) or self.evidence.executions.of_row[row] == UNKNOWN:
+            raise LookupError(f"there is no tensor {row}")
+
     def _readers(self, row: int) -> Iterator[dict[str, Any]]:
-        found = np.flatnonzero(self.flow.sources == row)[:_MOST_NEIGHBOURS]
-        for edge in found.tolist():
-            yield self._neighbour(int(self.flow.readers[edge]), Link(self.flow.links[edge]))
+        flow = self.evidence.flow
+        for edge in np.flatnonzero(flow.sources == row)[:_MOST_NEIGHBOURS].tolist():
+            yield self._neighbour(int(flow.readers[edge]), Link(flow.links[edge]))
 
     def _neighbour(self, row: int, link: Link) -> dict[str, Any]:
         trace = self.trace
@@ -131,10 +138,13 @@ def read_scene(
         DumpstreamError: there is no run, or its operators were not dumped as they ran.
     """
     subject = read_subject(path, ranks, progress=progress)
-    executions = find_executions(subject.trace)
-    cells = cells_of(subject.trace, executions)
+    evidence = examine(subject)
+    origins = find_origins(evidence)
+    diagnosis = answer(subject, evidence, origins)
+    cells = cells_of(subject.trace, evidence.executions)
     lost = _lost(path, ranks, subject.trace, cells)
-    return Scene(subject, executions, cells, _sentence(path, ranks), lost)
+    sentence, origin = (diagnosis.sentence, origins.found[0].row) if diagnosis.found else (None, None)
+    return Scene(subject, evidence, cells, sentence, origin, lost)
 
 
 def _lost(
@@ -146,7 +156,7 @@ def _lost(
     steps = {step: number for number, step in enumerate(cells.steps)}
     operators = {it: number for number, it in enumerate(cells.operators)}
     processes = {it.rank: number for number, it in enumerate(trace.processes)}
-    found = []
+    found: list[tuple[int, int, int]] = []
     for member in Collection.open(path, ranks).members():
         if member.capture is None or not _has_bad(member.capture.totals.verdicts):
             continue
@@ -167,11 +177,6 @@ def _lost(
 
 def _has_bad(verdicts: dict[str, int]) -> bool:
     return any(word not in {"complete", "unparsed"} and count for word, count in verdicts.items())
-
-
-def _sentence(path: Path | Prefix, ranks: Sequence[int]) -> str | None:
-    del path, ranks
-    return None
 
 
 def _real(value: float) -> Any:

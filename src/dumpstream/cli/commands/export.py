@@ -18,8 +18,8 @@ from dumpstream.cli._arguments import add_rank_argument, add_run_argument, local
 from dumpstream.cli._display import count_text, say, summarise
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli.screen.progress import Progress
-from dumpstream.diagnosis.executions import find_executions
-from dumpstream.diagnosis.flow import find_flow
+from dumpstream.diagnosis.dataflow.executions import find_executions
+from dumpstream.diagnosis.dataflow.flow import find_flow
 from dumpstream.diagnosis.subject import read_subject
 from dumpstream.reading.outputs import open_output
 from dumpstream.tables.perfetto import write_trace

@@ -1,8 +1,8 @@
 """Show a run in the browser, while it is captured or afterwards.
 
 The page has a map of steps and operators, coloured by NaN and infinity, magnitude or drift; a click opens a
-tensor. It is served on this machine alone, at an address with a token, until Ctrl-C. With --export, writes the
-page as one file that opens without a server and without a network.
+tensor. It is served on this machine alone, at an address with a token, until Ctrl-C. With --export, writes
+the page as one file that opens without a server and without a network.
 
 Examples:
   dumpstream view run1
@@ -59,13 +59,16 @@ def run(args: Namespace) -> int:
 
 
 def _opened(args: Namespace) -> Watch:
+    watch = Watch(args.path, args.rank)
     with Progress("reading", "file") as progress:
-        return Watch.open(args.path, args.rank, progress.show)
+        watch.open(progress.show)
+    return watch
 
 
 def _export(args: Namespace) -> int:
-    watch = _opened(args)
     with open_output(args.export, replace=args.force) as file:
-        file.write(export_page(watch.scene, watch.status).encode())
-    summarise(f"{count_text(len(watch.scene.cells), 'tensor')} in {args.export}", good=True)
+        watch = _opened(args)
+        scene = watch.scene()
+        file.write(export_page(scene, watch.told).encode())
+    summarise(f"{count_text(len(scene.cells), 'tensor')} in {args.export}", good=True)
     return 0

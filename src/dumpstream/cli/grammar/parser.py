@@ -36,9 +36,10 @@ COMMANDS = {
 }
 
 #: The commands that only read; while a store does not answer, Python cannot interrupt them.
-READERS = {"ls", "verify", "extract", "stats", "convert", "show", "diagnose", "overflow", "watch"}
-READERS = {"ls", "verify", "extract", "stats", "convert", "show", "sql", "overflow", "watch"}
-READERS = {"ls", "verify", "extract", "stats", "convert", "show", "sql", "export", "overflow", "watch"}
+READERS = {
+    *("ls", "verify", "extract", "stats", "convert", "show", "diagnose"),
+    *("view", "sql", "export", "overflow", "watch"),
+}
 
 #: The commands that may take long, and show their progress.
 _LONG = READERS | {"capture", "collect", "upload", "recover"}

@@ -41,7 +41,7 @@ export function lineChart(points, current) {
     }
     const mean = known("mean").map(([place, value]) => `${x(place)},${y(value)}`);
     drawing.append(shape("polyline", { points: mean.join(" "), fill: "none", stroke: isDark() ? "#e6eaf1" : "#1a2230", "stroke-width": 1.5 }));
-    drawing.append(text(EDGE, 10, `max ${numberText(high)}`), text(EDGE, HEIGHT - 20, `min ${numberText(low)}`));
+    drawing.append(text(EDGE, 10, `max ${numberText(high)}`), text(WIDTH - EDGE, 10, `min ${numberText(low)}`, "end"));
   }
   points.forEach((point, place) => {
     const bad = point.nan ? NAN : point.inf ? INFINITE : null;

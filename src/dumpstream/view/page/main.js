@@ -1,6 +1,6 @@
 // The page: what is selected is in its address, so that a link shows the same thing.
 
-import { INFINITE, LOST, NAN, css, ground, onThemeChange, ramp } from "./colours.js";
+import { LOST, css, ground, onThemeChange, ramp, unknown } from "./colours.js";
 import { EmbeddedRun, ServedRun } from "./data.js";
 import { arrangements, buildGrid, modelsOf } from "./grid.js";
 import { StepMap } from "./map.js";
@@ -71,14 +71,14 @@ function drawLegend(measure) {
     const box = make("i", { className: "ramp" });
     const stops = Array.from({ length: 9 }, (_, place) => css(ramp(place / 8)));
     box.style.background = `linear-gradient(to right, ${stops.join(",")})`;
-    parts.push(make("span", {}, `${legend.low} `, box, legend.high));
+    parts.push(make("span", {}, `${legend.low} `, box, legend.high), swatch(unknown(), "no finite value"));
   }
   parts.push(swatch(ground(), "not captured"));
   if (run.lost.length) parts.push(swatch(LOST, "not whole"));
   byId("legend").replaceChildren(...parts);
 }
 
-const map = new StepMap(byId("map"), { moved: speak, opened: open, zoomed() {} });
+const map = new StepMap(byId("map"), { moved: speak, opened: open });
 map.badRow = (i) => badness(run.columns, i) > 0;
 const panel = new Panel(byId("panel"), { select });
 

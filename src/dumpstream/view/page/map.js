@@ -12,11 +12,10 @@ const FONT = "11px system-ui, 'DejaVu Sans', sans-serif";
 
 export class StepMap {
   /** Calls `moved(place)` when the cursor moves, and `opened(place)` when a place is chosen. */
-  constructor(canvas, { moved, opened, zoomed }) {
+  constructor(canvas, { moved, opened }) {
     this.canvas = canvas;
     this.moved = moved;
     this.opened = opened;
-    this.zoomed = zoomed;
     this.grid = null;
     this.cursor = null; // {x, y}
     this.window = null; // {x, y, width, height} in cells
@@ -65,7 +64,6 @@ export class StepMap {
     view.height = Math.min(Math.max(view.height, 4), this.grid.height);
     view.x = Math.min(Math.max(view.x, 0), this.grid.width - view.width);
     view.y = Math.min(Math.max(view.y, 0), this.grid.height - view.height);
-    this.zoomed(view);
   }
 
   area() {
