@@ -16,7 +16,7 @@ from dumpstream.archive.rows import JOURNAL, FileRow
 from dumpstream.format.verdict import Verdict
 from dumpstream.simulation import Workload
 from dumpstream.statistics.table import COLUMNS, TensorRow
-from dumpstream.tables.database import QueryError, open_database
+from dumpstream.tables.database import QueryError, columns_of_tables, open_database
 
 _WORKLOAD = Workload.parse("models=1,ops=6,steps=3,nan=3@1,tensor_bytes=64-5000")
 _FILES = {file.name: file.data for file in _WORKLOAD.expected_files("/dump")}
@@ -140,7 +140,7 @@ def test_processes_of_several_ranks_are_told_apart(collection: CollectionBuilder
 def test_nothing_but_the_tables_can_be_reached(run: Path, tmp_path: Path, query: str) -> None:
     before = {*tmp_path.iterdir()}
 
-    with open_database([run]) as database, pytest.raises(QueryError):
+    with open_database([run], query="tensors files") as database, pytest.raises(QueryError):
         [*database.ask(query.format(directory=tmp_path))]
 
     assert {*tmp_path.iterdir()} == before
@@ -149,26 +149,50 @@ def test_nothing_but_the_tables_can_be_reached(run: Path, tmp_path: Path, query:
 def test_objects_of_the_program_are_not_tables(run: Path) -> None:
     secret = {"a": [1]}  # DuckDB would find it by its name, unless told otherwise
 
-    with open_database([run]) as database, pytest.raises(QueryError, match="secret"):
+    with open_database([run], query="tensors files") as database, pytest.raises(QueryError, match="secret"):
         database.ask("from secret")
     assert secret
 
 
 def test_mistake_is_told_with_its_place(run: Path) -> None:
-    with open_database([run]) as database, pytest.raises(QueryError) as raised:
+    with open_database([run], query="tensors files") as database, pytest.raises(QueryError) as raised:
         database.ask("select nan frm tensors where")
 
     assert any("^" in note for note in raised.value.__notes__)
 
 
 def test_value_that_cannot_be_computed_is_an_error_of_the_query(run: Path) -> None:
-    with open_database([run]) as database, pytest.raises(QueryError):
+    with open_database([run], query="tensors files") as database, pytest.raises(QueryError):
         [*database.ask("select cast(op_name as integer) from tensors")]
 
 
 def test_path_without_anything_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DumpstreamError), open_database([tmp_path / "nothing"]):
+    with pytest.raises(DumpstreamError), open_database([tmp_path / "nothing"], query="tensors"):
         pass
+
+
+def test_edges_lead_from_what_was_written_to_what_was_read(builder: CaptureBuilder) -> None:
+    files = Workload.parse("models=1,ops=6,steps=2,flow=on,tensor_bytes=64-500").expected_files("/dump")
+    for file in files:
+        builder.add(file.name, file.data, Verdict.COMPLETE)
+    run = builder.finish()
+
+    proven = ask(
+        run,
+        "select count(*) from edges join tensors as source on (source.file = from_file and source.io = from_io "
+        "and source.index = from_index) join tensors as target on (target.file = to_file and target.io = to_io "
+        "and target.index = to_index) where link = 'proven' and source.hash = target.hash",
+    )
+
+    assert proven == ask(run, "select count(*) from edges where link = 'proven'")
+    assert proven > [(0,)]
+
+
+def test_listed_columns_are_those_of_the_tables(run: Path) -> None:
+    for table, columns in columns_of_tables().items():
+        query = f"from {table}"
+        with open_database([run], query=query) as database:
+            assert database.ask(query).schema.names == columns
 
 
 def _examples() -> list[str]:

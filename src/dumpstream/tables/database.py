@@ -14,11 +14,10 @@ from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.statistics.parquet import require_pyarrow
+from dumpstream.statistics.table import COLUMNS
 from dumpstream.system.location import Prefix
 
 _BATCH_ROWS = 8192
-#: Of these, only a query that has their names in it makes the tables.
-_TABLES = ("tensors", "problems", "files", "processes", "losses")
 _OF_TENSORS = {
     "tensors": "SELECT * FROM {} WHERE io IS NOT NULL",
     "problems": "SELECT file, problem FROM {} WHERE io IS NULL",
@@ -86,15 +85,15 @@ def open_database(
     paths: Sequence[Path | Prefix],
     ranks: Sequence[int] = (),
     *,
-    query: str = "",
+    query: str,
     told: Callable[[int, int], None] = lambda *_: None,
 ) -> Iterator[Database]:
-    """Have the tables of *paths* while the block runs; only those that *query* may name, if it is given.
+    """Have the tables of *paths* that *query* may name while the block runs.
 
     Args:
-        paths: captures, and for the tables `tensors` and `problems` also dump files and directories of them.
+        paths: captures; for `tensors`, `problems` and `edges` also dump files and directories of them.
         ranks: only these, in captures of several processes.
-        query: makes the tables that it does not mention unnecessary.
+        query: what will be asked; tables that it does not mention are not made.
         told: is told how many tensors, and how many bytes of files, were read to make the tables.
 
     Raises:
@@ -103,20 +102,23 @@ def open_database(
     require_duckdb()
     import duckdb  # noqa: PLC0415 - optional
 
-    from dumpstream.tables.filetable import losses_of, open_files, processes_of  # noqa: PLC0415 - pyarrow
+    from dumpstream.tables.edgetable import open_edges  # noqa: PLC0415 - needs pyarrow
+    from dumpstream.tables.filetable import losses_of, open_files, processes_of  # noqa: PLC0415 - likewise
     from dumpstream.tables.tensortable import open_tensors  # noqa: PLC0415 - likewise
 
-    wanted = [name for name in _TABLES if not query or name in query.lower()]
+    mentioned = query.lower()
     with ExitStack() as stack:
         connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
         stack.callback(connection.close)
         views: dict[str, str] = {}
         allowed: list[str] = []
-        if not _OF_TENSORS.keys().isdisjoint(wanted):
+        if any(name in mentioned for name in _OF_TENSORS):
             source = _descriptor(open_tensors(paths, ranks, told=told), stack, allowed)
             views |= {name: query.format(source) for name, query in _OF_TENSORS.items()}
-        if "files" in wanted:
+        if "files" in mentioned:
             views["files"] = f"FROM {_descriptor(open_files(paths, ranks), stack, allowed)}"
+        if "edges" in mentioned:
+            views["edges"] = f"FROM {_descriptor(open_edges(paths, ranks, told), stack, allowed)}"
         connection.execute(f"SET allowed_paths = {allowed}")
         for name, view in views.items():
             connection.execute(f"CREATE VIEW {name} AS {view}")
@@ -125,6 +127,23 @@ def open_database(
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield Database(connection)
+
+
+def columns_of_tables() -> dict[str, list[str]]:
+    """Return the columns of every table, without making one."""
+    require_duckdb()
+    from dumpstream.diagnosis.dataflow.graphfile import graph_schema  # noqa: PLC0415 - needs pyarrow
+    from dumpstream.statistics.arrow import schema_of  # noqa: PLC0415 - likewise
+    from dumpstream.tables.filetable import FILES, LOSSES, PROCESSES  # noqa: PLC0415 - likewise
+
+    return {
+        "tensors": schema_of(tuple(COLUMNS)).names,
+        "problems": ["file", "problem"],
+        "files": FILES.names,
+        "processes": PROCESSES.names,
+        "losses": LOSSES.names,
+        "edges": ["capture", *graph_schema().names],
+    }
 
 
 def _descriptor(fd: int, stack: ExitStack, allowed: list[str]) -> str:

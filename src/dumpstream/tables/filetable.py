@@ -23,7 +23,7 @@ from dumpstream.system.location import Prefix
 _GROUP_ROWS = 8192
 
 _OF = [("capture", pa.string()), ("process", pa.string()), ("rank", pa.int64())]
-_FILES = pa.schema(
+FILES = pa.schema(
     [
         *_OF,
         *((name, pa.string()) for name in ("name", "op_type", "op_name", "model")),
@@ -32,7 +32,7 @@ _FILES = pa.schema(
         *((name, pa.int64()) for name in ("bytes", "stored_bytes", "chunks", "parts")),
     ]
 )
-_PROCESSES = pa.schema(
+PROCESSES = pa.schema(
     [
         *_OF,
         *((name, pa.int64()) for name in ("device", "pid", "parent")),
@@ -40,7 +40,7 @@ _PROCESSES = pa.schema(
         *((name, pa.int64()) for name in ("files", "bytes", "stored_bytes")),
     ]
 )
-_LOSSES = pa.schema([*_OF, ("cause", pa.string()), ("chunks", pa.int64()), ("bytes", pa.int64())])
+LOSSES = pa.schema([*_OF, ("cause", pa.string()), ("chunks", pa.int64()), ("bytes", pa.int64())])
 
 
 def open_files(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> int:
@@ -50,10 +50,10 @@ def open_files(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> int
         DumpstreamError: a capture cannot be read.
     """
     with TemporaryFile() as file:
-        with pyarrow.parquet.ParquetWriter(file, _FILES, compression="zstd") as writer:
+        with pyarrow.parquet.ParquetWriter(file, FILES, compression="zstd") as writer:
             rows = _files(paths, ranks)
             while group := list(islice(rows, _GROUP_ROWS)):
-                writer.write_table(_table(group, _FILES))
+                writer.write_table(_table(group, FILES))
         file.flush()
         return os.dup(file.fileno())
 
@@ -63,7 +63,7 @@ def processes_of(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> p
     rows = [
         (*of, *_process_cells(member)) for of, member in _members(paths, ranks) if member.process is not None
     ]
-    return _table(rows, _PROCESSES)
+    return _table(rows, PROCESSES)
 
 
 def losses_of(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> pa.Table:
@@ -74,7 +74,7 @@ def losses_of(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> pa.T
         if member.capture is not None
         for loss in member.capture.losses
     ]
-    return _table(rows, _LOSSES)
+    return _table(rows, LOSSES)
 
 
 def _members(

@@ -63,8 +63,8 @@ def test_parquet_goes_to_a_file_that_is_not_replaced(
 def test_tables_are_listed_without_a_query(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", str(run)]) == 0
 
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:-1]]
-    assert listed == ["files", "losses", "problems", "processes", "tensors"]
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == ["tensors", "problems", "files", "processes", "losses", "edges"]
 
 
 def test_mistake_is_wrong_usage_with_a_mark_below_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,9 @@
 """Ask the tables of a run in SQL.
 
 The tables are tensors (a row of statistics for each tensor), problems (files that could not be read), files,
-processes and losses. Without a query, lists them with their columns. The tables of tensors are made when a
-query first needs them, and kept in the cache. DuckDB answers; it can read nothing but these tables.
+processes, losses, and edges (which tensor an operator read from which). Without a query, lists them with
+their columns. The table of tensors is made when a query first needs it, and kept in the cache. DuckDB
+answers; it can read nothing but these tables.
 
 Examples:
   dumpstream sql run1                                              the tables and their columns
@@ -24,7 +25,7 @@ from contextlib import ExitStack
 from typing import IO, Any, TextIO
 
 from dumpstream.cli._arguments import add_rank_argument, local_path
-from dumpstream.cli._display import count_text, number_text, printable, summarise
+from dumpstream.cli._display import count_text, in_words, number_text, printable, summarise
 from dumpstream.cli._exit import WrongUsageError
 from dumpstream.cli.screen.layout import Column
 from dumpstream.cli.screen.progress import Progress
@@ -32,12 +33,8 @@ from dumpstream.cli.screen.table import Table
 from dumpstream.reading.outputs import open_output
 from dumpstream.statistics.table import json_value
 from dumpstream.system.location import as_location, is_meant_as_url
-from dumpstream.tables.database import Answer, QueryError, open_database
+from dumpstream.tables.database import Answer, QueryError, columns_of_tables, open_database
 
-_LIST = """
-SELECT table_name AS "table", string_agg(column_name, ' ' ORDER BY column_index) AS columns
-FROM duckdb_columns() WHERE NOT internal GROUP BY ALL ORDER BY ALL
-"""
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
 _LEAST_TEXT = 12  #: columns of a text that may be shortened
 
@@ -59,21 +56,28 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     if args.format == "parquet" and args.out is None:
         raise WrongUsageError("parquet is not for a terminal; name a file with --out")
-    *words, query = args.names if len(args.names) > 1 else [*args.names, _LIST]
+    *words, query = args.names
+    if not words:
+        _list()
+        return 0
     if not query.split()[1:] and (is_meant_as_url(query) or "/" in query):
         raise WrongUsageError(f"the last word is the query, and {query} is not one; write it in quotes")
     runs = [as_location(word) for word in words]
     with ExitStack() as stack:
         with Progress("reading tensors", "tensor") as progress:
-            opening = open_database(
-                runs, args.rank, query="" if query is _LIST else query, told=progress.show
-            )
+            opening = open_database(runs, args.rank, query=query, told=progress.show)
             database = stack.enter_context(opening)
         try:
             _write(args, database.ask(query))
         except QueryError as exc:
             raise WrongUsageError.of(exc) from exc
     return 0
+
+
+def _list() -> None:
+    """Print the tables with their columns."""
+    for name, columns in columns_of_tables().items():
+        print(in_words(f"{name:<10} {' '.join(columns)}", sys.stdout, indent=" " * 11))
 
 
 def _write(args: Namespace, answer: Answer) -> None:
