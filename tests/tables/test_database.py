@@ -179,9 +179,10 @@ def test_edges_lead_from_what_was_written_to_what_was_read(builder: CaptureBuild
 
     proven = ask(
         run,
-        "select count(*) from edges join tensors as source on (source.file = from_file and source.io = from_io "
-        "and source.index = from_index) join tensors as target on (target.file = to_file and target.io = to_io "
-        "and target.index = to_index) where link = 'proven' and source.hash = target.hash",
+        "select count(*) from edges "
+        "join tensors as read on (read.file = to_file and read.io = to_io and read.index = to_index) "
+        "join tensors as made on (made.file = from_file and made.io = from_io and made.index = from_index) "
+        "where link = 'proven' and made.hash = read.hash",
     )
 
     assert proven == ask(run, "select count(*) from edges where link = 'proven'")
