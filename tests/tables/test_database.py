@@ -146,6 +146,26 @@ def test_nothing_but_the_tables_can_be_reached(run: Path, tmp_path: Path, query:
     assert {*tmp_path.iterdir()} == before
 
 
+def test_file_behind_a_table_cannot_be_written(run: Path) -> None:
+    query = "select file, io, index from tensors"
+    before = ask(run, query)
+    writing = "copy (select 1 as a) to '/proc/self/fd/{}' (format parquet, use_tmp_file false)"
+    with open_database([run], query=query) as database:
+        (allowed,) = database.ask("select current_setting('allowed_paths')[1] as path")
+        fd = allowed["path"][0].as_py().rpartition("/")[2]
+        for statement in (writing.format(fd), f"explain analyze {writing.format(fd)}"):
+            with pytest.raises(QueryError, match="SELECT"):
+                database.ask(statement)
+
+    assert ask(run, query) == before
+
+
+@pytest.mark.parametrize("query", ["", "select 1; select 2", "create table x as select 1", "drop view files"])
+def test_query_is_one_select(run: Path, query: str) -> None:
+    with open_database([run], query="files") as database, pytest.raises(QueryError, match="one SELECT"):
+        database.ask(query)
+
+
 def test_objects_of_the_program_are_not_tables(run: Path) -> None:
     secret = {"a": [1]}  # DuckDB would find it by its name, unless told otherwise
 

@@ -41,10 +41,11 @@ class Database:
             QueryError: it is not a query, or asks for something outside the tables.
         """
         with _refusing():
-            relation = self._connection.sql(query)
-            if relation is None:
-                raise QueryError("there is no query; write one such as: select * from tensors limit 10")
-            return Answer(relation.to_arrow_reader(_BATCH_ROWS))
+            statements = self._connection.extract_statements(query)
+            # What is not a SELECT could write to the files behind the tables, which the cache keeps.
+            if [it.type.name for it in statements] != ["SELECT"]:
+                raise QueryError("ask one SELECT, such as: select * from tensors limit 10")
+            return Answer(self._connection.sql(query).to_arrow_reader(_BATCH_ROWS))
 
 
 class Answer:

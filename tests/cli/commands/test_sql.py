@@ -85,3 +85,17 @@ def test_columns_of_the_same_name_are_both_shown(run: Path, capsys: pytest.Captu
     assert main(["sql", str(run), "select 1 as a, 2 as a"]) == 0
 
     assert capsys.readouterr().out.splitlines()[:2] == ["a  a'", "1   2"]
+
+
+def test_json_keeps_what_is_not_finite_in_lists_and_columns_of_the_same_name(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "select ['nan'::double, 1] as a, {'b': 'inf'::double} as s, 2 as a, 1.5::decimal(9, 2) as d"
+
+    assert main(["sql", str(run), query, "--format", "json"]) == 0
+
+    def refuse(word: str) -> None:
+        pytest.fail(f"{word} is not JSON")
+
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert found == [{"a": ["NaN", 1.0], "s": {"b": "Infinity"}, "a'": 2, "d": "1.50"}]

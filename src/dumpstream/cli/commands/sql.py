@@ -139,13 +139,22 @@ def _write_csv(answer: Answer, file: TextIO) -> None:
 
 
 def _write_json(answer: Answer, file: TextIO) -> None:
-    names, start = answer.schema.names, "["
+    names, start = _titles(answer.schema.names), "["
     for _, cells in _blocks(answer):
         for row in zip(*cells, strict=True):
-            values = {name: json_value(value) for name, value in zip(names, row, strict=True)}
-            file.write(f"{start}\n{json.dumps(values, default=str)}")
+            values = dict(zip(names, map(_json_cell, row), strict=True))
+            file.write(f"{start}\n{json.dumps(values, default=str, allow_nan=False)}")
             start = ","
     file.write("[]\n" if start == "[" else "\n]\n")
+
+
+def _json_cell(value: Any) -> Any:
+    """Return a value as JSON can hold it, also inside lists and structures."""
+    if isinstance(value, list | tuple):
+        return [_json_cell(it) for it in value]
+    if isinstance(value, dict):
+        return {str(name): _json_cell(it) for name, it in value.items()}
+    return json_value(value)
 
 
 def _write_parquet(answer: Answer, file: IO[bytes]) -> None:
