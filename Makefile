@@ -16,7 +16,7 @@ AZURITE := build/azurite/node_modules/.bin/azurite-blob
 # Hundreds of tests start Python; each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo man test test-scale test-stores test-workloads lint native-test native-test-aarch64 test-aarch64 wheels pytest bench clean
+.PHONY: help demo man test test-page test-scale test-stores test-workloads lint native-test native-test-aarch64 test-aarch64 wheels pytest bench clean
 help: ## show this
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
@@ -72,6 +72,11 @@ $(AZURITE):
 
 test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; minutes, not part of test
 	$(BIN)/python -m pytest $(PARALLEL) -m stores tests/remote
+
+# Debian's chromium, or another browser whose path is in CHROMIUM.
+test-page: $(VENV)/installed ## the page of a run in a real browser; not part of test
+	@command -v "$${CHROMIUM:-chromium}" >/dev/null || { echo 'chromium is missing; apt-get install chromium, or set CHROMIUM to its path' >&2; exit 1; }
+	$(BIN)/python -m pytest $(PARALLEL) -m page tests/view
 
 test-scale: $(VENV)/installed ## 64 processes with 20,000 files each into one collector; not part of test
 	$(BIN)/python -m pytest -m scale tests/scale

@@ -38,6 +38,8 @@ LAYERS = (
     ("analysis",),
     ("comparison",),
     ("diagnosis",),
+    ("tables",),
+    ("view",),
     ("run", "capture", "companion"),
     ("outside",),
     ("simulation", "testing"),
@@ -120,6 +122,7 @@ def test_the_reassembler_imports_only_chunk_and_format(edges: list[tuple[str, in
 
 def test_no_folder_is_crowded() -> None:
     folders = Counter(path.parent for path in _modules().values())
+    del folders[_ROOT / "cli" / "commands"]  # one module for each command, however many there are
 
     assert [f"{path.name}: {count}" for path, count in folders.items() if count > _MOST_MODULES] == []
 

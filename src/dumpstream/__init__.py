@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from dumpstream.statistics.table import TensorRow as TensorRow, TensorStatistics as TensorStatistics
     from dumpstream.system.durable import Fsync as Fsync
     from dumpstream.system.location import Prefix as Prefix
+    from dumpstream.view.notebook import OpenRun as OpenRun, RunFile as RunFile, open_run as open_run
 
 #: The public names, by the module that has them. Each module is loaded when one of its names is first used.
 _NAMES = {
@@ -191,6 +192,7 @@ _NAMES = {
     "statistics.table": ("TensorRow", "TensorStatistics"),
     "system.durable": ("Fsync",),
     "system.location": ("Prefix",),
+    "view.notebook": ("OpenRun", "RunFile", "open_run"),
 }
 
 _MODULES = dict(sorted((name, f"dumpstream.{module}") for module, names in _NAMES.items() for name in names))

@@ -99,9 +99,14 @@ def find_inputs(
         selection.refuse_unnoted()
 
 
+def is_capture(path: Path | Prefix) -> bool:
+    """Whether *path* is taken for a capture: it has a manifest, or is in an object store."""
+    return isinstance(path, Prefix) or (path / MANIFEST).exists()
+
+
 def _inputs_of(path: Path | Prefix, ranks: Sequence[int], selection: Selection) -> Iterator[Input]:
     try:
-        if isinstance(path, Prefix) or (path / MANIFEST).exists():
+        if is_capture(path):
             yield from _inputs_of_collection(Collection.open(path, ranks), selection)
         elif ranks:
             raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")

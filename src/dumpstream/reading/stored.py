@@ -21,6 +21,7 @@ from dumpstream.archive.rows import LossRow, Outcome, StoredPart
 from dumpstream.archive.totals import Totals
 from dumpstream.reading.filelist import FileList
 from dumpstream.reading.index import open_index
+from dumpstream.reading.indexbuilder import origin_of
 from dumpstream.reading.storedfile import is_readable, misfit
 from dumpstream.remote.place import Buckets, StorePlace
 from dumpstream.system.location import Prefix, as_location, is_url
@@ -127,6 +128,8 @@ class StoredCapture(PartReader):
         super().__init__(place)
         self.manifest = manifest
         self.writer = writer  #: the process that is writing it, if any
+        #: What changes with every change of the journal.
+        self.version = str(origin_of(journal))
         index = open_index(journal, str(place.path))
         self.totals: Totals = index.totals  #: what all lines of the journal come to
         self.files: FileList = FileList(index)  #: in the order in which their names first came

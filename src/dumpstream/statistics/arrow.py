@@ -19,6 +19,7 @@ from dumpstream.statistics.columns import DIMS, FileColumns, join_columns
 from dumpstream.statistics.condition import Comparison, Condition, Mask, mask_of
 from dumpstream.statistics.parquet import EXACT
 from dumpstream.statistics.table import COLUMNS, HOST, Kind, Provenance
+from dumpstream.statistics.tensors import Tensors
 
 _TYPES = {
     Kind.TEXT: pa.string(),
@@ -80,6 +81,15 @@ def _table_of_files(files: FileColumns, schema: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
+def table_of_tensors(tensors: Tensors, schema: pa.Schema) -> pa.Table:
+    """Return *tensors*, however they are kept, as a table with all columns of *schema*."""
+    if isinstance(tensors, ArrowTensors):
+        return tensors.complete(schema)
+    if isinstance(tensors, FileColumns):
+        return _table_of_files(tensors, schema)
+    return _table_of_columns(tensors.columns([name for name in schema.names if name in COLUMNS]), schema)
+
+
 class ArrowTensors(NamedTuple):
     """Rows of a table, of which columns may be missing."""
 
@@ -100,6 +110,18 @@ class ArrowTensors(NamedTuple):
     def join(self, others: Iterable[ArrowTensors]) -> ArrowTensors:
         """Return the rows of this and of *others*, which are of the same process."""
         return self._replace(table=pa.concat_tables([self.table, *(other.table for other in others)]))
+
+    def complete(self, schema: pa.Schema) -> pa.Table:
+        """Return the rows with all columns of *schema*, those that are not stored included."""
+        return pa.table({field.name: self._filled(field) for field in schema}, schema=schema)
+
+    def _filled(self, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+        column = self._stored(field.name)
+        if column is None:
+            return pa.repeat(pa.scalar(self._constant(field.name), field.type), self.table.num_rows)
+        if field.name == "file" and self.prefix:
+            return pc.binary_join_element_wise(pa.scalar(self.prefix), column, "")
+        return column.cast(field.type)
 
     def sorted_out(self) -> tuple[ArrowTensors, Iterable[tuple[str, str]]]:
         """Return the rows that are of tensors, and of all rows with a problem the file and the problem."""
@@ -223,10 +245,15 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _array(name: str, values: Sequence[Any]) -> pa.Array:
-    """Return the *values* of a column, of which any may be None, as far as Arrow can hold them."""
+    """Return the *values* of the column *name*."""
     type_ = _TYPES[COLUMNS[name]]
     if pa.types.is_floating(type_):
         values = [None if value is None else float(value) for value in values]
+    return array_of(values, type_)
+
+
+def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """Return *values*, of which any may be None, as far as Arrow can hold them."""
     try:
         return pa.array(values, type_)
     except UnicodeEncodeError:  # the bytes of a name that are not UTF-8, as the journal shows them

@@ -65,6 +65,10 @@ class ParquetWriter:
 
         self._writer.write_table(table_of(columns, files, self._schema))
 
+    def write_table(self, table: Any) -> None:
+        """Append a table of Arrow, with all columns, as a row group."""
+        self._writer.write_table(table)
+
     def close(self) -> None:
         """Write the footer."""
         self._writer.close()

@@ -25,6 +25,9 @@ COMMANDS = {
     "convert": "Write the tensors of dump files as npy, bin or csv.",
     "show": "Show what is in a dump file.",
     "diagnose": "Find the operator that made the first NaN of a run.",
+    "view": "Show a run in the browser, while it is captured or afterwards.",
+    "sql": "Ask the tables of a run in SQL.",
+    "export": "Write a run in a format that other programs open.",
     "overflow": "List the operators that overflowed.",
     "watch": "Find the operators that trample on the outputs of watched ones.",
     "config": "Check, explain and write dump configurations (acl.json).",
@@ -34,7 +37,10 @@ COMMANDS = {
 }
 
 #: The commands that only read; while a store does not answer, Python cannot interrupt them.
-READERS = {"ls", "verify", "extract", "stats", "compare", "convert", "show", "diagnose", "overflow", "watch"}
+READERS = {
+    *("ls", "verify", "extract", "stats", "compare", "convert", "show", "diagnose"),
+    *("view", "sql", "export", "overflow", "watch"),
+}
 
 #: The commands that may take long, and show their progress.
 _LONG = READERS | {"capture", "collect", "upload", "recover"}

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dumpstream.analysis.sources import left_by_sink
-from dumpstream.archive.manifest import MANIFEST
 from dumpstream.reading.collection import Collection
+from dumpstream.reading.inputs import is_capture
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.system.location import Prefix
 
@@ -32,7 +32,7 @@ def bytes_to_measure(locations: Iterable[Path | Prefix], ranks: Sequence[int]) -
 
 
 def _bytes_at(location: Path | Prefix, ranks: Sequence[int]) -> int:
-    if isinstance(location, Prefix) or (location / MANIFEST).exists():
+    if isinstance(location, Prefix) or is_capture(location):
         captures = [*_captures(Collection.open(location, ranks))]
         # Of a capture with statistics, its tables are read instead.
         return 0 if any(map(_has_tables, captures)) else sum(it.totals.bytes for it in captures)

@@ -35,20 +35,33 @@ def write_graph(file: IO[bytes], trace: Trace, executions: Executions, flow: Flo
     return count
 
 
-def _write_parquet(file: IO[bytes], trace: Trace, executions: Executions, flow: Flow) -> int:
-    require_pyarrow()
+def graph_schema() -> Any:
+    """Return the schema of Arrow that a graph has as Parquet."""
     import pyarrow as pa  # noqa: PLC0415 - slow, and optional
-    import pyarrow.parquet  # noqa: PLC0415 - likewise
 
     fields = [("rank", pa.int64()), ("link", pa.string()), ("address", pa.uint64()), ("bytes", pa.uint64())]
     for end in ("from", "to"):
         fields += [(f"{end}_{name}", pa.string()) for name in (*_TEXTS, "io")]
         fields += [(f"{end}_{name}", pa.int64()) for name in (*_NUMBERS, "execution")]
-    schema = pa.schema(fields)
+    return pa.schema(fields)
+
+
+def graph_tables(trace: Trace, executions: Executions, flow: Flow) -> Iterator[Any]:
+    """Yield the edges of *flow* as tables of Arrow, some rows at a time."""
+    import pyarrow as pa  # noqa: PLC0415 - slow, and optional
+
+    schema = graph_schema()
+    for block in _blocks(trace, executions, flow):
+        yield pa.table([pa.array(block[it.name], it.type) for it in schema], schema=schema)
+
+
+def _write_parquet(file: IO[bytes], trace: Trace, executions: Executions, flow: Flow) -> int:
+    require_pyarrow()
+    import pyarrow.parquet  # noqa: PLC0415 - slow, and optional
+
     count = 0
-    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        for block in _blocks(trace, executions, flow):
-            table = pa.table({name: pa.array(block[name], type_) for name, type_ in fields}, schema=schema)
+    with pyarrow.parquet.ParquetWriter(file, graph_schema(), compression="zstd") as writer:
+        for table in graph_tables(trace, executions, flow):
             writer.write_table(table)
             count += table.num_rows
     return count

@@ -1,0 +1,134 @@
+"""App: the page and its data over HTTP, for those who have the token.
+
+Needs starlette, which is optional: import this module where it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from dumpstream._errors import DumpstreamError
+from dumpstream.view.page import PAGE, page_text
+from dumpstream.view.watch import Watch
+
+#: What a browser must keep to, whatever a capture has in its names.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_KEEP_ALIVE_S = 15.0
+_REFUSAL = "open the address that dumpstream view has printed, with its token"
+
+
+def make_app(watch: Watch, token: str) -> Starlette:
+    """Return the application that serves *watch* to those who have the *token*."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch.follow)
+            yield
+            tasks.cancel_scope.cancel()
+
+    return Starlette(routes=_Routes(watch, token).all(), lifespan=lifespan)
+
+
+class _Routes:
+    def __init__(self, watch: Watch, token: str) -> None:
+        self._watch, self._token = watch, token
+        # Browsers do not tell the ports of a host apart, so two pages need different names.
+        self._cookie = f"dumpstream-{secrets.token_hex(4)}"
+
+    def all(self) -> list[Route]:
+        """Return all routes."""
+        guarded: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/api/run": self._run,
+            "/api/tensor/{row:int}": self._tensor,
+            "/api/content/{row:int}": self._content,
+            "/api/events": self._events,
+            "/{name}": self._file,
+        }
+        return [Route("/", self._page), *(Route(path, self._guarded(it)) for path, it in guarded.items())]
+
+    def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Any:
+        async def guarding(request: Request) -> Response:
+            if self._is_token(request.cookies.get(self._cookie)):
+                response = await self._tried(answer, request)
+            else:
+                response = PlainTextResponse(_REFUSAL, 403)
+            response.headers.update(_HEADERS)
+            return response
+
+        return guarding
+
+    @staticmethod
+    async def _tried(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        try:
+            return await answer(request)
+        except LookupError as exc:
+            return PlainTextResponse(str(exc), 404)
+        except DumpstreamError as exc:
+            return PlainTextResponse(str(exc), 409)
+
+    def _is_token(self, given: str | None) -> bool:
+        return given is not None and secrets.compare_digest(given.encode(), self._token.encode())
+
+    async def _page(self, request: Request) -> Response:
+        if not self._is_token(request.query_params.get("token")):
+            page: Response = await self._guarded(self._file)(request)
+            return page
+        # The token leaves the address, so that it is not in links that are passed on.
+        response = RedirectResponse("./", 303, _HEADERS)
+        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+        return response
+
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in PAGE:
+            raise LookupError("there is no such file")
+        return Response(await run_sync(page_text, name), media_type=PAGE[name])
+
+    async def _run(self, _: Request) -> Response:
+        return Response(self._watch.packed, media_type="application/octet-stream")
+
+    async def _tensor(self, request: Request) -> Response:
+        scene = await self._watch.asked()
+        return JSONResponse(await run_sync(scene.tensor, request.path_params["row"]))
+
+    async def _content(self, request: Request) -> Response:
+        scene = await self._watch.asked()
+        return JSONResponse(await run_sync(scene.content, request.path_params["row"]))
+
+    async def _events(self, _: Request) -> Response:
+        return StreamingResponse(_statuses(self._watch), media_type="text/event-stream")
+
+
+async def _statuses(watch: Watch) -> AsyncIterator[str]:
+    """Yield the status now, and whenever it changes; and a sign of life in between."""
+    yield _event(watch.told)
+    while True:
+        status = None
+        with anyio.move_on_after(_KEEP_ALIVE_S):
+            status = await watch.changed()
+        yield ": still here\n\n" if status is None else _event(status)
+
+
+def _event(status: dict[str, Any]) -> str:
+    return f"data: {json.dumps(status)}\n\n"

@@ -1,0 +1,149 @@
+"""Cells: what the map of a page draws, as columns of numbers that the page takes as they are.
+
+The page has all rows of the run, and puts rows together that share a place on the map: the worst one counts,
+so a single bad tensor is never averaged away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Numbers, Trace
+
+_HISTORY = 5  #: steps that a magnitude is compared with
+_LEAST_SPREAD = 0.05  #: of logarithms: smaller changes are no drift
+_MAD = 1.4826  #: from the median of distances to a standard deviation
+
+
+class Operator(NamedTuple):
+    """One line of the map."""
+
+    model: str | None
+    op_type: str | None
+    op_name: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The tensors of a run, column by column; the texts that numbers stand for are beside them."""
+
+    processes: list[str]
+    operators: list[Operator]  #: in the order in which they ran
+    steps: list[int | None]
+    columns: dict[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.columns["row"])
+
+
+def cells_of(trace: Trace, executions: Executions) -> Cells:
+    """Return the cells of a run; rows of something that is not an operator have none."""
+    rows = np.flatnonzero(executions.of_row != UNKNOWN)
+    of = executions.of_row[rows]
+    operators, operator = _operators(trace, executions)
+    steps, step = np.unique(executions.step, return_inverse=True)
+    counts, reals = trace.counts, trace.reals
+    magnitude = _magnitude(trace, rows)
+    columns: dict[str, NDArray[Any]] = {
+        "row": rows.astype(np.uint32),
+        "process": trace.process[rows].astype(np.uint16),
+        "step": step[of].astype(np.uint32),
+        "operator": operator[of].astype(np.uint32),
+        "io": trace.io[rows].astype(np.uint8),
+        "index": counts["index"][rows].astype(np.uint16),
+        "count": _whole(counts["count"][rows]),
+        "nan": _whole(counts["nan"][rows]),
+        "inf": _whole(sum(np.maximum(counts[name][rows], 0) for name in ("pos_inf", "neg_inf"))),
+        "max": reals["finite_max"][rows].astype(np.float32),
+        "min": reals["finite_min"][rows].astype(np.float32),
+        "mean": reals["mean"][rows].astype(np.float32),
+        "magnitude": magnitude,
+        "drift": _drift(_series(trace, rows, operator[of]), executions.step[of], magnitude),
+    }
+    return Cells(
+        processes=[_label(trace, number) for number in range(len(trace.processes))],
+        operators=operators,
+        steps=[None if it == UNKNOWN else it for it in steps.tolist()],
+        columns=columns,
+    )
+
+
+def _operators(trace: Trace, executions: Executions) -> tuple[list[Operator], Numbers]:
+    """Return the operators in the order in which they ran in a step, and which one each execution is of."""
+    codes = [executions.model, executions.op_type, executions.op_name]
+    keys = np.stack(codes, axis=1) if len(executions) else np.empty((0, 3), np.int64)
+    found, of = np.unique(keys, axis=0, return_inverse=True)
+    of = of.reshape(-1)
+    new = np.ones(len(executions), np.bool_)
+    new[1:] = (executions.process[1:] != executions.process[:-1]) | (
+        executions.step[1:] != executions.step[:-1]
+    )
+    starts = np.flatnonzero(new)
+    place = np.arange(len(executions)) - (starts[np.cumsum(new) - 1] if len(starts) else 0)
+    first = np.full(len(found), np.iinfo(np.int64).max)
+    np.minimum.at(first, of, place)
+    order = np.lexsort((np.arange(len(found)), first))
+    number = np.empty(len(found), np.int64)
+    number[order] = np.arange(len(found))
+    texts = trace.texts
+    names = [
+        Operator(texts["model"][model], texts["op_type"][op_type], texts["op_name"][op_name])
+        for model, op_type, op_name in found[order].tolist()
+    ]
+    return names, number[of]
+
+
+def _magnitude(trace: Trace, rows: Numbers) -> NDArray[np.float32]:
+    """Return the logarithm of the largest finite magnitude; NaN if it is 0 or not known."""
+    largest = np.fmax(np.abs(trace.reals["finite_max"][rows]), np.abs(trace.reals["finite_min"][rows]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.log10(largest)
+    found[~np.isfinite(found)] = np.nan
+    return found.astype(np.float32)
+
+
+def _whole(counts: Any) -> NDArray[np.uint32]:
+    """Return *counts* in four bytes each: what is not known is 0, and what is larger the largest."""
+    found: NDArray[np.uint32] = np.clip(counts, 0, np.iinfo(np.uint32).max).astype(np.uint32)
+    return found
+
+
+def _series(trace: Trace, rows: Numbers, operator: Numbers) -> Numbers:
+    """Return a number for each row, the same for the same tensor in different steps."""
+    keys = np.stack([trace.process[rows], operator, trace.io[rows], trace.counts["index"][rows]], axis=1)
+    if not len(keys):
+        return np.empty(0, np.int64)
+    series: Numbers = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    return series
+
+
+def _drift(series: Numbers, step: Numbers, magnitude: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return how far each magnitude is from those of the steps before, in standard deviations of them."""
+    order = np.lexsort((step, series))
+    values, of = magnitude[order].astype(np.float64), series[order]
+    before = np.full((_HISTORY, len(values)), np.nan)
+    for shift in range(1, _HISTORY + 1):
+        same = of[shift:] == of[:-shift]
+        before[shift - 1, shift:][same] = values[:-shift][same]
+    known = np.isfinite(before).sum(axis=0) > 1
+    drift = np.full(len(values), np.nan)
+    if known.any():
+        median = np.nanmedian(before[:, known], axis=0)
+        spread = _MAD * np.nanmedian(np.abs(before[:, known] - median), axis=0)
+        drift[known] = np.abs(values[known] - median) / np.maximum(spread, _LEAST_SPREAD)
+    found = np.empty(len(values), np.float32)
+    found[order] = drift
+    return found
+
+
+def _label(trace: Trace, number: int) -> str:
+    process = trace.processes[number]
+    parts = [process.capture or ""]
+    parts += [] if process.rank is None else [f"rank {process.rank}"]
+    parts += [] if process.device in {None, process.rank} else [f"device {process.device}"]
+    return ", ".join(filter(None, parts)) or "process"

@@ -1,0 +1,31 @@
+"""Packing: a header and columns of numbers as bytes that a page reads without parsing each number.
+
+The bytes are the length of the header in four bytes, the header as JSON, and the columns. The header says
+under ``columns`` the name, the type and the length of each. A column begins at a multiple of eight bytes.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ALIGN = 8
+#: The names that JavaScript has for types.
+_TYPES = {"u1": "Uint8", "u2": "Uint16", "u4": "Uint32", "f4": "Float32", "f8": "Float64"}
+
+
+def pack(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return *header*, which JSON can hold, and *columns* as bytes."""
+    listed = [
+        {"name": name, "type": _TYPES[values.dtype.str[1:]], "length": len(values)}
+        for name, values in columns.items()
+    ]
+    text = json.dumps({**header, "columns": listed}, allow_nan=False).encode()
+    text += b" " * (-(4 + len(text)) % _ALIGN)
+    parts = [len(text).to_bytes(4, "little"), text]
+    for values in columns.values():
+        data = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+        parts += [data, b"\0" * (-len(data) % _ALIGN)]
+    return b"".join(parts)

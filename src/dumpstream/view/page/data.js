@@ -1,0 +1,77 @@
+// What the page knows of the run: columns of numbers, and where to ask for more.
+
+/** Returns the header and the typed columns in the bytes that the server packed. */
+export function unpack(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const columns = {};
+  let offset = 4 + length;
+  for (const { name, type, length: count } of header.columns) {
+    const Column = globalThis[`${type}Array`];
+    columns[name] = new Column(buffer, offset, count);
+    offset += Math.ceil((count * Column.BYTES_PER_ELEMENT) / 8) * 8;
+  }
+  return { ...header, columns, rows: columns.row.length };
+}
+
+async function asked(path) {
+  const answer = await fetch(path, { cache: "no-store" });
+  if (!answer.ok) throw new Error((await answer.text()).slice(0, 500) || answer.statusText);
+  return answer;
+}
+
+/** A run that a server reads, which may be growing. */
+export class ServedRun {
+  live = true;
+
+  async load() {
+    return unpack(await (await asked("api/run")).arrayBuffer());
+  }
+
+  async tensor(row) {
+    return (await asked(`api/tensor/${row}`)).json();
+  }
+
+  async content(row) {
+    return (await asked(`api/content/${row}`)).json();
+  }
+
+  /** Calls `heard` with every status of the run, and `lost` when the server does not answer. */
+  listen(heard, lost) {
+    const events = new EventSource("api/events");
+    events.onmessage = (event) => heard(JSON.parse(event.data));
+    events.onerror = () => lost();
+  }
+}
+
+function bytesOf(base64) {
+  return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+}
+
+/** A run inside the page itself. */
+export class EmbeddedRun {
+  live = false;
+
+  constructor(element) {
+    this.element = element;
+    this.details = {};
+  }
+
+  async load() {
+    const packed = new Blob([bytesOf(this.element.textContent)]).stream();
+    const buffer = await new Response(packed.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+    const data = unpack(buffer);
+    this.details = data.details;
+    return data;
+  }
+
+  async tensor(row) {
+    return this.details[row]?.tensor ?? null;
+  }
+
+  async content(row) {
+    return this.details[row]?.content ?? null;
+  }
+
+  listen() {}
+}

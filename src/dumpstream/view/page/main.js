@@ -1,0 +1,243 @@
+// The page: what is selected is in its address, so that a link shows the same thing.
+
+import { LOST, css, ground, onThemeChange, ramp, unknown } from "./colours.js";
+import { EmbeddedRun, ServedRun } from "./data.js";
+import { arrangements, buildGrid, modelsOf } from "./grid.js";
+import { StepMap } from "./map.js";
+import { badness, measuresOf } from "./measures.js";
+import { Panel, make, stepText, tensorText } from "./panel.js";
+
+const MOST_LISTED = 200;
+const DEFAULTS = { lines: "operators", colour: "bad", rank: "", model: "", find: "", sel: "" };
+const byId = (id) => document.getElementById(id);
+
+const embedded = byId("embedded-run");
+const source = embedded ? new EmbeddedRun(embedded) : new ServedRun();
+const view = { ...DEFAULTS };
+let run = null;
+let measures = {};
+let known = "";
+let loading = false;
+let rate = null;
+
+function readAddress() {
+  const words = new URLSearchParams(location.hash.slice(1));
+  for (const name of Object.keys(DEFAULTS)) view[name] = words.get(name) ?? DEFAULTS[name];
+}
+
+function writeAddress() {
+  const words = new URLSearchParams(Object.entries(view).filter(([name, value]) => value !== DEFAULTS[name]));
+  history.replaceState(null, "", `#${words}`);
+}
+
+/** What names a row in the address, also after the run has grown. */
+function nameOf(i) {
+  const { columns } = run;
+  const [model, , name] = run.operators[columns.operator[i]];
+  return JSON.stringify([columns.process[i], run.steps[columns.step[i]], model, name, columns.io[i], columns.index[i]]);
+}
+
+function rowNamed(words) {
+  if (!words) return -1;
+  for (let i = 0; i < run.rows; i++) if (nameOf(i) === words) return i;
+  return -1;
+}
+
+function fill(select, options, chosen) {
+  select.replaceChildren(...options.map(([value, text]) => make("option", { value, textContent: text })));
+  select.value = chosen;
+  if (select.selectedIndex < 0) select.selectedIndex = 0;
+}
+
+function fillControls() {
+  fill(byId("lines"), arrangements, view.lines);
+  fill(byId("colour"), Object.entries(measures).map(([name, { title }]) => [name, title]), view.colour);
+  fill(byId("rank"), [["", "all"], ...run.processes.map((name, number) => [String(number), name])], view.rank);
+  fill(byId("model"), [["", "all"], ...modelsOf(run).map((name) => [name, name])], view.model);
+  byId("find").value = view.find;
+}
+
+function swatch(colour, words) {
+  const box = make("i");
+  box.style.background = css(colour);
+  return make("span", {}, box, words);
+}
+
+function drawLegend(measure) {
+  const { legend } = measure;
+  const parts = [make("strong", { textContent: measure.title })];
+  if (Array.isArray(legend)) parts.push(...legend.map(([words, colour]) => swatch(colour(), words)));
+  else {
+    const box = make("i", { className: "ramp" });
+    const stops = Array.from({ length: 9 }, (_, place) => css(ramp(place / 8)));
+    box.style.background = `linear-gradient(to right, ${stops.join(",")})`;
+    parts.push(make("span", {}, `${legend.low} `, box, legend.high), swatch(unknown(), "no finite value"));
+  }
+  parts.push(swatch(ground(), "not captured"));
+  if (run.lost.length) parts.push(swatch(LOST, "not whole"));
+  byId("legend").replaceChildren(...parts);
+}
+
+const map = new StepMap(byId("map"), { moved: speak, opened: open });
+map.badRow = (i) => badness(run.columns, i) > 0;
+const panel = new Panel(byId("panel"), { select });
+
+function draw() {
+  const measure = measures[view.colour] ?? measures.bad;
+  drawLegend(measure);
+  map.show(buildGrid(run, measure, view), measure, run.steps.map((_, step) => stepText(run, step)));
+}
+
+function describe({ x, y }) {
+  const row = map.grid.worst[y * map.grid.width + x];
+  const place = `${map.grid.names[y] ?? "nothing"}, step ${stepText(run, x)}`;
+  if (row < 0) return `${place}: not captured`;
+  const measure = measures[view.colour] ?? measures.bad;
+  return `${place}, ${tensorText(run, row)}: ${measure.text(row)}`;
+}
+
+function speak(place) {
+  byId("spoken").textContent = describe(place);
+}
+
+function open(place) {
+  const row = map.grid.worst[place.y * map.grid.width + place.x];
+  if (row >= 0) select(row);
+  else panel.empty(describe(place));
+}
+
+function select(i) {
+  view.sel = nameOf(i);
+  writeAddress();
+  point(i);
+  panel.show(run, source, i);
+}
+
+/** Puts the cursor of the map on a row, if the filters show it. */
+function point(i) {
+  const { columns } = run;
+  const line = { operators: columns.operator[i], ranks: columns.process[i] }[view.lines] ?? modelsOf(run).indexOf(run.operators[columns.operator[i]][0] ?? "no model");
+  const y = map.grid.lines.indexOf(line);
+  if (y >= 0) map.go({ x: columns.step[i], y });
+}
+
+function listBad() {
+  const { columns } = run;
+  const bad = [];
+  for (let i = 0; i < run.rows; i++) if (badness(columns, i)) bad.push(i);
+  bad.sort((a, b) => columns.step[a] - columns.step[b] || columns.operator[a] - columns.operator[b] || columns.process[a] - columns.process[b]);
+  const items = bad.slice(0, MOST_LISTED).map((i) => {
+    const [, , name] = run.operators[columns.operator[i]];
+    const what = columns.nan[i] ? `${columns.nan[i]} NaN` : `${columns.inf[i]} infinite`;
+    const words = `step ${stepText(run, columns.step[i])}, ${run.processes[columns.process[i]]}: ${name} ${tensorText(run, i)}, ${what}`;
+    const button = make("button", { type: "button", textContent: words });
+    button.onclick = () => select(i);
+    return make("li", {}, button);
+  });
+  if (bad.length > MOST_LISTED) items.push(make("li", { textContent: `${bad.length - MOST_LISTED} more` }));
+  byId("bad").replaceChildren(...(items.length ? items : [make("p", { className: "empty", textContent: "None." })]));
+}
+
+const sizeText = (size) => {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let unit = 0;
+  for (; size >= 1000 && unit < units.length - 1; unit++) size /= 1000;
+  return `${unit ? size.toFixed(1) : size} ${units[unit]}`;
+};
+
+function showStatus(status) {
+  byId("run").textContent = status.run;
+  document.title = `${status.run} · dumpstream`;
+  const state = byId("state");
+  state.textContent = status.state;
+  state.className = `chip ${status.state}`;
+  const totals = [`${run ? run.rows.toLocaleString("en") : 0} tensors`, `${status.files} files`, sizeText(status.bytes)];
+  if (status.state === "running" && rate) totals.push(`${sizeText(rate)}/s`);
+  byId("totals").textContent = totals.join(" · ");
+  const titles = ["process", "state", "ended", "files", "bytes", "lost"];
+  const lines = status.members.map((it) => {
+    const lost = Object.entries(it.losses).map(([cause, [chunks]]) => `${chunks} chunks (${cause})`).join(", ");
+    const verdicts = Object.entries(it.verdicts).map(([verdict, count]) => `${count} ${verdict}`).join(", ");
+    const cells = [it.name, it.problem ?? it.state ?? "", it.ending ?? "", verdicts || "no files", sizeText(it.bytes), lost || "nothing"];
+    return make("tr", { title: it.command }, ...cells.map((text, place) => make("td", { textContent: text, className: place === 5 && lost ? "bad" : "" })));
+  });
+  byId("processes").replaceChildren(make("thead", {}, make("tr", {}, ...titles.map((text) => make("th", { scope: "col", textContent: text })))), make("tbody", {}, ...lines));
+}
+
+function showSentence() {
+  const box = byId("sentence");
+  box.hidden = !run.sentence;
+  if (!run.sentence) return;
+  box.replaceChildren(run.sentence);
+  const first = run.origin === null || run.origin === undefined ? -1 : run.columns.row.indexOf(run.origin);
+  if (first >= 0) {
+    const button = make("button", { type: "button", textContent: "Show it" });
+    button.onclick = () => select(first);
+    box.append(button);
+  }
+}
+
+function notice(words) {
+  byId("notice").hidden = !words;
+  byId("notice").textContent = words;
+}
+
+async function load() {
+  if (loading) return;
+  loading = true;
+  try {
+    run = await source.load();
+    known = run.status.version;
+    measures = measuresOf(run);
+    notice(run.rows ? run.notice ?? "" : "No tensor has been captured yet.");
+    fillControls();
+    showStatus(run.status);
+    showSentence();
+    byId("missing-box").hidden = !run.missing.length;
+    byId("missing").replaceChildren(...run.missing.map((words) => make("li", { textContent: words })));
+    draw();
+    listBad();
+    const row = rowNamed(view.sel);
+    if (row >= 0) {
+      point(row);
+      if (panel.shown !== row) panel.show(run, source, row);
+    } else if (panel.shown === null) panel.empty("Choose a place on the map, or a bad tensor below it.");
+  } catch (error) {
+    notice(error.message);
+  } finally {
+    loading = false;
+  }
+}
+
+let before = null;
+function hear(status) {
+  if (status.problem) {
+    notice(status.problem);
+    return;
+  }
+  const now = performance.now();
+  if (before) rate = ((status.bytes - before.bytes) / (now - before.time)) * 1000;
+  before = { bytes: status.bytes, time: now };
+  showStatus(status);
+  if (status.version !== known) load();
+}
+
+for (const [id, name] of [["lines", "lines"], ["colour", "colour"], ["rank", "rank"], ["model", "model"], ["find", "find"]]) {
+  byId(id).addEventListener("input", (event) => {
+    view[name] = event.target.value;
+    writeAddress();
+    if (run) draw();
+  });
+}
+byId("controls").addEventListener("submit", (event) => event.preventDefault());
+byId("reset").addEventListener("click", () => map.grid && map.reset());
+addEventListener("hashchange", () => {
+  readAddress();
+  if (run) load();
+});
+onThemeChange(() => run && draw());
+readAddress();
+panel.empty("Reading the run …");
+await load();
+source.listen(hear, () => notice("The server does not answer. What is shown is what was known last."));
+document.body.dataset.ready = "yes";

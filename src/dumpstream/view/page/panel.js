@@ -1,0 +1,156 @@
+// The panel: everything about the selected tensor. Every name from a capture is text, never markup.
+
+import { histogram, lineChart } from "./charts.js";
+import { badness, numberText } from "./measures.js";
+
+const IO = ["input", "output", "buffer", "space"];
+
+/** Returns an element with properties and children; strings become text. */
+export function make(name, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const tensorText = (run, i) => `${IO[run.columns.io[i]]} ${run.columns.index[i]}`;
+
+export const stepText = (run, step) => (run.steps[step] === null ? "not known" : String(run.steps[step]));
+
+/** The rows of one tensor in all steps, in order. */
+function series(run, i) {
+  const { process, operator, io, index, step } = run.columns;
+  const found = [];
+  for (let j = 0; j < run.rows; j++) {
+    if (process[j] === process[i] && operator[j] === operator[i] && io[j] === io[i] && index[j] === index[i]) found.push(j);
+  }
+  return found.sort((a, b) => step[a] - step[b]);
+}
+
+/** The tensors of the same operator in the same step and process. */
+function siblings(run, i) {
+  const { process, operator, step } = run.columns;
+  const found = [];
+  for (let j = 0; j < run.rows; j++) {
+    if (process[j] === process[i] && operator[j] === operator[i] && step[j] === step[i]) found.push(j);
+  }
+  return found;
+}
+
+export class Panel {
+  constructor(element, { select }) {
+    this.element = element;
+    this.select = select;
+    this.shown = null;
+  }
+
+  empty(words) {
+    this.shown = null;
+    this.element.replaceChildren(make("p", { className: "empty", textContent: words }));
+  }
+
+  async show(run, source, i) {
+    this.shown = i;
+    const { columns } = run;
+    const [model, type, name] = run.operators[columns.operator[i]];
+    const step = stepText(run, columns.step[i]);
+    const where = [type, tensorText(run, i), `step ${step}`, model && `model ${model}`, run.processes[columns.process[i]]];
+    const facts = make("dl");
+    const more = make("div");
+    this.element.replaceChildren(
+      make("h3", { textContent: name ?? type ?? "operator" }),
+      make("p", { className: "where", textContent: where.filter(Boolean).join(" · ") }),
+      this.choices(run, i),
+      facts,
+      this.line(run, i),
+      more,
+    );
+    this.facts(facts, { count: columns.count[i], NaN: columns.nan[i], infinite: columns.inf[i], max: columns.max[i], min: columns.min[i], mean: columns.mean[i] }, badness(columns, i));
+    await this.fill(run, source, i, facts, more);
+  }
+
+  choices(run, i) {
+    const list = make("ul", { ariaLabel: "Tensors of this operator" });
+    for (const j of siblings(run, i)) {
+      const button = make("button", { type: "button", textContent: tensorText(run, j) });
+      button.setAttribute("aria-pressed", String(j === i));
+      button.disabled = j === i;
+      button.onclick = () => this.select(j);
+      list.append(make("li", {}, button));
+    }
+    return list;
+  }
+
+  line(run, i) {
+    const rows = series(run, i);
+    const { columns } = run;
+    const points = rows.map((j) => ({
+      step: columns.step[j], name: stepText(run, columns.step[j]),
+      max: columns.max[j], min: columns.min[j], mean: columns.mean[j], nan: columns.nan[j], inf: columns.inf[j],
+    }));
+    return make("div", {}, make("h4", { textContent: "Over the steps" }), lineChart(points, columns.step[i]));
+  }
+
+  facts(list, values, bad) {
+    for (const [name, value] of Object.entries(values)) {
+      if (value === null || value === undefined || Number.isNaN(value)) continue;
+      const text = typeof value === "number" ? numberText(value) : String(value);
+      const className = bad && value && (name === "NaN" || name === "infinite") ? "bad" : "";
+      list.append(make("dt", { textContent: name }), make("dd", { textContent: text, className }));
+    }
+  }
+
+  async fill(run, source, i, facts, more) {
+    const row = run.columns.row[i];
+    try {
+      const tensor = await source.tensor(row);
+      if (this.shown !== i) return;
+      if (!tensor) {
+        more.append(make("p", { className: "empty", textContent: "The rest is only in the run itself: open it with dumpstream view." }));
+        return;
+      }
+      const { dtype, shape, std, l2norm, zero, saturated, address, task, stream, problem } = tensor;
+      this.facts(facts, { std, l2norm, zeros: zero, saturated, type: dtype, shape: shape && `[${shape.join(", ")}]`, address, task, stream, problem }, 0);
+      this.neighbours(more, "Comes from", tensor.from, run);
+      this.neighbours(more, "Read by", tensor.to, run);
+      this.place(more, run, tensor);
+      const content = await source.content(row);
+      if (this.shown === i && content) this.content(more, content);
+    } catch (error) {
+      if (this.shown === i) more.append(make("p", { className: "empty", textContent: error.message }));
+    }
+  }
+
+  neighbours(more, title, found, run) {
+    if (!found?.length) return;
+    const list = make("ul");
+    for (const it of found) {
+      const words = `${it.op_name} ${it.io} ${it.index}${it.proven ? "" : " (suggested)"}`;
+      const button = make("button", { type: "button", textContent: words });
+      button.onclick = () => {
+        const i = run.columns.row.indexOf(it.row);
+        if (i >= 0) this.select(i);
+      };
+      list.append(make("li", {}, button));
+    }
+    more.append(make("h4", { textContent: title }), list);
+  }
+
+  place(more, run, tensor) {
+    const quoted = `'${tensor.file.replaceAll("'", "'\\''")}'`;
+    const words = `dumpstream extract ${run.status.run} ${quoted} --out dumps`;
+    more.append(make("h4", { textContent: "File" }), make("code", { textContent: tensor.file }), make("h4", { textContent: "Extract it" }), make("code", { className: "command", textContent: words }));
+  }
+
+  content(more, { header, tensor }) {
+    if (tensor?.histogram) more.append(make("h4", { textContent: "Values" }), histogram(tensor.histogram));
+    if (tensor?.first?.length) {
+      const values = [...tensor.first.map(String), ...(tensor.last?.length ? ["…", ...tensor.last.map(String)] : [])];
+      more.append(make("p", { className: "values", textContent: values.join("  ") }));
+    }
+    if (tensor?.problem) more.append(make("p", { className: "empty", textContent: tensor.problem }));
+    const facts = make("dl");
+    const shown = { verdict: header.verdict, version: header.version, format: tensor?.format, bytes: header.bytes, problem: header.problem };
+    this.facts(facts, shown, 0);
+    more.append(make("h4", { textContent: "Header" }), facts);
+  }
+}

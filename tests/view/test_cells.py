@@ -1,0 +1,86 @@
+"""What the map of a page draws."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dumpstream.diagnosis.dataflow.executions import find_executions
+from dumpstream.diagnosis.dataflow.trace import COLUMNS, trace_of
+from dumpstream.simulation import Workload
+from dumpstream.statistics.engine import measure_whole
+from dumpstream.view.cells import Cells, cells_of
+from dumpstream.view.packing import pack
+
+
+def _cells(text: str) -> Cells:
+    files = [(file.name, file.data) for file in Workload.parse(text).expected_files("/dump")]
+    trace = trace_of([measure_whole(files).columns.columns(COLUMNS)])
+    return cells_of(trace, find_executions(trace))
+
+
+@pytest.fixture(scope="module")
+def cells() -> Cells:
+    return _cells("models=2,ops=6,steps=8,nan=3@5,tensor_bytes=64-500")
+
+
+def test_every_tensor_is_a_row(cells: Cells) -> None:
+    assert len(cells) == 2 * 6 * 8 * 3
+    assert len({*cells.columns["row"].tolist()}) == len(cells)
+
+
+def test_operators_are_in_the_order_in_which_they_ran(cells: Cells) -> None:
+    first = [it.op_name for it in cells.operators if it.model == "transformer_0"]
+
+    assert [str(name).split("_")[1] for name in first] == list("012345")
+
+
+def test_nan_is_at_its_operator_and_step(cells: Cells) -> None:
+    bad = np.flatnonzero(cells.columns["nan"])
+
+    places = {
+        (cells.operators[cells.columns["operator"][i]].op_name, cells.steps[cells.columns["step"][i]])
+        for i in bad
+    }
+    assert places == {("layer_3_Add", 5)}
+
+
+def test_value_far_from_its_history_has_drifted() -> None:
+    cells = _cells("models=1,ops=1,steps=8,shape=64,dtypes=float32,overflow=0@6")
+    drift, step = cells.columns["drift"], cells.columns["step"]
+
+    assert np.isnan(drift[step < 2]).all()
+    assert not np.isnan(drift[step > 2]).any()
+
+
+def test_run_without_tensors_has_no_cells() -> None:
+    trace = trace_of([])
+
+    assert len(cells_of(trace, find_executions(trace))) == 0
+
+
+@given(
+    st.dictionaries(
+        st.text("abc", min_size=1, max_size=3),
+        hnp.arrays(st.sampled_from(["<u1", "<u2", "<u4", "<f4", "<f8"]), st.integers(0, 20)),
+        max_size=4,
+    )
+)
+def test_columns_begin_where_the_header_says(columns: dict[str, np.ndarray]) -> None:
+    data = pack({"a": "ü"}, columns)
+
+    length = int.from_bytes(data[:4], "little")
+    header = json.loads(data[4 : 4 + length])
+    offset = 4 + length
+    types = {"Uint8": "<u1", "Uint16": "<u2", "Uint32": "<u4", "Float32": "<f4", "Float64": "<f8"}
+    for listed in header["columns"]:
+        assert offset % 8 == 0
+        found = np.frombuffer(data, types[listed["type"]], listed["length"], offset)
+        np.testing.assert_array_equal(found, columns[listed["name"]])
+        offset += -(-found.nbytes // 8) * 8
+    assert offset == len(data)
