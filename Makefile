@@ -42,7 +42,6 @@ $(VENV)/modules: $(BIN)/uv FORCE
 .PHONY: FORCE
 FORCE:
 
-, := ,
 # Shows a command as it is typed, in lines that fit a terminal, and runs it.
 define shown
 @printf '\n$$ %s\n' "$(1)" | sed 's/ \(-- dump\|--select\)/ \\\n    \1/'; PATH="$(abspath $(BIN)):$$PATH"; $(1)
@@ -50,9 +49,9 @@ endef
 
 demo: $(VENV)/installed ## capture a simulated job of four processes, verify it, and find its first NaN
 	@rm -rf $(DEMO)
-	$(call shown,dumpstream capture --out $(DEMO) -- dumpstream simulate --ranks 4 --steps 20 --rate 8M --fault rank2:nan=3@12)
+	$(call shown,dumpstream capture --out $(DEMO) -- dumpstream simulate --ranks 4 --workload job --fault rank2:nan=5@12)
 	$(call shown,dumpstream verify $(DEMO))
-	$(call shown,dumpstream stats $(DEMO) --where 'nan > 0' --sort timestamp --select rank$(,)iteration$(,)op_name$(,)io$(,)shape$(,)nan$(,)count)
+	$(call shown,dumpstream diagnose $(DEMO) | head -6)
 
 man: $(VENV)/installed ## the man page: man -l build/man/man1/dumpstream.1
 	@mkdir -p build/man/man1

@@ -13,6 +13,16 @@ PRESETS: Mapping[str, Mapping[str, int | str]] = {
         "nan": "5@3",
         "stats_text": "7",
     },
+    # what a rank of a job trains: 300 files, about 3 MB; the ranks exchange what they computed
+    "job": {
+        "flow": "on",
+        "models": 1,
+        "ops": 12,
+        "steps": 20,
+        "op_types": "MatMulV2+Relu+LayerNorm+HcomAllReduce",
+        "dtypes": "float32",
+        "tensor_bytes": "2048-8192",
+    },
     "large": {  # 8 files, about 3 GB, in slices
         "models": 1,
         "ops": 4,
