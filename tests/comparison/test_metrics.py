@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
@@ -334,6 +335,10 @@ def test_integers_beyond_2_to_the_53rd_are_subtracted_exactly() -> None:
     assert compare_elements(elements_of(mine[1:]), elements_of(golden[1:])).bit_equal == 0
 
 
+def test_a_difference_that_no_double_holds_is_exact_even_if_both_integers_are_doubles() -> None:
+    assert compare([2**53 - 1, 0], [2 - 2**53, 0], np.int64).max_abs == 2**54 - 3
+
+
 def test_the_difference_of_signed_and_unsigned_may_take_more_than_64_bits() -> None:
     found = compare_elements(elements_of(np.array([-(2**63)])), elements_of(np.array([2**64 - 1], np.uint64)))
 
@@ -469,6 +474,20 @@ def test_more_elements_than_the_bytes_have_are_refused() -> None:
     for count in (3, -1):
         with pytest.raises(ValueError, match=f"the bytes have 2 elements, not {count}"):
             comparison.update(bytes(8), bytes(8), count)
+
+
+def test_a_second_thread_is_refused_while_the_first_updates() -> None:
+    comparison = Comparison(("f4", None, False, 23, -126), ("f4", None, False, 23, -126))
+    zeros = np.zeros(32 << 20, np.float32)
+    thread = threading.Thread(target=comparison.update, args=(zeros, zeros, len(zeros)))
+    thread.start()
+
+    with pytest.raises(RuntimeError, match="one at a time"):  # noqa: PT012 - it may take a few tries
+        while thread.is_alive():
+            comparison.result()
+    thread.join()
+
+    assert comparison.result().count == len(zeros)
 
 
 def test_a_second_pass_follows_only_if_it_was_announced() -> None:

@@ -125,11 +125,11 @@ static __int128 exact_element(const struct ds_side *side, const uint8_t *data, s
     return (int64_t)value;
 }
 
-/* Whether all of `count` integers are exact as doubles. */
+/* Whether all of `count` integers are exact as doubles, and so are their differences. */
 static bool all_exact(const double *x, size_t count) {
     size_t beyond = 0;
     for (size_t i = 0; i < count; i++)
-        beyond += fabs(x[i]) >= 0x1p53;
+        beyond += fabs(x[i]) >= 0x1p52;
     return beyond == 0;
 }
 
@@ -137,11 +137,13 @@ static void subtract_doubles(struct ds_comparison *comparison, size_t count) {
     struct ds_pair_totals *totals = &comparison->totals;
     const double *x = comparison->x + comparison->filled, *y = comparison->y + comparison->filled;
     double *difference = comparison->difference + comparison->filled, largest = 0;
+    size_t equal = 0;
     for (size_t i = 0; i < count; i++) {
         difference[i] = x[i] - y[i];
         largest = fabs(difference[i]) > largest ? fabs(difference[i]) : largest;
-        comparison->equal += x[i] == y[i];
+        equal += x[i] == y[i];
     }
+    comparison->equal += equal;
     if (largest > (double)totals->exact_max) {
         size_t at = 0;
         while (fabs(difference[at]) != largest)

@@ -25,21 +25,24 @@
     X(u1, DS_U1, uint8_t)
 DS_PLAIN_KINDS(DS_WIDEN)
 
-static void widen_bf16(const uint8_t *data, size_t count, double *values) {
-    for (size_t i = 0; i < count; i++)
-        values[i] = ds_bfloat16_value(DS_LOAD(uint16_t, data + 2 * i));
-}
-
-static void widen_f2(const uint8_t *data, size_t count, double *values) {
+DS_INLINE void widen_halves(enum ds_kind kind, const uint8_t *data, size_t count, double *values) {
     size_t i = 0;
     for (; i + DS_LANES <= count; i += DS_LANES) {
-        vf x = load_f2(data + 2 * i);
+        vf x = kind == DS_F2 ? load_f2(data + 2 * i) : (vf)(load_u2(data + 2 * i) << 16);
         vd low = low_f(x), high = high_f(x);
         memcpy(values + i, &low, sizeof low);
         memcpy(values + i + DS_DOUBLE_LANES, &high, sizeof high);
     }
     for (; i < count; i++)
-        values[i] = ds_half_value(DS_LOAD(uint16_t, data + 2 * i));
+        values[i] = ds_element(kind, data + 2 * i);
+}
+
+static void widen_f2(const uint8_t *data, size_t count, double *values) {
+    widen_halves(DS_F2, data, count, values);
+}
+
+static void widen_bf16(const uint8_t *data, size_t count, double *values) {
+    widen_halves(DS_BF16, data, count, values);
 }
 
 /* Equality. A block has so few vectors that no lane overflows, which begins again at 0 below 0. */
