@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -17,6 +17,8 @@ from dumpstream.acl.driver import Driver
 from dumpstream.archive.destination import absolute
 from dumpstream.archive.manifest import Configured
 from dumpstream.archive.remains import Remains
+from dumpstream.diagnosis.alerts import Alerts
+from dumpstream.diagnosis.badness import DEFAULT, Badness
 from dumpstream.objectstore.patience import Patience
 from dumpstream.profiling.settings import ProfileSettings
 from dumpstream.run.apart import Apart, apart, obstacle
@@ -115,6 +117,24 @@ class Capture:
                 timeout=timeout,
             )
         )
+
+    def alerts(self, look_for: Iterable[Badness | str] = DEFAULT, *, max_bytes: int = 64 << 20) -> Alerts:
+        """Return an iterator over the origins of bad values, for ``async for``, as `diagnose` finds them.
+
+        Each is told within a moment of the file that shows it, judged by what has come until then, and again
+        if it is judged differently later. The iterator ends as that of `files` does. A file that comes while
+        it is too slow is skipped, so the capture never waits for it.
+
+        Args:
+            look_for: what is bad: some of `Badness`.
+            max_bytes: how many bytes of files may be in memory if no statistics sink runs; larger files are
+                not looked at then.
+
+        Raises:
+            ValueError: an argument is out of range.
+        """
+        kinds = [Badness(kind) for kind in look_for]
+        return Alerts(self.files(max_files=4096, max_bytes=max_bytes, on_slow=OnSlow.SKIP), kinds)
 
     def step(self, number: int) -> None:
         """Mark the beginning of a step: files that begin from now on belong to it.
