@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -38,6 +38,8 @@ from dumpstream.system.cancellation import isolated
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
+    from dumpstream.diagnosis.alerts import Alerts
+    from dumpstream.diagnosis.badness import Badness
     from obstore.store import ObjectStore
 
     from dumpstream.run.request import StrPath
@@ -115,6 +117,27 @@ class Capture:
         if isinstance(self._session, Apart):
             self._session.forward(max_bytes)
         return Files(subscription)
+
+    def alerts(self, look_for: Iterable[Badness | str] | None = None, *, max_bytes: int = 64 << 20) -> Alerts:
+        """Return an iterator over the origins of bad values, for ``async for``, as `diagnose` finds them.
+
+        Each is told within a moment of the file that shows it, judged by what has come until then, and again
+        if it is judged differently later. The iterator ends as that of `files` does. A file that comes while
+        it is too slow is skipped, so the capture never waits for it.
+
+        Args:
+            look_for: what is bad: some of `Badness`; by default NaN, infinity and overflow.
+            max_bytes: how many bytes of files may be in memory if no statistics sink runs; larger files are
+                not looked at then.
+
+        Raises:
+            ValueError: an argument is out of range.
+        """
+        from dumpstream.diagnosis.alerts import Alerts  # noqa: PLC0415 - loads slowly, and few programs need it
+        from dumpstream.diagnosis.badness import DEFAULT, Badness  # noqa: PLC0415 - likewise
+
+        kinds = [Badness(kind) for kind in (DEFAULT if look_for is None else look_for)]
+        return Alerts(self.files(max_files=4096, max_bytes=max_bytes, on_slow=OnSlow.SKIP), kinds)
 
     def step(self, number: int) -> None:
         """Mark the beginning of a step: files that begin from now on belong to it.

@@ -13,6 +13,7 @@ from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simul
 WORKLOAD = Workload.parse(
     "flow=on,models=1,ops=6,steps=4,tensor_bytes=256,op_types=MatMulV2+Relu+LayerNorm,nan=4@2"
 )
+LIBRARY = simulated_library()
 
 
 class EnoughError(Exception):
@@ -41,7 +42,7 @@ async def capture_and_follow(directory: Path) -> tuple[bool, str]:
         async with dumpstream.open_capture(
             directory / "run",
             config=directory / "acl.json",
-            acl_library=simulated_library(),
+            acl_library=LIBRARY,
             sinks=["zstd:"],
         ):
             await anyio.to_thread.run_sync(runtime.run)

@@ -12,7 +12,7 @@ from dumpstream.diagnosis.dataflow.trace import COLUMNS, trace_of
 from dumpstream.diagnosis.evidence import Evidence, gather
 from dumpstream.diagnosis.origins import Origin, Origins, find_origins
 from dumpstream.simulation import Workload
-from dumpstream.simulation.truth import Execution, Operand
+from dumpstream.simulation.truth import Execution, Operand, Source
 from dumpstream.simulation.truth import executions as truth_of
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.tensors import TensorRows
@@ -114,27 +114,35 @@ class Story:
             if made and (not it.collective or {"nan", "overflow"} & {*it.injected}):
                 yield key, it
 
-    def can_be_known(self, key: Key, execution: Execution) -> bool:
-        """Whether the dump proves that *execution* made its bad output."""
+    def can_be_known(self, key: Key, execution: Execution) -> bool | None:
+        """Whether the dump proves that *execution* made its bad output.
+
+        None if that depends on what is left of the damaged file of another operator.
+        """
         if not self.is_whole(execution):
             return False
         joint = self.workload.io_files == "joint" and not execution.collective
-        for operand in execution.inputs if joint else ():
-            if _is_overwritten(operand, execution) and not all(
-                source.kind == "operator" and self._covers(key, source.number, execution.number)
-                for source in operand.sources
-            ):
-                return False
-        return True
+        answers = [
+            self._covers(key, source, execution)
+            for operand in (execution.inputs if joint else ())
+            if _is_overwritten(operand, execution)
+            for source in operand.sources
+        ]
+        return False if False in answers else None if None in answers else True
 
-    def _covers(self, key: Key, writer: int, reader: int) -> bool:
+    def _covers(self, key: Key, source: Source, reader: Execution) -> bool | None:
         """Whether every operator from one to the other is in the dump, and whole, on one stream."""
+        if source.kind != "operator":
+            return False
         between = [
             it
             for other, it in self.truth.items()
-            if (other.rank, other.step) == (key.rank, key.step) and writer <= it.number <= reader
+            if (other.rank, other.step) == (key.rank, key.step)
+            and source.number <= it.number <= reader.number
         ]
-        return len({it.stream for it in between}) == 1 and all(map(self.is_whole, between))
+        if len({it.stream for it in between}) > 1 or not all(it.dumped for it in between):
+            return False
+        return True if all(map(self.is_whole, between)) else None
 
     def is_whole(self, execution: Execution) -> bool:
         """Whether all tensors of *execution* are in the dump."""

@@ -7,6 +7,7 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from dumpstream.cli._alerts import add_alert_arguments
 from dumpstream.cli._arguments import local_path, size
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
@@ -48,6 +49,7 @@ _FILES: _Flags = {
 def add_capture_arguments(parser: ArgumentParser) -> None:
     """Declare the flags that `capture_options` reads."""
     _add_destination(parser)
+    add_alert_arguments(parser)
     parser.add_argument(
         "--on-failure",
         choices=["continue", "stop"],

@@ -12,6 +12,7 @@ from time import time
 
 import anyio
 
+from dumpstream.cli._alerts import tell_alerts_of_processes, wants_alerts
 from dumpstream.cli._display import print_json, print_text, printable, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._nothing import tell_lack, tell_no_process, tell_written
@@ -48,6 +49,8 @@ async def collect_while(
         signals.begin(collector, collector.stop)
         tell_remains(collector)
         tasks.start_soon(partial(show_progress, collector, beside_command=socket_path is None))
+        if wants_alerts(args):
+            tasks.start_soon(tell_alerts_of_processes, collector, args.on_alert, tasks)
         if args.on_failure == "stop":
             tasks.start_soon(_stop_on_failure, collector, signals, args)
         await work(collector, signals)

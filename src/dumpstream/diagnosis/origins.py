@@ -29,6 +29,7 @@ class Spread(NamedTuple):
 
     victims: tuple[Victim, ...] = ()
     path: tuple[int, ...] = ()  #: executions, from the origin to the first on another rank
+    proven: bool = True  #: whether nothing on the way is only suggested
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,6 @@ class Origin:
     row: int  #: the bad tensor
     blame: Blame
     reason: str
-    proven: bool  #: whether nothing on the way is only suggested
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +51,7 @@ class Origins:
     later: int  #: places where bad values came from outside the dump after an origin of the same process
     judgements: dict[int, Judgement]  #: of every execution with a bad output
     users: dict[int, list[int]]  #: the executions that read the bad values of an execution
+    suggested: frozenset[int]  #: the executions of which it is only suggested what they read
 
 
 class _Node(NamedTuple):
@@ -78,7 +79,8 @@ def find_origins(evidence: Evidence) -> Origins:
             users[source].append(number)
     first = {_moment(evidence, epochs, it.execution) for it in independent[:1]}
     concurrent = sum(_moment(evidence, epochs, it.execution) in first for it in independent)
-    return Origins(tuple(independent), concurrent, later, judgements, users)
+    suggested = frozenset(it for it, node in nodes.items() if node.suggested or graph.is_loose(it))
+    return Origins(tuple(independent), concurrent, later, judgements, users, suggested)
 
 
 class _Graph:
@@ -155,6 +157,11 @@ class _Graph:
         suggested = node.suggested or any(it.link is Link.SUGGESTED for it in bad)
         return node._replace(suggested=suggested)
 
+    def is_loose(self, execution: int) -> bool:
+        """Whether it is a collective of which it is not certain which ranks took part."""
+        exchange = self._evidence.exchanges.of_execution.get(execution)
+        return exchange is not None and not exchange.proven and len(exchange.members) > 1
+
     def entry_reason(self, row: int) -> str:
         """Return where the bad values of *row*, which no dumped operator wrote, may come from."""
         evidence = self._evidence
@@ -185,15 +192,13 @@ def _drafts(evidence: Evidence, judgements: dict[int, Judgement], nodes: dict[in
         if judgement is not None and judgement.blame is not Blame.PASSED:
             if judgement.blame is Blame.MADE or not node.sources:
                 row = _bad_output(evidence, execution)
-                drafts.append(
-                    Origin(execution, row, judgement.blame, judgement.reason, judgement.blame is Blame.MADE)
-                )
+                drafts.append(Origin(execution, row, judgement.blame, judgement.reason))
             continue
         for row in node.entries:
             reader = int(evidence.executions.of_row[row])
             if row not in entered:
                 entered.add(row)
-                drafts.append(Origin(reader, row, Blame.UNKNOWN, "", proven=False))
+                drafts.append(Origin(reader, row, Blame.UNKNOWN, ""))
     return drafts
 
 
@@ -272,7 +277,8 @@ def find_spread(evidence: Evidence, origins: Origins, origin: Origin) -> Spread:
             (queue.append if crosses else queue.appendleft)(user)
     victims = [Victim(evidence.trace.processes[it].rank, count) for it, count in reached.items() if count]
     victims.sort(key=lambda it: (it.hops, it.rank is None, it.rank))
-    return Spread(tuple(victims), _path(came, crossing, start, hops))
+    proven = origins.suggested.isdisjoint(hops)
+    return Spread(tuple(victims), _path(came, crossing, start, hops), proven)
 
 
 def _path(came: dict[int, int], crossing: int | None, start: int, hops: dict[int, int]) -> tuple[int, ...]:

@@ -107,7 +107,7 @@ def report_origin(
     trace, row = evidence.trace, origin.row
     executions, number = evidence.executions, origin.execution
     kind = evidence.findings.kind(row)
-    confidence = "low" if origin.blame is not Blame.MADE else "high" if origin.proven else "medium"
+    confidence = "low" if origin.blame is not Blame.MADE else "high" if spread.proven else "medium"
     return OriginReport(
         kind=kind,
         blame=origin.blame,

@@ -173,3 +173,23 @@ def test_outputs_only_are_said_plainly(tmp_path: Path, capsys: CaptureFixture[st
     assert found["origins"][0]["op_name"] == "layer_4_MatMulV2"
     assert found["missing"][0].startswith("only outputs were dumped")
     assert found["next_config"]["dump"]["dump_mode"] == "all"
+
+
+def test_a_capture_tells_the_culprit_while_it_runs(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    told = tmp_path / "told.jsonl"
+    flags = ["--sink", "stats:", "--alert", "--on-alert", f"cat >> {told}; echo >> {told}"]
+
+    assert main(["capture", "--out", str(tmp_path / "run"), "--simulate", f"{WORKLOAD},nan=4@1", *flags]) == 0
+
+    assert "alert: nan in step 1, layer_4_MatMulV2 (MatMulV2), output 0: made: " in capsys.readouterr().err
+    alerts = [json.loads(line) for line in told.read_text("utf-8").splitlines()]
+    blamed = next(it for it in alerts if it["blame"] == "made")
+    assert (blamed["op_name"], blamed["step"], blamed["kind"]) == ("layer_4_MatMulV2", 1, "nan")
+
+
+def test_a_command_that_fails_is_said(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    arguments = ["--simulate", f"{WORKLOAD},nan=4@1", "--sink", "stats:", "--on-alert", "exit 7"]
+
+    assert main(["capture", "--out", str(tmp_path / "run"), *arguments]) == 0
+
+    assert "--on-alert ended with exit code 7" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from dumpstream.capture import Capture, open_capture
+from dumpstream.cli._alerts import tell_alerts, wants_alerts
 from dumpstream.cli._arguments import add_out_argument, local_path
 from dumpstream.cli._command import capture_command, refuse_missing
 from dumpstream.cli._display import print_json, say
@@ -119,6 +120,8 @@ async def _capture(
         signals.begin(capture, runtime.stop)
         tell_remains(capture)
         tasks.start_soon(show_progress, capture)
+        if wants_alerts(args):
+            tasks.start_soon(tell_alerts, capture, args.on_alert)
         if args.on_failure == "stop":
             tasks.start_soon(_stop_when_ended, capture, runtime)
         await run_sync(runtime.run)
