@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import subprocess
 import tempfile
@@ -74,6 +75,15 @@ def _own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterat
         patch.setenv("TMPDIR", directory)
         patch.setenv("XDG_CACHE_HOME", f"{directory}/cache")
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_signal_is_ignored() -> None:
+    """Heed what shells and nohup let a job in the background ignore: programs of the tests inherit that."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
 
 
 @pytest.fixture(autouse=True)

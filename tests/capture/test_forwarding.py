@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import resource
@@ -94,6 +95,26 @@ async def test_a_program_that_is_no_interpreter_stores_by_itself(
 
     assert not capture.report.own_process
     assert capture.report.files == 1
+
+
+@pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM], ids=["an old kernel", "a container"])
+async def test_where_processes_cannot_be_watched_the_program_stores_and_starts_none(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: int
+) -> None:
+    def refuse(*_: int) -> int:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    async with opened(rig) as capture:
+        assert await run_sync(companions) == []
+        rig.push("file", b"1", last=True)
+
+    assert not capture.report.own_process
+    assert capture.report.files == 1
+    assert not caplog.records
+    with pytest.raises(ValueError, match="cannot be watched here"):
+        async with opened(rig, own_process=True, force=True):
+            pass
 
 
 @pytest.mark.parametrize("missing", [True, False], ids=["no such program", "a program that ends at once"])
@@ -344,6 +365,7 @@ async def test_a_capture_in_the_background_ends_with_its_event_loop(rig: Rig) ->
         rig,
         """
 import asyncio
+import errno
 async def background():
     async def capture():
         async with open_capture(sys.argv[1], acl_library=sys.argv[2], buffer_bytes=1 << 20):

@@ -1,5 +1,6 @@
 """Obstacles: why a capture has to be stored in the program itself, and not by a companion."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -22,9 +23,25 @@ def obstacle(request: Request) -> str | None:
         return "without a destination, files are for the consumers in this process"
     if isinstance(request.destination, Prefix) and request.destination.store is not None:
         return "the store is an object of this process"
-    return None if _has_interpreter() else "sys.executable does not name a Python interpreter"
+    return _obstacle_here()
+
+
+def _obstacle_here() -> str | None:
+    """Return why this program can have no companion, whatever it captures."""
+    if not _has_interpreter():
+        return "sys.executable does not name a Python interpreter"
+    return None if _has_pidfds() else "another process cannot be watched here: Linux 5.3 is needed"
 
 
 def _has_interpreter() -> bool:
     """Whether `sys.executable` runs modules: of a program that embeds Python, or is frozen, it may not."""
     return Path(sys.executable or "").name.startswith("python") and not hasattr(sys, "frozen")
+
+
+def _has_pidfds() -> bool:
+    """Whether the kernel, and the container that this may be in, let a process be held."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        return False
+    return True
