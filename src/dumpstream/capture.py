@@ -38,10 +38,10 @@ from dumpstream.system.cancellation import isolated
 from dumpstream.system.location import Prefix, as_location
 
 if TYPE_CHECKING:
-    from dumpstream.diagnosis.alerts import Alerts
-    from dumpstream.diagnosis.badness import Badness
     from obstore.store import ObjectStore
 
+    from dumpstream.diagnosis.alerts import Alerts
+    from dumpstream.diagnosis.badness import Badness
     from dumpstream.run.request import StrPath
 
 
