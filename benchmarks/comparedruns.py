@@ -11,21 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dumpstream import DumpFile, compare
+from asmsaccucmp import compare_directories
+from dumpstream import compare
 from figures import Figure, Floor
 from simulated import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
 _ROUNDS = 3
-_EPSILON = 2.2e-16
 _LARGE_BYTES, _LARGE_FILES = 512 << 20, 16
 _SMALL_FILES, _SMALL_ELEMENTS = 2000, 1024
 _COPIED_STEPS = 80
@@ -187,35 +185,7 @@ def _write_runs(directory: Path, files: int, elements: int) -> None:
 
 
 def _as_msaccucmp(mine: Path, golden: Path) -> int:
-    """Compute the ten metrics of CANN's tool as it does, one pair after the other, in float32."""
-    pairs = 0
-    for path in sorted(mine.iterdir()):
-        with DumpFile.open(path) as ours, DumpFile.open(golden / path.name) as theirs:
-            for tensor, other in zip(ours.tensors, theirs.tensors, strict=True):
-                _metrics(*(_flat(it) for it in (ours.array(tensor), theirs.array(other))))
-                pairs += 1
-    return pairs
-
-
-def _flat(array: NDArray[Any]) -> NDArray[np.float32]:
-    return array.astype(np.float32).reshape(-1)
-
-
-def _metrics(x: NDArray[np.float32], y: NDArray[np.float32]) -> tuple[Any, ...]:
-    error = np.abs(x - y)
-    with np.errstate(all="ignore"):
-        relative = np.where(np.abs(y) > _EPSILON, np.abs(x / y - 1), 0)
-    least = np.finfo(np.float32).eps
-    p, q = (np.maximum((it - it.min()) / (it.max() - it.min()), least) for it in (x, y))
-    p, q = p / p.sum(), q / q.sum()
-    return (
-        np.sum(x / np.linalg.norm(x) * (y / np.linalg.norm(y))),
-        *(error.max(), error.mean(), np.sqrt(np.mean((x - y) ** 2))),
-        *(relative.sum(), relative.max(), relative.mean()),
-        np.sqrt(np.sum((x - y) ** 2) / np.sum(y**2)),
-        np.sum(p * np.log(p / q)),
-        *(x.mean(), x.std(), y.mean(), y.std()),
-    )
+    return compare_directories(mine, golden, mine.parent / "result.csv")
 
 
 def _header(name: str, elements: int) -> bytes:
