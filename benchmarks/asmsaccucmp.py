@@ -130,10 +130,8 @@ def _texts(mine: NDArray[Any], golden: NDArray[Any]) -> list[str]:
 
 
 def _cosine(x: _Array, y: _Array) -> Any:
-    norms = np.linalg.norm(x), np.linalg.norm(y)
-    if norms == (0, 0):
-        return 1.0
-    return min(1.0, np.sum(x / norms[0] * (y / norms[1])))
+    norm, other = np.linalg.norm(x), np.linalg.norm(y)
+    return min(1.0, np.sum(x / norm * (y / other))) if norm or other else 1.0
 
 
 def _max_absolute(x: _Array, y: _Array) -> Any:
