@@ -47,6 +47,7 @@ def run_figures(*, quick: bool) -> Iterator[Figure]:
     yield _large(1 if quick else _LARGE_FILES)
     yield _small(50 if quick else _SMALL_FILES)
     yield from _copied(1 if quick else _COPIED_STEPS)
+    yield from _copied(1 if quick else _COPIED_STEPS, "zstd:", "stats:")
     yield _memory((64 << 20) if quick else _PAIR_BYTES)
 
 
@@ -112,10 +113,11 @@ def _compare(mine: Path, golden: Path) -> int:
     return comparison.tensors
 
 
-def _copied(steps: int) -> Iterator[Figure]:
+def _copied(steps: int, *sinks: str) -> Iterator[Figure]:
     """Yield the figures of a capture that is compared with its copy: the first time, and with indexes."""
     workload = f"models=1,ops=500,tensor_bytes=64-512,steps={steps},queue_bytes={64 << 20}"
     command = [sys.executable, "-m", "dumpstream", "capture", "--simulate", workload, "--pack", "--quiet"]
+    command += [option for sink in sinks for option in ("--sink", sink)]
     with scratch() as directory:
         mine, golden = directory / "mine", directory / "golden"
         subprocess.run([*command, "--out", str(mine)], check=True)
@@ -128,7 +130,7 @@ def _copied(steps: int) -> Iterator[Figure]:
                 again.append(_rate(_compare, mine, golden))
     for name, rates, least in (("the first time", first, 40_000), ("with an index", again, 100_000)):
         yield Figure(
-            name=f"{steps * 500} files and their copy, {name}",
+            name=f"{steps * 500} files{' with tables' if sinks else ''} and their copy, {name}",
             unit="pairs/s",
             ours=median(rates),
             baseline=_MSACCUCMP,
