@@ -78,25 +78,16 @@ def _target(tensor: Tensor, order: str | None) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
 class _DumpElements:
     """The elements of a tensor as they lie."""
 
-    _dump: DumpFile
-    _tensor: Tensor
+    __slots__ = ("_dump", "_tensor", "dtype", "packed", "shape")
 
-    @property
-    def dtype(self) -> DType:
-        return self._tensor.dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        tensor = self._tensor
-        return element_shape(tensor.dtype, tensor.shape, tensor.size)
-
-    @property
-    def packed(self) -> bool:
-        return self.dtype.is_packed(math.prod(self.shape), self._tensor.size)
+    def __init__(self, dump: DumpFile, tensor: Tensor) -> None:
+        self._dump, self._tensor = dump, tensor
+        self.dtype = tensor.dtype
+        self.shape = element_shape(tensor.dtype, tensor.shape, tensor.size)
+        self.packed = tensor.dtype.is_packed(math.prod(self.shape), tensor.size)
 
     def blocks(self) -> Iterator[memoryview]:
         tensor = self._tensor
