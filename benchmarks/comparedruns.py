@@ -11,21 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dumpstream import DumpFile, compare
+from asmsaccucmp import compare_directories
+from dumpstream import compare
 from figures import Figure, Floor
 from simulated import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
 _ROUNDS = 3
-_EPSILON = 2.2e-16
 _LARGE_BYTES, _LARGE_FILES = 512 << 20, 16
 _SMALL_FILES, _SMALL_ELEMENTS = 2000, 1024
 _COPIED_STEPS = 80
@@ -49,6 +47,7 @@ def run_figures(*, quick: bool) -> Iterator[Figure]:
     yield _large(1 if quick else _LARGE_FILES)
     yield _small(50 if quick else _SMALL_FILES)
     yield from _copied(1 if quick else _COPIED_STEPS)
+    yield from _copied(1 if quick else _COPIED_STEPS, "zstd:", "stats:")
     yield _memory((64 << 20) if quick else _PAIR_BYTES)
 
 
@@ -114,10 +113,11 @@ def _compare(mine: Path, golden: Path) -> int:
     return comparison.tensors
 
 
-def _copied(steps: int) -> Iterator[Figure]:
+def _copied(steps: int, *sinks: str) -> Iterator[Figure]:
     """Yield the figures of a capture that is compared with its copy: the first time, and with indexes."""
     workload = f"models=1,ops=500,tensor_bytes=64-512,steps={steps},queue_bytes={64 << 20}"
     command = [sys.executable, "-m", "dumpstream", "capture", "--simulate", workload, "--pack", "--quiet"]
+    command += [option for sink in sinks for option in ("--sink", sink)]
     with scratch() as directory:
         mine, golden = directory / "mine", directory / "golden"
         subprocess.run([*command, "--out", str(mine)], check=True)
@@ -130,7 +130,7 @@ def _copied(steps: int) -> Iterator[Figure]:
                 again.append(_rate(_compare, mine, golden))
     for name, rates, least in (("the first time", first, 40_000), ("with an index", again, 100_000)):
         yield Figure(
-            name=f"{steps * 500} files and their copy, {name}",
+            name=f"{steps * 500} files{' with tables' if sinks else ''} and their copy, {name}",
             unit="pairs/s",
             ours=median(rates),
             baseline=_MSACCUCMP,
@@ -187,35 +187,7 @@ def _write_runs(directory: Path, files: int, elements: int) -> None:
 
 
 def _as_msaccucmp(mine: Path, golden: Path) -> int:
-    """Compute the ten metrics of CANN's tool as it does, one pair after the other, in float32."""
-    pairs = 0
-    for path in sorted(mine.iterdir()):
-        with DumpFile.open(path) as ours, DumpFile.open(golden / path.name) as theirs:
-            for tensor, other in zip(ours.tensors, theirs.tensors, strict=True):
-                _metrics(*(_flat(it) for it in (ours.array(tensor), theirs.array(other))))
-                pairs += 1
-    return pairs
-
-
-def _flat(array: NDArray[Any]) -> NDArray[np.float32]:
-    return array.astype(np.float32).reshape(-1)
-
-
-def _metrics(x: NDArray[np.float32], y: NDArray[np.float32]) -> tuple[Any, ...]:
-    error = np.abs(x - y)
-    with np.errstate(all="ignore"):
-        relative = np.where(np.abs(y) > _EPSILON, np.abs(x / y - 1), 0)
-    least = np.finfo(np.float32).eps
-    p, q = (np.maximum((it - it.min()) / (it.max() - it.min()), least) for it in (x, y))
-    p, q = p / p.sum(), q / q.sum()
-    return (
-        np.sum(x / np.linalg.norm(x) * (y / np.linalg.norm(y))),
-        *(error.max(), error.mean(), np.sqrt(np.mean((x - y) ** 2))),
-        *(relative.sum(), relative.max(), relative.mean()),
-        np.sqrt(np.sum((x - y) ** 2) / np.sum(y**2)),
-        np.sum(p * np.log(p / q)),
-        *(x.mean(), x.std(), y.mean(), y.std()),
-    )
+    return compare_directories(mine, golden, mine.parent / "result.csv")
 
 
 def _header(name: str, elements: int) -> bytes:

@@ -359,6 +359,12 @@ def measure_files(files: list[Buffer], readings: list[tuple[int, str, int]], /) 
     promises, all its types can be read and all shapes fit. Releases the GIL while it reads.
     """
 
+def count_tensors(files: list[Buffer], /) -> list[int]:
+    """Return how many tensors each of the whole dump *files* has.
+
+    0 if it is not exactly what its header promises, or does not have the bytes of all.
+    """
+
 def scan_journal(block: Buffer, key: bytes, verdicts: tuple[str, ...], needle: bytes, /) -> bytes:
     """Return a record for each line of a journal that *block* begins, in the layout of `JournalLine`.
 

@@ -188,6 +188,24 @@ static void a_file_without_shapes_has_rows(void) {
     ds_tensor_rows_free(&rows);
 }
 
+static size_t count_exactly(const uint8_t *bytes, size_t length) {
+    uint8_t *exact = malloc(length ? length : 1);
+    CHECK(exact);
+    memcpy(exact, bytes, length);
+    size_t count = ds_count_tensors(exact, length);
+    free(exact);
+    return count;
+}
+
+static void the_tensors_of_a_whole_file_are_counted(void) {
+    uint8_t file[FILE_BYTES];
+    make_file(file);
+
+    CHECK_EQUAL(count_exactly(file, FILE_BYTES), 4);
+    for (size_t length = 0; length < FILE_BYTES; length++)
+        CHECK_EQUAL(count_exactly(file, length), 0);
+}
+
 static void damage_is_refused_or_stays_inside_the_file(void) {
     struct ds_tensor_rows rows;
     unsigned measured = 0;
@@ -200,6 +218,7 @@ static void damage_is_refused_or_stays_inside_the_file(void) {
         size_t before = rows.count;
         int result = add_exactly(&rows, file, FILE_BYTES);
         CHECK_EQUAL(result == 1, rows.count > before);
+        CHECK(count_exactly(file, FILE_BYTES) <= FILE_BYTES);
         measured += result == 1;
         for (size_t row = before; row < rows.count; row++)
             CHECK(rows.row[row].start <= FILE_BYTES &&
@@ -220,6 +239,7 @@ int main(void) {
     a_tensor_without_address_has_no_bytes_in_a_shorter_file();
     elements_of_two_components_count_twice();
     a_file_without_shapes_has_rows();
+    the_tensors_of_a_whole_file_are_counted();
     damage_is_refused_or_stays_inside_the_file();
     return 0;
 }

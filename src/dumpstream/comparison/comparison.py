@@ -87,6 +87,11 @@ class Comparison:
         Raises:
             DumpstreamError: a side cannot be read.
         """
+        if not agreeing:
+            copied = self._pairing.count_copied(lambda count: None if tell is None else tell(count, 0))
+            if copied is not None:
+                self._counts[Agreement.IDENTICAL] += copied
+                return
         examined = run_batches(
             self._examined,
             self._pairing,

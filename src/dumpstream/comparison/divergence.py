@@ -92,7 +92,7 @@ class Trace:
         inputs = [it for it in findings if it.row.io == _INPUT]
         outputs = [it for it in findings if it.row.io == _OUTPUT]
         input_error = _largest_error(inputs)
-        rows = [replace(it.row, input_error=input_error, added=_added(it, input_error)) for it in findings]
+        rows = [_with_error(it, input_error) for it in findings]
         verdicts = [it.row.verdict for it in findings]
         if Agreement.DIFFERENT in verdicts:
             received = _is_collective(first)
@@ -144,11 +144,15 @@ def _largest_error(inputs: Sequence[Finding]) -> float | None:
     return max(errors, default=None)
 
 
-def _added(finding: Finding, input_error: float | None) -> float | None:
+def _with_error(finding: Finding, input_error: float | None) -> ComparisonRow:
+    if input_error is None:  # then it is not known what was added
+        return finding.row
+    return replace(finding.row, input_error=input_error, added=_added(finding, input_error))
+
+
+def _added(finding: Finding, input_error: float) -> float | None:
     error = _error(finding)
-    if finding.row.io != _OUTPUT or error is None or input_error is None:
-        return None
-    return error - input_error
+    return None if finding.row.io != _OUTPUT or error is None else error - input_error
 
 
 def _role_of(

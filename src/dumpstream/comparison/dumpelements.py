@@ -25,6 +25,7 @@ _C0_BITS = 256
 _MATRICES = "FRACTAL_NZ"
 _CUBE = 16  #: rows of a block of FRACTAL_NZ
 _SLAB_BYTES = 1 << 20
+_SMALL_BYTES = 64 << 10  #: of a tensor that is one block
 #: Packed elements come in multiples of 8.
 _PACKED_ELEMENTS = 8
 
@@ -92,6 +93,9 @@ class _DumpElements:
     def blocks(self) -> Iterator[memoryview]:
         tensor = self._tensor
         left = needed_bytes(tensor.dtype, tensor.shape, tensor.size)
+        if 0 < left <= _SMALL_BYTES >= tensor.size:
+            yield self._dump.bytes(tensor)[:left]
+            return
         unit = tensor.dtype.unit_bytes(packed=self.packed)
         if self.packed:
             unit = math.lcm(unit, _PACKED_ELEMENTS * tensor.dtype.bits // _BYTE_BITS)

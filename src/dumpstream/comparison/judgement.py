@@ -88,6 +88,8 @@ def _different(reason: str) -> Judgement:
 
 def _special_reason(metrics: Metrics, limits: Limits) -> str | None:
     """Return which NaN and infinities differ, unless they have a limit."""
+    if not (metrics.nan_mine or metrics.nan_golden or metrics.inf_differs):
+        return None
     texts = {
         "nan_mine": "NaN only in mine",
         "nan_golden": "NaN only in the golden",

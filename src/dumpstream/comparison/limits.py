@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +47,7 @@ class Tolerance(NamedTuple):
     atol: float
 
 
+@lru_cache(1024)
 def tolerance_of(mine: DType, golden: DType) -> Tolerance:
     """Return the tolerance for two types: that of the coarser one.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from functools import lru_cache
 
 from dumpstream._native import Comparison, ComparisonSummary
 from dumpstream.comparison.elements import Elements
@@ -49,7 +48,7 @@ def compare_elements(mine: Elements, golden: Elements, *, kl: bool = False) -> M
     counts = [_count(side, numeric=numeric) for side in (mine, golden)]
     if counts[0] != counts[1]:
         raise ValueError(f"{counts[0]} elements cannot be compared with {counts[1]}")
-    sides = [_side(side) if numeric else _BYTES for side in (mine, golden)]
+    sides = [_side(side.dtype, packed=side.packed) if numeric else _BYTES for side in (mine, golden)]
     comparison = Comparison(sides[0], sides[1], kl=kl and numeric)
     _take(comparison, mine, golden, counts[0], numeric=numeric)
     if kl and numeric:
@@ -73,10 +72,11 @@ def _count(side: Elements, *, numeric: bool) -> int:
     return -(-count * bits // _BYTE_BITS)
 
 
-def _side(side: Elements) -> tuple[str, memoryview | None, bool, int, int]:
-    encoding = encoding_of(side.dtype.number, packed=side.packed)
+@lru_cache(256)
+def _side(dtype: DType, *, packed: bool) -> tuple[str, memoryview | None, bool, int, int]:
+    encoding = encoding_of(dtype.number, packed=packed)
     assert encoding is not None  # it is numeric
-    digits, exponent = precision_of(side.dtype) or (0, 0)
+    digits, exponent = precision_of(dtype) or (0, 0)
     table = None if encoding.table is None else memoryview(encoding.table)
     return encoding.kind, table, encoding.is_integer, digits, exponent
 
@@ -190,9 +190,16 @@ def _rel(found: ComparisonSummary) -> float:
 def _worst(found: ComparisonSummary, mine: Elements, golden: Elements) -> Worst | None:
     if found.worst is None or found.worst_mine is None or found.worst_golden is None:
         return None
-    place, shape = found.worst // _components(golden.dtype), golden.shape
-    index = tuple(int(at) for at in np.unravel_index(place, shape)) if shape else ()
+    index = _coordinates(found.worst // _components(golden.dtype), golden.shape)
     return Worst(index, _number(mine, found.worst_mine), _number(golden, found.worst_golden))
+
+
+def _coordinates(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    found = []
+    for length in reversed(shape):
+        place, at = divmod(place, length)
+        found.append(at)
+    return tuple(reversed(found))
 
 
 def _number(side: Elements, value: Number) -> Number:

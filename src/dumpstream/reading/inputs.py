@@ -41,7 +41,9 @@ class Input(NamedTuple):
         """The name with the directories that tell its model and device."""
         if self.path is None:
             return self.name
-        return f"{self.path.absolute().parent}/{self.name.rpartition('/')[2]}"
+        path = os.fspath(self.path)
+        absolute = path if path.startswith("/") else f"{Path.cwd()}/{path}"
+        return f"{absolute.rpartition('/')[0]}/{self.name.rpartition('/')[2]}"
 
     @property
     def remote(self) -> bool:

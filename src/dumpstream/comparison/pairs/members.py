@@ -55,9 +55,10 @@ class Members:
         self.unreadable: list[CatalogFile] = []
         self._stands_in = False
         for file in map(files.__getitem__, row.file_ids):
-            for tensor in file.tensors:
+            tensors = file.tensors
+            for tensor in tensors:
                 self.found[tensor.io, tensor.index] = file, tensor
-            if not file.tensors:
+            if not tensors:
                 self.unreadable.append(file)
 
     @property

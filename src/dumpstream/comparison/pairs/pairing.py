@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -64,6 +64,11 @@ class PairingOptions:
         """Whether a copy of mine is paired as if it were mine."""
         return self.names is None and self.fusion is None and not self.ranks.pairs
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every tensor of mine is compared with the one of the golden that is called the same."""
+        return self.may_mirror and not self.models.pairs and not self.steps.pairs
+
     def golden_name(self, op_name: str) -> str:
         """Return what the golden calls an operator of mine, as the device writes names."""
         name = None if self.names is None else self.names.golden_name(op_name)
@@ -102,6 +107,20 @@ class Pairing(Iterator[Execution]):
     def close(self) -> None:
         """Remove what was written to the disk; does nothing if that was done."""
         self._executions.close()
+
+    def count_copied(self, tell: Callable[[int], None]) -> int | None:
+        """Return how many tensors both sides have if the golden is a copy of mine, and all are whole.
+
+        None if that is not so; then the executions tell. Takes a fraction of their time. *tell* is called
+        with the tensors that were counted so far.
+        """
+        if not self._options.is_plain:
+            return None
+        mine, golden = self._sides.values()
+        count = golden.count_copied(mine, tell)
+        if count is not None:
+            self.notes += [*mine.notes, *golden.notes]
+        return count
 
     def _run(self) -> Generator[Execution, None, None]:
         with ExitStack() as stack:

@@ -76,6 +76,10 @@ class GatheredSide(Side):
         """Return that it does not take over what *other* has."""
         return False
 
+    def count_copied(self, other: Side, tell: Callable[[int], None]) -> int | None:  # noqa: ARG002 - likewise
+        """Return that it is not known."""
+        return None
+
     def entries(
         self,
         known: Known,  # noqa: ARG002 - wholes are put together anew

@@ -10,13 +10,15 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from dumpstream import _native
-from dumpstream.format.dtypes import DYNAMIC
-from dumpstream.format.header import PREFIX_BYTES, DumpHeader, Tensor, message_bytes, parse_header
+from dumpstream.format.dtypes import DYNAMIC, dtype_of
+from dumpstream.format.formats import format_of
+from dumpstream.format.header import IO, PREFIX_BYTES, DumpHeader, Tensor, message_bytes
 from dumpstream.statistics.table import Number, TensorStatistics
 
 #: The columns of the statistics of a tensor, in order.
 STATISTICS = tuple(field.name for field in fields(TensorStatistics))
 _NUMBERS = attrgetter(*STATISTICS)
+_IOS = tuple(io.value for io in IO)
 _DESCRIPTORS, _HEADER = b"D", b"H"  #: what packed bytes begin with
 # Positions in a segment from the native reader.
 _SIZE: Final = 5
@@ -95,8 +97,20 @@ def pack_header(data: memoryview) -> tuple[bytes, tuple[int, ...]] | None:
 def unpack(data: bytes) -> Sequence[Descriptor]:
     """Return the descriptors that `pack` or `pack_header` made *data* of."""
     if data.startswith(_HEADER):
-        return descriptors_of(parse_header(memoryview(data)[len(_HEADER) :]), None, None)
+        return _unpack_header(memoryview(data)[len(_HEADER) + PREFIX_BYTES :])
     return [*map(Descriptor._make, marshal.loads(data[len(_DESCRIPTORS) :]))]  # noqa: S302 - this process wrote them
+
+
+def _unpack_header(message: memoryview) -> list[Descriptor]:
+    """Return what the header of a whole file says, which is described as `descriptors_of` does."""
+    *_, inputs, outputs, buffers, spaces, _ = _native.parse_header(message)
+    found = []
+    for io, group in zip(_IOS, (inputs, outputs, buffers, spaces), strict=True):
+        for index, (dtype, format_, shape, original_shape, _, size, address, *_) in enumerate(group):
+            count = math.prod(shape) if shape and DYNAMIC not in shape else None
+            names = dtype_of(dtype).short, format_of(format_).name
+            found.append(Descriptor(io, index, *names, shape, original_shape, count, size, address))
+    return found
 
 
 def statistics_of(descriptor: Descriptor) -> TensorStatistics | None:

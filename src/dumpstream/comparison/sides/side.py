@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from dumpstream.analysis.sources import StoredTable
 from dumpstream.archive.manifest import MANIFEST
 from dumpstream.comparison.sides.capturesource import CapturedFile, CaptureSource, captured_files
 from dumpstream.comparison.sides.capturetables import CaptureTables, paths_of
+from dumpstream.comparison.sides.copies import count_whole, find_copies
 from dumpstream.comparison.sides.entry import Entry, Packed
 from dumpstream.comparison.sides.source import PathSource, Source
 from dumpstream.comparison.sides.statisticstable import TableError, TableSource
@@ -86,22 +87,31 @@ class Side:
 
     def mirror(self, other: Side) -> bool:
         """Have what *other* has if this is a copy of it, with the same journals; return whether it is one."""
-        members, others = self._find_members(), other._find_members()
-        if members is None or others is None or len(members) != len(others):
+        found = self._find_copies(other)
+        if found is None:
             return False
-        found: dict[StoredCapture, Member] = {}
-        for ours, theirs in zip(members, others, strict=True):
-            if ours.capture is None or theirs.capture is None or ours.capture.running:
-                return False
-            if (ours.prefix, ours.rank) != (theirs.prefix, theirs.rank):
-                return False
-            if ours.capture.files.digest() != theirs.capture.files.digest():
-                return False
-            found[theirs.capture] = ours
-        for member in members:
+        for member in found.values():
             self._note_problems(member)
         self.sources = [source.like(found) for source in other.sources]
         return True
+
+    def count_copied(self, other: Side, tell: Callable[[int], None]) -> int | None:
+        """Return how many tensors it has in common with *other*, if this is a copy of it and all are whole.
+
+        None if that is not so, or not known without a closer look. *tell* is called with the count so far.
+        """
+        found = self._find_copies(other)
+        count = None if found is None else count_whole([*found], tell)
+        if not count or found is None:
+            return None
+        for original, copy in found.items():
+            other._note_problems(copy._replace(capture=original))
+            self._note_problems(copy)
+        return count
+
+    def _find_copies(self, other: Side) -> Mapping[StoredCapture, Member] | None:
+        members, others = self._find_members(), other._find_members()
+        return None if members is None or others is None else find_copies(members, others)
 
     def _described(self, tasks: Iterator[_Task]) -> Iterator[Sequence[Entry]]:
         for described in run_batches(

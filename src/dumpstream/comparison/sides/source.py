@@ -78,11 +78,11 @@ class PathSource:
         origin = origin_of_dump(item.full_name, item.rank)
         entry = Entry(origin, item.label, self._number, path)
         try:
-            with closing(content_of_path(item.path)) as content:
+            with closing(content_of_path(path)) as content:
                 if not content.copies and content.length() <= _SMALL_BYTES and origin.op_name is not None:
                     packed = packed_file(content.read(0, _SMALL_BYTES))
                     if packed is not None:
-                        return entry._replace(packed=packed)
+                        return Entry(origin, item.label, self._number, path, packed=packed)
                 with DumpFile(content, path) as dump:
                     header, length = dump.header, None if content.copies else content.length()
         except DumpFormatError as exc:

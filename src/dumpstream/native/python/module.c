@@ -102,6 +102,7 @@ static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NO
                                   {"read_header", read_header, METH_O, NULL},
                                   {"parse_header", parse_header, METH_O, NULL},
                                   {"measure_files", measure_files, METH_VARARGS, NULL},
+                                  {"count_tensors", count_tensors, METH_O, NULL},
                                   {"scan_journal", scan_journal, METH_VARARGS, NULL},
                                   {"summarise_journal", summarise_journal, METH_VARARGS, NULL},
                                   {"hash_name", hash_name, METH_VARARGS, NULL},

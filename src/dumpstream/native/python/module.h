@@ -90,6 +90,7 @@ int add_comparison(PyObject *module);
 int add_tensor_rows(PyObject *module);
 PyObject *parse_header(PyObject *module, PyObject *data);
 PyObject *measure_files(PyObject *module, PyObject *args);
+PyObject *count_tensors(PyObject *module, PyObject *files);
 PyObject *scan_journal(PyObject *module, PyObject *args);
 PyObject *summarise_journal(PyObject *module, PyObject *args);
 PyObject *hash_name(PyObject *module, PyObject *args);

@@ -194,3 +194,13 @@ int ds_tensor_rows_add(struct ds_tensor_rows *rows, const uint8_t *data, size_t 
     rows->files++;
     return result;
 }
+
+size_t ds_count_tensors(const uint8_t *data, size_t length) {
+    struct file file = {.data = data, .length = length};
+    size_t count = 0;
+    if (!look_at_header(&file) || file.skips_null)
+        return 0;
+    for (enum ds_message_kind kind = DS_INPUT; kind < DS_DUMP_DATA; kind++)
+        count += file.segments[kind];
+    return count;
+}

@@ -53,3 +53,6 @@ void ds_tensor_rows_free(struct ds_tensor_rows *rows);
 /* Adds the rows of a file, in the order of its bytes. Returns 1, or 0 without a row
  * if the file is not plain, or -ENOMEM. */
 int ds_tensor_rows_add(struct ds_tensor_rows *rows, const uint8_t *data, size_t length);
+
+/* How many tensors the whole dump file has. 0 if it is not plain, or does not have the bytes of all. */
+size_t ds_count_tensors(const uint8_t *data, size_t length);
