@@ -149,14 +149,15 @@ async def test_each_consumer_gets_the_first_file_after_its_call(rig: Rig) -> Non
     assert capture.report.files == 100
 
 
-async def test_many_small_files_come_in_order_with_their_bytes(rig: Rig) -> None:
+async def test_many_small_files_come_once_each_with_their_bytes(rig: Rig) -> None:
     names = [str(number) for number in range(3000)]
     async with opened(rig) as capture:
         files = capture.files(max_files=8, timeout=None)
         await run_sync(lambda: [rig.push(name, name.encode(), last=True) for name in names])
         seen = [(file.name, await file.read()) async for _, file in _first(files, len(names))]
 
-    assert seen == [(name, name.encode()) for name in names]
+    # Batches are stored side by side, so the later one may finish first.
+    assert sorted(seen) == sorted((name, name.encode()) for name in names)
     assert capture.report.skipped_files == 0
 
 
