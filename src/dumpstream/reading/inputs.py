@@ -106,7 +106,7 @@ def is_capture(path: Path | Prefix) -> bool:
 
 def _inputs_of(path: Path | Prefix, ranks: Sequence[int], selection: Selection) -> Iterator[Input]:
     try:
-        if is_capture(path):
+        if isinstance(path, Prefix) or is_capture(path):
             yield from _inputs_of_collection(Collection.open(path, ranks), selection)
         elif ranks:
             raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
