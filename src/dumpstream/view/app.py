@@ -118,6 +118,7 @@ class _Routes:
         return _json(await run_sync(details.content, request.path_params["row"]))
 
     async def _events(self, _: Request) -> Response:
+        self._watch.shown.set()  # pages listen when they have drawn the run
         return StreamingResponse(_statuses(self._watch), media_type="text/event-stream")
 
 

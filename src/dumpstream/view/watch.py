@@ -31,7 +31,7 @@ class Watch:
     """What pages show of the run at *path*; `follow` keeps it up to date.
 
     What a page draws of a finished capture is kept in the cache, so that the second page is there at once.
-    `prepare` then reads the run itself, beside the pages that are shown already.
+    `prepare` then reads the run itself, while the first page is looked at.
     """
 
     def __init__(self, path: Path | Prefix, ranks: Sequence[int] = ()) -> None:
@@ -42,6 +42,7 @@ class Watch:
         self._packed = b""
         self._reading = anyio.Lock()
         self._changed = anyio.Event()
+        self.shown = anyio.Event()  #: is set when a page has drawn the run
 
     @property
     def told(self) -> dict[str, Any]:
@@ -80,7 +81,8 @@ class Watch:
             return self._details
 
     async def prepare(self) -> None:
-        """Read the run before a page asks for a tensor of it."""
+        """Read the run as soon as a page is shown, and not before: the page is to be there at once."""
+        await self.shown.wait()
         with suppress(DumpstreamError, OSError):  # the page that asks is told
             await self.details()
 
