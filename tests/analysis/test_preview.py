@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dumpstream.analysis.preview import Histogram, count_bins, pick_values
+from dumpstream.analysis.preview import Histogram, count_bins, count_exponents, pick_values
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,17 @@ def test_values_are_picked_from_blocks_as_from_one() -> None:
     assert pick_values(blocks, 4, 2) == ([0, 1, 2, 3], [10, 11])
     assert pick_values(blocks, 10, 5) == ([*range(12)], [])
     assert pick_values([], 4, 2) == ([], [])
+
+
+def test_exponents_of_the_smallest_and_largest_doubles_share_few_counts() -> None:
+    smallest, largest = 5e-324, np.finfo(np.float64).max
+
+    found = count_exponents([np.array([smallest, -largest, 0, np.nan, np.inf])], 48)
+
+    assert (found.low, found.zeros, len(found.counts)) == (-1074, 1, 48)
+    assert sum(found.counts) == 2
+    assert found.low + found.width * len(found.counts) > 1023
+
+
+def test_values_without_exponents_have_no_counts() -> None:
+    assert count_exponents([np.zeros(3), np.array([np.nan])], 48) == (0, 1, (), 3)

@@ -11,16 +11,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dumpstream.diagnosis.dataflow.executions import find_executions
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, trace_of
+from dumpstream.diagnosis.dataflow.trace import COLUMNS, Trace, trace_of
 from dumpstream.simulation import Workload
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.view.cells import Cells, cells_of
 from dumpstream.view.packing import pack
 
 
-def _cells(text: str) -> Cells:
+def _trace(text: str) -> Trace:
     files = [(file.name, file.data) for file in Workload.parse(text).expected_files("/dump")]
-    trace = trace_of([measure_whole(files).columns.columns(COLUMNS)])
+    return trace_of([measure_whole(files).columns.columns(COLUMNS)])
+
+
+def _cells(text: str) -> Cells:
+    trace = _trace(text)
     return cells_of(trace, find_executions(trace))
 
 
@@ -84,3 +88,15 @@ def test_columns_begin_where_the_header_says(columns: dict[str, np.ndarray]) -> 
         np.testing.assert_array_equal(found, columns[listed["name"]])
         offset += -(-found.nbytes // 8) * 8
     assert offset == len(data)
+
+
+def test_numbers_that_need_eight_bytes_are_not_cut_off() -> None:
+    trace = _trace("models=1,ops=2,tensor_bytes=64-500")
+    trace.counts["count"][0] = 2**40
+    trace.reals["finite_max"][0] = 1e300
+
+    columns = cells_of(trace, find_executions(trace)).columns
+
+    assert columns["count"].max() == 2**40
+    assert columns["max"].max() == 1e300
+    assert columns["min"].dtype == np.float32

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -47,10 +49,24 @@ def colour_at(page: Page, step: int, line: int, lines: int, steps: int) -> tuple
     return tuple(page.evaluate(script, [step, line, lines, steps]))
 
 
+def painted(page: Page) -> None:
+    """Wait until the map shows what was chosen."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def wait_for_file(run: Path, capturing: subprocess.Popen[bytes]) -> None:
+    """Wait until a journal of *run* has a file."""
+    deadline = monotonic() + LIMIT_S
+    while not any(b'"file"' in it.read_bytes() for it in run.glob("*/journal.jsonl")):
+        assert capturing.poll() is None
+        assert monotonic() < deadline
+        sleep(0.1)
+
+
 def test_map_shows_the_nan_where_it_was_made(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
         page.select_option("#rank", label="rank 2")
-        page.wait_for_timeout(200)
+        painted(page)
 
         assert colour_at(page, 3, 3, 8, 6) == _NAN
         assert colour_at(page, 2, 3, 8, 6) != _NAN
@@ -85,6 +101,80 @@ def test_address_shows_the_same_thing_again(browser: Browser, address: str) -> N
         expect(page.locator("#panel .where")).to_have_text(shown)
 
 
+def test_zoom_is_in_the_address(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        page.focus("#map")
+        page.keyboard.press("+")
+        page.wait_for_url(re.compile("zoom="))
+        zoom = page.evaluate("location.hash")
+
+        page.reload()
+        page.wait_for_selector("body[data-ready]")
+
+        assert page.evaluate("location.hash") == zoom
+        page.click("#reset")
+        page.wait_for_url(re.compile("^(?!.*zoom=)"))
+
+
+def test_back_leads_to_the_tensor_before(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        page.locator("#bad button").nth(0).click()
+        expect(page.locator("#panel .where")).to_be_visible()
+        first = page.locator("#panel .where").inner_text()
+        page.locator("#bad button").nth(1).click()
+        expect(page.locator("#panel .where")).not_to_have_text(first)
+
+        page.go_back()
+
+        expect(page.locator("#panel .where")).to_have_text(first)
+
+
+@pytest.mark.parametrize("colour", ["bad", "magnitude", "drift", "lost"])
+def test_next_bad_place_is_found_in_every_colour(browser: Browser, address: str, colour: str) -> None:
+    with opened(browser, address) as page:
+        page.select_option("#colour", colour)
+        page.focus("#map")
+        page.keyboard.press("n")
+
+        expect(page.locator("#spoken")).to_contain_text("layer_3_Add, step 3")
+
+
+def test_exponents_of_a_tensor_are_drawn(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        page.click("#sentence button")
+
+        expect(page.get_by_role("img", name="Histogram of the exponents")).to_be_visible()
+
+
+def test_place_of_a_lost_file_says_so(browser: Browser, tmp_path: Path) -> None:
+    builder = CaptureBuilder(tmp_path / "run")
+    first, second, *rest = Workload.parse("models=1,ops=2,steps=2").expected_files("/dump")
+    for file in (first, *rest):
+        builder.add(file.name, file.data, Verdict.COMPLETE)
+    builder.add(second.name, second.data[:40], Verdict.SHORT)
+
+    with viewed(builder.finish()) as address, opened(browser, address) as page:
+        expect(page.locator("#legend")).to_contain_text("not whole")
+        page.focus("#map")
+        for key in ("Home", "ArrowDown"):
+            page.keyboard.press(key)
+
+        expect(page.locator("#spoken")).to_contain_text("not whole")
+
+
+def test_notice_goes_when_the_run_can_be_read_again(browser: Browser, tmp_path: Path) -> None:
+    builder = CaptureBuilder(tmp_path / "run")
+    for file in Workload.parse("models=1,ops=2").expected_files("/dump"):
+        builder.add(file.name, file.data, Verdict.COMPLETE)
+    run = builder.finish()
+
+    with viewed(run) as address, opened(browser, address) as page:
+        run.rename(tmp_path / "away")
+        expect(page.locator("#notice")).to_be_visible()
+        (tmp_path / "away").rename(run)
+        expect(page.locator("#notice")).to_be_hidden()
+
+
 def test_keyboard_walks_zooms_and_opens(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
         page.focus("#map")
@@ -92,6 +182,9 @@ def test_keyboard_walks_zooms_and_opens(browser: Browser, address: str) -> None:
         expect(page.locator("#spoken")).to_contain_text("NaN")
         page.keyboard.press("Enter")
         expect(page.locator("#panel h3")).to_be_visible()
+        expect(page.locator("#panel")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.locator("#map")).to_be_focused()
         before = page.locator("#spoken").inner_text()
         page.keyboard.press("ArrowRight")
         expect(page.locator("#spoken")).not_to_have_text(before)
@@ -175,10 +268,7 @@ def test_growing_run_is_shown_as_it_grows(browser: Browser, tmp_path: Path) -> N
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as capturing:
-        while not [*run.glob("*/journal.jsonl")] or not any(
-            b'"file"' in it.read_bytes() for it in run.glob("*/journal.jsonl")
-        ):
-            assert capturing.poll() is None
+        wait_for_file(run, capturing)
         with viewed(run) as address, opened(browser, address) as page:
             expect(page.locator("#state")).to_have_text("running")
             first = page.locator("#totals").inner_text()

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from dumpstream.analysis.tensorfiles import plain_dtype
 
 _BLOCK_ELEMENTS = 1 << 20
+_LEAST_EXPONENT = -1074  #: of a double, which is not normal then
+_EXPONENTS = 1024 - _LEAST_EXPONENT
 
 #: Zeros that are so many times as many as the others in any bin would leave nothing to see of them.
 _DWARFING = 4
@@ -57,6 +59,36 @@ def _bins_of(numbers: NDArray[np.float64], low: float, width: float, bins: int) 
     """Return the bins that *numbers* belong to; *width* is half of the distance from *low*."""
     places = (numbers / 2 - low / 2) / width * bins if width else np.zeros(len(numbers))
     return np.clip(places.astype(np.int64), 0, bins - 1)
+
+
+class Exponents(NamedTuple):
+    """How many of the finite elements have each exponent to the base 2; *width* of them share a count."""
+
+    low: int  #: the first exponent of the first count
+    width: int
+    counts: tuple[int, ...]
+    zeros: int  #: which have no exponent
+
+
+def count_exponents(blocks: Iterable[NDArray[Any]], most_bins: int) -> Exponents:
+    """Return the exponents of the elements in *blocks*, in at most *most_bins* counts."""
+    counts = np.zeros(_EXPONENTS, np.int64)
+    zeros = 0
+    for part in _parts(blocks):
+        with np.errstate(invalid="ignore"):  # as a NaN that signals is
+            numbers = np.abs(part).astype(np.float64) if part.dtype.kind == "c" else part.astype(np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        nonzero = finite[finite != 0]
+        zeros += len(finite) - len(nonzero)
+        # frexp has fractions from a half to 1, and so exponents that are larger by 1.
+        counts += np.bincount(np.frexp(nonzero)[1] - 1 - _LEAST_EXPONENT, minlength=_EXPONENTS)
+    used = np.flatnonzero(counts)
+    if not len(used):
+        return Exponents(0, 1, (), zeros)
+    low, high = int(used[0]), int(used[-1]) + 1
+    width = -(-(high - low) // most_bins)
+    sums = np.add.reduceat(counts[low:high], np.arange(0, high - low, width))
+    return Exponents(low + _LEAST_EXPONENT, width, tuple(sums.tolist()), zeros)
 
 
 def pick_values(blocks: Iterable[NDArray[Any]], first: int, last: int) -> tuple[list[Any], list[Any]]:

@@ -15,7 +15,7 @@ import anyio
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from dumpstream._errors import DumpstreamError
@@ -44,6 +44,7 @@ def make_app(watch: Watch, token: str) -> Starlette:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.follow)
+            tasks.start_soon(watch.prepare)
             yield
             tasks.cancel_scope.cancel()
 
@@ -72,7 +73,7 @@ class _Routes:
             if self._is_token(request.cookies.get(self._cookie)):
                 response = await self._tried(answer, request)
             else:
-                response = PlainTextResponse(_REFUSAL, 403)
+                response = _text(_REFUSAL, 403)
             response.headers.update(_HEADERS)
             return response
 
@@ -83,9 +84,9 @@ class _Routes:
         try:
             return await answer(request)
         except LookupError as exc:
-            return PlainTextResponse(str(exc), 404)
-        except DumpstreamError as exc:
-            return PlainTextResponse(str(exc), 409)
+            return _text(str(exc), 404)
+        except (DumpstreamError, OSError) as exc:
+            return _text(str(exc), 409)
 
     def _is_token(self, given: str | None) -> bool:
         return given is not None and secrets.compare_digest(given.encode(), self._token.encode())
@@ -109,25 +110,39 @@ class _Routes:
         return Response(self._watch.packed, media_type="application/octet-stream")
 
     async def _tensor(self, request: Request) -> Response:
-        scene = await self._watch.asked()
-        return JSONResponse(await run_sync(scene.tensor, request.path_params["row"]))
+        details = await self._watch.details()
+        return _json(await run_sync(details.tensor, request.path_params["row"]))
 
     async def _content(self, request: Request) -> Response:
-        scene = await self._watch.asked()
-        return JSONResponse(await run_sync(scene.content, request.path_params["row"]))
+        details = await self._watch.details()
+        return _json(await run_sync(details.content, request.path_params["row"]))
 
     async def _events(self, _: Request) -> Response:
+        self._watch.shown.set()  # pages listen when they have drawn the run
         return StreamingResponse(_statuses(self._watch), media_type="text/event-stream")
 
 
 async def _statuses(watch: Watch) -> AsyncIterator[str]:
     """Yield the status now, and whenever it changes; and a sign of life in between."""
-    yield _event(watch.told)
+    seen = watch.told
+    yield _event(seen)
     while True:
         status = None
         with anyio.move_on_after(_KEEP_ALIVE_S):
-            status = await watch.changed()
-        yield ": still here\n\n" if status is None else _event(status)
+            status = await watch.changed(seen)
+        if status is not None:
+            seen = status
+        yield ": still here\n\n" if status is None else _event(seen)
+
+
+def _text(words: str, status: int) -> Response:
+    """Return *words*, in which names may have bytes that are not UTF-8."""
+    return Response(words.encode("utf-8", "backslashreplace"), status, media_type="text/plain")
+
+
+def _json(value: dict[str, Any]) -> Response:
+    """Return *value* as JSON without a character that could not be encoded."""
+    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
 
 
 def _event(status: dict[str, Any]) -> str:

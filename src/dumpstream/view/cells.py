@@ -55,13 +55,13 @@ def cells_of(trace: Trace, executions: Executions) -> Cells:
         "step": step[of].astype(np.uint32),
         "operator": operator[of].astype(np.uint32),
         "io": trace.io[rows].astype(np.uint8),
-        "index": counts["index"][rows].astype(np.uint16),
+        "index": _whole(counts["index"][rows]),
         "count": _whole(counts["count"][rows]),
         "nan": _whole(counts["nan"][rows]),
         "inf": _whole(sum(np.maximum(counts[name][rows], 0) for name in ("pos_inf", "neg_inf"))),
-        "max": reals["finite_max"][rows].astype(np.float32),
-        "min": reals["finite_min"][rows].astype(np.float32),
-        "mean": reals["mean"][rows].astype(np.float32),
+        "max": _real(reals["finite_max"][rows]),
+        "min": _real(reals["finite_min"][rows]),
+        "mean": _real(reals["mean"][rows]),
         "magnitude": magnitude,
         "drift": _drift(_series(trace, rows, operator[of]), executions.step[of], magnitude),
     }
@@ -107,10 +107,18 @@ def _magnitude(trace: Trace, rows: Numbers) -> NDArray[np.float32]:
     return found.astype(np.float32)
 
 
-def _whole(counts: Any) -> NDArray[np.uint32]:
-    """Return *counts* in four bytes each: what is not known is 0, and what is larger the largest."""
-    found: NDArray[np.uint32] = np.clip(counts, 0, np.iinfo(np.uint32).max).astype(np.uint32)
+def _whole(counts: Any) -> NDArray[Any]:
+    """Return *counts*, of which those that are not known are 0, in four bytes each if all fit."""
+    known = np.maximum(counts, 0)
+    fits = not len(known) or known.max() <= np.iinfo(np.uint32).max
+    found: NDArray[Any] = known.astype(np.uint32 if fits else np.float64)
     return found
+
+
+def _real(values: NDArray[np.float64]) -> NDArray[Any]:
+    """Return *values* in four bytes each, unless a finite one is too large for that."""
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0)
+    return values.astype(np.float32 if largest <= np.finfo(np.float32).max else np.float64)
 
 
 def _series(trace: Trace, rows: Numbers, operator: Numbers) -> Numbers:

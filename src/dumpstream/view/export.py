@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.view.details import Details
 from dumpstream.view.page import page_text
 from dumpstream.view.scene import Scene
 
@@ -55,8 +56,8 @@ def _digest(text: str) -> str:
 
 
 def _packed(scene: Scene, status: dict[str, Any]) -> bytes:
-    details = {str(row): _details(scene, row) for row in _chosen(scene)}
-    return scene.packed(status, details=details)
+    opened = {str(row): _opened(scene.details, row) for row in _chosen(scene)}
+    return scene.packed(status, opened=opened)
 
 
 def _chosen(scene: Scene) -> Iterator[int]:
@@ -67,9 +68,9 @@ def _chosen(scene: Scene) -> Iterator[int]:
     yield from columns["row"][order[:_MOST_DETAILS]].tolist()
 
 
-def _details(scene: Scene, row: int) -> dict[str, Any]:
+def _opened(details: Details, row: int) -> dict[str, Any]:
     try:
-        content = scene.content(row)
-    except DumpstreamError:
+        content = details.content(row)
+    except (DumpstreamError, OSError):
         content = None
-    return {"tensor": scene.tensor(row), "content": content}
+    return {"tensor": details.tensor(row), "content": content}

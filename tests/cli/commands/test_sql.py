@@ -68,11 +68,11 @@ def test_tables_are_listed_without_a_query(run: Path, capsys: pytest.CaptureFixt
 
 
 def test_mistake_is_wrong_usage_with_a_mark_below_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sql", str(run), "selct 1"]) == 2
+    assert main(["sql", str(run), "fetch 1"]) == 2
 
     problem, line, mark = capsys.readouterr().err.splitlines()
-    assert "selct" in problem
-    assert line.index("selct") == mark.index("^")
+    assert "fetch" in problem
+    assert line.index("fetch") == mark.index("^")
 
 
 def test_path_in_place_of_the_query_is_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,5 +41,8 @@ def run(args: Namespace) -> int:
         written = write_trace(file, subject.trace, executions, find_flow(subject.trace, executions))
     for problem in subject.missing:
         say(problem)
-    summarise(f"{count_text(written, 'operator')} in {args.out}", good=not subject.missing)
-    return NOT_WHOLE if subject.missing else 0
+    if untimed := len(executions) - written:
+        say(f"{count_text(untimed, 'operator')} left out: the names of their files have no time")
+    whole = not subject.missing and not untimed
+    summarise(f"{count_text(written, 'operator')} in {args.out}", good=whole)
+    return 0 if whole else NOT_WHOLE

@@ -23,7 +23,9 @@ from dumpstream.cli._display import count_text, say, summarise
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.reading.outputs import open_output
 from dumpstream.view.export import export_page
+from dumpstream.view.scene import read_scene
 from dumpstream.view.server import listening, require_server, serve
+from dumpstream.view.status import status_of
 from dumpstream.view.watch import Watch
 
 _LOOPBACK = "127.0.0.1"
@@ -67,8 +69,9 @@ def _opened(args: Namespace) -> Watch:
 
 def _export(args: Namespace) -> int:
     with open_output(args.export, replace=args.force) as file:
-        watch = _opened(args)
-        scene = watch.scene()
-        file.write(export_page(scene, watch.told).encode())
+        status = status_of(args.path, args.rank)
+        with Progress("reading", "file") as progress:
+            scene = read_scene(args.path, args.rank, progress=progress.show)
+        file.write(export_page(scene, status).encode())
     summarise(f"{count_text(len(scene.cells), 'tensor')} in {args.export}", good=True)
     return 0

@@ -23,13 +23,14 @@ function text(x, y, words, anchor = "start") {
 
 /** Returns extremes and mean of a tensor over steps; steps with NaNs or infinities are marked. */
 export function lineChart(points, current) {
-  const label = `Extremes and mean over ${points.length} steps`;
-  const drawing = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
   const finite = points.flatMap(({ max, min, mean }) => [max, min, mean]).filter(Number.isFinite);
-  const low = Math.min(...finite);
-  const high = Math.max(...finite);
+  const low = finite.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = finite.reduce((a, b) => Math.max(a, b), -Infinity);
+  const bad = points.filter(({ nan, inf }) => nan || inf).length;
+  const label = `Extremes and mean over ${points.length} steps, from ${numberText(low)} to ${numberText(high)}; ${bad} steps with NaN or infinity`;
+  const drawing = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
   const last = Math.max(points.length - 1, 1);
-  const x = (place) => EDGE + (place / last) * (WIDTH - 2 * EDGE);
+  const x = (place) => (points.length === 1 ? WIDTH / 2 : EDGE + (place / last) * (WIDTH - 2 * EDGE));
   const y = (value) => HEIGHT - 18 - ((value - low) / (high - low || 1)) * (HEIGHT - 34);
   if (finite.length) {
     const known = (name) => points.map((it, place) => [place, it[name]]).filter(([, value]) => Number.isFinite(value));
@@ -41,6 +42,7 @@ export function lineChart(points, current) {
     }
     const mean = known("mean").map(([place, value]) => `${x(place)},${y(value)}`);
     drawing.append(shape("polyline", { points: mean.join(" "), fill: "none", stroke: isDark() ? "#e6eaf1" : "#1a2230", "stroke-width": 1.5 }));
+    if (points.length === 1) for (const name of ["max", "mean", "min"]) for (const [place, value] of known(name)) drawing.append(shape("circle", { cx: x(place), cy: y(value), r: 3, fill: soft() }));
     drawing.append(text(EDGE, 10, `max ${numberText(high)}`), text(WIDTH - EDGE, 10, `min ${numberText(low)}`, "end"));
   }
   points.forEach((point, place) => {
@@ -53,17 +55,28 @@ export function lineChart(points, current) {
   return drawing;
 }
 
-/** Returns bars for equal bins of the finite values. */
-export function histogram({ low, high, counts, zeros }) {
-  const most = Math.max(...counts, 1);
-  const label = `Histogram of the values from ${numberText(low)} to ${numberText(high)}`;
+/** Returns bars for counts, with words below their ends. */
+function bars(label, counts, left, right, middle) {
+  const most = counts.reduce((a, b) => Math.max(a, b), 1);
   const drawing = shape("svg", { viewBox: `0 0 ${WIDTH} 84`, role: "img", "aria-label": label });
   const width = (WIDTH - 2 * EDGE) / counts.length;
   counts.forEach((count, bin) => {
     const height = count ? Math.max((count / most) * 60, 1.5) : 0;
-    drawing.append(shape("rect", { x: EDGE + bin * width, y: 64 - height, width: Math.max(width - 1, 0.5), height, fill: isDark() ? "#6f9bd1" : "#5a8cc4" }));
+    drawing.append(shape("rect", { x: EDGE + bin * width, y: 64 - height, width: Math.max(Math.min(width, 40) - 1, 0.5), height, fill: isDark() ? "#6f9bd1" : "#5a8cc4" }));
   });
-  drawing.append(text(EDGE, 78, numberText(low)), text(WIDTH - EDGE, 78, numberText(high), "end"));
-  if (zeros) drawing.append(text(WIDTH / 2, 78, `${zeros} zeros apart`, "middle"));
+  drawing.append(text(EDGE, 78, left), text(WIDTH - EDGE, 78, right, "end"));
+  if (middle) drawing.append(text(WIDTH / 2, 78, middle, "middle"));
   return drawing;
+}
+
+/** Returns bars for equal bins of the finite values. */
+export function histogram({ low, high, counts, zeros }) {
+  const [left, right] = [numberText(low), numberText(high)];
+  return bars(`Histogram of the values from ${left} to ${right}`, counts, left, right, zeros ? `${zeros} zeros apart` : "");
+}
+
+/** Returns bars for the exponents of the finite values, to the base 2. */
+export function exponentChart({ low, width, counts, zeros }) {
+  const [left, right] = [`2^${low}`, `2^${low + width * counts.length}`];
+  return bars(`Histogram of the exponents, from ${left} to ${right}`, counts, left, right, zeros ? `${zeros} zeros apart` : "");
 }

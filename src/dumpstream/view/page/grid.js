@@ -1,17 +1,22 @@
 // The grid: one value for each place of the map, the worst of all rows that share it.
 
-import { LOST_SEVERITY } from "./measures.js";
+import { badness, lostSeverity } from "./measures.js";
+
+/** Places that a browser can draw at once. */
+const MOST_PLACES = 1 << 26;
 
 /** Which line of the map a row is on, for each way to arrange the map. */
 const ARRANGEMENTS = {
-  operators: { title: "operators", of: (run) => run.columns.operator, names: (run) => run.operators.map(operatorText) },
+  operators: { title: "operators", of: (run) => run.columns.operator, names: operatorNames },
   ranks: { title: "ranks", of: (run) => run.columns.process, names: (run) => run.processes },
   models: {
     title: "models",
     of: (run) => {
       const models = modelsOf(run);
       const number = run.operators.map(([model]) => models.indexOf(model ?? "no model"));
-      return Uint32Array.from(run.columns.operator, (operator) => number[operator]);
+      const of = new Uint32Array(run.rows);
+      for (let i = 0; i < run.rows; i++) of[i] = number[run.columns.operator[i]];
+      return of;
     },
     names: (run) => modelsOf(run),
   },
@@ -19,7 +24,11 @@ const ARRANGEMENTS = {
 
 export const arrangements = Object.entries(ARRANGEMENTS).map(([name, { title }]) => [name, title]);
 
-export const operatorText = ([model, type, name]) => `${name ?? type ?? "?"}${model ? ` · ${model}` : ""}`;
+/** The names of operators, with their models if there are several. */
+function operatorNames(run) {
+  const several = modelsOf(run).length > 1;
+  return run.operators.map(([model, type, name]) => `${name ?? type ?? "?"}${several && model ? ` · ${model}` : ""}`);
+}
 
 export const modelsOf = (run) => [...new Set(run.operators.map(([model]) => model ?? "no model"))];
 
@@ -36,7 +45,8 @@ function chosen(run, { rank, model, find }) {
   return (i) => operators[operator[i]] && (rank === "" || process[i] === Number(rank));
 }
 
-/** Builds the grid of a run: lines without rows are left out, and `worst` has the row that each place shows. */
+/** Builds the grid of a run: lines without rows are left out, `worst` has the row that each place shows, and
+ * `bad` and `notWhole` say of each place whether it has such tensors. */
 export function buildGrid(run, measure, view) {
   const arrangement = ARRANGEMENTS[view.lines] ?? ARRANGEMENTS.operators;
   const of = arrangement.of(run);
@@ -61,17 +71,25 @@ export function buildGrid(run, measure, view) {
   });
   const width = Math.max(run.steps.length, 1);
   const height = Math.max(lines.length, 1);
+  if (width * height > MOST_PLACES) throw new Error(`${height} lines and ${width} steps are too many for one map: choose a model, or type a part of a name.`);
   const severity = new Float32Array(width * height).fill(-Infinity);
   const worst = new Int32Array(width * height).fill(-1);
+  const bad = new Uint8Array(width * height);
   for (let i = 0; i < run.rows; i++) {
     if (wanted && !wanted(i)) continue;
     const at = place[of[i]] * width + step[i];
     const value = measure.severity(i);
+    if (badness(run.columns, i)) bad[at] = 1;
     if (worst[at] < 0 || value > severity[at] || (Number.isNaN(severity[at]) && !Number.isNaN(value))) {
       severity[at] = value;
       worst[at] = i;
     }
   }
-  for (const it of lost) severity[lineOfLost(it) >= 0 ? place[lineOfLost(it)] * width + it[1] : 0] = LOST_SEVERITY;
-  return { width, height, severity, worst, names: lines.map((line) => names[line]), lines };
+  const notWhole = new Uint8Array(width * height);
+  for (const it of lost) {
+    const at = place[lineOfLost(it)] * width + it[1];
+    notWhole[at] = 1;
+    if (!(severity[at] > lostSeverity(measure))) severity[at] = lostSeverity(measure);
+  }
+  return { width, height, severity, worst, bad, notWhole, names: lines.map((line) => names[line]), lines };
 }

@@ -8,7 +8,7 @@ import { badness, measuresOf } from "./measures.js";
 import { Panel, make, stepText, tensorText } from "./panel.js";
 
 const MOST_LISTED = 200;
-const DEFAULTS = { lines: "operators", colour: "bad", rank: "", model: "", find: "", sel: "" };
+const DEFAULTS = { lines: "operators", colour: "bad", rank: "", model: "", find: "", sel: "", zoom: "" };
 const byId = (id) => document.getElementById(id);
 
 const embedded = byId("embedded-run");
@@ -25,9 +25,10 @@ function readAddress() {
   for (const name of Object.keys(DEFAULTS)) view[name] = words.get(name) ?? DEFAULTS[name];
 }
 
-function writeAddress() {
+/** Puts what is shown into the address; with `push`, the browser's back leads to what was shown before. */
+function writeAddress(push = false) {
   const words = new URLSearchParams(Object.entries(view).filter(([name, value]) => value !== DEFAULTS[name]));
-  history.replaceState(null, "", `#${words}`);
+  history[push ? "pushState" : "replaceState"](null, "", `#${words}`);
 }
 
 /** What names a row in the address, also after the run has grown. */
@@ -38,8 +39,20 @@ function nameOf(i) {
 }
 
 function rowNamed(words) {
-  if (!words) return -1;
-  for (let i = 0; i < run.rows; i++) if (nameOf(i) === words) return i;
+  let wanted;
+  try {
+    wanted = JSON.parse(words);
+  } catch {
+    return -1; // there is none, or it is not from here
+  }
+  if (!Array.isArray(wanted)) return -1;
+  const [process, step, model, name, io, index] = wanted;
+  const { columns } = run;
+  const number = run.steps.indexOf(step);
+  const operators = run.operators.map((it) => it[0] === model && it[2] === name);
+  for (let i = 0; i < run.rows; i++) {
+    if (columns.step[i] === number && columns.process[i] === process && operators[columns.operator[i]] && columns.io[i] === io && columns.index[i] === index) return i;
+  }
   return -1;
 }
 
@@ -78,37 +91,55 @@ function drawLegend(measure) {
   byId("legend").replaceChildren(...parts);
 }
 
-const map = new StepMap(byId("map"), { moved: speak, opened: open });
-map.badRow = (i) => badness(run.columns, i) > 0;
+let writing = null;
+const map = new StepMap(byId("map"), {
+  moved: speak,
+  opened: open,
+  zoomed() {
+    clearTimeout(writing); // browsers refuse an address that changes many times a second
+    writing = setTimeout(() => {
+      view.zoom = map.looked;
+      writeAddress();
+    }, 250);
+  },
+});
 const panel = new Panel(byId("panel"), { select });
 
 function draw() {
   const measure = measures[view.colour] ?? measures.bad;
   drawLegend(measure);
-  map.show(buildGrid(run, measure, view), measure, run.steps.map((_, step) => stepText(run, step)));
+  try {
+    map.show(buildGrid(run, measure, view), measure, run.steps.map((_, step) => stepText(run, step)));
+  } catch (error) {
+    notice(error.message);
+  }
 }
 
 function describe({ x, y }) {
-  const row = map.grid.worst[y * map.grid.width + x];
-  const place = `${map.grid.names[y] ?? "nothing"}, step ${stepText(run, x)}`;
-  if (row < 0) return `${place}: not captured`;
+  const at = y * map.grid.width + x;
+  const row = map.grid.worst[at];
+  const lost = map.grid.notWhole[at] ? "; a file is not whole" : "";
+  if (y >= map.grid.names.length || x >= run.steps.length) return "Nothing was captured.";
+  const place = `${map.grid.names[y]}, step ${stepText(run, x)}`;
+  if (row < 0) return `${place}: ${lost ? "lost, or not whole" : "not captured"}`;
   const measure = measures[view.colour] ?? measures.bad;
-  return `${place}, ${tensorText(run, row)}: ${measure.text(row)}`;
+  return `${place}, ${tensorText(run, row)}: ${measure.text(row)}${lost}`;
 }
 
 function speak(place) {
   byId("spoken").textContent = describe(place);
 }
 
-function open(place) {
+function open(place, byKey = false) {
   const row = map.grid.worst[place.y * map.grid.width + place.x];
   if (row >= 0) select(row);
   else panel.empty(describe(place));
+  if (byKey) byId("panel").focus();
 }
 
 function select(i) {
   view.sel = nameOf(i);
-  writeAddress();
+  writeAddress(true);
   point(i);
   panel.show(run, source, i);
 }
@@ -167,19 +198,23 @@ function showStatus(status) {
 function showSentence() {
   const box = byId("sentence");
   box.hidden = !run.sentence;
-  if (!run.sentence) return;
+  if (!run.sentence || box.dataset.said === run.sentence) return; // a screen reader says what changes
+  box.dataset.said = run.sentence;
   box.replaceChildren(run.sentence);
-  const first = run.origin === null || run.origin === undefined ? -1 : run.columns.row.indexOf(run.origin);
-  if (first >= 0) {
+  if (run.origin !== null) {
     const button = make("button", { type: "button", textContent: "Show it" });
-    button.onclick = () => select(first);
+    button.onclick = () => {
+      const first = run.columns.row.indexOf(run.origin);
+      if (first >= 0) select(first);
+    };
     box.append(button);
   }
 }
 
 function notice(words) {
-  byId("notice").hidden = !words;
-  byId("notice").textContent = words;
+  const shown = words || (run && !run.rows ? "No tensor has been captured yet." : "");
+  byId("notice").hidden = !shown;
+  byId("notice").textContent = shown;
 }
 
 async function load() {
@@ -189,24 +224,31 @@ async function load() {
     run = await source.load();
     known = run.status.version;
     measures = measuresOf(run);
-    notice(run.rows ? run.notice ?? "" : "No tensor has been captured yet.");
-    fillControls();
+    notice("");
     showStatus(run.status);
     showSentence();
     byId("missing-box").hidden = !run.missing.length;
     byId("missing").replaceChildren(...run.missing.map((words) => make("li", { textContent: words })));
-    draw();
     listBad();
-    const row = rowNamed(view.sel);
-    if (row >= 0) {
-      point(row);
-      if (panel.shown !== row) panel.show(run, source, row);
-    } else if (panel.shown === null) panel.empty("Choose a place on the map, or a bad tensor below it.");
+    apply();
   } catch (error) {
     notice(error.message);
   } finally {
     loading = false;
   }
+}
+
+/** Shows what the address says. */
+function apply() {
+  fillControls();
+  draw();
+  if (!map.grid) return;
+  map.look(view.zoom);
+  const row = rowNamed(view.sel);
+  if (row >= 0) {
+    point(row);
+    if (panel.shown !== row) panel.show(run, source, row);
+  } else if (panel.shown === null) panel.empty("Choose a place on the map, or a bad tensor below it.");
 }
 
 let before = null;
@@ -219,12 +261,14 @@ function hear(status) {
   if (before) rate = ((status.bytes - before.bytes) / (now - before.time)) * 1000;
   before = { bytes: status.bytes, time: now };
   showStatus(status);
+  notice("");
   if (status.version !== known) load();
 }
 
 for (const [id, name] of [["lines", "lines"], ["colour", "colour"], ["rank", "rank"], ["model", "model"], ["find", "find"]]) {
   byId(id).addEventListener("input", (event) => {
     view[name] = event.target.value;
+    notice("");
     writeAddress();
     if (run) draw();
   });
@@ -233,8 +277,9 @@ byId("controls").addEventListener("submit", (event) => event.preventDefault());
 byId("reset").addEventListener("click", () => map.grid && map.reset());
 addEventListener("hashchange", () => {
   readAddress();
-  if (run) load();
+  if (run) apply();
 });
+byId("panel").addEventListener("keydown", (event) => event.key === "Escape" && byId("map").focus());
 onThemeChange(() => run && draw());
 readAddress();
 panel.empty("Reading the run …");

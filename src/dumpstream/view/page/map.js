@@ -11,11 +11,12 @@ const LABEL_FROM = 11; // pixels of a line, from which on every line has its nam
 const FONT = "11px system-ui, 'DejaVu Sans', sans-serif";
 
 export class StepMap {
-  /** Calls `moved(place)` when the cursor moves, and `opened(place)` when a place is chosen. */
-  constructor(canvas, { moved, opened }) {
+  /** Calls `moved(place)` when the cursor moves, `opened(place, byKey)` when a place is chosen, and `zoomed` when the window changes. */
+  constructor(canvas, { moved, opened, zoomed }) {
     this.canvas = canvas;
     this.moved = moved;
     this.opened = opened;
+    this.zoomed = zoomed;
     this.grid = null;
     this.cursor = null; // {x, y}
     this.window = null; // {x, y, width, height} in cells
@@ -25,6 +26,7 @@ export class StepMap {
     canvas.addEventListener("pointerdown", (event) => this.onDown(event));
     canvas.addEventListener("pointermove", (event) => this.onMove(event));
     canvas.addEventListener("pointerup", (event) => this.onUp(event));
+    canvas.addEventListener("pointercancel", () => (this.drag = null));
   }
 
   show(grid, measure, stepNames) {
@@ -39,6 +41,22 @@ export class StepMap {
 
   reset() {
     this.window = { x: 0, y: 0, width: this.grid.width, height: this.grid.height };
+    this.zoomed();
+    this.draw();
+  }
+
+  /** The window as text, which `look` takes again; empty if it is the whole map. */
+  get looked() {
+    const { x, y, width, height } = this.window;
+    const whole = width === this.grid.width && height === this.grid.height;
+    return whole ? "" : [x, y, width, height].map((value) => Number(value.toFixed(2))).join(",");
+  }
+
+  look(text) {
+    const [x, y, width, height] = text.split(",").map(Number);
+    if ([x, y, width, height].every(Number.isFinite)) this.window = { x, y, width, height };
+    else this.window = { x: 0, y: 0, width: this.grid.width, height: this.grid.height };
+    this.fix();
     this.draw();
   }
 
@@ -91,6 +109,7 @@ export class StepMap {
     view.x = at.x + 0.5 - across * view.width;
     view.y = at.y + 0.5 - down * view.height;
     this.fix();
+    this.zoomed();
     this.draw();
   }
 
@@ -111,14 +130,15 @@ export class StepMap {
       ArrowDown: () => this.go({ x: at.x, y: at.y + far }),
       Home: () => this.go({ x: 0, y: at.y }),
       End: () => this.go({ x: this.grid.width - 1, y: at.y }),
-      Enter: () => this.opened(at),
-      " ": () => this.opened(at),
+      Enter: () => this.opened(at, true),
+      " ": () => this.opened(at, true),
       "+": () => this.zoom(0.7),
       "-": () => this.zoom(1.4),
       0: () => this.reset(),
       n: () => this.nextBad(at, 1),
       N: () => this.nextBad(at, 1),
       p: () => this.nextBad(at, -1),
+      P: () => this.nextBad(at, -1),
     };
     const action = actions[event.key];
     if (!action) return;
@@ -126,7 +146,7 @@ export class StepMap {
     action();
   }
 
-  /** Goes to the next place, step by step, whose worst row is bad. */
+  /** Goes to the next place, step by step, that has a bad row. */
   nextBad(from, direction) {
     const { width, height } = this.grid;
     const total = width * height;
@@ -140,8 +160,7 @@ export class StepMap {
   }
 
   isBad({ x, y }) {
-    const row = this.grid.worst[y * this.grid.width + x];
-    return row >= 0 && this.badRow(row);
+    return this.grid.bad[y * this.grid.width + x] > 0;
   }
 
   onDown(event) {
@@ -170,6 +189,7 @@ export class StepMap {
   onUp(event) {
     const drag = this.drag;
     this.drag = null;
+    if (drag?.moved) this.zoomed();
     if (!drag || drag.moved) return;
     const place = this.placeAt(event);
     if (place) {
@@ -289,7 +309,8 @@ function spans(pixels, start, cells, gap) {
     const last = start + ((pixel + 1) * cells) / pixels;
     const cell = Math.floor(first);
     const isGap = gap && ((first - cell) * pixels) / cells < gap;
-    found[pixel] = isGap ? null : [cell, Math.max(Math.ceil(last - 1e-9), cell + 1)];
+    // Cells that are apart share no pixel.
+    found[pixel] = isGap ? null : [cell, gap ? cell + 1 : Math.max(Math.ceil(last - 1e-9), cell + 1)];
   }
   return found;
 }
@@ -298,6 +319,7 @@ function spans(pixels, start, cells, gap) {
 function fitted(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;
   let keep = text.length;
+  if (keep > 400) keep = 400; // of a longer one, no more could fit
   while (keep > 4) {
     keep -= 1;
     const short = `${text.slice(0, Math.ceil(keep / 2))}…${text.slice(text.length - Math.floor(keep / 2))}`;

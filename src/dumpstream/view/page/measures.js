@@ -2,14 +2,16 @@
 
 import { INFINITE, LOST, NAN, fine, ramp, unknown } from "./colours.js";
 
-/** Of a place whose file is not whole: it hides everything else. */
-export const LOST_SEVERITY = 3e38;
+/** Of a place whose file is not whole, for measures that do not say otherwise: it hides everything else. */
+const LOST_SEVERITY = 3e38;
+
+export const lostSeverity = (measure) => measure.lost ?? LOST_SEVERITY;
 
 /** Returns the colour of a place, by the severity of its worst row. */
-export const colourOf = (measure, severity) => (severity >= LOST_SEVERITY ? LOST : measure.colour(severity));
+export const colourOf = (measure, severity) => (severity === lostSeverity(measure) ? LOST : measure.colour(severity));
 
 const number = (value) =>
-  Number.isNaN(value) ? "not known" : Math.abs(value) >= 1e5 || (value && Math.abs(value) < 1e-3) ? value.toExponential(3) : String(Number(value.toPrecision(6)));
+  value === null || Number.isNaN(value) ? "not known" : Math.abs(value) >= 1e5 || (value && Math.abs(value) < 1e-3) ? value.toExponential(3) : String(Number(value.toPrecision(6)));
 
 export const numberText = number;
 
@@ -35,6 +37,7 @@ export function measuresOf(run) {
   const found = {
     bad: {
       title: "NaN and infinity",
+      lost: 0.5, // a NaN beside it is still seen
       severity: (i) => badness(columns, i),
       colour: (value) => (value >= 2 ? NAN : value >= 1 ? INFINITE : fine()),
       legend: [["no NaN, no infinity", fine], ["infinity", () => INFINITE], ["NaN", () => NAN]],

@@ -1,6 +1,6 @@
 // The panel: everything about the selected tensor. Every name from a capture is text, never markup.
 
-import { histogram, lineChart } from "./charts.js";
+import { exponentChart, histogram, lineChart } from "./charts.js";
 import { badness, numberText } from "./measures.js";
 
 const IO = ["input", "output", "buffer", "space"];
@@ -101,9 +101,12 @@ export class Panel {
 
   async fill(run, source, i, facts, more) {
     const row = run.columns.row[i];
+    const waiting = make("p", { className: "empty", textContent: "Reading the run …" });
+    more.append(waiting);
     try {
       const tensor = await source.tensor(row);
       if (this.shown !== i) return;
+      waiting.remove();
       if (!tensor) {
         more.append(make("p", { className: "empty", textContent: "The rest is only in the run itself: open it with dumpstream view." }));
         return;
@@ -112,10 +115,11 @@ export class Panel {
       this.facts(facts, { std, l2norm, zeros: zero, saturated, type: dtype, shape: shape && `[${shape.join(", ")}]`, address, task, stream, problem }, 0);
       this.neighbours(more, "Comes from", tensor.from, run);
       this.neighbours(more, "Read by", tensor.to, run);
-      this.place(more, run, tensor);
+      this.place(more, tensor);
       const content = await source.content(row);
       if (this.shown === i && content) this.content(more, content);
     } catch (error) {
+      waiting.remove();
       if (this.shown === i) more.append(make("p", { className: "empty", textContent: error.message }));
     }
   }
@@ -124,7 +128,7 @@ export class Panel {
     if (!found?.length) return;
     const list = make("ul");
     for (const it of found) {
-      const words = `${it.op_name} ${it.io} ${it.index}${it.proven ? "" : " (suggested)"}`;
+      const words = `${it.op_name ?? "operator"} ${it.io} ${it.index}${it.proven ? "" : " (suggested)"}`;
       const button = make("button", { type: "button", textContent: words });
       button.onclick = () => {
         const i = run.columns.row.indexOf(it.row);
@@ -135,14 +139,14 @@ export class Panel {
     more.append(make("h4", { textContent: title }), list);
   }
 
-  place(more, run, tensor) {
-    const quoted = `'${tensor.file.replaceAll("'", "'\\''")}'`;
-    const words = `dumpstream extract ${run.status.run} ${quoted} --out dumps`;
-    more.append(make("h4", { textContent: "File" }), make("code", { textContent: tensor.file }), make("h4", { textContent: "Extract it" }), make("code", { className: "command", textContent: words }));
+  place(more, { file, extract }) {
+    more.append(make("h4", { textContent: "File" }), make("code", { textContent: file }));
+    if (extract) more.append(make("h4", { textContent: "Extract it" }), make("code", { className: "command", textContent: extract }));
   }
 
   content(more, { header, tensor }) {
     if (tensor?.histogram) more.append(make("h4", { textContent: "Values" }), histogram(tensor.histogram));
+    if (tensor?.exponents?.counts.length) more.append(make("h4", { textContent: "Exponents" }), exponentChart(tensor.exponents));
     if (tensor?.first?.length) {
       const values = [...tensor.first.map(String), ...(tensor.last?.length ? ["…", ...tensor.last.map(String)] : [])];
       more.append(make("p", { className: "values", textContent: values.join("  ") }));
