@@ -18,6 +18,7 @@ _ROOT = Path(dumpstream.__file__).parent
 _BELOW_A_DESCRIPTOR = "below a descriptor, or without following a link"
 _USERS_PATH = "the user names this very path"
 _NAMELESS = "a file without a name"
+_NO_FILE = "a link of the data flow, which changes no file"
 _PRIVATE = "in a temporary directory of its own"
 
 #: By module: what it may use, and why.
@@ -54,6 +55,14 @@ _ALLOWED: dict[str, tuple[set[str], str]] = {
         "below a descriptor, in a private directory with a random name",
     ),
     "remote/outboxes.py": ({"rmdir", "unlink"}, _BELOW_A_DESCRIPTOR),
+    "diagnosis/dataflow/flow.py": ({"link"}, _NO_FILE),
+    "diagnosis/origins.py": ({"link"}, _NO_FILE),
+    "tables/edgetable.py": ({"TemporaryFile"}, _NAMELESS),
+    "tables/filetable.py": ({"TemporaryFile"}, _NAMELESS),
+    "tables/perfetto.py": ({"link"}, _NO_FILE),
+    "tables/tensortable.py": ({"TemporaryFile"}, _NAMELESS),
+    "view/scene.py": ({"link"}, _NO_FILE),
+    "view/details.py": ({"link"}, _NO_FILE),
     "cli/_streams.py": ({"open"}, "the null device"),
     "cli/commands/capture.py": ({"TemporaryDirectory", "write_text"}, _PRIVATE),
     "cli/commands/config.py": ({"open"}, _USERS_PATH),

@@ -36,6 +36,7 @@ _ANSWERS = _answers()
 _PROSE = {"detail", "problem", "histogram"}
 #: What 0.1.0 did not know, and cannot have been the case.
 _NEWER = {"capture", "not_stored", "unstored_files"}
+_ADDRESS = "address"  #: of a tensor: a number in statistics, which 0.1.0 did not have, and text in `show`
 _STEP = "step"  #: 0.1.0 had it only in the name of the file
 
 
@@ -83,6 +84,8 @@ def _facts(value: Any) -> Any:
 
 
 def _is_news(name: str, value: Any) -> bool:
+    if name == _ADDRESS:
+        return not isinstance(value, str)
     return name in _PROSE or name == _STEP or (name in _NEWER and not value)
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from dumpstream.simulation.library import SimulationCounters, load_library, read
 from dumpstream.simulation.workload import Workload, opened
 
 _POLL_S = 0.001
+_WAKE_S = 0.1
 
 
 class JobResult(NamedTuple):
@@ -76,7 +77,11 @@ class Job:
             started = time.monotonic()
             # In a thread of its own: the main thread handles signals, and only between its calls.
             with ThreadPoolExecutor(1) as executor:
-                steps = executor.submit(self._run_steps).result()
+                running = executor.submit(self._run_steps)
+                # If the system gives a signal to another thread, this one must run by itself to handle it.
+                while not wait([running], timeout=_WAKE_S).done:
+                    pass
+                steps = running.result()
             seconds = time.monotonic() - started
         return JobResult(steps, seconds, read_counters())
 

@@ -39,14 +39,18 @@ static void multiply_row(const float *restrict row, const float *restrict matrix
 }
 
 static void multiply(const struct operand *in, const struct operand *out) {
-    static _Thread_local float matrix[MAX_COLUMNS * MAX_COLUMNS];
+    const size_t elements = (size_t)in[1].rows * in[1].columns;
+    float *matrix = malloc(elements * sizeof *matrix);
     float row[MAX_COLUMNS], product[MAX_COLUMNS];
-    floats_read(in[1].dtype, in[1].bytes, 0, (size_t)in[1].rows * in[1].columns, matrix);
+    if (!matrix)
+        abort();
+    floats_read(in[1].dtype, in[1].bytes, 0, elements, matrix);
     for (uint32_t i = 0; i < out->rows; i++) {
         read_row(&in[0], i, row);
         multiply_row(row, matrix, out->columns, product);
         write_row(out, i, product);
     }
+    free(matrix);
 }
 
 /* The second operand has as many rows, or one for all. */

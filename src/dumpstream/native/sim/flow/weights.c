@@ -1,16 +1,22 @@
 #include "flow/weights.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "workload/floats.h"
 
-enum { MAX_WEIGHT = MAX_COLUMNS * MAX_COLUMNS };
-
-static _Thread_local float values[MAX_WEIGHT], drawn[MAX_WEIGHT];
-
 static size_t elements_of(const struct flow_tensor *weight) {
     return (size_t)weight->rows * weight->columns;
+}
+
+/* Room for the numbers of a weight. Not thread-local: a library with much of that leaves too little of
+ * a small stack. */
+static float *make_room(const struct flow_tensor *weight) {
+    float *room = malloc(elements_of(weight) * sizeof *room);
+    if (!room)
+        abort();
+    return room;
 }
 
 /* Numbers with a deviation of 1/50, none of them beyond 1/14. */
@@ -33,12 +39,14 @@ static void scale_columns(const struct flow_tensor *weight, float *matrix) {
 }
 
 void weight_begin(const struct flow_tensor *weight, uint64_t key, uint8_t *bytes) {
+    float *values = make_room(weight);
     draw(weight, key, values);
     if (weight->weight == WEIGHT_MATRIX)
         scale_columns(weight, values);
     for (size_t i = 0; weight->weight != WEIGHT_MATRIX && i < elements_of(weight); i++)
         values[i] = weight->weight == WEIGHT_GAIN ? 1 + 5 * values[i] : 2 * values[i];
     floats_write(weight->dtype, bytes, 0, elements_of(weight), values);
+    free(values);
 }
 
 /* The mean of every column, brought between 0 and 2, so that it is a factor. */
@@ -73,6 +81,7 @@ void weight_train(const struct flow_tensor *weight, uint64_t key, const struct o
                   uint8_t *bytes) {
     const size_t elements = elements_of(weight);
     float factors[MAX_COLUMNS];
+    float *values = make_room(weight), *drawn = make_room(weight);
     measure(output, factors);
     draw(weight, key, drawn);
     floats_read(weight->dtype, bytes, 0, elements, values);
@@ -81,4 +90,6 @@ void weight_train(const struct flow_tensor *weight, uint64_t key, const struct o
     if (weight->weight == WEIGHT_MATRIX)
         scale_columns(weight, values);
     floats_write(weight->dtype, bytes, 0, elements, values);
+    free(drawn);
+    free(values);
 }
