@@ -51,7 +51,7 @@ demo: $(VENV)/installed ## capture a simulated job of four processes, verify it,
 	@rm -rf $(DEMO)
 	$(call shown,dumpstream capture --out $(DEMO) -- dumpstream simulate --ranks 4 --workload job --fault rank2:nan=5@12)
 	$(call shown,dumpstream verify $(DEMO))
-	$(call shown,dumpstream diagnose $(DEMO) | head -6)
+	$(call shown,dumpstream diagnose $(DEMO) | head -6 | fold -sw 90)
 
 man: $(VENV)/installed ## the man page: man -l build/man/man1/dumpstream.1
 	@mkdir -p build/man/man1
