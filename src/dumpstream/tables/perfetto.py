@@ -73,7 +73,7 @@ class _Packets:
     def _of_process(self, process: int, about: Process, shown: Numbers) -> Iterator[bytes]:
         base = (process + 1) * 2 * _THREADS  # of the ids of its tracks
         pid = process + 1
-        yield _track(base, message(_PROCESS, number(_PID, pid), text(_PROCESS_NAME, _title(about))))
+        yield _track(base, message(_PROCESS, number(_PID, pid), text(_PROCESS_NAME, about.label)))
         steps, *counters = range(base + 1, base + 2 + len(_COUNTERS))
         yield _track(steps, text(_NAME, "steps"), number(_PARENT, base))
         for uuid, title in zip(counters, _COUNTERS, strict=True):
@@ -194,13 +194,6 @@ def _bad(trace: Trace, row: int) -> tuple[int, int]:
 
 def _known(value: np.int64) -> int | None:
     return None if value == UNKNOWN else int(value)
-
-
-def _title(process: Process) -> str:
-    parts = [process.capture or ""]
-    parts += [] if process.rank is None else [f"rank {process.rank}"]
-    parts += [] if process.device is None else [f"device {process.device}"]
-    return " ".join(filter(None, parts)) or "process"
 
 
 def _track(uuid: int, *parts: bytes) -> bytes:

@@ -66,7 +66,7 @@ def cells_of(trace: Trace, executions: Executions) -> Cells:
         "drift": _drift(_series(trace, rows, operator[of]), executions.step[of], magnitude),
     }
     return Cells(
-        processes=[_label(trace, number) for number in range(len(trace.processes))],
+        processes=[process.label for process in trace.processes],
         operators=operators,
         steps=[None if it == UNKNOWN else it for it in steps.tolist()],
         columns=columns,
@@ -147,11 +147,3 @@ def _drift(series: Numbers, step: Numbers, magnitude: NDArray[np.float32]) -> ND
     found = np.empty(len(values), np.float32)
     found[order] = drift
     return found
-
-
-def _label(trace: Trace, number: int) -> str:
-    process = trace.processes[number]
-    parts = [process.capture or ""]
-    parts += [] if process.rank is None else [f"rank {process.rank}"]
-    parts += [] if process.device in {None, process.rank} else [f"device {process.device}"]
-    return ", ".join(filter(None, parts)) or "process"

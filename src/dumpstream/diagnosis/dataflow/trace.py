@@ -46,6 +46,14 @@ class Process(NamedTuple):
     device: int | None
     place: str  #: the directory that the runtime made for it; empty if the names do not have one
 
+    @property
+    def label(self) -> str:
+        """What it is called where people look at it; the device only if the rank does not tell it."""
+        parts = [self.capture or ""]
+        parts += [] if self.rank is None else [f"rank {self.rank}"]
+        parts += [] if self.device in {None, self.rank} else [f"device {self.device}"]
+        return ", ".join(filter(None, parts)) or "process"
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:
