@@ -1,0 +1,93 @@
+#include "packing.h"
+
+#include "kernels.h"
+#include "sample.h"
+
+#define SAMPLED 256u
+#define LEAST_BASE (1u << DS_MOST_BITS)
+
+static struct ds_window choose(enum ds_element element, const uint8_t *values, size_t count) {
+    uint16_t exponents[256] = {0};
+    const size_t step = count / SAMPLED;
+    for (size_t i = 0; i < SAMPLED; i++) {
+        uint16_t value;
+        memcpy(&value, values + 2 * (i * step + i % step), sizeof value);
+        exponents[element == DS_HALF ? value >> 10 & 31 : value >> 7 & 255]++;
+    }
+    struct ds_window window = ds_window_choose(exponents, SAMPLED);
+    /* Distances are bytes: from a lower base, the largest exponents would seem to be below it. */
+    if (element == DS_BFLOAT && window.base < LEAST_BASE)
+        window.base = LEAST_BASE;
+    return window;
+}
+
+static size_t pack_group(enum ds_element element, const uint8_t *values, size_t count, uint8_t *out) {
+    const struct ds_codec_kernels *kernels = ds_codec_kernels();
+    const struct ds_window window = choose(element, values, count);
+    uint8_t escapes[DS_GROUP_VALUES + 8];
+    const size_t length = ds_packed_bytes(element, count, window.bits);
+    if (window.cost < SAMPLED * (element == DS_HALF ? 5 : 8)) {
+        uint8_t *residues = out + DS_GROUP_HEADER, *codes = residues + ds_packed_bytes(element, count, 0);
+        size_t escaped = kernels->pack(element, values, count / DS_STRIP, window.bits, window.base, residues,
+                                       codes, escapes);
+        if (length + escaped < 2 * count) {
+            ds_store_32(out, window.bits | window.base << 8 | (uint32_t)escaped << 16);
+            memcpy(out + DS_GROUP_HEADER + length, escapes, escaped);
+            return DS_GROUP_HEADER + length + escaped;
+        }
+    }
+    ds_store_32(out, 0);
+    memcpy(out + DS_GROUP_HEADER, values, 2 * count);
+    return DS_GROUP_HEADER + 2 * count;
+}
+
+size_t ds_pack_values(enum ds_element element, const uint8_t *values, size_t count, uint8_t *out) {
+    const uint8_t *const first = out;
+    while (count >= DS_STRIP) {
+        size_t some = count < DS_GROUP_VALUES ? count / DS_STRIP * DS_STRIP : DS_GROUP_VALUES;
+        out += pack_group(element, values, some, out);
+        values += 2 * some;
+        count -= some;
+    }
+    memcpy(out, values, 2 * count);
+    return (size_t)(out - first) + 2 * count;
+}
+
+static size_t unpack_group(enum ds_element element, const uint8_t *bytes, size_t length, size_t count,
+                           uint8_t *values) {
+    if (length < DS_GROUP_HEADER)
+        return 0;
+    const uint32_t header = ds_load_32(bytes);
+    const unsigned bits = header & 255, base = header >> 8 & 255;
+    const size_t escapes = header >> 16;
+    size_t need = DS_GROUP_HEADER + (bits ? ds_packed_bytes(element, count, bits) + escapes : 2 * count);
+    if (need > length || bits == 1 || bits > DS_MOST_BITS)
+        return 0;
+    if (!bits) {
+        memcpy(values, bytes + DS_GROUP_HEADER, 2 * count);
+        return header ? 0 : need;
+    }
+    const uint8_t *residues = bytes + DS_GROUP_HEADER;
+    const uint8_t *codes = residues + ds_packed_bytes(element, count, 0);
+    size_t used = ds_codec_kernels()->unpack(element, residues, codes, bytes + need - escapes, escapes,
+                                             count / DS_STRIP, bits, base, values);
+    return used == escapes ? need : 0;
+}
+
+size_t ds_unpack_values(enum ds_element element, const uint8_t *bytes, size_t length, size_t count,
+                        uint8_t *values) {
+    size_t at = 0;
+    while (count >= DS_STRIP) {
+        size_t some = count < DS_GROUP_VALUES ? count / DS_STRIP * DS_STRIP : DS_GROUP_VALUES;
+        size_t taken = unpack_group(element, bytes + at, length - at, some, values);
+        if (!taken)
+            return 0;
+        at += taken;
+        values += 2 * some;
+        count -= some;
+    }
+    if (2 * count > length - at)
+        return 0;
+    memcpy(values, bytes + at, 2 * count);
+    return at + 2 * count;
+}
