@@ -225,13 +225,20 @@ def test_a_full_disk_ends_the_capture_with_an_error_and_keeps_what_is_finished(
 _HALF = "models=1,ops=20,steps=3,tensor_bytes=200-60000,slice_bytes=20000"
 
 
-@pytest.mark.parametrize("arguments", [(), ("--pack",)], ids=["files", "packs"])
-@pytest.mark.parametrize("target", ["journal.jsonl", ".dumpstream-part"], ids=["journal", "stored"])
+@pytest.mark.parametrize(
+    ("target", "packs"),
+    [
+        ("journal.jsonl", "--no-pack"),
+        ("journal.jsonl", "--pack"),
+        ("/#", "--no-pack"),  # a small file has no name until it is whole
+        (".zip", "--pack"),
+    ],
+)
 def test_a_write_that_fails_half_way_leaves_nothing_that_is_called_whole_and_is_not(
-    capturing: Capturing, tmp_path: Path, target: str, arguments: tuple[str, ...]
+    capturing: Capturing, tmp_path: Path, target: str, packs: str
 ) -> None:
     environment = failing_writes(tmp_path, target, least=100)
-    process = capturing.start(_HALF, *arguments, environment=environment)
+    process = capturing.start(_HALF, packs, environment=environment)
 
     _, errors = process.communicate(timeout=LIMIT_S)
 

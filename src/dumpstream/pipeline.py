@@ -22,8 +22,8 @@ from dumpstream.stages.events import End, Event, Hold, Part, Piece, Recall, Whol
 from dumpstream.stages.feed import Ending, Feed
 from dumpstream.stages.notices import Notices, Progress
 from dumpstream.stages.outlet import Outlet, out_of_memory, unwrapped
-from dumpstream.stages.plan import PartWriter, Plan
-from dumpstream.stages.tally import NO_MEMORY, SINK_FAILED, SOURCE_FAILED, Tally
+from dumpstream.stages.plan import SMALL_BYTES, PartWriter, Plan
+from dumpstream.stages.tally import DRAIN_TIMEOUT, NO_MEMORY, SINK_FAILED, SOURCE_FAILED, Tally
 from dumpstream.system.heldbytes import HeldBytes
 from dumpstream.system.timeslice import TimeSlice
 
@@ -33,13 +33,15 @@ _log = logging.getLogger(__name__)
 _PLANS_IN_FLIGHT = 2
 #: Held bytes that come back are passed on in portions of about this size.
 _RECALL_BYTES = 8 << 20
-#: Chunks that are fed at once: about a millisecond of work, whatever they are.
-_FED_CHUNKS = 256
+#: Chunks that are fed at once: a few milliseconds of work if each is a statistics text of its own.
+_FED_CHUNKS = 64
 #: Files that are recorded at once: a few milliseconds of work.
 _RECORDED_FILES = 128
 #: A plan in which files with so many parts end is not extended.
 _PLAN_PARTS = 1024
 _EXPIRE_S = 1.0
+#: The slowest destination that is given the time to take a whole ring.
+_DRAINED_BYTES_PER_S = 8 << 20
 #: Once the source accepts nothing more, the reader has received everything after this time.
 _QUIET_S = 0.01
 
@@ -51,11 +53,16 @@ class PipelineOptions:
     held_bytes: int = 16 << 20  #: pieces that wait behind a gap; more goes to a temporary file
     gathered_bytes: int = 16 << 20  #: beginnings of small files, which sinks are to get whole
     only: Sequence[str] = ()  #: patterns of the names of files whose bytes are stored; all if there are none
+    #: Seconds, beyond one for each 8 MiB, for storing what is in the ring at the end; the rest is lost.
+    drain_timeout: float | None = 300.0
 
     def __post_init__(self) -> None:
         for name in ("held_bytes", "gathered_bytes"):
             if (value := getattr(self, name)) < 0:
                 raise ValueError(f"{name} must be at least 0, not {value}")
+        if self.drain_timeout is not None and not self.drain_timeout >= 0:  # also refuses NaN
+            limit = "at least 0 seconds, or None for no limit"
+            raise ValueError(f"drain_timeout must be {limit}, not {self.drain_timeout}")
         # A text is a sequence of its characters, each of which would be a pattern.
         object.__setattr__(self, "only", (self.only,) if isinstance(self.only, str) else tuple(self.only))
         if not all(isinstance(pattern, str) and pattern for pattern in self.only):
@@ -104,6 +111,14 @@ class Pipeline:
         """The number of unfinished files."""
         return self.reassembler.open_files
 
+    @property
+    def drain_s(self) -> float:
+        """How long the sinks have, from now on, for what is in the ring."""
+        limit = self.options.drain_timeout
+        if limit is None or self.feed.wanted:  # a consumer has all the time it needs
+            return inf
+        return limit + self.source.statistics().fill / _DRAINED_BYTES_PER_S
+
     async def run(self) -> None:
         """Work until the source ends. Never raises: a failure is left in `error`.
 
@@ -129,7 +144,16 @@ class Pipeline:
 
     def cancel(self) -> None:
         """Refuse and discard everything from now on, without waiting for sinks; finished files stay."""
-        self._abandon("cancelled")
+        self._drop("cancelled")
+
+    def give_up_draining(self) -> None:
+        """Do as `cancel` does, because what was in the ring at the end is not stored after all this time."""
+        remedy = "raise drain_timeout, pack small files (pack), or choose a faster destination"
+        self.fail(SinkError(f"what was left in the ring was not stored within drain_timeout; {remedy}"))
+        self._drop(DRAIN_TIMEOUT)
+
+    def _drop(self, cause: str) -> None:
+        self._abandon(cause)
         for plan in self._in_flight:
             plan.cancel()
 
@@ -205,9 +229,12 @@ class Pipeline:
             for event in rest:
                 if isinstance(event, Whole):
                     name = event.chunk.name
-                    if name in plan.names:
+                    small = len(event.chunk) <= SMALL_BYTES
+                    if name in plan.names and not (small and name in plan.repeatable):
                         plan = await self._split_plan(tasks)
                     plan.names.add(name)
+                    if small:
+                        plan.repeatable.add(name)
                     plan.wholes.append(event)
                 elif isinstance(event, Piece):
                     writer = writers.get(event.part)
@@ -238,6 +265,7 @@ class Pipeline:
         plan = await self._plan_without(file.name, tasks)
         plan.names.add(file.name)
         plan.ended.append((file, [self._writers.pop(part, PartWriter(part)) for part in file.parts]))
+        plan.ended_after.append(len(plan.wholes))
         plan.parts += len(file.parts)
         if plan.parts >= _PLAN_PARTS:
             await self._split_plan(tasks)
@@ -304,13 +332,18 @@ class Pipeline:
                 wholes = plan.wholes[start : start + _RECORDED_FILES]
                 self.tally.record_wholes(wholes, islice(results, len(wholes)), cause, endings)
                 await self._slice.pause()
-            self.tally.record_ended(plan.ended, cause, endings, in_hand)
+            for start in range(0, len(plan.ended), _RECORDED_FILES):
+                ended = plan.ended[start : start + _RECORDED_FILES]
+                self.tally.record_ended(ended, cause, endings, in_hand)
+                await self._slice.pause()
             if plan.error is not None:
                 self.fail(plan.error)
                 self._abandon(SINK_FAILED)
             self.notices.offer(Progress())
             if endings:
-                await self.feed.tell(endings)
+                while self._in_flight[0] is not plan:  # consumers get files in the order in which they came
+                    await self._progress.wait()
+                await self.feed.tell(plan.in_order(endings))
                 self.notices.offer(Progress())
         except Exception as exc:  # noqa: BLE001 - after any error, the capture must not end as if all were well
             self._abandon_for(exc)

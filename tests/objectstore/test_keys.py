@@ -8,7 +8,7 @@ from dumpstream.testing import HOSTILE_NAMES
 
 
 def test_name_that_comes_again_takes_the_next_number() -> None:
-    keys = Keys("files")
+    keys = Keys("files", suffix=".zst")
 
     taken = [keys.take("a/b") for _ in range(20)]
 
@@ -16,18 +16,18 @@ def test_name_that_comes_again_takes_the_next_number() -> None:
 
 
 def test_part_behind_a_gap_begins_with_two() -> None:
-    assert Keys("files").take("a", first=2) == "files/a.2.zst"
+    assert Keys("files", suffix=".zst").take("a", first=2) == "files/a.2.zst"
 
 
 def test_key_that_was_there_before_is_not_taken_again() -> None:
-    keys = Keys("files")
+    keys = Keys("files", suffix=".zst")
     keys.add("files/a.zst")
 
     assert keys.take("a") == "files/a.2.zst"
 
 
 def test_hostile_names_get_keys_that_a_store_takes() -> None:
-    keys = Keys("files", prefix_bytes=100)
+    keys = Keys("files", suffix=".zst", prefix_bytes=100)
 
     taken = [keys.take(name) for name in HOSTILE_NAMES]
 
@@ -37,7 +37,7 @@ def test_hostile_names_get_keys_that_a_store_takes() -> None:
 
 
 def test_names_that_differ_in_a_slash_and_a_backslash_get_keys_that_no_store_confuses() -> None:
-    keys = Keys("files")
+    keys = Keys("files", suffix=".zst")
 
     taken = [keys.take(name) for name in ("a/b", "a\\b", "a\\\\b", "a_b")]
 
@@ -48,7 +48,7 @@ def test_names_that_differ_in_a_slash_and_a_backslash_get_keys_that_no_store_con
 @given(st.lists(st.sampled_from(["a", "b", "a.2", "a/b", "a.2.zst", "b.3"]), max_size=60))
 @settings(max_examples=30, deadline=None)
 def test_no_two_files_share_a_key(names: list[str]) -> None:
-    keys = Keys("files")
+    keys = Keys("files", suffix=".zst")
 
     taken = [keys.take(name) for name in names]
 

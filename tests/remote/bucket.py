@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import obstore
-import zstandard
 
+from dumpstream.codec.decoding import original_of_view
 from s3server import BUCKET
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Bucket:
-    """What is in a store below a prefix, read without dumpstream's own code."""
+    """What is in a store below a prefix, read with nothing of dumpstream but its codec."""
 
     def __init__(self, client: Any, prefix: str) -> None:
         self.client, self.prefix = client, prefix
@@ -62,7 +62,7 @@ class Bucket:
         else:
             data = self.get(path)
             assert len(data) == part["stored_bytes"]
-        return zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+        return b"".join(map(bytes, original_of_view(memoryview(data))))
 
 
 def bucket_of(server: S3Server, prefix: str) -> Bucket:

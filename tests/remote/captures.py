@@ -11,13 +11,15 @@ from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import zstandard
 from anyio.to_thread import run_sync
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, _native, open_capture
 from dumpstream.archive.manifest import parse_manifest
 from dumpstream.archive.rows import FileRow, StoredPart
+from dumpstream.codec import Codec
+from dumpstream.codec.blocks import encode_whole
+from dumpstream.codec.decoding import original_of_view
 from dumpstream.format.verdict import Verdict
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.quota import Quota
@@ -69,7 +71,7 @@ def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
     outbox.keep_manifest(parse_manifest(prefix, bucket.get("manifest.json")))
     lines = []
     for name, data in files.items():
-        stored, path = zstandard.compress(data), f"files/{name}.zst"
+        stored, path = encode_whole(Codec.AUTO, data), f"files/{name}.dsz"
         outbox.append(f"{bucket.url}/{path}", [stored], new=True)
         outbox.complete(f"{bucket.url}/{path}")
         part = StoredPart("zstd", path, 0, len(data), len(stored), xxh3_64_hexdigest(data))
@@ -83,7 +85,7 @@ def leave_behind(spill: Path, bucket: Bucket, files: dict[str, bytes]) -> None:
 def contents(bucket: Bucket) -> list[tuple[str, bytes]]:
     """Return every file in the journal, as often as it is there."""
     return sorted(
-        (row["name"], zstandard.decompress(bucket.get(part["path"])))
+        (row["name"], b"".join(map(bytes, original_of_view(memoryview(bucket.get(part["path"]))))))
         for row in bucket.rows()
         if row["type"] == "file"
         for part in row["stored"]

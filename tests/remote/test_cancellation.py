@@ -84,7 +84,7 @@ async def test_upload_may_be_cancelled_wherever_it_waits_and_loses_and_doubles_n
         await run_sync(push, "taken", b"second")
     (left,) = found(tmp_path, "left/*")
     before = bucket.client
-    expected = {f"files/{name}.zst" for name in (*files, "taken.2")} | {"journal.jsonl", "manifest.json"}
+    expected = {f"files/{name}.dsz" for name in (*files, "taken.2")} | {"journal.jsonl", "manifest.json"}
     whole, cancel_at = False, 0
 
     while not whole:

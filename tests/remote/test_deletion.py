@@ -40,7 +40,7 @@ async def test_objects_that_the_journal_does_not_name_stay_and_are_told(store: M
 
     forced = await capture(store, "second", force=True)
 
-    assert set(Bucket(store, "run").keys()) == {"files/second.zst", "manifest.json", "journal.jsonl"} | others
+    assert set(Bucket(store, "run").keys()) == {"files/second.dsz", "manifest.json", "journal.jsonl"} | others
     assert forced.remains.count == 4
     assert "files/other.zst" in str(forced.remains)
 
@@ -52,7 +52,7 @@ async def test_packs_that_a_killed_run_had_not_recorded_are_deleted(store: Memor
 
     forced = await capture(store, "b", force=True)
 
-    assert set(Bucket(store, "run").keys()) == {"files/b.zst", "manifest.json", "journal.jsonl"}
+    assert set(Bucket(store, "run").keys()) == {"files/b.dsz", "manifest.json", "journal.jsonl"}
     assert forced.remains.count == 0
 
 

@@ -117,7 +117,7 @@ async def test_object_in_parts_that_is_on_its_way_is_taken_back(
     assert "left: 1 capture, 1 object; " in said
     assert process.returncode == 130
     assert uploads == []
-    assert "files/large.zst" not in keys
+    assert "files/large.dsz" not in keys
     assert again.returncode == 0
     assert bucket.files() == files
 

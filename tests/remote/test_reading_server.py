@@ -205,7 +205,7 @@ async def test_sink_of_its_own_is_read_from_the_capture_beside_it(
     shallow = await run_sync(verify, stored)
     deep = await run_sync(lambda: verify(stored, deep=True))
     extracted = await run_sync(run, "extract", out, "--out", tmp_path / "files")
-    obstore.delete(bucket.client, f"{bucket.prefix}/files/large.zst")
+    obstore.delete(bucket.client, f"{bucket.prefix}/files/large.dsz")
     after = await run_sync(run, "verify", out)
 
     assert (shallow.whole, shallow.parts, shallow.found_parts) == (True, 0, len(files))
@@ -213,7 +213,7 @@ async def test_sink_of_its_own_is_read_from_the_capture_beside_it(
     assert extracted == 0
     assert tree(tmp_path / "files") == files
     assert after == 3
-    assert f"missing     large: {bucket.url}/files/large.zst is missing" in capsys.readouterr().out
+    assert f"missing     large: {bucket.url}/files/large.dsz is missing" in capsys.readouterr().out
 
 
 def ring() -> RingSource:

@@ -50,7 +50,7 @@ async def test_files_manifest_and_journal_are_below_the_prefix(bucket: Bucket) -
     assert not capture.report.waiting
     assert bucket.files() == files
     assert [row["type"] for row in bucket.rows() if row["type"] != "file"] == ["merged", "begin", "end"]
-    assert set(bucket.keys()) == {f"files/{name}.zst" for name in files} | {"manifest.json", "journal.jsonl"}
+    assert set(bucket.keys()) == {f"files/{name}.dsz" for name in files} | {"manifest.json", "journal.jsonl"}
     assert json.loads(bucket.get("manifest.json"))["runs"][0]["outcome"] == "finished"
 
 
@@ -100,8 +100,8 @@ async def test_second_run_adds_to_the_journal_and_takes_the_next_names(bucket: B
 
     rows = bucket.rows()
     assert [row["stored"][0]["path"] for row in rows if row["type"] == "file"] == [
-        "files/a.zst",
-        "files/a.2.zst",
+        "files/a.dsz",
+        "files/a.2.dsz",
     ]
     assert [row["run"] for row in rows if row["type"] == "end"] == [1, 2]
     assert rows[0] == {"type": "merged", "through": 2}
@@ -114,7 +114,7 @@ async def test_forced_run_replaces_the_capture(bucket: Bucket) -> None:
         await run_sync(push, "a", b"second")
 
     assert bucket.files() == {"a": b"second"}
-    assert set(bucket.keys()) == {"files/a.zst", "manifest.json", "journal.jsonl"}
+    assert set(bucket.keys()) == {"files/a.dsz", "manifest.json", "journal.jsonl"}
 
 
 async def test_place_that_is_in_use_is_refused(bucket: Bucket) -> None:
@@ -170,9 +170,9 @@ async def test_sink_beside_a_directory_names_its_objects_by_url(bucket: Bucket, 
     assert (await run_sync(verify, stored)).whole
     rows = [file.rows[0] for file in await run_sync(list, stored.files)]
     assert {part.path for row in rows for part in row.stored if part.sink == "s3"} == {
-        f"{bucket.url}/files/{name}.zst" for name in files
+        f"{bucket.url}/files/{name}.dsz" for name in files
     }
-    assert set(bucket.keys()) == {f"files/{name}.zst" for name in files}
+    assert set(bucket.keys()) == {f"files/{name}.dsz" for name in files}
 
 
 async def test_cut_connections_cost_nothing_but_time(
@@ -425,5 +425,5 @@ async def test_files_of_a_killed_capture_in_a_directory_come_into_its_journal(
         assert uploaded.returncode == 0
         assert len(before) < len(finished)
         assert finished_files(run / "journal.jsonl") == finished
-        assert {f"files{name.replace('//', '/')}.zst" for name in finished} <= set(bucket.keys())
+        assert {f"files{name.replace('//', '/')}.dsz" for name in finished} <= set(bucket.keys())
         assert not found(spill, "*")

@@ -16,7 +16,7 @@ from dumpstream import SinkError, StoredCapture
 from dumpstream.measurement import measure
 from dumpstream.reading.verification import verify
 from dumpstream.simulation import Workload
-from dumpstream.sinks._storetables import StoreTables
+from dumpstream.sinks.tables.storetables import StoreTables
 from dumpstream.system.location import Prefix
 
 from .captures import capturing, push_all
@@ -127,7 +127,7 @@ async def test_table_that_the_store_refuses_fails_the_capture(monkeypatch: pytes
 
 
 async def test_large_table_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dumpstream.sinks._storetables.PART_BYTES", 1000)
+    monkeypatch.setattr("dumpstream.sinks.tables.storetables.PART_BYTES", 1000)
     store = MemoryStore()
 
     async with capturing(store, sinks=["stats:"]):

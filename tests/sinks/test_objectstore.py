@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 import obstore
 import pytest
-import zstandard
 from obstore.store import LocalStore, MemoryStore
 
+from dumpstream.codec.decoding import original_of_view
 from dumpstream.names import clean_name, hashed_name
 from dumpstream.objectstore.patience import Patience
 from dumpstream.remote.description import Description
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 def decompress(data: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+    return b"".join(map(bytes, original_of_view(memoryview(data))))
 
 
 def read_parts(store: MemoryStore | LocalStore, prefix: str, name: str) -> list[bytes]:
@@ -35,7 +35,7 @@ def read_parts(store: MemoryStore | LocalStore, prefix: str, name: str) -> list[
     parts = []
     for stem in dict.fromkeys(("/".join(clean_name(name)), hashed_name(name))):
         for number in range(1, 10):
-            key = f"{prefix}/files/{stem}.zst" if number == 1 else f"{prefix}/files/{stem}.{number}.zst"
+            key = f"{prefix}/files/{stem}.dsz" if number == 1 else f"{prefix}/files/{stem}.{number}.dsz"
             if key in keys:
                 parts.append(decompress(bytes(obstore.get(store, key).bytes())))
     return parts
@@ -66,5 +66,5 @@ async def test_large_file_is_sent_in_parts(tmp_path: Path) -> None:
     await sink.aclose()
 
     assert isinstance(stored, Stored)
-    assert stored.path == "files/large.zst"
+    assert stored.path == "files/large.dsz"
     assert read_parts(store, "run", "large") == [data]

@@ -4,10 +4,13 @@ import ctypes
 import io
 import os
 import shutil
+import signal
 import struct
 import subprocess
+import sys
 import zipfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -20,12 +23,16 @@ from tests.conftest import LIMIT_S
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream import RingOptions, RingSource, SinkError, StoredCapture, Verdict, _native, open_capture
+from dumpstream.codec import Codec
 from dumpstream.custody import Stage
 from dumpstream.reading.verification import verify
 from dumpstream.sinks import Stored, WholeFile
-from dumpstream.sinks._pack import Pack
-from dumpstream.sinks._packer import Packer, PackTarget
 from dumpstream.sinks._workers import Workers
+from dumpstream.sinks.packs.container import Pack
+from dumpstream.sinks.packs.growing import GrowingPacks
+from dumpstream.sinks.packs.packedfile import PackedFile
+from dumpstream.sinks.packs.packer import Packer, PackTarget
+from dumpstream.system.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +57,7 @@ def compressed(data: bytes) -> bytes:
 def packed(files: dict[str, bytes]) -> bytes:
     pack = Pack()
     for name, data in files.items():
-        pack.add(name, compressed(data), len(data), crc32(data))
+        pack.add(name, compressed(data), size=len(data), crc=crc32(data))
     return pack.finish()
 
 
@@ -58,7 +65,7 @@ class TestContainer:
     def test_every_member_has_a_name_of_its_own(self) -> None:
         pack = Pack()
         for name in ("a", "a", "a.2", "b.2", "b", "b", "a", "a.2"):
-            pack.add(name, compressed(b""), 0, 0)
+            pack.add(name, compressed(b""), size=0, crc=0)
 
         with zipfile.ZipFile(io.BytesIO(pack.finish())) as container:
             names = container.namelist()
@@ -69,7 +76,7 @@ class TestContainer:
         pack = Pack()
 
         starts = {
-            name: (pack.add(name, compressed(data), len(data), crc32(data)), len(compressed(data)))
+            name: (pack.add(name, compressed(data), size=len(data), crc=crc32(data)), len(compressed(data)))
             for name, data in FILES.items()
         }
 
@@ -110,7 +117,7 @@ class TestContainer:
     def test_name_that_comes_again_is_another_member(self) -> None:
         pack = Pack()
         for data in (b"one", b"two"):
-            pack.add("a", compressed(data), len(data), crc32(data))
+            pack.add("a", compressed(data), size=len(data), crc=crc32(data))
 
         with zipfile.ZipFile(io.BytesIO(pack.finish())) as container:
             assert container.namelist() == ["a", "a.2"]
@@ -145,7 +152,7 @@ def make_packer(shelf: dict[str, bytes], error: SinkError | None = None, **limit
 
         return PackTarget(f"packs/{name}", store)
 
-    return Packer(Workers(2, 1, None), open_target, **limits)
+    return Packer(Workers(2, Codec.ZSTD, 1, None), open_target, **limits)
 
 
 async def add(packer: Packer, *files: bytes) -> list[Stored | SinkError]:
@@ -237,6 +244,149 @@ async def test_pack_that_cannot_be_stored_loses_its_files_and_is_told_of() -> No
     assert stages(outcomes) == [Stage.LOST] * 2
 
 
+def make_tree(directory: Path, *, durable: bool = False) -> Tree:
+    return Tree(directory, below=("packs",), suffix=".zip", base=directory, directories=1, durable=durable)
+
+
+def packed_files(*contents: bytes) -> list[PackedFile]:
+    """Return files with *contents* that are compressed."""
+    files = [
+        PackedFile(f"file{number}", memoryview(data), Codec.ZSTD) for number, data in enumerate(contents)
+    ]
+    for file in files:
+        file.take(memoryview(compressed(bytes(file.data))))
+    return files
+
+
+def content_of(directory: Path, file: PackedFile) -> bytes:
+    """Return what is stored of *file*."""
+    assert isinstance(file.outcome, Stored)
+    path, size, start = file.outcome.path, file.outcome.bytes, file.outcome.start
+    assert path is not None
+    assert start is not None
+    frame = (directory / path).read_bytes()[start : start + size]
+    return zstandard.ZstdDecompressor().decompress(frame, max_output_size=1 << 20)
+
+
+class TestGrowing:
+    def test_every_file_is_on_the_disk_when_it_has_its_outcome(self, tmp_path: Path) -> None:
+        packs = GrowingPacks(make_tree(tmp_path))
+        first, second = packed_files(b"one", b"two")
+
+        packs.add([first])
+        before = content_of(tmp_path, first)
+        packs.add([second])
+
+        assert before == b"one"
+        assert [content_of(tmp_path, file) for file in (first, second)] == [b"one", b"two"]
+        assert len(list(tmp_path.rglob("*.zip"))) == 1
+
+    def test_pack_that_was_closed_is_a_container_that_others_open(self, tmp_path: Path) -> None:
+        packs = GrowingPacks(make_tree(tmp_path))
+        for number in range(3):
+            packs.add(packed_files(*[bytes([number])] * 5))
+
+        packs.close()
+
+        (path,) = tmp_path.rglob("*.zip")
+        with zipfile.ZipFile(path) as container:
+            assert len(container.namelist()) == 15
+
+    def test_pack_ends_when_it_is_large_enough_or_has_very_many_files(self, tmp_path: Path) -> None:
+        packs = GrowingPacks(make_tree(tmp_path), pack_bytes=1 << 20)
+        small = packed_files(*[b""] * 5000)
+        large = packed_files(os.urandom(1 << 20), b"one more")
+
+        packs.add(small)
+        packs.add(packed_files(*[b""] * 5000))
+        packs.add(large[:1])
+        packs.add(large[1:])
+        packs.close()
+
+        counts = [len(zipfile.ZipFile(path).namelist()) for path in sorted(tmp_path.rglob("*.zip"))]
+        assert counts == [5000, 5001, 1]
+
+    def test_write_that_fails_leaves_the_pack_as_it_was(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        packs = GrowingPacks(make_tree(tmp_path))
+        kept, lost, last = packed_files(b"kept", b"lost", b"last")
+        packs.add([kept])
+        (path,) = tmp_path.rglob("*.zip")
+        size = path.stat().st_size
+
+        def fail(fd: int, data: Buffer) -> int:
+            os.write(fd, memoryview(data)[:10])
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("dumpstream.system.tree.write_all", fail)
+            packs.add([lost])
+        after = path.stat().st_size
+        packs.add([last])
+        packs.close()
+
+        assert isinstance(lost.outcome, SinkError)
+        assert after == size
+        assert [content_of(tmp_path, file) for file in (kept, last)] == [b"kept", b"last"]
+        with zipfile.ZipFile(path) as container:
+            assert container.namelist() == ["file0", "file2"]
+
+    def test_pack_whose_first_write_fails_is_removed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        packs = GrowingPacks(make_tree(tmp_path))
+
+        def fail(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("dumpstream.system.tree.write_all", fail)
+        packs.add(packed_files(b"lost"))
+        packs.close()
+
+        assert list(tmp_path.rglob("*.zip")) == []
+
+    def test_threads_that_add_at_once_keep_their_files_apart(self, tmp_path: Path) -> None:
+        packs = GrowingPacks(make_tree(tmp_path), pack_bytes=20_000)
+        files = packed_files(*(os.urandom(300) for _ in range(400)))
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda at: packs.add(files[at : at + 5]), range(0, 400, 5)))
+        packs.close()
+
+        assert [content_of(tmp_path, file) for file in files] == [bytes(file.data) for file in files]
+
+
+async def test_small_files_of_a_killed_capture_are_there_if_the_journal_has_them(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, ctypes, os, signal, sys\n"
+        "from dumpstream import RingOptions, RingSource, _native, open_capture\n"
+        "async def main():\n"
+        "    source = RingSource(RingOptions(buffer_bytes=1 << 20))\n"
+        "    async with open_capture(sys.argv[1], source=source) as capture:\n"
+        "        files = capture.files()\n"
+        "        for number in range(500):\n"
+        "            data = ctypes.create_string_buffer(b'x' * number, number or 1)\n"
+        "            name = b'file%d' % number\n"
+        "            assert _native.push(name, ctypes.addressof(data), number, True, -1, 0) == 0\n"
+        "            await anext(files)\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    killed = await run_sync(lambda: subprocess.run(command, check=False, timeout=LIMIT_S))
+
+    stored = await run_sync(StoredCapture.open, tmp_path / "run")
+    read = {
+        file.name: await run_sync(lambda: b"".join(map(bytes, stored.read_part(file.parts[0]))))  # noqa: B023 - at once
+        for file in await run_sync(list, stored.files)
+    }
+    assert killed.returncode == -signal.SIGKILL
+    assert all(data == b"x" * int(name.removeprefix("file")) for name, data in read.items())
+    assert len(stored_in(tmp_path / "run")) == 1
+    assert len(read) > 0
+
+
 def push(name: str, data: bytes) -> None:
     buffer = ctypes.create_string_buffer(data, len(data) or 1)
     assert _native.push(os.fsencode(name), ctypes.addressof(buffer), len(data), True, -1, 0) == 0
@@ -268,7 +418,7 @@ async def test_packed_capture_in_a_directory_is_whole(tmp_path: Path) -> None:
     assert report.whole
     assert read == files
     assert (await run_sync(verify, stored)).whole
-    assert [path.suffix for path in stored_in(tmp_path / "run")] == [".zip", ".zst"]
+    assert [path.suffix for path in stored_in(tmp_path / "run")] == [".dsz", ".zip"]
 
 
 async def test_second_packed_run_adds_packs_and_force_deletes_them(tmp_path: Path) -> None:

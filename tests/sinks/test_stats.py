@@ -20,8 +20,8 @@ from dumpstream.format.verdict import Verdict
 from dumpstream.reading.verification import verify
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
 from dumpstream.sinks import SinkSettings, Stored, WholeFile, load_sink
-from dumpstream.sinks._parts import ParquetParts, TreeTables
 from dumpstream.sinks.stats import StatsSink
+from dumpstream.sinks.tables.parts import ParquetParts, TreeTables
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.parquet import read_tensors
@@ -401,7 +401,7 @@ def test_force_deletes_the_statistics_of_the_capture_before(builder: CaptureBuil
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from dumpstream.sinks._parts import ParquetParts, TreeTables
+from dumpstream.sinks.tables.parts import ParquetParts, TreeTables
 from dumpstream.system.tree import Tree
 from dumpstream.statistics.table import TensorRow
 

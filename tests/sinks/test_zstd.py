@@ -7,7 +7,7 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -21,7 +21,8 @@ from xxhash import xxh3_64_hexdigest
 
 from dumpstream import SinkError
 from dumpstream._native import sync_filesystem
-from dumpstream.sinks import SinkSettings, Stored, WholeFile, _frames
+from dumpstream.codec import Codec
+from dumpstream.sinks import SinkSettings, Stored, WholeFile, _compressors
 from dumpstream.sinks.resources import Resources
 from dumpstream.sinks.zstd import ZstdSink
 from dumpstream.system import tree
@@ -41,11 +42,12 @@ LARGE = np.random.default_rng(1).standard_normal(1 << 20).astype("<f4").tobytes(
 FULL_DISK = """
 import sys, anyio
 from pathlib import Path
+from dumpstream.codec import Codec
 from dumpstream.sinks import SinkSettings, WholeFile
 from dumpstream.sinks.zstd import ZstdSink
 
 async def main() -> None:
-    sink = ZstdSink("", SinkSettings(directory=Path(sys.argv[1])))
+    sink = ZstdSink("", SinkSettings(pack=False, codec=Codec.ZSTD, directory=Path(sys.argv[1])))
     data = Path("/dev/urandom").open("rb").read(3 << 20)
     for result in await sink.put([WholeFile("small", b"abc"), WholeFile("large", data)]):
         print(result if isinstance(result, Exception) else result.path)
@@ -65,7 +67,7 @@ async def open_sink(settings: SinkSettings, location: str = "") -> AsyncIterator
 
 @pytest.fixture
 async def sink(tmp_path: Path) -> AsyncIterator[ZstdSink]:
-    async with open_sink(SinkSettings(directory=tmp_path)) as sink:
+    async with open_sink(SinkSettings(pack=False, codec=Codec.ZSTD, directory=tmp_path)) as sink:
         yield sink
 
 
@@ -135,7 +137,7 @@ async def test_a_result_tells_path_size_and_checksum(sink: ZstdSink, tmp_path: P
 async def test_every_frame_carries_checksum_and_size(
     sink: ZstdSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, many_at_once: bool
 ) -> None:
-    monkeypatch.setattr(_frames, "_MANY_AT_ONCE", many_at_once)
+    monkeypatch.setattr(_compressors, "_MANY_AT_ONCE", many_at_once)
     contents = [b"abc", b"", b"de" * 1000, LARGE[: 300 << 10], b"f"]
 
     results = await sink.put([WholeFile(str(number), data) for number, data in enumerate(contents)])
@@ -194,7 +196,9 @@ def test_any_split_of_a_file_gives_its_bytes_back(
     expected = bytes(content[: sum(map(sum, writes))])
 
     async def main() -> Stored:
-        async with open_sink(SinkSettings(directory=directory, workers=workers)) as sink:
+        async with open_sink(
+            SinkSettings(pack=False, codec=Codec.ZSTD, directory=directory, workers=workers)
+        ) as sink:
             file = await sink.open("name")
             position = 0
             for sizes in writes:
@@ -215,7 +219,7 @@ def test_any_split_of_a_file_gives_its_bytes_back(
 
 
 async def test_a_location_outside_the_capture_gives_absolute_paths(tmp_path: Path) -> None:
-    settings = SinkSettings(directory=tmp_path / "capture")
+    settings = SinkSettings(pack=False, codec=Codec.ZSTD, directory=tmp_path / "capture")
 
     async with open_sink(settings, str(tmp_path / "elsewhere/deep")) as sink:
         stored = await put_one(sink, "a/name", b"abc")
@@ -229,7 +233,7 @@ async def test_a_link_in_the_place_of_the_data_directory_is_refused(tmp_path: Pa
     (tmp_path / "capture").mkdir()
     (tmp_path / "capture/files").symlink_to(tmp_path / "outside")
 
-    async with open_sink(SinkSettings(directory=tmp_path / "capture")) as sink:
+    async with open_sink(SinkSettings(pack=False, codec=Codec.ZSTD, directory=tmp_path / "capture")) as sink:
         (result,) = await sink.put([WholeFile("name", b"abc")])
 
     assert "Not a directory; remove what is in the place of a directory" in str(result)
@@ -247,7 +251,7 @@ async def test_a_piece_behind_a_gap_leaves_the_first_place_free(sink: ZstdSink) 
 async def test_a_second_run_adds_to_the_first(tmp_path: Path) -> None:
     paths = []
     for _ in range(3):
-        async with open_sink(SinkSettings(directory=tmp_path)) as sink:
+        async with open_sink(SinkSettings(pack=False, codec=Codec.ZSTD, directory=tmp_path)) as sink:
             paths.append((await put_one(sink, "name", b"abc")).path)
 
     assert paths == ["files/name.zst", "files/name.2.zst", "files/name.3.zst"]
@@ -269,30 +273,41 @@ async def test_open_files_hold_no_descriptor(sink: ZstdSink) -> None:
         await file.abort()
 
 
+@pytest.mark.parametrize("pack", [{}, {"pack": False}], ids=["packs", "files"])
 @pytest.mark.parametrize("allowed", [4, 7, 16])
-async def test_the_limit_of_descriptors_holds(tmp_path: Path, allowed: int) -> None:
+async def test_the_limit_of_descriptors_holds(tmp_path: Path, allowed: int, pack: dict[str, Any]) -> None:
     stems = [f"{number % 40}/{number}" for number in range(400)]
-    async with open_sink(SinkSettings(directory=tmp_path, workers=4, max_descriptors=allowed)) as sink:
+    settings = SinkSettings(codec=Codec.ZSTD, directory=tmp_path, workers=4, max_descriptors=allowed, **pack)
+    async with open_sink(settings) as sink:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         used = open_descriptors() - {max(open_descriptors())}
         free = (number for number in range(soft) if number not in used)
         limit = [next(free) for _ in range(allowed)][-1] + 1
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         try:
-            results = await sink.put([WholeFile(name, LARGE[: 30 << 10]) for name in stems])
+            results = await sink.put(
+                [
+                    WholeFile(name, LARGE[: (30 + 40 * (number % 2)) << 10])
+                    for number, name in enumerate(stems)
+                ]
+            )
             large = await sink.put([WholeFile("large", LARGE * 3)])
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    assert [result.path if isinstance(result, Stored) else result for result in (*results, *large)] == [
-        f"files/{name}.zst" for name in (*stems, "large")
-    ]
+    outcomes = [result.path if isinstance(result, Stored) else result for result in (*results, *large)]
+    in_packs = [result for result in results if isinstance(result, Stored) and result.start is not None]
+    expected = [f"files/{name}.zst" for name in (*stems, "large")]
+    assert [path for path in outcomes if not str(path).startswith("packs/")] == (
+        expected[1::2] + expected[-1:] if in_packs else expected
+    )
+    assert bool(in_packs) == (not pack and allowed == 16)
 
 
 async def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
     before = open_descriptors()
 
-    async with open_sink(SinkSettings(directory=tmp_path)) as sink:
+    async with open_sink(SinkSettings(pack=False, codec=Codec.ZSTD, directory=tmp_path)) as sink:
         await sink.put([WholeFile(f"{number}/name", b"abc") for number in range(20)])
 
     assert open_descriptors() == before
@@ -304,7 +319,7 @@ async def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("level", [-5, 0, 22])
 async def test_every_level_zstd_has_will_do(tmp_path: Path, level: int) -> None:
-    async with open_sink(SinkSettings(directory=tmp_path, level=level)) as sink:
+    async with open_sink(SinkSettings(pack=False, codec=Codec.ZSTD, directory=tmp_path, level=level)) as sink:
         stored = await put_one(sink, "name", LARGE[:100_000])
 
     assert decompress(await read(tmp_path / str(stored.path))) == LARGE[:100_000]
@@ -322,7 +337,7 @@ async def test_the_file_system_is_synced_once_at_the_end_if_asked(
 
     monkeypatch.setattr(tree, "sync_filesystem", sync)
 
-    async with open_sink(SinkSettings(directory=tmp_path, fsync=fsync)) as sink:
+    async with open_sink(SinkSettings(pack=False, codec=Codec.ZSTD, directory=tmp_path, fsync=fsync)) as sink:
         await put_one(sink, "name", b"abc")
         before = len(calls)
 
@@ -481,7 +496,8 @@ async def test_captures_that_share_threads_take_turns(tmp_path: Path) -> None:
     threads = anyio.CapacityLimiter(1)
     resources = Resources(threads=threads)
     flooded, other = (
-        ZstdSink("", SinkSettings(directory=tmp_path / name), resources) for name in ("flooded", "other")
+        ZstdSink("", SinkSettings(pack=False, codec=Codec.ZSTD, directory=tmp_path / name), resources)
+        for name in ("flooded", "other")
     )
     stored: list[str] = []
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
+import resource
+import signal
 import stat
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +24,7 @@ from dumpstream.system.publishing import is_temporary
 from dumpstream.system.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @contextmanager
@@ -294,3 +297,63 @@ def test_whatever_is_stored_gets_a_path_of_its_own(tmp_path: Path, stored: list[
         contents = [(Path(root) / path).read_bytes() for path in paths]
 
     assert contents == [str(number).encode() for number in range(len(stored))]
+
+
+def written(tree: Tree, names: Sequence[str]) -> list[str | OSError]:
+    return tree.write([(name, os.fsencode(name) + b"!") for name in names])
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_files_get_the_same_paths_together_as_one_by_one(tmp_path: Path, *, durable: bool) -> None:
+    asked = ["a", "b/c", "a", "../a", "b/c", "b/c/d", "x" * 300, "a", "b/c.2", "b/c", "\udcff", "/", "a.2"]
+
+    with tree_below(tmp_path / "together", directories=1, durable=durable) as tree:
+        store(tree, "a", b"old")
+        store(tree, "b/c.zst/below", b"old")  # in the place of a file
+        together = written(tree, asked)
+    with tree_below(tmp_path / "alone", durable=durable) as tree:
+        store(tree, "a", b"old")
+        store(tree, "b/c.zst/below", b"old")
+        alone = [store(tree, name) for name in asked]
+
+    assert together == alone
+    assert len({*together}) == len(asked)
+    contents = [(tmp_path / "together" / str(path)).read_bytes() for path in together]
+    assert contents == [os.fsencode(name) + b"!" for name in asked]
+    assert (tmp_path / "together" / "a.zst").read_bytes() == b"old"
+
+
+def test_the_file_that_cannot_be_written_has_its_error_and_the_others_are_there(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with tree_below(tmp_path) as tree:
+            one, two, three = tree.write([("one", b"1"), ("two", bytes(2000)), ("three", b"3")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+    assert (one, three) == ("one.zst", "three.zst")
+    assert isinstance(two, OSError)
+    assert two.errno == errno.EFBIG
+    assert names(tmp_path) == ["one.zst", "three.zst"]
+
+
+def test_a_name_that_comes_very_often_is_written_with_few_looks_at_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    exists = tree_module._exists
+
+    def look(name: str, dir_fd: int) -> bool:
+        looks.append(name)
+        return exists(name, dir_fd)
+
+    monkeypatch.setattr(tree_module, "_exists", look)
+    with tree_below(tmp_path) as tree:
+        for _ in range(20):
+            written(tree, ["again"] * 50)
+
+    assert len(names(tmp_path)) == 1000
+    assert len(looks) < 20 * 2 * 11  # twice the logarithm for each call

@@ -27,7 +27,7 @@ class Keys:
         among: how many captures share the memory.
     """
 
-    def __init__(self, root: str, *, suffix: str = ".zst", prefix_bytes: int = 0, among: int = 1) -> None:
+    def __init__(self, root: str, *, suffix: str, prefix_bytes: int = 0, among: int = 1) -> None:
         self._root, self._suffix = root, suffix
         self._quota = _LONGEST_KEY_BYTES - prefix_bytes - len(root.encode()) - 1
         self._bits = bytearray(max(_BITS // among, _LEAST_BITS) // 8)

@@ -1,5 +1,7 @@
 """Store: the objects below a prefix, with the traps of obstore kept inside."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
@@ -71,6 +73,7 @@ class Store:
         retry_s: how long a request is tried again before the store counts as away.
         lock: must be held when something is written.
         patience: how long the async methods wait for a store that does not answer.
+        client: of the same bucket, to share its connections; by default a new one.
 
     Every method raises `StoreError`, whose `away` tells whether a later try may succeed.
     """
@@ -82,16 +85,21 @@ class Store:
         retry_s: float = RETRY_S,
         lock: WriteLock | None = None,
         patience: Patience | None = None,
+        client: Any = None,
     ) -> None:
         self.prefix = prefix
         self.patience = Patience() if patience is None else patience
         self.requests = Requests(prefix, self.patience)  #: of the async methods
         self._lock = lock
-        self._client = make_client(prefix, retry_s)
+        self._client = make_client(prefix, retry_s) if client is None else client
         self._obstore: Any = import_module("obstore")
         self._abandoned = False
         #: Whether writes may have conditions, as far as is known; OBS may ignore them without a word.
         self.has_conditions = prefix.scheme != "obs"
+
+    def below(self, prefix: Prefix) -> Store:
+        """Return the objects below *prefix*, in the same bucket, for reading with the same connections."""
+        return Store(prefix, patience=self.patience, client=self._client)
 
     def reach(self, within_s: float) -> None:
         """Return as soon as the store answers, whatever it answers.
@@ -164,11 +172,27 @@ class Store:
                 if self.prefix.scheme not in _S3_SCHEMES or count == 0 or count % _LISTED_AT_ONCE:
                     return
 
-    def folders(self) -> set[str]:
-        """Return the first components of all keys that have further ones."""
+    def children(self) -> tuple[set[str], set[str]]:
+        """Return the first components of all keys that have further ones, and the keys that have not."""
         with self._explained("list", ""):
             listed = self._obstore.list_with_delimiter(self._client, self._path("") or None)
-            return {str(path).rstrip("/").rpartition("/")[2] for path in listed["common_prefixes"]}
+            folders = {str(path).rstrip("/").rpartition("/")[2] for path in listed["common_prefixes"]}
+            keys = {self._entry(meta).key for meta in listed["objects"]}
+            found = len(folders) + len(keys)
+            if self.prefix.scheme in _S3_SCHEMES and found and not found % _LISTED_AT_ONCE:
+                self._add_further(folders, keys)
+            return folders, keys
+
+    def _add_further(self, folders: set[str], keys: set[str]) -> None:
+        """Add what is behind the last of them, one by one: as in `entries`, the store may not have said."""
+        last = ""
+        while last != (last := max(*(f"{folder}/" for folder in folders), *keys, "")):
+            after = self._path(f"{last[:-1]}0" if last.endswith("/") else last)  # 0 comes behind the slash
+            first = next(iter(self._listed("", after)), None)
+            if first is None:
+                return
+            folder, slash, _ = self._entry(first).key.partition("/")
+            (folders if slash else keys).add(folder)
 
     def write(self, key: str, data: bytes) -> str | None:
         """Store a small object, in place of what is there; return its entity tag."""

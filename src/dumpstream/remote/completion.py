@@ -93,7 +93,11 @@ def _merge_manifests(there: Manifest | None, kept: Manifest, lines: Sequence[byt
             (process.directory, process.pid, str(process.started)): process
             for process in [*there.processes, *kept.processes]
         }
-        kept = replace(there, runs=[runs[run] for run in sorted(runs)], processes=[*processes.values()])
+        # If another collector has added processes since, that one says whether it has ended.
+        ended = kept.ended if len(processes) == len(kept.processes) else there.ended
+        kept = replace(
+            there, runs=[runs[run] for run in sorted(runs)], processes=[*processes.values()], ended=ended
+        )
     ends = {row.run: row for row in read_rows(lines) if isinstance(row, EndRow)}
     for run in kept.runs:
         if run.run in ends:

@@ -9,6 +9,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError, DestinationInUseError, ObjectMissingError, StoreError
 from dumpstream.archive.deletion import SINK_FOLDERS, inside, members_of, parts_of_rows, series_of
+from dumpstream.archive.job import IS_CAPTURE, JOB, LONGEST_JOB, NEEDS_HOST, NOT_A_JOB, job_text, marks_job
 from dumpstream.archive.manifest import MANIFEST, Manifest, parse_manifest
 from dumpstream.archive.manifestwriter import ManifestWriter, refuse_both
 from dumpstream.archive.rows import JOURNAL, Outcome, read_rows
@@ -93,8 +94,9 @@ class RemoteDestination(ManifestWriter):
         self._outbox.needed = True
         self._mirror = Mirror(self._store, MANIFEST)
 
-    def end_processes(self) -> None:
+    def _end_processes(self) -> None:
         if self._mirror is not None:
+            self._write()
             try:
                 self._outbox.needed = not self._mirror.stop()
             except StoreError as exc:
@@ -121,13 +123,15 @@ class RemoteDestination(ManifestWriter):
             earlier = parse_manifest(self.path, self._store.get(MANIFEST))
         except ObjectMissingError:
             if any(key not in _OURS and not key.startswith(".") for key in keys):
+                if _is_job(self._store):
+                    raise DestinationError(self.path, NEEDS_HOST) from None
                 raise DestinationError(
                     self.path, "is not empty and holds no capture; choose another prefix"
                 ) from None
             return
         self._accept(earlier, append=append, force=force, of_processes=of_processes)
         if of_processes:
-            self._folders = self._store.folders()
+            self._folders, _ = self._store.children()
 
     def _begin(self) -> None:
         text = self._outbox.keep_manifest(self.manifest)
@@ -201,6 +205,31 @@ class RemoteDestination(ManifestWriter):
                 else:
                     self.remains.add(entry.key)
         self._store.delete(f"{root}{JOURNAL}")
+
+
+def join_store_job(path: Prefix) -> None:
+    """Mark *path* as a job if nothing is there; blocks. The mark stays if no host begins.
+
+    Raises:
+        DestinationError: it holds something else, or cannot be used.
+        NotACaptureError: a newer version has marked it.
+    """
+    with _explained(path):
+        store = Store(path, retry_s=_PROBE_S)
+        store.reach(_PROBE_S)
+        if _is_job(store):
+            return
+        found = {entry.key for entry, _ in zip(store.entries(), range(1000), strict=False)}
+        if any(not key.startswith(".") for key in found) and not _is_job(store):
+            raise DestinationError(path, IS_CAPTURE if MANIFEST in found else NOT_A_JOB)
+        store.create(JOB, job_text())
+
+
+def _is_job(store: Store) -> bool:
+    try:
+        return marks_job(store.prefix, store.get(JOB, LONGEST_JOB))
+    except ObjectMissingError:
+        return False
 
 
 @asynccontextmanager

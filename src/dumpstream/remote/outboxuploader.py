@@ -10,6 +10,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream.archive.manifest import FILES, PACKS, STATS
 from dumpstream.archive.rows import FileRow, Row, read_rows
+from dumpstream.codec import SUFFIXES
 from dumpstream.objectstore.keys import Keys
 from dumpstream.objectstore.patience import Patience
 from dumpstream.objectstore.store import Store
@@ -20,7 +21,7 @@ from dumpstream.remote.uploader import SHORT_RETRY_S
 from dumpstream.system.location import Prefix
 
 #: By suffix: where objects are that are named after dump files; packs and Parquet tables are not.
-_NAMED_LIKE_FILES = {".zst": FILES, ".csv": STATS}
+_NAMED_LIKE_FILES = {**dict.fromkeys(SUFFIXES, FILES), ".csv": STATS}
 #: Objects that share a number if their names are equal: a prefix, and root and suffix of their keys.
 _Series = tuple[Prefix, str, str]
 

@@ -12,9 +12,11 @@ from threading import Lock
 from typing import IO
 
 from dumpstream._errors import NotACaptureError, ObjectMissingError, PartError, StoreError
+from dumpstream.archive.job import JOB, LONGEST_JOB, marks_job
 from dumpstream.archive.journalfile import JournalFile
 from dumpstream.archive.manifest import LARGEST_BYTES, MANIFEST, Manifest, parse_manifest
-from dumpstream.archive.place import RESTORE, Listed, Opened, WritingProcess
+from dumpstream.archive.place import RESTORE, JobEntries, Listed, Opened, WritingProcess
+from dumpstream.archive.pulse import Pulse
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.objectstore.store import PROBE, Store
@@ -36,9 +38,9 @@ _REACH_S = 3.5
 class StorePlace:
     """The capture below a prefix."""
 
-    def __init__(self, prefix: Prefix, *, reached: bool = False) -> None:
+    def __init__(self, prefix: Prefix, *, store: Store | None = None, reached: bool = False) -> None:
         self.path = prefix
-        self._store = Store(prefix, retry_s=_RETRY_S)
+        self._store = Store(prefix, retry_s=_RETRY_S) if store is None else store
         self._reached = reached
 
     def read_manifest(self) -> Manifest:
@@ -61,6 +63,9 @@ class StorePlace:
             return read_journal(self._store, JournalFile.copy)
         return JournalFile(open_cached(str(self.path), version, self._write_journal))
 
+    def read_pulse(self) -> Pulse | None:
+        return None  # a store is not written to every second
+
     def open(self, path: str, start: int, length: int | None) -> Opened:
         return _open(self._store, path, path, start, length)
 
@@ -78,8 +83,20 @@ class StorePlace:
 
         read_journal(self._store, write)
 
+    def list_job(self) -> JobEntries | None:
+        self._reach()
+        try:
+            if not marks_job(self.path, self._store.get(JOB, LONGEST_JOB)):
+                return None
+        except ObjectMissingError:
+            return None
+        folders, keys = self._store.children()
+        return JobEntries.of(folders, keys)
+
     def member(self, directory: str) -> StorePlace:
-        return StorePlace(self.path / directory, reached=self._reached)
+        # Thousands of captures below one place are read with the connections of that place.
+        path = self.path / directory
+        return StorePlace(path, store=self._store.below(path), reached=self._reached)
 
     def _reach(self) -> None:
         """Raise `StoreError` soon if the store cannot be reached, so that a person does not wait in vain."""

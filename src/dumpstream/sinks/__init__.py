@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from dumpstream._errors import DumpstreamError, SinkError, StoreError
+from dumpstream.codec import Codec
 from dumpstream.system.durable import Fsync
 
 from collections.abc import Iterator, Sequence
@@ -32,11 +33,13 @@ class SinkSettings:
     """What a sink made from a ``kind:location`` string is told about the capture."""
 
     directory: Path  #: the capture's directory; the current one if the capture is in a store
-    level: int = 1  #: compression level, where the sink compresses
+    codec: Codec = Codec.AUTO  #: how the bytes of files are compressed
+    level: int = 1  #: of zstd, for what it compresses
     workers: int = field(default_factory=lambda: max(2, min(8, os.cpu_count() or 2)))
     fsync: Fsync = Fsync.NONE
     max_descriptors: int = 256  #: files and directories held open at once, at most
-    pack: bool = False  #: collect small files in packs
+    #: Collect files of up to 1 MiB in packs; None: those of up to 64 KiB, unless they go to a store.
+    pack: bool | None = None
     spill: Path | None = None  #: where files wait for a store that is away; None: nowhere
     spill_bytes: int = 4 << 30  #: how much may wait there
     in_store: bool = False  #: whether the capture is in an object store
@@ -48,6 +51,7 @@ class SinkSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fsync", Fsync(self.fsync))
+        object.__setattr__(self, "codec", _as_codec(self.codec))
         if self.spill is not None:
             object.__setattr__(self, "spill", as_path(self.spill, "spill"))
         least, most = _LEVELS
@@ -56,6 +60,13 @@ class SinkSettings:
         for name, least in (("workers", 1), ("spill_bytes", 1), ("max_descriptors", _MIN_DESCRIPTORS)):
             if (value := getattr(self, name)) < least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
+def _as_codec(name: str) -> Codec:
+    try:
+        return Codec(name)
+    except ValueError:
+        raise ValueError(f"codec must be one of {', '.join(Codec)}, not {name!r}") from None
 
 
 class WholeFile(NamedTuple):
@@ -180,6 +191,14 @@ def stores_bytes(sink: Sink) -> bool:
     also those that the capture is not to store.
     """
     return bool(getattr(sink, "stores_bytes", True))
+
+
+def takes_repeated_names(sink: Sink) -> bool:
+    """Whether one call of `put` may have the same name several times.
+
+    A sink that stores such files in their order says so by an attribute `takes_repeated_names` that is true.
+    """
+    return bool(getattr(sink, "takes_repeated_names", False))
 
 
 async def prepare(sink: Sink) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from xxhash import xxh3_64
 from zstandard import ZstdError
 
 from dumpstream._errors import SinkError
+from dumpstream._native import layout_of
+from dumpstream.codec import Codec
+from dumpstream.format.verdict import WHOLE_HEADER, HeaderReader
 from dumpstream.sinks import Stored
+from dumpstream.sinks._compressors import empty_file
 from dumpstream.sinks._failure import sink_error
-from dumpstream.sinks._frames import EMPTY_FRAME, NO_BYTES, Block
+from dumpstream.sinks._frames import NO_BYTES, Block
 
 # What it costs to store a frame, as the number of bytes that are compressed in the same time.
 _STORING_WORK = 32 << 10
+# A longer header is not read; without it, tensors are compressed as other bytes.
+_LONGEST_HEADER = 1 << 20
 
 
 class CompressedFile(ABC):
@@ -23,13 +29,21 @@ class CompressedFile(ABC):
 
     Failures do not raise: they become the `outcome`, and everything after them does nothing. The abstract
     methods may raise `OSError` or `MemoryError`.
+
+    Args:
+        name: of the file.
+        codec: how its bytes are compressed.
+        offset: where its first byte belongs; behind a gap, there is no header to find tensors by.
     """
 
-    __slots__ = ("_hash", "name", "outcome")
+    __slots__ = ("_codec", "_hash", "_header", "_layout", "_position", "name", "outcome")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, codec: Codec, *, offset: int = 0) -> None:
+        self.name, self._codec = name, codec
         self._hash: xxh3_64 | None = None
+        self._position = offset
+        self._layout = b""
+        self._header: HeaderReader | None = None
         self.outcome: Stored | SinkError | None = None
 
     @abstractmethod
@@ -46,8 +60,27 @@ class CompressedFile(ABC):
 
     def jobs(self, blocks: Sequence[Block], *, finish: bool) -> list[Job]:
         """Return the jobs that append *blocks* and then, if *finish*, publish the file."""
-        *first, last = blocks or [[]]
-        return [*(Job(self, block) for block in first), Job(self, last, finish=finish)]
+        jobs = [Job(self, block, self._position) for block in blocks or [[]]]
+        for job in jobs:
+            if self._codec is not Codec.ZSTD:
+                self._find_tensors(job)
+            self._position += len(job.data)
+        jobs[-1].finishes = finish
+        return jobs
+
+    def _find_tensors(self, job: Job) -> None:
+        """Tell *job* where the tensors of the file are, as far as its bytes up to those of *job* tell."""
+        if job.position == 0:
+            self._layout = layout_of(job.data)
+            if not self._layout:
+                self._header = HeaderReader(_LONGEST_HEADER)
+        if self._header is not None:
+            self._header.add(job.position, job.data)
+            if self._header.settled:
+                if self._header.header[0] == WHOLE_HEADER:
+                    self._layout = layout_of(self._header.kept)
+                self._header = None
+        job.tensors = self._layout
 
     def cancel(self) -> None:
         """Make it fail, because some of the file may be missing."""
@@ -73,7 +106,7 @@ class CompressedFile(ABC):
     def finish(self) -> None:
         """Publish the file; if anything failed, remove it."""
         if self._hash is None:
-            self.append(NO_BYTES, EMPTY_FRAME)
+            self.append(NO_BYTES, empty_file(self._codec))
         if self.outcome is None:
             assert self._hash is not None
             try:
@@ -90,13 +123,14 @@ class Frames(CompressedFile):
 
     __slots__ = ("_frames", "_stored")
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, codec: Codec, *, offset: int = 0) -> None:
+        super().__init__(name, codec, offset=offset)
         self._frames: list[memoryview] = []
         self._stored = 0
 
     def add(self, frame: memoryview) -> None:
-        self._frames.append(frame)
+        # Only zstd frames have memory of their own.
+        self._frames.append(frame if self._codec is Codec.ZSTD else memoryview(bytes(frame)))
         self._stored += len(frame)
 
     def publish(self) -> Stored:
@@ -114,13 +148,18 @@ class Frames(CompressedFile):
 class Job:
     """A block of a file, to be compressed by any thread and then stored after the blocks before it."""
 
-    __slots__ = ("_file", "_finish", "_frame", "data", "work")
+    __slots__ = ("_file", "_frame", "data", "finishes", "position", "tensors", "work")
 
-    def __init__(self, file: CompressedFile, block: Block, *, finish: bool = False) -> None:
-        self._file, self._finish = file, finish
+    def __init__(self, file: CompressedFile, block: Block, position: int) -> None:
+        self._file, self.position = file, position
         self.data = block[0] if len(block) == 1 else memoryview(b"".join(block))
+        self.tensors = b""  #: where they are in the file, if that is known
+        self.finishes = False  #: whether the file is published behind it
         self._frame = NO_BYTES
         self.work = len(self.data) + _STORING_WORK
+
+    def layout(self) -> bytes:
+        return self.tensors
 
     def take(self, frame: memoryview) -> None:
         self._frame = frame
@@ -133,5 +172,11 @@ class Job:
         if self._frame:
             self._file.append(self.data, self._frame)
             self._frame = NO_BYTES
-        if self._finish:
+        if self.finishes:
             self._file.finish()
+
+
+def store_jobs(jobs: Iterable[Job]) -> None:
+    """Store *jobs*, which are compressed, in order."""
+    for job in jobs:
+        job.store()

@@ -2,10 +2,12 @@
 
 import errno
 import os
+from pathlib import Path
 
 from zstandard import ZstdError
 
 from dumpstream._errors import SinkError
+from dumpstream.system.publishing import look_writable
 
 _NO_SPACE = "free some space or choose another destination"
 _NO_ACCESS = "make the destination writable or choose another"
@@ -34,3 +36,11 @@ def sink_error(what: str, exc: OSError | MemoryError | ZstdError) -> SinkError:
     # A copy, because the traceback of the original holds views of the caller's buffers.
     error.__cause__ = type(exc)(*exc.args)
     return error
+
+
+def refuse_unwritable(kind: str, root: Path) -> None:
+    """Raise `SinkError` if the sink *kind* cannot write below *root*, which may be missing; makes nothing."""
+    try:
+        look_writable(root)
+    except OSError as exc:
+        raise sink_error(f"write to {root} ({kind}:)", exc) from None

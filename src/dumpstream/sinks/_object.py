@@ -52,9 +52,9 @@ class Beginnings:
 class ObjectFile:
     """A file of an `ObjectStoreSink`; its upload begins when there is enough for a part."""
 
-    def __init__(self, sink: ObjectStoreSink, uploader: Uploader, name: str, *, first: int) -> None:
-        self._sink, self._uploader, self._first = sink, uploader, first
-        self._frames = Frames(name)
+    def __init__(self, sink: ObjectStoreSink, uploader: Uploader, name: str, *, offset: int = 0) -> None:
+        self._sink, self._uploader, self._first = sink, uploader, 2 if offset else 1
+        self._frames = Frames(name, sink.codec, offset=offset)
         self._kept = 0  # how many pieces of its beginning are kept
         self._kept_bytes = 0
         self._key: str | None = None

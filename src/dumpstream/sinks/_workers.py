@@ -9,12 +9,13 @@ from typing import TypeVar
 import anyio
 from anyio.to_thread import run_sync
 from typing_extensions import Buffer
-from zstandard import ZstdCompressor
 
 from dumpstream._errors import SinkError
+from dumpstream.codec import Codec
 from dumpstream.sinks import Stored
-from dumpstream.sinks._compressed import CompressedFile, Job
-from dumpstream.sinks._frames import SMALL_BYTES, Compressible, compress, cut, view_bytes
+from dumpstream.sinks._compressed import CompressedFile, store_jobs
+from dumpstream.sinks._compressors import Compressible, Compressor, make_compressor
+from dumpstream.sinks._frames import SMALL_BYTES, cut, view_bytes
 
 _Work = TypeVar("_Work", bound=Compressible)
 
@@ -26,15 +27,28 @@ _TURN_S = 0.01
 
 
 class Workers:
-    """The threads of a sink, with a compressor each."""
+    """The threads of a sink, with a compressor each: for files or, if *packed*, for those in packs."""
 
-    def __init__(self, threads: int, level: int, limiter: anyio.CapacityLimiter | None) -> None:
-        self._threads, self._level = threads, level
+    def __init__(
+        self,
+        threads: int,
+        codec: Codec,
+        level: int,
+        limiter: anyio.CapacityLimiter | None,
+        *,
+        packed: bool = False,
+    ) -> None:
+        self.codec = codec
+        self._threads, self._level, self._packed = threads, level, packed
         self._limiter = limiter or anyio.CapacityLimiter(threads)
-        self._compressors: list[ZstdCompressor] = []
+        self._compressors: list[Compressor] = []
 
-    async def run(self, jobs: Sequence[Job]) -> None:
-        """Compress *jobs* on several threads, and store the results in order.
+    def for_packs(self) -> "Workers":
+        """Return workers on the same threads that compress files for packs."""
+        return Workers(self._threads, self.codec, self._level, self._limiter, packed=True)
+
+    async def run(self, jobs: Sequence[_Work], store: Callable[[Sequence[_Work]], None]) -> None:
+        """Compress *jobs* on several threads, and *store* them in order, some at a time.
 
         Only one thread stores at a time: making files takes many short calls, and several threads would
         spend more on taking the interpreter's lock from each other than on the files. Once a job has begun,
@@ -42,19 +56,18 @@ class Workers:
         """
         condition, done = Condition(), 0
 
-        def store(number: int, batch: Sequence[Job]) -> None:
+        def store_in_turn(number: int, batch: Sequence[_Work]) -> None:
             nonlocal done
             with condition:
                 condition.wait_for(lambda: done == number)
             try:
-                for job in batch:
-                    job.store()
+                store(batch)
             finally:
                 with condition:
                     done += 1
                     condition.notify_all()
 
-        await self._compress(jobs, store)
+        await self._compress(jobs, store_in_turn)
 
     async def append(self, file: CompressedFile, pieces: Sequence[Buffer], *, finish: bool = False) -> None:
         """Add *pieces* to *file* and, with *finish*, publish it. A cancellation makes the file fail.
@@ -66,7 +79,7 @@ class Workers:
         if file.outcome is None:
             views = [view_bytes(piece) for piece in pieces]
             try:
-                await self.run(file.jobs(cut(views), finish=finish))
+                await self.run(file.jobs(cut(views), finish=finish), store_jobs)
             except anyio.get_cancelled_exc_class():
                 file.cancel()
                 raise
@@ -99,7 +112,7 @@ class Workers:
             end = monotonic() + _TURN_S
             with self._compressor() as compressor:
                 for number, batch in queue:
-                    compress(batch, compressor)
+                    compressor.compress(batch)
                     then(number, batch)
                     if monotonic() > end:
                         return True
@@ -116,11 +129,11 @@ class Workers:
                 group.start_soon(work_in_turns)
 
     @contextmanager
-    def _compressor(self) -> Iterator[ZstdCompressor]:
+    def _compressor(self) -> Iterator[Compressor]:
         try:
             compressor = self._compressors.pop()
         except IndexError:
-            compressor = ZstdCompressor(level=self._level, write_checksum=True, write_content_size=True)
+            compressor = make_compressor(self.codec, self._level, packed=self._packed)
         yield compressor
         self._compressors.append(compressor)
 

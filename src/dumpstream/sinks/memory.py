@@ -18,6 +18,8 @@ class MemorySink:
         files: for each name the parts that are committed, in order.
     """
 
+    takes_repeated_names = True
+
     def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - every sink takes them
         self.files: dict[str, list[bytes]] = {}
 

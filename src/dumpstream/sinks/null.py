@@ -21,6 +21,7 @@ class NullSink:
     """
 
     stores_bytes = False
+    takes_repeated_names = True
 
     def __init__(self, location: str = "", settings: SinkSettings | None = None) -> None:  # noqa: ARG002 - every sink takes them
         self.files = 0

@@ -1,4 +1,4 @@
-"""The object store sinks: every dump file becomes one ``.zst`` object, or one of many in a pack."""
+"""The object store sinks: every dump file becomes one compressed object, or one of many in a pack."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -20,11 +20,11 @@ from dumpstream.remote.largeupload import Uploaded
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import Uploader, open_uploader, retry_time
 from dumpstream.sinks import SinkSettings, Stored, WholeFile
-from dumpstream.sinks._compressed import CompressedFile, Frames, Job
+from dumpstream.sinks._compressed import CompressedFile, Frames, Job, store_jobs
 from dumpstream.sinks._frames import cut, view_bytes
 from dumpstream.sinks._object import Beginnings, ObjectFile
-from dumpstream.sinks._packer import Packer, PackTarget
 from dumpstream.sinks._workers import Workers
+from dumpstream.sinks.packs.packer import Packer, PackTarget
 from dumpstream.sinks.resources import Resources
 from dumpstream.system.durable import Fsync
 from dumpstream.system.location import Prefix
@@ -54,10 +54,12 @@ def probe_store(prefix: Prefix) -> None:
 class ObjectStoreSink:
     """Stores files below ``files`` at *prefix*, compressed, as the zstd sink does in a directory.
 
-    A repeated name becomes ``<name>.2.zst``, ``<name>.3.zst``, ... Small files take a request each, or are
+    A repeated name becomes ``<name>.2.dsz``, ``<name>.3.dsz``, ... Small files take a request each, or are
     packed; large ones are uploaded in parts while they come. The prefix is locked meanwhile. Paths are URLs;
     if the sink is *inside* its capture's destination, they are relative to it.
     """
+
+    takes_repeated_names = True
 
     def __init__(
         self,
@@ -71,9 +73,15 @@ class ObjectStoreSink:
         self._prefix, self._settings, self._resources = prefix, settings, resources
         self._inside = inside
         self._base = f"{prefix}/" if inside is None else ""
-        self._workers = Workers(settings.workers, settings.level, resources.threads)
-        self.keys = Keys(FILES, prefix_bytes=len(prefix.key.encode()) + 1, among=resources.captures)
-        self._packer = Packer(self._workers, self._open_pack) if settings.pack else None
+        self.codec = settings.codec
+        self._workers = Workers(settings.workers, settings.codec, settings.level, resources.threads)
+        self.keys = Keys(
+            FILES,
+            suffix=settings.codec.suffix,
+            prefix_bytes=len(prefix.key.encode()) + 1,
+            among=resources.captures,
+        )
+        self._packer = Packer(self._workers.for_packs(), self._open_pack) if settings.pack else None
         self.beginnings = Beginnings(
             resources.outbox.path if resources.outbox else settings.directory,
             memory_bytes=_BEGINNINGS_BYTES // resources.captures,
@@ -96,7 +104,7 @@ class ObjectStoreSink:
 
     async def open(self, name: str, *, offset: int = 0) -> ObjectFile:
         self._check_open()
-        return ObjectFile(self, await self._ready(), name, first=2 if offset else 1)
+        return ObjectFile(self, await self._ready(), name, offset=offset)
 
     async def put(self, files: Sequence[WholeFile]) -> list[Stored | SinkError]:
         self._check_open()
@@ -196,12 +204,12 @@ class ObjectStoreSink:
         jobs: list[Job] = []
         begun: list[tuple[memoryview, Frames]] = []
         for name, data in files:
-            view, output = view_bytes(data), Frames(name)
+            view, output = view_bytes(data), Frames(name, self.codec)
             begun.append((view, output))
             if len(view) <= PART_BYTES:
                 jobs += output.jobs(cut([view]), finish=True)
         with anyio.CancelScope(shield=True):
-            await self._workers.run(jobs)
+            await self._workers.run(jobs, store_jobs)
         return await _finish([self._put_one(view, output) for view, output in begun])
 
     async def _put_one(self, view: memoryview, output: Frames) -> Stored | SinkError:
@@ -219,7 +227,7 @@ class ObjectStoreSink:
 
     async def _put_large(self, uploader: Uploader, name: str, view: memoryview) -> Stored:
         async with self._large:
-            file = ObjectFile(self, uploader, name, first=1)
+            file = ObjectFile(self, uploader, name)
             try:
                 for start in range(0, len(view), PART_BYTES):
                     await file.write([view[start : start + PART_BYTES]])

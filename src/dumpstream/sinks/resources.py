@@ -1,7 +1,10 @@
 """Resources: what the built-in sinks get from their capture besides its settings."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 
@@ -9,6 +12,9 @@ from dumpstream.objectstore.patience import Patience
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
+
+if TYPE_CHECKING:  # numpy takes long to load
+    from dumpstream.sinks.measuring import Listener
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,4 +28,6 @@ class Resources:
     threads: CapacityLimiter | None = None  #: of all their sinks; None: each sink has its own
     #: Whether sinks that compute statistics are to return them in `Stored.rows`.
     rows_wanted: Callable[[], bool] = bool
+    #: Hears what sinks measure; None if nothing is to be heard.
+    listener: Listener | None = None
     patience: Patience = field(default_factory=Patience)  #: with stores that do not answer

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypedDict, TypeVar
 
+from dumpstream.codec import Codec
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import SinkSettings
@@ -38,11 +39,13 @@ class CaptureOptions(TypedDict, total=False):
     held_bytes: int
     gathered_bytes: int
     only: Sequence[str]
+    drain_timeout: float | None
+    codec: Codec | str
     level: int
     workers: int
     fsync: Fsync | str
     max_descriptors: int
-    pack: bool
+    pack: bool | None
     spill: str | os.PathLike[str] | None
     spill_bytes: int
 

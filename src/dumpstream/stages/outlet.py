@@ -1,6 +1,7 @@
 """Outlet: a sink as the pipeline calls it, whose mistakes become errors of that sink."""
 
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
@@ -11,7 +12,7 @@ from typing_extensions import Buffer
 from dumpstream._errors import SinkError
 from dumpstream.format.verdict import Verdict
 from dumpstream.names import NamePatterns
-from dumpstream.sinks import Sink, SinkFile, Stored, WholeFile
+from dumpstream.sinks import Sink, SinkFile, Stored, WholeFile, takes_repeated_names
 
 #: What an outlet answers for a file that its sink was not to store.
 NOT_STORED = Stored()
@@ -62,6 +63,18 @@ class Outlet(NamedTuple):
     async def _put(
         self, files: Sequence[WholeFile], told: Mapping[str, Sequence[object]]
     ) -> Sequence[Stored | SinkError]:
+        if takes_repeated_names(self.sink) or len({file.name for file in files}) == len(files):
+            return await self._put_once(files, told)
+        results: dict[int, Stored | SinkError] = {}
+        for numbers in _rounds(files):
+            some = {key: [values[number] for number in numbers] for key, values in told.items()}
+            stored = await self._put_once([files[number] for number in numbers], some)
+            results |= zip(numbers, stored, strict=True)
+        return [results[number] for number in range(len(files))]
+
+    async def _put_once(
+        self, files: Sequence[WholeFile], told: Mapping[str, Sequence[object]]
+    ) -> Sequence[Stored | SinkError]:
         put: Callable[..., Awaitable[Sequence[Stored | SinkError]]] = self.sink.put
         results = list(await put(files, **told))
         if len(results) != len(files):
@@ -70,6 +83,19 @@ class Outlet(NamedTuple):
             if not isinstance(result, SinkError):
                 _check_stored(result, "put")
         return results
+
+
+def _rounds(files: Sequence[WholeFile]) -> list[list[int]]:
+    """Divide *files*, as numbers, so that no name is in one round twice and each name keeps its order."""
+    rounds: list[list[int]] = []
+    seen: Counter[str] = Counter()
+    for number, file in enumerate(files):
+        before = seen[file.name]
+        seen[file.name] += 1
+        if before == len(rounds):
+            rounds.append([])
+        rounds[before].append(number)
+    return rounds
 
 
 class _Nowhere:

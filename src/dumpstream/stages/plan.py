@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Iterable, Iterator, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar, cast
 
 import anyio
@@ -19,7 +19,7 @@ from dumpstream.stages.outlet import Outlet, as_sink_error, write_pieces
 from dumpstream.system.timeslice import TimeSlice
 
 #: So much of a file is gathered in memory; a file of at most this size is put whole, a larger one written.
-_SMALL_BYTES = 1 << 20
+SMALL_BYTES = 1 << 20
 #: Open files that are written at the same time.
 _WRITES_IN_FLIGHT = 16
 #: Seconds that a sink has to abort a file.
@@ -84,7 +84,9 @@ class Plan:
     wholes: list[Whole] = field(default_factory=list)
     touched: list[PartWriter] = field(default_factory=list)  #: with pending pieces
     ended: list[tuple[File, list[PartWriter]]] = field(default_factory=list)
+    ended_after: list[int] = field(default_factory=list)  #: how many whole files came before each of these
     names: set[str] = field(default_factory=set)  #: of files that end here; once arranged, of all files
+    repeatable: set[str] = field(default_factory=set)  #: those of which all files here are small `wholes`
     recalled: int = 0
     parts: int = 0  #: of the files that end
     error: SinkError | None = None
@@ -106,7 +108,7 @@ class Plan:
                 continue
             self.names.add(writer.part.name)
             grown -= len(writer.gathered)
-            if writer.unsent <= _SMALL_BYTES:
+            if writer.unsent <= SMALL_BYTES:
                 for piece in writer.pending:
                     writer.gathered += piece
                 writer.pending = []
@@ -122,7 +124,7 @@ class Plan:
         writes = []
         for writer in writers:
             pieces = writer.take()
-            if writer.files or writer.part.offset or writer.part.size > _SMALL_BYTES:
+            if writer.files or writer.part.offset or writer.part.size > SMALL_BYTES:
                 writes.append(_Write(writer, pieces, verdict))
             else:
                 self._puts.append(_Put(writer, pieces[0] if len(pieces) == 1 else b"".join(pieces), verdict))
@@ -144,6 +146,16 @@ class Plan:
     def in_hand(self) -> dict[PartWriter, Buffer]:
         """Return the bytes of the parts that are put whole; valid until `release`."""
         return {put.writer: put.data for put in self._puts}
+
+    def in_order(self, found: Sequence[_Result]) -> Iterator[_Result]:
+        """Yield *found*, one for each whole file and then one for each that ended, as the files came."""
+        wholes = iter(found[: len(self.wholes)])
+        given = 0
+        for after, ended in zip(self.ended_after, found[len(self.wholes) :], strict=True):
+            yield from islice(wholes, after - given)
+            given = after
+            yield ended
+        yield from wholes
 
     def release(self) -> None:
         """Give the batch back."""

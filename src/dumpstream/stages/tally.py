@@ -30,6 +30,8 @@ SINK_FAILED = "sink_failed"
 SOURCE_FAILED = "source_failed"
 #: The cause of losses when the process ran out of memory.
 NO_MEMORY = "no_memory"
+#: The cause of losses when the sinks were too slow for what was in the ring at the end.
+DRAIN_TIMEOUT = "drain_timeout"
 _NOTHING_IN_HAND: Mapping[PartWriter, Buffer] = MappingProxyType({})
 
 

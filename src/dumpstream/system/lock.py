@@ -18,6 +18,7 @@ SHARED = ".other-sinks"
 _MARKS = (LOCK, "manifest.json")  # the directory of a capture has both
 
 _MOST_SHARED_BYTES = 1 << 20
+_MOST_WORDS_BYTES = 2048  #: in the lock
 _EVERYTHING = PurePosixPath(".")
 
 _TRIES = 10
@@ -53,6 +54,29 @@ def release_lock(fd: int) -> None:
             os.ftruncate(fd, 0)
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
+
+
+def write_beside_lock(fd: int, words: bytes) -> None:
+    """Write *words*, one line, behind the id of this process; they are gone when the lock is released."""
+    if fd in _held:
+        line = f"{os.getpid()}\n".encode() + words.replace(b"\n", b" ")
+        if len(line) < _MOST_WORDS_BYTES:  # padded, so that one call replaces what was there
+            os.pwrite(fd, line.ljust(_MOST_WORDS_BYTES - 1) + b"\n", 0)
+
+
+def read_beside_lock(path: str | Path) -> bytes | None:
+    """Return the words that the holder of the lock of *path* has written last; None if there are none."""
+    try:
+        fd = open_regular(Path(path, LOCK), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        _, _, words = os.pread(fd, _MOST_WORDS_BYTES, 0).partition(b"\n")
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return words.strip() or None
 
 
 def holds_lock(fd: int) -> bool:
@@ -199,7 +223,7 @@ def _is_there(fd: int, dir_fd: int) -> bool:
 
 
 def _read_pid(fd: int) -> int:
-    text = os.pread(fd, 32, 0).strip()
+    text, _, _ = os.pread(fd, 32, 0).partition(b"\n")
     return int(text) if text.isdigit() else 0
 
 

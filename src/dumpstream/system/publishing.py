@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from typing_extensions import Buffer
 
@@ -18,6 +19,20 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 def is_temporary(name: str) -> bool:
     """Tell whether the file called *name* is a draft that was never published."""
     return name.startswith(".") and name.endswith(_SUFFIX)
+
+
+def look_writable(directory: Path) -> None:
+    """Raise `OSError` if no file can be made in *directory*, or it cannot be made itself; makes nothing."""
+    existing = next(path for path in (directory, *directory.absolute().parents) if os.path.lexists(path))
+    if not existing.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    try:
+        os.close(os.open(existing, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600))
+    except OSError as exc:  # not every file system has files without a name
+        if exc.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}:
+            raise
 
 
 def create_draft(dir_fd: int) -> tuple[str, int]:

@@ -3,21 +3,28 @@
 import errno
 import os
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
+
+from typing_extensions import Buffer
 
 from dumpstream._native import sync_filesystem
 from dumpstream.names import clean_name, free_number, hashed_name
 from dumpstream.system.durable import force_names, force_path
 from dumpstream.system.lock import release_shares, share_directories
 from dumpstream.system.nofollow import open_directory
-from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_all
+from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_all, write_files
 
 #: Descriptors that a thread may have open besides that of the directory it has leased.
 TRANSIENT_DESCRIPTORS = 2
 
-_MORE = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_GROWING = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MORE = _GROWING | os.O_APPEND
 
 # Something in the way is not a directory (a file, a planted link), or the file system is stricter about names
 # than most.
@@ -92,6 +99,46 @@ class Tree:
                 raise
         return self._create(self._below, hashed_name(name))
 
+    def begin(self, name: str) -> tuple[Draft, str]:
+        """Make the file *name*, empty and published, for `grow`; return it and its path."""
+        draft, fd = self.create(name)
+        os.close(fd)
+        path = self.publish(draft)
+        return draft._replace(temporary=path.rpartition("/")[2]), path
+
+    def grow(self, draft: Draft, data: Buffer, size: int) -> None:
+        """Append *data* to a file of `begin` that has *size* bytes; if that fails, it keeps its size."""
+        with self._lease(draft.directory) as dir_fd:
+            fd = os.open(draft.temporary, _GROWING, dir_fd=dir_fd)
+        try:
+            os.lseek(fd, size, os.SEEK_SET)
+            write_all(fd, data)
+            if self._durable:
+                os.fsync(fd)
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(fd, size)
+            raise
+        finally:
+            os.close(fd)
+
+    def write(self, files: Sequence[tuple[str, Buffer]]) -> list[str | OSError]:
+        """Make *files*, each a name and its content, whole or not at all; return their paths or errors.
+
+        Files of the same name get their numbers in order.
+        """
+        if self._durable:
+            return [self._write_draft(name, content) for name, content in files]
+        results: list[str | OSError] = []
+        placed = [(*_split(clean_name(name)), name, content) for name, content in files]
+        for folder, group in groupby(placed, itemgetter(0)):
+            _, stems, names, contents = zip(*group, strict=True)
+            written = [*self._write(folder, stems, contents)]  # a thread may lease one directory at a time
+            for name, content, made in zip(names, contents, written, strict=True):
+                unusable = isinstance(made, OSError) and made.errno in _UNUSABLE_PATH
+                results += self._write((), [hashed_name(name)], [content]) if unusable else [made]
+        return results
+
     def append(self, draft: Draft, data: memoryview) -> None:
         with self._lease(draft.directory) as dir_fd:
             fd = os.open(draft.temporary, _MORE, dir_fd=dir_fd)
@@ -114,9 +161,7 @@ class Tree:
                     publish_draft(draft.temporary, self._numbered(draft.stem, number), dir_fd)
                     break
                 except FileExistsError:
-                    number = free_number(
-                        lambda number: _exists(self._numbered(draft.stem, number), dir_fd), number
-                    )
+                    number = self._free_number(draft.stem, number, dir_fd)
             if self._durable:
                 force_names(dir_fd)
         return self.path(draft, number=number)
@@ -141,10 +186,55 @@ class Tree:
             self._root_fd = None
         release_shares(self._shares)
 
+    def _write(
+        self, folder: tuple[str, ...], stems: Sequence[str], contents: Sequence[Buffer]
+    ) -> Iterator[str | OSError]:
+        directory = (*self._below, *folder)
+        try:
+            leased = self._lease(directory)
+        except OSError as exc:
+            yield from [exc] * len(stems)
+            return
+        free: dict[str, int] = {}  # by stem, the number of its next file
+        done = 0
+        with leased as dir_fd:
+            beginning = self._from_base + "".join(f"{component}/" for component in directory)
+            while done < len(stems):
+                numbers = _in_turn(stems[done:], free)
+                names = [*map(self._numbered, stems[done:], numbers)]
+                for number, name, problem in zip(
+                    numbers, names, write_files(dir_fd, names, contents[done:]), strict=True
+                ):
+                    stem = stems[done]
+                    free[stem] = number + 1
+                    if isinstance(problem, FileExistsError):
+                        free[stem] = self._free_number(stem, number, dir_fd)
+                        break
+                    yield problem or beginning + name
+                    done += 1
+
+    def _write_draft(self, name: str, content: Buffer) -> str | OSError:
+        draft = None
+        try:
+            draft, fd = self.create(name)
+            try:
+                write_all(fd, content)
+            finally:
+                os.close(fd)
+            return self.publish(draft)
+        except OSError as exc:
+            if draft is not None:
+                with suppress(OSError):  # the first failure is the one to report
+                    self.discard(draft)
+            return exc
+
     def _create(self, directory: tuple[str, ...], stem: str) -> tuple[Draft, int]:
         with self._lease(directory) as dir_fd:
             temporary, fd = create_draft(dir_fd)
         return Draft(directory, stem, temporary), fd
+
+    def _free_number(self, stem: str, taken: int, dir_fd: int) -> int:
+        return free_number(lambda number: _exists(self._numbered(stem, number), dir_fd), taken)
 
     def _numbered(self, stem: str, number: int) -> str:
         return f"{stem}{self._suffix}" if number == 1 else f"{stem}.{number}{self._suffix}"
@@ -184,6 +274,21 @@ class Tree:
                     force_path(root)
                 self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             return self._root_fd
+
+
+def _split(path: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    return path[:-1], path[-1]
+
+
+def _in_turn(stems: Sequence[str], first: Mapping[str, int]) -> list[int]:
+    """Return a number for each of *stems*: those of the same stem count up from its *first*, else from 1."""
+    following = dict(first)
+    numbers = []
+    for stem in stems:
+        number = following.get(stem, 1)
+        following[stem] = number + 1
+        numbers.append(number)
+    return numbers
 
 
 def _exists(name: str, dir_fd: int) -> bool:

@@ -7,7 +7,7 @@ import anyio
 from xxhash import xxh3_64_hexdigest
 
 from dumpstream._errors import SinkError
-from dumpstream.sinks import Sink, Stored, WholeFile
+from dumpstream.sinks import Sink, Stored, WholeFile, takes_repeated_names
 
 Read: TypeAlias = Callable[[str], Awaitable[Sequence[bytes]]]
 
@@ -37,6 +37,10 @@ HOSTILE_NAMES = (
     "clash/below",
     "clash.zst/below",
     "clash.zst",
+    "clash.dsz/below",
+    "clash.dsz",
+    "clash.raw/below",
+    "clash.raw",
 )
 
 
@@ -138,6 +142,18 @@ async def _check_name_again(sink: Sink, read: Read) -> None:
     await _expect(read, "again", parts, "a further file of the same name goes beside the first")
 
 
+async def _check_name_again_in_one_call(sink: Sink, read: Read) -> None:
+    if not takes_repeated_names(sink):
+        return
+    parts = [b"%d" % number * (1 + number % 4 * 70_000) for number in range(24)]
+    names = ["repeated/one", "repeated/two", "elsewhere"]
+
+    await sink.put([WholeFile(names[number % 3], part) for number, part in enumerate(parts)])
+
+    for number, name in enumerate(names):
+        await _expect(read, name, parts[number::3], "files of one name in one call of put keep their order")
+
+
 async def _check_empty_files(sink: Sink, read: Read) -> None:
     await (await sink.open("empty/unwritten")).commit()
     _expect_stored(await _store(sink, "empty/written", [b"", b""]), b"")
@@ -210,6 +226,7 @@ _CHECKS = (
     _check_abort_leaves_nothing,
     _check_abort_after_failed_write,
     _check_name_again,
+    _check_name_again_in_one_call,
     _check_empty_files,
     _check_put_many,
     _check_many_open_at_once,

@@ -4,34 +4,21 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
-from zlib import crc32
 
 import anyio
 from anyio.to_thread import run_sync
 from typing_extensions import Buffer
-from xxhash import xxh3_64_hexdigest
-from zstandard import ZstdError
 
 from dumpstream._errors import FileRefusedError, SinkError
 from dumpstream.custody import Custody, Stage
-from dumpstream.names import clean_name
 from dumpstream.sinks import Stored, WholeFile
-from dumpstream.sinks._failure import sink_error
-from dumpstream.sinks._frames import EMPTY_FRAME, view_bytes
-from dumpstream.sinks._pack import Pack
+from dumpstream.sinks._frames import view_bytes
 from dumpstream.sinks._workers import Workers
+from dumpstream.sinks.packs.container import MOST_PACKED, PACK_BYTES, PACK_FILES, Pack
+from dumpstream.sinks.packs.packedfile import PackedFile
 
-#: Larger files are not packed.
-_PACKED_BYTES = 1 << 20
-
-_PACK_BYTES = 8 << 20
-#: Until a pack is stored, the name and the line of each of its files take about 1 KiB besides its bytes.
-_PACK_FILES = 8192
 _PACK_S = 5.0
 _PACKS_IN_FLIGHT = 4
-# What it costs to hash a file and keep its frame, as the number of bytes compressed in the same time.
-_KEEPING_WORK = 4 << 10
-_EMPTY_FRAME, _EMPTY_XXH3 = bytes(EMPTY_FRAME), xxh3_64_hexdigest(b"")
 
 
 class PackTarget(NamedTuple):
@@ -40,29 +27,6 @@ class PackTarget(NamedTuple):
     path: str  #: in the journal
     #: Stores it whole, or raises `SinkError`; returns its custody if it still has to be uploaded.
     store: Callable[[Buffer], Awaitable[Custody | None]]
-
-
-class _File:
-    """A file for a pack, to be compressed by any thread."""
-
-    __slots__ = ("crc", "data", "error", "frame", "name", "work", "xxh3")
-
-    def __init__(self, name: str, data: memoryview) -> None:
-        self.name, self.data = name, data
-        self.work = len(data) + _KEEPING_WORK
-        self.frame = _EMPTY_FRAME
-        self.crc = 0
-        self.xxh3 = _EMPTY_XXH3
-        self.error: SinkError | None = None
-
-    def take(self, frame: memoryview) -> None:
-        # A copy, because the frame is a view of memory that it shares with the frames of other files.
-        self.frame = bytes(frame)
-        self.crc = crc32(self.data)
-        self.xxh3 = xxh3_64_hexdigest(self.data)
-
-    def fail(self, exc: MemoryError | ZstdError) -> None:
-        self.error = sink_error(f"store {self.name!r}", exc)
 
 
 class _Open(NamedTuple):
@@ -89,7 +53,7 @@ class Packer:
         workers: Workers,
         open_target: Callable[[str], Awaitable[PackTarget]],
         *,
-        pack_bytes: int = _PACK_BYTES,
+        pack_bytes: int = PACK_BYTES,
         pack_s: float = _PACK_S,
     ) -> None:
         self._workers, self._open_target = workers, open_target
@@ -110,12 +74,12 @@ class Packer:
 
         Waits while too many packs are being stored.
         """
-        small: dict[int, _File] = {}
+        small: dict[int, PackedFile] = {}
         large: list[int] = []
         for index, (name, data) in enumerate(files):
             view = view_bytes(data)
-            if len(view) <= _PACKED_BYTES:
-                small[index] = _File(name, view)
+            if len(view) <= MOST_PACKED:
+                small[index] = PackedFile(name, view, self._workers.codec)
             else:
                 large.append(index)
         with anyio.CancelScope(shield=True):
@@ -125,21 +89,20 @@ class Packer:
             outcomes |= zip(large, await put_large([files[index] for index in large]), strict=True)
         return [outcomes[index] for index in range(len(files))]
 
-    async def _add(self, files: Sequence[_File]) -> list[Stored | SinkError]:
+    async def _add(self, files: Sequence[PackedFile]) -> list[Stored | SinkError]:
         outcomes: list[Stored | SinkError] = []
         async with self._adding:
             for file in files:
-                if file.error is not None:
-                    outcomes.append(file.error)
+                if file.outcome is not None:
+                    outcomes.append(file.outcome)
                     continue
                 try:
                     pack, target, custody, _ = self._open or await self._begin()
                 except SinkError as exc:
                     outcomes.append(exc)
                     continue
-                start = pack.add("/".join(clean_name(file.name)), file.frame, len(file.data), file.crc)
-                outcomes.append(Stored(target.path, len(file.frame), file.xxh3, start, None, custody))
-                if pack.size >= self._pack_bytes or pack.entries >= _PACK_FILES:
+                outcomes.append(file.put_into(pack, target.path)._replace(custody=custody))
+                if pack.size >= self._pack_bytes or pack.entries >= PACK_FILES:
                     self._send()
         return outcomes
 

@@ -1,8 +1,15 @@
-"""Pack: many small files in one ZIP container, zstd-compressed. Does no I/O."""
+"""Pack: many small compressed files in one ZIP container. Does no I/O."""
 
 import struct
 
-_ZSTD = 93
+from dumpstream._native import crc32
+
+#: Larger files are not packed.
+MOST_PACKED = 1 << 20
+#: A pack ends when it is so large, or has so many files: the directory of a pack is in memory until then.
+PACK_BYTES, PACK_FILES = 8 << 20, 8192
+
+_STORED, _ZSTD = 0, 93  # methods of compression
 _VERSION = 63  # of the ZIP format: the first one with zstd
 _MADE_BY = 3 << 8 | _VERSION  # on Unix
 _UTF8 = 0x0800
@@ -34,10 +41,17 @@ class Pack:
         self._directory: list[bytes] = []
         self._names: dict[str, int] = {}
 
-    def add(self, path: str, frame: bytes, size: int, crc: int) -> int:
-        """Append *frame* and return where it begins; *size* and *crc* are those of the original bytes."""
+    def add(self, path: str, frame: bytes, *, size: int, crc: int) -> int:
+        """Append a zstd frame of *size* original bytes with this *crc*, and return where it begins."""
+        return self._append(path, frame, _ZSTD, size, crc)
+
+    def store(self, path: str, content: bytes) -> int:
+        """Append *content* as it is, and return where it begins."""
+        return self._append(path, content, _STORED, len(content), crc32(content))
+
+    def _append(self, path: str, frame: bytes, method: int, size: int, crc: int) -> int:
         name = self._unique(path).encode()
-        described = _DESCRIBED.pack(_VERSION, _UTF8, _ZSTD, *_EPOCH, crc, len(frame), size, len(name), 0)
+        described = _DESCRIBED.pack(_VERSION, _UTF8, method, *_EPOCH, crc, len(frame), size, len(name), 0)
         entry_end = _CENTRAL_END.pack(0, 0, 0, _MODE, self.size)
         self._directory.append(_CENTRAL_BEGIN + described + entry_end + name)
         header = _LOCAL_BEGIN + described + name
@@ -47,8 +61,19 @@ class Pack:
         self.entries += 1
         return start
 
+    def take(self) -> bytes:
+        """Return what was added since the last call, and keep only its directory."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+    def cut(self, size: int, entries: int) -> None:
+        """Forget the files behind the first *entries*, which have *size* bytes."""
+        self.size, self.entries = size, entries
+        self._pieces = []
+        del self._directory[entries:]
+
     def finish(self) -> bytes:
-        """Return the whole container, and forget it; slow, but other threads can run."""
+        """Return the whole container, or what `take` has left of it; slow, but other threads can run."""
         directory = b"".join(self._directory)
         count, begin, length = self.entries, self.size, len(directory)
         end64 = _END64.pack(b"PK\6\6", _END64_REST, _MADE_BY, _VERSION, 0, 0, count, count, length, begin)

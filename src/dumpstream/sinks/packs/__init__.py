@@ -1,0 +1,1 @@
+"""Packs: many small files in one container."""

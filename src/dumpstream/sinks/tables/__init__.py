@@ -1,0 +1,1 @@
+"""Tables: where the statistics sink keeps its rows."""
