@@ -1,5 +1,6 @@
 """The typed face of the native core."""
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, final
 
 from typing_extensions import Buffer
@@ -286,6 +287,46 @@ class Comparison:
     def result(self) -> ComparisonSummary:
         """Return what is known so far. Updates may follow."""
 
+#: How `compare_files` lays out a record, for numpy.
+PAIR_ROW: dict[str, Any]
+#: How `list_operators` lays out a record, for numpy.
+OPERATOR_NAME: dict[str, Any]
+
+def compare_files(
+    mine: list[str] | list[Buffer],
+    golden: list[str] | list[Buffer],
+    types: Sequence[tuple[int, int, _Side]],
+    arranged: list[int],
+    kl: bool,
+    /,
+) -> tuple[bytes, bytes, bytes, bytes]:
+    """Compare pairs of small dump files, each a path or its bytes; releases the GIL.
+
+    Returns a byte for each pair, 1 if it was compared; the records of the tensors of those; and all
+    dimensions of their shapes and original shapes, one tensor after the other.
+
+    Args:
+        mine: The files of one side.
+        golden: Those that they are compared with.
+        types: Number, components and side of the data types that are compared.
+        arranged: The numbers of formats that must be rearranged if the original shape is known.
+        kl: Compute the Kullback-Leibler divergence.
+    """
+
+def count_segments(files: list[str] | list[Buffer], /) -> bytes:
+    """Return how many inputs, outputs, buffers and spaces each file has, 4 bytes each.
+
+    All are 0 for a file that is not small, whole and readable. Releases the GIL.
+    """
+
+def list_operators(path: str, key: bytes, /) -> tuple[list[str], list[str], bytes | None]:
+    """Return the files of a directory, the directories in it, and a record for each file; releases the GIL.
+
+    All are in order, without those that begin with a dot, and without links. There are no records if the
+    name of a file is not of the usual form. The *key* of 16 bytes keeps the writer of names from choosing
+    some with equal hashes. Raises `OSError`.
+    """
+
 def callback_address() -> int:
     """Return the address to give to ``acldumpRegCallback``."""
 
@@ -403,6 +444,56 @@ def rename_noreplace(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str, /) ->
 
 def sync_filesystem(fd: int, /) -> None:
     """Force everything written to the file system that holds *fd* to the disk."""
+
+#: No block has more original bytes.
+BLOCK_MOST: int
+BLOCK_HEADER: int
+
+@final
+class Encoder:
+    """Makes blocks of the bytes of dump files; for one thread at a time.
+
+    Args:
+        codec: ``float``, ``float-small``, ``auto``, or ``none``, which compresses nothing.
+        level: of libzstd, for what are not floats.
+    """
+
+    def __new__(cls, codec: str, level: int = 1) -> Encoder: ...
+    def encode(self, data: Buffer, position: int, layout: Buffer, out: Buffer, /) -> int:
+        """Write the blocks of *data* to *out*, and return how many bytes they are.
+
+        *data* begins at *position* of a file that has this *layout*, or an empty one if it is not known.
+        *out* must have room for `encoded_bound`. No data become one block.
+        """
+
+@final
+class Decoder:
+    """Makes the original bytes of blocks; for one thread at a time."""
+
+    def decode(self, data: Buffer, out: Buffer, /) -> tuple[int, int, int, str | None]:
+        """Decode blocks from *data* to *out*, as long as they are whole and their bytes fit.
+
+        Returns how many bytes of *data* were taken and how many were made; the length of the next block, 0 if
+        its bytes do not fit; and what is wrong with it, if anything.
+        """
+
+def layout_of(data: Buffer, /) -> bytes:
+    """Return where the tensors of the dump file are that begins with *data*, for `Encoder.encode`.
+
+    Empty if *data* does not have the whole header.
+    """
+
+def encoded_bound(length: int, /) -> int:
+    """Return the most bytes that so many become."""
+
+def crc32(data: Buffer, /) -> int:
+    """Return what `zlib.crc32` returns, sooner."""
+
+def has_libzstd() -> bool:
+    """Whether this machine has a libzstd that encoders and decoders can use."""
+
+def hide_libzstd(hidden: bool, /) -> None:
+    """For tests: let encoders and decoders that are made from now on find none."""
 
 def use_kernels(name: str, /) -> str:
     """Use the kernels *name* for all that is begun from now on, and return the name of those in use.

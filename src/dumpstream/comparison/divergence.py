@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf, isnan
 from typing import NamedTuple
 
 from dumpstream.comparison.sidetensor import SideTensor
@@ -14,7 +15,7 @@ _AGREE = {Agreement.IDENTICAL, Agreement.CLOSE}
 _NOT_COMPARED = {Agreement.UNMATCHED, Agreement.UNREADABLE}
 _COLLECTIVE = "hcom"
 #: Errors of an output that are smaller than so many times those of the inputs may be theirs.
-_GROWTH = 10
+GROWTH = 10
 _INPUT, _OUTPUT = "input", "output"
 
 
@@ -81,9 +82,22 @@ class Trace:
     _operators: Counter[Role] = field(default_factory=Counter)  #: whose outputs differ
     _ranks: dict[int | None, _Rank] = field(default_factory=dict)
 
-    def skip(self, rank: int | None, step: int | None) -> None:
-        """Follow an execution of which all tensors are identical."""
-        self._follow(rank, step)
+    def skip(
+        self, rank: int | None, step: int | None, count: int = 1, roles: Mapping[Role, int] | None = None
+    ) -> None:
+        """Follow *count* executions whose rows are not needed.
+
+        All tensors agree, or the rank `has_head` already; *roles* are those of the operators whose outputs
+        differ.
+        """
+        self._follow(rank, step, count)
+        if roles is not None:
+            self._operators.update(roles)
+
+    def has_head(self, rank: int | None) -> bool:
+        """Whether an operator of *rank* is known to differ."""
+        state = self._ranks.get(rank)
+        return state is not None and state.head is not None
 
     def add(self, findings: Sequence[Finding]) -> list[ComparisonRow]:
         """Follow one execution, and return its rows with what they inherit and add."""
@@ -95,7 +109,7 @@ class Trace:
         rows = [_with_error(it, input_error) for it in findings]
         verdicts = [it.row.verdict for it in findings]
         if Agreement.DIFFERENT in verdicts:
-            received = _is_collective(first)
+            received = is_collective(first.op_type or first.op_name or "")
             role, why = _role_of(inputs, outputs, received=received)
             counted = any(it.row.verdict is Agreement.DIFFERENT for it in outputs)
             if counted:
@@ -124,11 +138,11 @@ class Trace:
         others = self._operators - Counter({head.role: int(head.counted)})
         return Divergence(head.row, head.role, head.doubts, head.after_gap, known, others)
 
-    def _follow(self, rank: int | None, step: int | None) -> _Rank:
+    def _follow(self, rank: int | None, step: int | None, count: int = 1) -> _Rank:
         state = self._ranks.setdefault(rank, _Rank())
         if state.step != step:
             state.step, state.operators = step, 0
-        state.operators += 1
+        state.operators += count
         return state
 
 
@@ -185,7 +199,7 @@ def _exceeds(inputs: Iterable[Finding], outputs: Iterable[Finding]) -> bool:
     """Whether an output differs by more than inputs that are close can explain."""
     before = max((_error(it) or 0.0 for it in inputs), default=0.0)
     differing = [it.row.metrics for it in outputs if it.row.verdict is Agreement.DIFFERENT]
-    return any(_not_finite(it) or it.rel is None or it.rel > _GROWTH * before for it in differing)
+    return any(_not_finite(it) or it.rel is None or it.rel > GROWTH * before for it in differing)
 
 
 def _not_finite(metrics: Metrics) -> int:
@@ -224,20 +238,21 @@ def _worst_of(rows: Iterable[ComparisonRow], role: Role) -> ComparisonRow:
     return max(shown, key=lambda row: severity(row)[1:])
 
 
-def severity(row: ComparisonRow) -> tuple[int, int, float]:
-    """Return how bad *row* is, for the worst to be the largest."""
-    metrics = row.metrics
-    rank = {verdict: place for place, verdict in enumerate(_BY_SEVERITY)}[row.verdict]
-    return rank, _not_finite(metrics), metrics.rel if metrics.rel is not None else -1.0
-
-
-_BY_SEVERITY = (
+#: Verdicts, the worst last.
+BY_SEVERITY = (
     Agreement.IDENTICAL,
     Agreement.CLOSE,
     Agreement.UNMATCHED,
     Agreement.UNREADABLE,
     Agreement.DIFFERENT,
 )
+
+
+def severity(row: ComparisonRow) -> tuple[int, int, float]:
+    """Return how bad *row* is, for the worst to be the largest."""
+    metrics = row.metrics
+    error = -1.0 if metrics.rel is None else metrics.rel
+    return BY_SEVERITY.index(row.verdict), _not_finite(metrics), inf if isnan(error) else error
 
 
 def _doubts_of_inputs(inputs: Iterable[Finding], role: Role) -> Iterator[str]:
@@ -254,8 +269,9 @@ def _doubts_before(not_compared: int) -> Iterator[str]:
         yield f"{tensors} of earlier operators could not be compared"
 
 
-def _is_collective(row: ComparisonRow) -> bool:
-    return (row.op_type or row.op_name or "").lower().startswith(_COLLECTIVE)
+def is_collective(operator: str) -> bool:
+    """Whether an operator of this type, or of this name if it has no type, is a collective."""
+    return operator.lower().startswith(_COLLECTIVE)
 
 
 def _operator_of(row: ComparisonRow) -> tuple[object, ...]:

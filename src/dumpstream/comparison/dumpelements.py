@@ -35,9 +35,9 @@ def open_tensor(dump: DumpFile, tensor: Tensor, *, order: str | None = None) -> 
     """Enter the elements of *tensor*, valid while *dump* is open.
 
     A blocked format is brought to the original shape, if the file has that, and its padding left out. A plain
-    format stays as it is, or is brought to *order*, another one with the same axes. Takes memory for a block
-    only, also for FRACTAL_NZ of any size; other formats that are rearranged take it for three times the
-    tensor. What has to be rearranged and is compressed goes to a temporary file.
+    format stays as it is. Both are brought to *order* if that is a plain format with the same axes. Takes
+    memory for a block only, also for FRACTAL_NZ of any size; other formats that are rearranged take it for
+    three times the tensor. What has to be rearranged and is compressed goes to a temporary file.
 
     Raises:
         DumpFormatError: the shape does not fit the bytes, or the file ends before the tensor does.
@@ -72,11 +72,10 @@ def _target(tensor: Tensor, order: str | None) -> str | None:
     name = tensor.format.name
     if tensor.io in {IO.BUFFER, IO.SPACE} or tensor.dtype.kernel is None:
         return None
-    if is_blocked(name):
-        return "ND" if tensor.original_shape else None
-    if order is not None and order != name and order in targets_of(name):
-        return order
-    return None
+    ordered = order is not None and order != name and order in targets_of(name) and name != _MATRICES
+    if is_blocked(name) and tensor.original_shape:
+        return order if ordered else "ND"
+    return order if ordered and not is_blocked(name) else None
 
 
 class _DumpElements:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from dumpstream.comparison.limits import Limits, tolerance_of
 from dumpstream.comparison.precision import is_numeric
 from dumpstream.comparison.table import Agreement, Metrics
@@ -12,7 +14,7 @@ from dumpstream.format.dtypes import DType
 from dumpstream.statistics.table import Number, TensorStatistics
 
 #: A single element may be off by so many times the relative tolerance of the whole tensor.
-_ELEMENT_FACTOR = 4
+ELEMENT_FACTOR = 4
 
 #: What a close pair of which only statistics are known cannot tell.
 ONLY_STATISTICS = "only statistics are known"
@@ -112,7 +114,7 @@ def _metric_reason(metrics: Metrics, limits: Limits) -> str | None:
 
 
 def _error_reason(metrics: Metrics, mine: DType, golden: DType, limits: Limits) -> str | None:
-    rtol, atol = _tolerances(mine, golden, limits)
+    rtol, atol = tolerances(mine, golden, limits)
     largest = metrics.max_abs
     if largest is None or largest <= atol or metrics.rel_euclidean is None:
         return None
@@ -122,14 +124,17 @@ def _error_reason(metrics: Metrics, mine: DType, golden: DType, limits: Limits) 
         return f"rel_euclidean {_text(metrics.rel_euclidean)} is above {_text(rtol)}"
     if metrics.worst is None:
         return None
-    base = max(abs(metrics.worst.golden), math.hypot(metrics.golden_mean or 0, metrics.golden_std or 0))
-    allowed = max(atol, _ELEMENT_FACTOR * rtol * base)
+    # By numpy, as of many tensors at once: other functions round it otherwise.
+    scale = float(np.hypot(metrics.golden_mean or 0.0, metrics.golden_std or 0.0))
+    base = max(abs(metrics.worst.golden), scale)
+    allowed = max(atol, ELEMENT_FACTOR * rtol * base)
     if largest <= allowed:
         return None
     return f"max_abs {_text(largest)} is above {_text(allowed)} at {list(metrics.worst.index)}"
 
 
-def _tolerances(mine: DType, golden: DType, limits: Limits) -> tuple[float, float]:
+def tolerances(mine: DType, golden: DType, limits: Limits) -> tuple[float, float]:
+    """Return the relative and the absolute tolerance: those of *limits*, or by the types."""
     rtol, atol = tolerance_of(mine, golden)
     return (rtol if limits.rtol is None else limits.rtol), (atol if limits.atol is None else limits.atol)
 
@@ -152,13 +157,13 @@ def _count_reason(mine: TensorStatistics, golden: TensorStatistics) -> str | Non
 def _value_reason(
     mine: TensorStatistics, golden: TensorStatistics, mine_dtype: DType, golden_dtype: DType, limits: Limits
 ) -> str | None:
-    rtol, atol = _tolerances(mine_dtype, golden_dtype, limits)
+    rtol, atol = tolerances(mine_dtype, golden_dtype, limits)
     norm = golden.l2norm if golden.l2norm is not None and math.isfinite(golden.l2norm) else 0.0
     scale = norm / math.sqrt(golden.count) if golden.count else 0.0
     pairs = [
-        ("max", _finite(mine, "max"), _finite(golden, "max"), _ELEMENT_FACTOR * rtol, scale),
-        ("min", _finite(mine, "min"), _finite(golden, "min"), _ELEMENT_FACTOR * rtol, scale),
-        ("mean", _finite(mine, "mean"), _finite(golden, "mean"), _ELEMENT_FACTOR * rtol, scale),
+        ("max", _finite(mine, "max"), _finite(golden, "max"), ELEMENT_FACTOR * rtol, scale),
+        ("min", _finite(mine, "min"), _finite(golden, "min"), ELEMENT_FACTOR * rtol, scale),
+        ("mean", _finite(mine, "mean"), _finite(golden, "mean"), ELEMENT_FACTOR * rtol, scale),
         ("l2norm", mine.l2norm, golden.l2norm, rtol, 0.0),
     ]
     for name, ours, theirs, relative, least in pairs:

@@ -48,7 +48,7 @@ def compare_elements(mine: Elements, golden: Elements, *, kl: bool = False) -> M
     counts = [_count(side, numeric=numeric) for side in (mine, golden)]
     if counts[0] != counts[1]:
         raise ValueError(f"{counts[0]} elements cannot be compared with {counts[1]}")
-    sides = [_side(side.dtype, packed=side.packed) if numeric else _BYTES for side in (mine, golden)]
+    sides = [native_side(side.dtype, packed=side.packed) if numeric else _BYTES for side in (mine, golden)]
     comparison = Comparison(sides[0], sides[1], kl=kl and numeric)
     _take(comparison, mine, golden, counts[0], numeric=numeric)
     if kl and numeric:
@@ -57,7 +57,7 @@ def compare_elements(mine: Elements, golden: Elements, *, kl: bool = False) -> M
     found = comparison.result()
     if not numeric:
         return Metrics(count=found.count, bit_equal=found.bit_equal)
-    return _metrics(found, mine, golden)
+    return metrics_of(found, mine.dtype, golden.dtype, golden.shape)
 
 
 def _components(dtype: DType) -> int:
@@ -73,7 +73,8 @@ def _count(side: Elements, *, numeric: bool) -> int:
 
 
 @lru_cache(256)
-def _side(dtype: DType, *, packed: bool) -> tuple[str, memoryview | None, bool, int, int]:
+def native_side(dtype: DType, *, packed: bool) -> tuple[str, memoryview | None, bool, int, int]:
+    """Return how native code is told to read the elements of *dtype*, which are numbers."""
     encoding = encoding_of(dtype.number, packed=packed)
     assert encoding is not None  # it is numeric
     digits, exponent = precision_of(dtype) or (0, 0)
@@ -133,7 +134,8 @@ def _take(comparison: Comparison, mine: Elements, golden: Elements, count: int, 
 # Results
 
 
-def _metrics(found: ComparisonSummary, mine: Elements, golden: Elements) -> Metrics:
+def metrics_of(found: ComparisonSummary, mine: DType, golden: DType, shape: tuple[int, ...]) -> Metrics:
+    """Return the metrics of two tensors of the same *shape*, and of the types *mine* and *golden*."""
     counts = {
         "count": found.count,
         "nan_both": found.nan_both,
@@ -142,7 +144,7 @@ def _metrics(found: ComparisonSummary, mine: Elements, golden: Elements) -> Metr
         "inf_differs": found.inf_differs,
         "bit_equal": found.bit_equal,
     }
-    worst = _worst(found, mine, golden)
+    worst = _worst(found, mine, golden, shape)
     finite = found.finite
     if finite == 0:
         return Metrics(**counts, worst=worst)
@@ -187,10 +189,10 @@ def _rel(found: ComparisonSummary) -> float:
     return found.squares / (found.xx + found.yy) if found.xx or found.yy else 0.0
 
 
-def _worst(found: ComparisonSummary, mine: Elements, golden: Elements) -> Worst | None:
+def _worst(found: ComparisonSummary, mine: DType, golden: DType, shape: tuple[int, ...]) -> Worst | None:
     if found.worst is None or found.worst_mine is None or found.worst_golden is None:
         return None
-    index = _coordinates(found.worst // _components(golden.dtype), golden.shape)
+    index = _coordinates(found.worst // _components(golden), shape)
     return Worst(index, _number(mine, found.worst_mine), _number(golden, found.worst_golden))
 
 
@@ -202,5 +204,5 @@ def _coordinates(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def _number(side: Elements, value: Number) -> Number:
-    return int(value) if side.dtype.numpy.kind in "iub" else value
+def _number(dtype: DType, value: Number) -> Number:
+    return int(value) if dtype.numpy.kind in "iub" else value

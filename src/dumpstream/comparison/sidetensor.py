@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from dumpstream.comparison.elements import Elements
 from dumpstream.statistics.table import TensorStatistics
+
+
+class Opener(Protocol):
+    """Opens the elements of a tensor."""
+
+    def __call__(self, *, order: str | None = None) -> AbstractContextManager[Elements]: ...
 
 
 class Identity(NamedTuple):
@@ -36,11 +41,12 @@ class SideTensor:
     format: str | None = None
     shape: tuple[int, ...] | None = None
     original_shape: tuple[int, ...] | None = None
+    order: str | None = None  #: of the axes of its shape, such as NHWC, if that is known
     count: int | None = None  #: elements
     size: int | None = None  #: bytes
     address: int | None = None  #: on the device; None or 0 if it is not known
     hash: str | None = None  #: of the bytes the elements take, as in statistics
     statistics: TensorStatistics | None = None
     problem: str | None = None  #: why the tensor cannot be read, or is not to be trusted
-    #: Opens its elements; None if only statistics are known.
-    open: Callable[[], AbstractContextManager[Elements]] | None = None
+    #: Opens its elements, with the axes in another order if one is given; None if only statistics are known.
+    open: Opener | None = None

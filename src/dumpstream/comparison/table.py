@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dumpstream.statistics.table import Number, json_value
@@ -105,12 +107,24 @@ COLUMNS: tuple[str, ...] = tuple(
     if field.name != "role"
     for name in ([it.name for it in fields(Metrics)] if field.name == "metrics" else [field.name])
 )
-_OF_METRICS = frozenset(field.name for field in fields(Metrics))
+_METRIC_NAMES = tuple(field.name for field in fields(Metrics))
+_OF_METRICS = frozenset(_METRIC_NAMES)
+_OWN_NAMES = tuple(name for name in COLUMNS if name not in _OF_METRICS)
+_OWN, _MEASURED = attrgetter(*_OWN_NAMES), attrgetter(*_METRIC_NAMES)
 
 
 def column_value(row: ComparisonRow, name: str) -> Any:
     """Return the value of *row* in one of `COLUMNS`."""
     return getattr(row.metrics if name in _OF_METRICS else row, name)
+
+
+def columns_of(rows: Sequence[ComparisonRow]) -> dict[str, list[Any]]:
+    """Return *rows*, of which there is one at least, as `COLUMNS`."""
+    own = zip(*map(_OWN, rows), strict=True)
+    found = dict(zip(_OWN_NAMES, map(list, own), strict=True))
+    measured = zip(*map(_MEASURED, (row.metrics for row in rows)), strict=True)
+    found |= dict(zip(_METRIC_NAMES, map(list, measured), strict=True))
+    return {name: found[name] for name in COLUMNS}
 
 
 def json_row(row: ComparisonRow) -> dict[str, Any]:

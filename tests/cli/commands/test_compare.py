@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,19 @@ def test_a_copy_is_identical(tmp_path: Path, compared: Any) -> None:
     assert found["summary"]["first"] is None
     assert {row["verdict"] for row in found["rows"]} == {"identical"}
     assert {row["rel"] for row in found["rows"]} == {0.0}
+
+
+def test_a_name_that_is_not_utf_8_is_a_name_like_others(tmp_path: Path, compared: Any) -> None:
+    sides = [_directory(tmp_path / "mine"), _directory(tmp_path / "golden", perturb=_OPERATORS[1])]
+    for side in sides:
+        for file in [*side.rglob(f"*.{_OPERATORS[0]}.*")]:
+            file.rename(file.with_name(file.name.replace(f".{_OPERATORS[0]}.", os.fsdecode(b".\xff."))))
+    next(sides[1].rglob(f"1/*.{_OPERATORS[-1]}.*")).unlink()  # so that the sides are not paired file by file
+
+    answer = compared(*sides)
+
+    assert answer["summary"]["unmatched"] == 2
+    assert answer["summary"]["first"]["op_name"] == _OPERATORS[1]
 
 
 def test_quiet_prints_nothing_if_nothing_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -381,6 +395,21 @@ def test_the_csv_of_msaccucmp_has_its_columns_and_numbers(tmp_path: Path) -> Non
         ["0", "Add", "op", "float32", address, "op", "float32", address, tensor, "[4,8]", *numbers, ""]
         for address, tensor in (("1", "op:input:0"), ("77", "op:output:0"))
     ]
+
+
+def test_the_csv_of_msaccucmp_has_all_numbers_of_a_copy(tmp_path: Path) -> None:
+    array = np.random.default_rng(5).standard_normal((4, 8)).astype(np.float32) + 3
+    builder = CaptureBuilder(tmp_path / "mine")
+    name = "/dump/20260530164725/0/net/1/0/Add.op.1.2.1700000000000000"
+    builder.add(name, DumpBuilder("op").output(array, address=77).build(), Verdict.COMPLETE)
+    mine = builder.finish()
+
+    assert main(["compare", str(mine), str(mine), "--as", "msaccucmp", "--out", str(tmp_path / "out")]) == 0
+
+    (path,) = (tmp_path / "out").iterdir()
+    with path.open() as file:
+        _, row = csv.reader(file)
+    assert row[10:-1] == _msaccucmp(array, array)
 
 
 def test_the_csv_of_msaccucmp_says_why_a_pair_was_not_compared(tmp_path: Path) -> None:

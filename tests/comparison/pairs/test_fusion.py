@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.comparison.runs import Dumped, compared, pairs_of, shown, write
+from tests.conftest import DumpBuilder
 
-from dumpstream import DumpstreamError
+from dumpstream import DumpstreamError, compare
 from dumpstream.comparison.pairs.fusion import Output, read_fusion
 from dumpstream.comparison.pairs.pairing import PairingOptions
 
@@ -155,7 +156,6 @@ def test_a_compiled_graph_is_compared_with_the_outputs_of_the_original(
         ("scope_conv1relu1 output 0 at 1", "scope_relu1"),
         ("fc input 0 at 2", "scope_relu1"),
         ("fc output 0 at 2", "fc"),
-        (None, "data"),
         (None, "scope_conv1"),
         (None, "scope_bn1"),
     }
@@ -163,3 +163,34 @@ def test_a_compiled_graph_is_compared_with_the_outputs_of_the_original(
     assert reasons["scope_bn1"] == "mine has it fused into scope_conv1relu1"
     alone = next(pair for pair in pairs if shown(pair.mine) == "trans output 0 at 0")
     assert alone.reason == "the golden has no such operator"
+
+
+def test_a_golden_output_that_is_compared_with_an_input_is_not_alone_as_well(
+    tmp_path: Path, fusion_file: Path
+) -> None:
+    mine = write(tmp_path / "mine", [Dumped("Conv2D", "scope_conv1relu1", 1)])
+    golden = save(tmp_path / "golden", "data", "scope_conv1", "scope_relu1")
+    executions, _ = compared(mine, golden, PairingOptions(fusion=read_fusion(fusion_file), guess=False))
+    pairs = pairs_of(executions)
+    assert [described(pair)[1] for pair in pairs if pair.mine is not None] == ["data", "scope_relu1"]
+    alone = [described(pair)[1] for pair in pairs if pair.mine is None]
+    assert alone == ["scope_conv1"]  # data is in the pair of the input
+    assert all(execution.pairs for execution in executions)
+
+
+def test_the_order_of_axes_of_the_original_is_that_of_the_golden(tmp_path: Path) -> None:
+    described_output = output("conv")
+    described_output["attr"].append(attribute("_datadump_origin_format", s="NHWC"))
+    operators = [{"name": "conv", "attr": [originals("conv")], "output_desc": [described_output]}]
+    path = tmp_path / "fusion.json"
+    path.write_text(json.dumps({"graph": [{"op": operators}]}))
+    array = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+    directory = tmp_path / "mine"
+    directory.mkdir()
+    dump = DumpBuilder("conv").output(array, form=0)
+    (directory / "Conv2D.conv.1.2.1780159660000000").write_bytes(dump.build())
+    (tmp_path / "golden").mkdir()
+    np.save(tmp_path / "golden" / "conv.0.1780159660000000.npy", array.transpose(0, 2, 3, 1))
+    with compare(directory, tmp_path / "golden", fusion=path) as comparison:
+        (row,) = comparison
+    assert row.verdict == "identical"

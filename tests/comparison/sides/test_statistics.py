@@ -10,7 +10,7 @@ from tests.conftest import CaptureBuilder
 
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.verdict import Verdict
-from dumpstream.sinks._parts import ParquetParts, TreeTables
+from dumpstream.sinks.tables.parts import ParquetParts, TreeTables
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.system.tree import Tree
 

@@ -18,18 +18,22 @@ Examples:
 import io
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
+from dumpstream._errors import DumpstreamError
 from dumpstream.cli._arguments import local_path, location
 from dumpstream.cli._display import count_text, in_words, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
+from dumpstream.cli.engine.arguments import add_engine_arguments, is_planned, refuse_relative
+from dumpstream.cli.engine.running import run_planned
 from dumpstream.cli.screen.colour import Style, styled
-from dumpstream.cli.screen.comparison import comparison_columns, ordered_blocks, rank_column
+from dumpstream.cli.screen.comparison import block_of, comparison_columns, ordered_blocks, rank_column
 from dumpstream.cli.screen.options import is_quiet
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.cli.screen.table import Table
@@ -40,9 +44,20 @@ from dumpstream.comparison.output.msaccucmp import csv_name
 from dumpstream.comparison.output.writing import write_csv, write_json, write_msaccucmp, write_parquet
 from dumpstream.comparison.summary import Summary
 from dumpstream.comparison.table import Agreement
+from dumpstream.engine.comparing import Compared, Spool, cut_executions
+from dumpstream.engine.computing import Failure
+from dumpstream.engine.parts import Parts
+from dumpstream.engine.plan import Plan
+from dumpstream.engine.portion import digest_at
 from dumpstream.reading.outputs import Outputs, open_output
+from dumpstream.system.location import Prefix
 
 _SHOWN_ROWS = 30
+_NOT_PRINTED = "parquet is not for a terminal; name a file with --out"
+#: The options that are files, and those of the output that parts keep.
+_FILES = ("names", "fusion", "limits", "shards")
+_OUTPUT = ("format", "style", "all", "rows", "order")
+_MOST_KEPT = 200  #: rows that are kept in memory until the worst are known
 #: Verdicts that are shown only if asked for.
 _AGREE = {Agreement.IDENTICAL, Agreement.CLOSE}
 
@@ -69,6 +84,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--out", type=local_path, metavar="FILE", help="write there instead of printing")
     add("--force", action="store_true", help="replace --out if it is there")
+    add_engine_arguments(parser)
 
 
 def _add_pairing_arguments(parser: ArgumentParser) -> None:
@@ -122,20 +138,67 @@ def _limit(text: str) -> tuple[str, float]:
 
 def run(args: Namespace) -> int:
     _check(args)
+    planned = is_planned(args, without=["mesh", "golden_mesh"])
     try:
         comparison = compare(args.mine, args.golden, **_options(args))
     except ValueError as exc:
         raise WrongUsageError.of(exc) from exc
+    if planned:
+        refuse_relative(args.engine, [args.mine, args.golden])
+        with closing(comparison), closing(Spool()) as spool:
+            plan = _plan(args, comparison, spool)
+            return run_planned(args, plan, partial(merge, args, plan.request))
     with closing(comparison), closing(_compared(comparison, args)) as findings:
-        if args.style is not None:
-            _write_msaccucmp(args, findings)
-        elif args.format == "parquet":
-            with open_output(args.out, replace=args.force) as binary:
-                write_parquet(findings, binary)
-        else:
-            with _text_output(args) as file:
-                _write_text(args, comparison, findings, file)
-        summary = comparison.summary
+        return _finish(args, comparison, findings)
+
+
+def merge(args: Namespace, request: Mapping[str, Any], parts: Parts, failures: Sequence[Failure]) -> int:
+    """Write what `run` writes, from *parts*."""
+    for failure in failures:
+        say(str(failure))
+    if failures:
+        raise DumpstreamError("without all executions it is not known where the runs first differ")
+    output = Namespace(**request["output"], out=args.out, force=args.force)
+    compared = Compared(parts, request["notes"], agreeing=_shows_agreeing(output))
+    return _finish(output, compared, compared.findings())
+
+
+def _plan(args: Namespace, comparison: Comparison, spool: Spool) -> Plan:
+    remote = isinstance(args.mine, Prefix) or isinstance(args.golden, Prefix)
+    cut = cut_executions(
+        comparison.pairing, comparison.examination, agreeing=_shows_agreeing(args), remote=remote
+    )
+    for number, (label, work) in enumerate(cut):
+        mine = args.shard is None or number % args.shard.count == args.shard.number - 1
+        spool.add(label, work if mine else None)
+    options = _options(args)
+    files = [it for name in _FILES if (it := options.pop(name)) is not None]
+    request = {
+        "command": "compare",
+        "sides": [[str(it), digest_at(it)] for it in (args.mine, args.golden)],
+        "options": {**options, "metrics": sorted(options["metrics"]), "workers": None},
+        "files": [[str(it), digest_at(it)] for it in files],
+        "output": {name: getattr(args, name) for name in _OUTPUT},
+        "notes": comparison.notes,
+    }
+    return Plan(request, spool)
+
+
+def _finish(args: Namespace, comparison: Comparison | Compared, findings: Iterator[Finding]) -> int:
+    """Write *findings* and the answer, and return the exit code."""
+    if args.format == "parquet" and args.out is None:
+        raise WrongUsageError(_NOT_PRINTED)
+    if args.style is not None and args.out is None:
+        raise WrongUsageError("--as msaccucmp writes into a directory; name it with --out")
+    if args.style is not None:
+        _write_msaccucmp(args, findings)
+    elif args.format == "parquet":
+        with open_output(args.out, replace=args.force) as binary:
+            write_parquet(findings, binary)
+    else:
+        with _text_output(args) as file:
+            _write_text(args, comparison, findings, file)
+    summary = comparison.summary
     for note in comparison.notes:
         say(note)
     _tell(summary, args)
@@ -147,10 +210,14 @@ def _check(args: Namespace) -> None:
         raise WrongUsageError("--rows must not be negative; 0 shows all")
     if args.workers is not None and args.workers < 1:
         raise WrongUsageError("--workers must be at least 1")
-    if args.style is not None and (args.out is None or args.format != "table"):
+    if args.style is not None and ((args.out is None and args.shard is None) or args.format != "table"):
         raise WrongUsageError("--as msaccucmp writes into a directory; name it with --out, without --format")
-    if args.format == "parquet" and args.out is None:
-        raise WrongUsageError("parquet is not for a terminal; name a file with --out")
+    if args.format == "parquet" and args.out is None and args.shard is None:
+        raise WrongUsageError(_NOT_PRINTED)
+
+
+def _shows_agreeing(args: Namespace) -> bool:
+    return bool(args.all or args.style is not None or args.format != "table")
 
 
 def _options(args: Namespace) -> dict[str, Any]:
@@ -165,9 +232,8 @@ def _options(args: Namespace) -> dict[str, Any]:
 
 def _compared(comparison: Comparison, args: Namespace) -> Generator[Finding, None, None]:
     """Yield what is found, and show the progress meanwhile."""
-    agreeing = args.all or args.style is not None or args.format != "table"
     with Progress("comparing", "tensor") as progress:
-        yield from comparison.findings(agreeing=agreeing, tell=progress.show)
+        yield from comparison.findings(agreeing=_shows_agreeing(args), tell=progress.show)
 
 
 @contextmanager
@@ -192,7 +258,9 @@ def _tell(summary: Summary, args: Namespace) -> None:
         say(summary.sentence)
 
 
-def _write_text(args: Namespace, comparison: Comparison, findings: Iterator[Finding], file: TextIO) -> None:
+def _write_text(
+    args: Namespace, comparison: Comparison | Compared, findings: Iterator[Finding], file: TextIO
+) -> None:
     if args.format == "json":
         write_json(findings, lambda: comparison.summary, file)
     elif args.format == "csv":
@@ -201,9 +269,10 @@ def _write_text(args: Namespace, comparison: Comparison, findings: Iterator[Find
         _write_table(args, comparison, findings, file)
 
 
-def _write_table(args: Namespace, comparison: Comparison, findings: Iterator[Finding], file: TextIO) -> None:
-    rows = ((number, finding.row) for number, finding in enumerate(findings))
-    blocks = ordered_blocks(rows, worst_first=args.order == "worst")
+def _write_table(
+    args: Namespace, comparison: Comparison | Compared, findings: Iterator[Finding], file: TextIO
+) -> None:
+    blocks = _worst(args, comparison) if _shows_worst(args) else _ordered(args, findings)
     first = next(blocks, None)  # behind it, everything has been compared
     summary = comparison.summary
     if first is None and summary.agrees and is_quiet():
@@ -213,7 +282,7 @@ def _write_table(args: Namespace, comparison: Comparison, findings: Iterator[Fin
         return
     most = args.rows or sys.maxsize
     shown = {name: values[:most] for name, values in first.items()}
-    table = Table(comparison_columns(shown), lead=rank_column(), file=file)
+    table = Table(comparison_columns(shown), leads=[rank_column()], file=file)
     for block in chain([first], blocks):
         table.add({name: values[: most - table.rows] for name, values in block.items()})
         if table.rows == most:
@@ -221,6 +290,22 @@ def _write_table(args: Namespace, comparison: Comparison, findings: Iterator[Fin
     print(file=file)
     file.writelines(table.lines())
     print(f"\n{in_words(_counts_text(args, summary, table), file)}", file=file)
+
+
+def _shows_worst(args: Namespace) -> bool:
+    """Whether only a few rows are shown, and those are the worst."""
+    return args.order == "worst" and not args.all and 0 < args.rows <= _MOST_KEPT
+
+
+def _worst(args: Namespace, comparison: Comparison | Compared) -> Iterator[dict[str, list[Any]]]:
+    with Progress("comparing", "tensor") as progress:
+        rows = comparison.worst(args.rows, tell=progress.show)
+    yield from [it for it in [block_of(rows)] if it is not None]
+
+
+def _ordered(args: Namespace, findings: Iterator[Finding]) -> Iterator[dict[str, list[Any]]]:
+    rows = ((number, finding.row) for number, finding in enumerate(findings))
+    return ordered_blocks(rows, worst_first=args.order == "worst")
 
 
 def _print_answer(summary: Summary, file: TextIO) -> None:

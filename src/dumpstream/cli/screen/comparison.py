@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from math import inf, isnan
 from typing import Any
 
 from dumpstream.cli._display import printable
@@ -59,6 +58,11 @@ def ordered_blocks(
     return (dict(it) for it in sort_blocks(_blocks(rows), _WORST if worst_first else _IN_ORDER))
 
 
+def block_of(rows: Sequence[ComparisonRow]) -> dict[str, list[Any]] | None:
+    """Return *rows* as a block for the table, in their order; None if there are none."""
+    return next(_blocks(enumerate(rows)), None)
+
+
 def _blocks(rows: Iterable[tuple[int, ComparisonRow]]) -> Iterator[dict[str, list[Any]]]:
     remaining = iter(rows)
     while some := [_cells(number, row) for number, row in islice(remaining, _BLOCK_ROWS)]:
@@ -72,7 +76,7 @@ def _cells(number: int, row: ComparisonRow) -> dict[str, Any]:
         "number": number,
         "severity": severe,
         "not_finite": not_finite,
-        "error": inf if isnan(error) else error,
+        "error": error,
         "rank": row.rank,
         "step": row.step,
         "model": row.model,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import IO, Any, get_type_hints
 
-from dumpstream.comparison.table import COLUMNS, Agreement, ComparisonRow, Metrics, Worst, column_value
+from dumpstream.comparison.table import COLUMNS, Agreement, ComparisonRow, Metrics, Worst, columns_of
 from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.statistics.table import Number
 
@@ -49,19 +49,19 @@ class ComparisonParquet:
         import pyarrow as pa  # noqa: PLC0415 - slow, and optional
 
         rows, self._rows = self._rows, []
-        columns: dict[str, list[Any]] = {
-            name: [_plain(column_value(row, name)) for row in rows] for name in COLUMNS
-        }
+        columns = columns_of(rows)
+        columns["verdict"] = [*map(str, columns["verdict"])]
+        columns["worst"] = [*map(_struct, columns["worst"])]
         exact = columns[_EXACT]
         columns[_INTEGER] = [it if isinstance(it, int) else None for it in exact]
         columns[_EXACT] = [None if it is None else float(it) for it in exact]
         self._writer.write_table(pa.table(columns, schema=self._schema))
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Worst):
-        return {"index": [*value.index], "mine": float(value.mine), "golden": float(value.golden)}
-    return str(value) if isinstance(value, Agreement) else value
+def _struct(worst: Worst | None) -> dict[str, Any] | None:
+    if worst is None:
+        return None
+    return {"index": [*worst.index], "mine": float(worst.mine), "golden": float(worst.golden)}
 
 
 def _schema() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,8 +36,10 @@ CREATE TABLE guesses (mine INT, golden INT);
 CREATE TABLE places (place INTEGER PRIMARY KEY, id INT UNIQUE);
 CREATE TABLE extra (id INTEGER PRIMARY KEY, behind INT, place INT);
 """
-_ADD = f"INSERT INTO files VALUES (?{', ?' * 15})"  # noqa: S608 - constants
-_ADD_CONTENT = "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+#: Stands for a text in a statement: `as_text` of it.
+TEXT = "CAST(? AS TEXT)"
+_ADD = f"INSERT INTO files VALUES (?, ?, ?, ?, {TEXT}, ?, {TEXT}, {TEXT}, {TEXT}, ?, ?, ?, ?, ?, {TEXT}, ?)"  # noqa: S608 - constants
+_ADD_CONTENT = f"INSERT INTO contents VALUES (?, {TEXT}, ?, {TEXT}, ?, {TEXT}, ?, ?, ?)"  # noqa: S608 - constants
 _FILE = "id, file, source, reference, content, problem, tensors, whole, hashed"
 _CONTENTS = "SELECT content, ios, tensors, whole, hashed FROM contents JOIN files USING (id)"
 _SAID = "rank, device, model, step, op_type, op_name, part, same, started, sequence, time, task, name, ios"
@@ -87,6 +90,7 @@ class Catalog:
         self._by_file = False
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             self._connection.executescript(_SCHEMA)
             self._connection.execute("BEGIN")  # for ever: a commit writes to the disk what may stay in memory
         except sqlite3.Error as exc:
@@ -128,8 +132,8 @@ class Catalog:
             self.write("CREATE INDEX by_file ON contents (file)")
             self._by_file = True
         first = 0 if self._mine is None else self._mine
-        query = "SELECT 1 FROM contents WHERE file = ? AND id > ? LIMIT 1"
-        return next(self.ask(query, file, first), None) is not None
+        query = f"SELECT 1 FROM contents WHERE file = {TEXT} AND id > ? LIMIT 1"  # noqa: S608 - constants
+        return next(self.ask(query, as_text(file), first), None) is not None
 
     def end_mine(self) -> None:
         """Take note that all files of mine are there; those that follow are of the golden."""
@@ -165,6 +169,11 @@ class Catalog:
         return found
 
 
+def as_text(text: str | None) -> str | bytes | None:
+    """Return what is to be bound for *text*: names of files need not be UTF-8, and SQLite's text is."""
+    return text if text is None or text.isascii() else text.encode("utf-8", "surrogateescape")
+
+
 def number_of(text: str) -> int:
     """Return a number that no other *text* has."""
     return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogateescape")) & _INTEGER
@@ -177,24 +186,30 @@ def _row(number: int, side: Which, entry: Entry, name_of: NameOf) -> tuple[Any, 
         int(side),
         rank,
         device,
-        model,
+        as_text(model),
         step,
-        op_type,
-        op_name,
-        part,
+        as_text(op_type),
+        as_text(op_name),
+        as_text(part),
         number_of(group),
         started,
         sequence,
         time,
         task,
-        name_of(op_name or ""),
+        as_text(name_of(op_name or "")),
         entry.packed.ios,
     )
 
 
-def _content(number: int, entry: Entry) -> tuple[Any, ...]:
+def content_row(number: int, entry: Entry) -> tuple[Any, ...]:
+    """Return *entry* with the fields of a `CatalogFile`."""
     _, file, source, reference, content, (_, *packed), problem = entry
     return (number, file, source, reference, content, problem, *packed)
+
+
+def _content(number: int, entry: Entry) -> tuple[Any, ...]:
+    _, file, source, reference, content, problem, *packed = content_row(number, entry)
+    return (number, as_text(file), source, as_text(reference), content, as_text(problem), *packed)
 
 
 def _failure(exc: sqlite3.Error) -> DumpstreamError:

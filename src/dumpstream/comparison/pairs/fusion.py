@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.comparison.pairs.namemap import read_json, read_text
 from dumpstream.comparison.sides.origin import clean_operator
+from dumpstream.format.layouts import PLAIN
 
 _ORIGINALS = "_datadump_original_op_names"
 _NAME, _INDEX = "_datadump_origin_name", "_datadump_origin_output_index"
+_FORMAT = "_datadump_origin_format"
 
 _SOURCE = re.compile(r"(.+):([0-9]{1,9})", re.ASCII | re.DOTALL)
 
@@ -22,6 +25,11 @@ class Output(NamedTuple):
 
     op_name: str
     index: int  # type: ignore[assignment]  # hides tuple.index
+    order: str | None = None  #: of its axes, such as NHWC; None if the graph does not say
+
+
+#: A tensor of an operator of the graph: its name, input or output, and the number.
+Borrower = tuple[str, str, int]
 
 
 class _Fused(NamedTuple):
@@ -38,6 +46,24 @@ class Fusion:
         self._fused_into = {
             name: fused for fused, operator in operators.items() for name in operator.originals or ()
         }
+
+        self._borrowers: dict[tuple[str, int], list[Borrower]] = defaultdict(list)
+        for name, operator in operators.items():
+            for index in range(len(operator.inputs)):
+                self._lend(self.golden_input(name, index), (name, "input", index))
+            for index, target in operator.outputs.items():
+                self._lend(target, (name, "output", index))
+
+    def _lend(self, target: Output | None, borrower: Borrower) -> None:
+        if target is not None:
+            self._borrowers[target.op_name, target.index].append(borrower)
+
+    def borrowers(self, op_name: str, index: int) -> Sequence[Borrower]:
+        """Return the tensors of the graph that are compared with output *index* of the golden's *op_name*.
+
+        They are in the graph, but need not have been dumped.
+        """
+        return self._borrowers.get((op_name, index), ())
 
     def __contains__(self, op_name: str) -> bool:
         return op_name in self._operators
@@ -83,7 +109,7 @@ class Fusion:
             if producer in seen:
                 return None
             seen.add(producer)
-            found = self.golden_output(*producer)
+            found = self.golden_output(producer.op_name, producer.index)
             if found is not None:
                 return found
             fused, index = self._operators.get(producer.op_name), 0
@@ -128,7 +154,9 @@ def _fused(operator: Mapping[str, Any]) -> _Fused:
         if isinstance(name, str) and name:
             # GE leaves out what is 0.
             number = number if type(number) is int and number >= 0 else 0
-            outputs[index] = Output(clean_operator(name), number)
+            order = _within(attributes.get(_FORMAT), "s")
+            known = isinstance(order, str) and order in PLAIN
+            outputs[index] = Output(clean_operator(name), number, order if known else None)
     listed = operator.get("input")
     inputs = [_input(text) for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
     return _Fused(names, outputs, [it for it in inputs if it is not None])

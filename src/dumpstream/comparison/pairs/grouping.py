@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from dumpstream.comparison.pairs.catalog import Catalog, Which, number_of
+from dumpstream.comparison.pairs.catalog import TEXT, Catalog, Which, as_text, number_of
 from dumpstream.comparison.pairs.correspondence import Correspondence, Dimension
 
 _KEYS = 6  #: columns that all executions of an operator have in common
-_ADD = f"INSERT INTO executions VALUES (NULL{', ?' * 16})"  # noqa: S608 - constants
+_COLUMNS = ("?",) * 6 + (TEXT, "?", TEXT, TEXT) + ("?",) * 6
+_ADD = f"INSERT INTO executions VALUES (NULL, {', '.join(_COLUMNS)})"  # noqa: S608 - constants
 _READ = "name, op_type, part, step, model, op_name, same, started, sequence, time, task, id, ios"
 _INPUTS, _OUTPUTS = frozenset({"input"}), frozenset({"output", "buffer", "space"})
 
@@ -35,15 +36,36 @@ class _File(NamedTuple):
     ios: str
 
 
-class _Group:
+class Groupable(Protocol):
+    """What tells whether files of the same operator are of one execution."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def started(self) -> int: ...
+    @property
+    def sequence(self) -> int | None: ...
+    @property
+    def same(self) -> object:
+        """Files that have it in common are of one execution, if they have different tensors."""
+
+    @property
+    def ios(self) -> str:
+        """Which tensors it has, as `ios_text` writes them."""
+
+
+_F = TypeVar("_F", bound=Groupable)
+
+
+class _Group(Generic[_F]):
     """The files of an execution, as far as they have come."""
 
-    def __init__(self, first: _File) -> None:
+    def __init__(self, first: _F) -> None:
         self.first = first
         self.ids = [first.id]
         self._tensors = _tensors(first.ios)
 
-    def takes(self, file: _File) -> bool:
+    def takes(self, file: _F) -> bool:
         """Take *file* if it is of the same execution; return whether it is."""
         first, tensors = self.first, _tensors(file.ios)
         if file.started != first.started or not self._tensors.isdisjoint(tensors):
@@ -94,7 +116,7 @@ def _executions(catalog: Catalog, side: Which, correspondence: Correspondence) -
         loose = operator_number(scope.keys, name, part)
         operator = number_of(f"{loose}{op_type}")
         ran: dict[tuple[Any, ...], int] = {}
-        for number, (first, ids) in enumerate(_groups(files)):
+        for number, (first, ids) in enumerate(groups_of(files)):
             own = (first.own_model, first.own_step, first.op_name)
             occurrence = ran.get(own, 0)
             ran[own] = occurrence + 1
@@ -105,10 +127,10 @@ def _executions(catalog: Catalog, side: Which, correspondence: Correspondence) -
                 loose,
                 scope.number,
                 values[0],
-                first.own_model,
+                as_text(first.own_model),
                 first.own_step,
-                op_type,
-                first.op_name,
+                as_text(op_type),
+                as_text(first.op_name),
                 occurrence,
                 first.started,
                 first.sequence,
@@ -147,8 +169,8 @@ def _expression(dimension: Dimension, side: Which) -> str:
     return "NULL" if dimension.ignored else dimension.columns[side]
 
 
-def _groups(files: Iterator[_File]) -> Iterator[tuple[_File, Sequence[int]]]:
-    """Yield the executions of an operator: the first file of each, and the numbers of all."""
+def groups_of(files: Iterator[_F]) -> Iterator[tuple[_F, Sequence[int]]]:
+    """Yield the executions of an operator, whose *files* are in order: the first of each, and all numbers."""
     first = next(files)
     second = next(files, None)
     if second is None:  # as of most operators

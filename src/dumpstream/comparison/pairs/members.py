@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
@@ -11,8 +11,9 @@ from dumpstream.comparison.execution import Pair
 from dumpstream.comparison.pairs.catalog import CatalogFile, Which
 from dumpstream.comparison.sides.descriptor import Descriptor, statistics_of
 from dumpstream.comparison.sides.origin import clean_operator
-from dumpstream.comparison.sides.side import Side
+from dumpstream.comparison.sides.source import Source
 from dumpstream.comparison.sidetensor import Identity, SideTensor
+from dumpstream.format.layouts import PLAIN
 
 _SIDES = {Which.MINE: "mine", Which.GOLDEN: "the golden"}
 _TIMES = {1: "once", 2: "twice"}
@@ -47,10 +48,16 @@ EXECUTION = ", ".join(ExecutionRow._fields)
 
 
 class Members:
-    """The tensors of an execution, and the files of which no tensor is known."""
+    """The tensors of an execution, whose files *sources* open, and the files of which no tensor is known."""
 
-    def __init__(self, side: Side, row: ExecutionRow, files: Mapping[int, CatalogFile], place: int) -> None:
-        self._side, self._row, self._place = side, row, place
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        row: ExecutionRow,
+        files: Mapping[int, CatalogFile],
+        place: int,
+    ) -> None:
+        self._sources, self.row, self._place = sources, row, place
         self.found: dict[Key, tuple[CatalogFile, Descriptor]] = {}
         self.unreadable: list[CatalogFile] = []
         self._stands_in = False
@@ -64,7 +71,7 @@ class Members:
     @property
     def name(self) -> str:
         """The name of the operator, as the device writes it."""
-        return clean_operator(self._row.op_name or "")
+        return clean_operator(self.row.op_name or "")
 
     def tensor(self, key: Key) -> SideTensor | None:
         """Return the tensor *key*; one that cannot be read if it may be in a file that cannot."""
@@ -84,11 +91,11 @@ class Members:
         ]
 
     def _tensor(self, file: CatalogFile, descriptor: Descriptor) -> SideTensor:
-        row = self._row
+        row = self.row
         io, index, dtype, format_, shape, original_shape, count, size, address, hash_, problem, _ = descriptor
         opened = None
         if file.reference is not None and io and file.problem is None:
-            source = self._side.sources[file.source]
+            source = self._sources[file.source]
             opened = partial(source.open, file.reference or file.file, io, index)
         return SideTensor(
             identity=Identity(
@@ -107,6 +114,7 @@ class Members:
             format=format_,
             shape=shape,
             original_shape=original_shape,
+            order=format_ if format_ in PLAIN else None,
             count=count,
             size=size,
             address=address,

@@ -18,6 +18,7 @@ from dumpstream.comparison.pairs.matching import match_executions, order_executi
 from dumpstream.comparison.pairs.members import EXECUTION, ExecutionRow
 from dumpstream.comparison.pairs.namemap import NameMap
 from dumpstream.comparison.pairs.pairmaker import PairMaker
+from dumpstream.comparison.plain.pairing import PlainPairs, pair_plain
 from dumpstream.comparison.sides.origin import clean_operator
 from dumpstream.comparison.sides.side import Side
 from dumpstream.system.scratch import ScratchDirectory
@@ -122,6 +123,13 @@ class Pairing(Iterator[Execution]):
             self.notes += [*mine.notes, *golden.notes]
         return count
 
+    def plain(self) -> PlainPairs | None:
+        """Return the executions as columns, if both are directories and names tell all; None if not."""
+        mine, golden = (side.directory for side in self._sides.values())
+        if mine is None or golden is None or not self._options.is_plain:
+            return None
+        return pair_plain(mine, golden)
+
     def _run(self) -> Generator[Execution, None, None]:
         with ExitStack() as stack:
             directory = stack.enter_context(ScratchDirectory("compare"))
@@ -207,7 +215,9 @@ def _paired(catalog: Catalog, maker: PairMaker) -> Iterator[Execution]:
         for _, _, place, mine, golden, guess in some:
             both = {Which.MINE: rows.get(mine), Which.GOLDEN: rows.get(golden)}
             known = {side: row for side, row in both.items() if row is not None}
-            yield maker.make(known, files, place, guess=bool(guess))
+            execution = maker.make(known, files, place, guess=bool(guess))
+            if execution.pairs:  # unless all its tensors are in the pairs of others
+                yield execution
 
 
 def _rows(catalog: Catalog, ids: set[int]) -> dict[int, ExecutionRow]:

@@ -89,7 +89,7 @@ class PairMaker:
         *,
         guess: bool,
     ) -> list[Pair]:
-        members = {side: Members(self._sides[side], row, files, place) for side, row in rows.items()}
+        members = {side: Members(self._sides[side].sources, row, files, place) for side, row in rows.items()}
         mine, golden = members.get(Which.MINE), members.get(Which.GOLDEN)
         if self._fused is not None and mine is not None and mine.name in self._fused.fusion and not guess:
             row = rows[Which.MINE]
@@ -102,7 +102,11 @@ class PairMaker:
             assert golden is not None
             return [*pair_both(mine, golden, reason, guess=guess)]
         ((side, row),) = rows.items()
-        return [*pair_alone(side, members[side], self._absence(side, row))]
+        alone = [*pair_alone(side, members[side], self._absence(side, row))]
+        if side is Which.GOLDEN and self._fused is not None:
+            lent = self._fused.is_lent
+            alone = [it for it in alone if it.golden is None or not lent(row, it.golden.identity[5:7])]
+        return alone
 
     def _absence(self, side: Which, row: ExecutionRow) -> str:
         """Return why the other side does not have the execution."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from dumpstream._errors import DumpstreamError
@@ -71,6 +72,11 @@ class GatheredSide(Side):
         super().__init__(side.location, side.name)
         self.notes = side.notes
         self._side, self._mesh, self._rules = side, mesh or _WHOLE, rules
+
+    @property
+    def directory(self) -> Path | None:
+        """None, as its files are not its tensors."""
+        return None
 
     def mirror(self, other: Side) -> bool:  # noqa: ARG002 - wholes are put together anew
         """Return that it does not take over what *other* has."""
@@ -171,8 +177,15 @@ class _GatheredSource:
         return self
 
     @contextmanager
-    def open(self, reference: str, io: str, index: int) -> Iterator[Elements]:
-        """Enter the elements of one tensor; raises `DumpstreamError` or `OSError`."""
+    def open(
+        self,
+        reference: str,
+        io: str,
+        index: int,
+        *,
+        order: str | None = None,  # noqa: ARG002 - rules name axes by their numbers
+    ) -> Iterator[Elements]:
+        """Enter the elements of one tensor as they lie; raises `DumpstreamError` or `OSError`."""
         op_type, op_name, *parts = json.loads(reference)
         rule = self._rules.rule_for(_identity(op_type, op_name, io, index))
         remarks: list[str] = []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from typing_extensions import Buffer
 
@@ -25,8 +27,10 @@ from dumpstream.reading.problem import problem_of_row
 from dumpstream.reading.smallfiles import read_small
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, not_stored_text, parts_of
+from dumpstream.system.location import Prefix
 
 _SMALL_BYTES = 64 << 10
+_KEPT_CAPTURES = 64  #: of those that another process has named
 _AGAIN = "\0"  #: is in no name
 #: What such a file has is right as far as it goes.
 _ENDS_EARLY = {Verdict.SHORT, Verdict.GAP, Verdict.NEVER_CLOSED}
@@ -65,6 +69,11 @@ class CaptureSource:
         self._prefix, self._rank = prefix, rank
         self._small = kept_open(self._read_small)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process opens the same files: it reads the journal itself."""
+        capture = self.capture
+        return _reopened, (self._number, capture.path, capture.version, self._prefix, self._rank)
+
     def entries(self, items: Sequence[CapturedFile]) -> Iterator[Entry]:
         """Yield entries for *items*."""
         unknown = [item for item in items if item.packed is None]
@@ -80,8 +89,10 @@ class CaptureSource:
         """Return what commands call the file *name*."""
         return self._prefix + name
 
-    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
-        return open_dumped(lambda: self._open(reference), io, index)
+    def open(
+        self, reference: str, io: str, index: int, *, order: str | None = None
+    ) -> AbstractContextManager[Elements]:
+        return open_dumped(lambda: self._open(reference), io, index, order)
 
     def _open(self, reference: str) -> AbstractContextManager[DumpFile]:
         small = self._small(reference)
@@ -155,6 +166,17 @@ class CaptureSource:
     def _read(self, file: StoredFile) -> bytes:
         _check_stored(file)
         return b"".join(bytes(block) for part in file.parts for block in self.capture.read_part(part))
+
+
+@lru_cache(_KEPT_CAPTURES)
+def _reopened(
+    number: int,
+    path: Path | Prefix,
+    version: str,  # noqa: ARG001 - one that has changed is not the same
+    prefix: str,
+    rank: int | None,
+) -> CaptureSource:
+    return CaptureSource(number, StoredCapture.open(path), prefix, rank)
 
 
 def _check_stored(file: StoredFile) -> None:

@@ -28,7 +28,8 @@ NOTHING = Packed("", pack([]))
 
 
 @lru_cache(1024)
-def _ios(*counts: int) -> str:
+def ios_text(*counts: int) -> str:
+    """Return which tensors there are if there are so many inputs, outputs, buffers and spaces."""
     return " ".join([f"{io} {index}" for io, count in zip(IO, counts, strict=True) for index in range(count)])
 
 
@@ -38,7 +39,7 @@ def packed_file(data: memoryview) -> Packed | None:
     if found is None:
         return None
     header, counts = found
-    return Packed(_ios(*counts), header, sum(counts))
+    return Packed(ios_text(*counts), header, sum(counts))
 
 
 def packed_tensors(tensors: list[tuple[Any, ...]]) -> Packed:

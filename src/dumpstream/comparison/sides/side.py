@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -11,15 +12,15 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.sources import StoredTable
-from dumpstream.archive.manifest import MANIFEST
 from dumpstream.comparison.sides.capturesource import CapturedFile, CaptureSource, captured_files
 from dumpstream.comparison.sides.capturetables import CaptureTables, paths_of
 from dumpstream.comparison.sides.copies import count_whole, find_copies
 from dumpstream.comparison.sides.entry import Entry, Packed
+from dumpstream.comparison.sides.ranknumbers import Seat, number_processes
 from dumpstream.comparison.sides.source import PathSource, Source
 from dumpstream.comparison.sides.statisticstable import TableError, TableSource
 from dumpstream.reading.collection import Collection, Member
-from dumpstream.reading.inputs import find_inputs
+from dumpstream.reading.inputs import find_inputs, is_capture
 from dumpstream.reading.problem import Kind, Problem, problem_of_member, problems_of_capture
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.system.batches import run_batches
@@ -60,6 +61,7 @@ class Side:
         self.location, self.name = location, name
         self.notes: list[str] = []  #: what the user should know, one line each; complete when all was read
         self.sources: list[Source] = []
+        self._captures: Collection | None = None
         self._members: Sequence[Member] | None = None
         self._foreign = 0
         self._failures: dict[tuple[StoredCapture, str], str] = {}
@@ -68,6 +70,14 @@ class Side:
     def is_file(self) -> bool:
         """Whether it is a single file."""
         return isinstance(self.location, Path) and not self.location.is_dir()
+
+    @property
+    def directory(self) -> Path | None:
+        """Where its dump files are, if it is a directory and not a capture."""
+        location = self.location
+        if not isinstance(location, Path) or self.is_file or self._find_members() is not None:
+            return None
+        return location
 
     def entries(self, known: Known, ranks: Iterable[int] = ()) -> Iterator[Sequence[Entry]]:
         """Yield everything, many files at a time; tensors that are *known* are not looked for.
@@ -129,12 +139,31 @@ class Side:
                 self._failures.setdefault((failure.capture, failure.path), str(failure))
             yield described.entries
 
+    @property
+    def captures(self) -> Collection | None:
+        """The captures that it consists of, if it is one or several."""
+        if self._captures is None and is_capture(self.location):
+            self._captures = Collection.open(self.location)
+        return self._captures
+
+    def number_ranks(self, numbers: Mapping[Seat, int]) -> None:
+        """Take it that the processes of several hosts have these ranks."""
+        assert self.captures is not None
+        for host in self.captures.hosts:
+            host.processes = [
+                it if it.rank is None else replace(it, rank=numbers[host.name, it.rank])
+                for it in host.processes or ()
+            ]
+        (host_name, rank), number = max(numbers.items(), key=lambda it: it[1])
+        self._note(
+            "ranks come again on other hosts, so processes are paired by host and rank, and numbered in that "
+            f"order: rank {rank} of host {host_name} is {number}"
+        )
+
     def _find_members(self) -> Sequence[Member] | None:
         """Return the captures that it consists of, if it is a capture."""
-        if self._members is None:
-            location = self.location
-            if isinstance(location, Prefix) or (location / MANIFEST).exists():
-                self._members = [*Collection.open(location).members()]
+        if self._members is None and self.captures is not None:
+            self._members = [*self.captures.members()]
         return self._members
 
     def _tasks(self, known: Known, ranks: set[int]) -> Iterator[_Task]:
@@ -236,6 +265,21 @@ def open_side(location: str | os.PathLike[str] | Prefix | Any, name: str) -> Sid
     if isinstance(place, Path) and not place.exists():
         raise DumpstreamError(f"{place} does not exist; {name} is a capture, a directory or a file")
     return Side(place, name)
+
+
+def agree_on_ranks(mine: Side, golden: Side) -> None:
+    """Number the processes of both sides if one is a job that has ranks several times.
+
+    Raises:
+        DumpstreamError: a job cannot be read.
+    """
+    sides = (mine, golden)
+    if not any(isinstance(it.captures, Collection) and it.captures.job is not None for it in sides):
+        return
+    numbers = number_processes(*([] if it.captures is None else it.captures.hosts for it in sides))
+    for side, of_side in zip(sides, numbers or (), strict=False):
+        if side.captures is not None and side.captures.job is not None:
+            side.number_ranks(of_side)
 
 
 def _describe(tasks: Sequence[_Task]) -> list[_Described]:

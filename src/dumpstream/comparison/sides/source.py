@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from typing_extensions import Buffer
 
@@ -33,8 +33,10 @@ _KEPT_FILES = 64
 class Source(Protocol):
     """Files that are opened in the same way."""
 
-    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
-        """Return what enters the elements of one tensor.
+    def open(
+        self, reference: str, io: str, index: int, *, order: str | None = None
+    ) -> AbstractContextManager[Elements]:
+        """Return what enters the elements of one tensor, of a dump file with the axes in *order*, if given.
 
         Entering raises `DumpstreamError`, `OSError` or `ValueError` if they cannot be read.
         """
@@ -50,6 +52,9 @@ class PathSource:
         self._number = number
         self._small = kept_open(_read_small)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PathSource, (self._number,)
+
     def entries(self, items: Sequence[Input]) -> Iterator[Entry | None]:
         """Yield entries for *items*; None for what is not a dump file, and was not named."""
         for item in items:
@@ -60,10 +65,12 @@ class PathSource:
             else:
                 yield self._dump(item)
 
-    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
+    def open(
+        self, reference: str, io: str, index: int, *, order: str | None = None
+    ) -> AbstractContextManager[Elements]:
         if reference.endswith(NPY):
             return open_npy(reference)
-        return open_dumped(lambda: self._open(reference), io, index)
+        return open_dumped(lambda: self._open(reference), io, index, order)
 
     def _open(self, path: str) -> AbstractContextManager[DumpFile]:
         small = self._small(path)
@@ -124,9 +131,9 @@ def _is_foreign(item: Input) -> bool:
 
 @contextmanager
 def open_dumped(
-    open_file: Callable[[], AbstractContextManager[DumpFile]], io: str, index: int
+    open_file: Callable[[], AbstractContextManager[DumpFile]], io: str, index: int, order: str | None = None
 ) -> Iterator[Elements]:
-    """Enter the elements of a tensor of the dump file that *open_file* opens.
+    """Enter the elements of a tensor of the dump file that *open_file* opens, with its axes in *order*.
 
     Raises:
         DumpstreamError: it cannot be read any more.
@@ -136,7 +143,7 @@ def open_dumped(
         tensor = next((it for it in dump.tensors if it.io == io and it.index == index), None)
         if tensor is None:
             raise DumpstreamError(f"{dump.source} has no {io} {index} any more; compare again")
-        with open_tensor(dump, tensor) as elements:
+        with open_tensor(dump, tensor, order=order) as elements:
             yield elements
 
 

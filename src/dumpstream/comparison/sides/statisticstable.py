@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
@@ -19,6 +21,7 @@ from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.statistics.parquet import read_tensors
 from dumpstream.statistics.table import COLUMNS
+from dumpstream.system.location import Prefix
 
 _ORIGIN = (
     "file",
@@ -32,6 +35,7 @@ _ORIGIN = (
     "timestamp",
     "task",
 )
+_KEPT_CAPTURES = 64  #: of those that another process has named
 _TENSOR = ("io", "index", "dtype", "format", "shape", "original_shape", "count", "size")
 _ADDRESS = ("address",) if "address" in COLUMNS else ()
 _READ = tuple(dict.fromkeys((*_ORIGIN, *_TENSOR, *_ADDRESS, *STATISTICS)))
@@ -55,6 +59,12 @@ class TableSource:
         self._prefix, self._rank = ("", None) if member is None else (member.prefix, member.rank)
         self._stored = stored  # whether the bytes of its files are stored as well
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process opens the same files: it reads the journal itself."""
+        capture = self.capture
+        about = None if capture is None else (capture.path, capture.version)
+        return _reopened, (self._number, about, self._prefix, self._rank, self._stored)
+
     def entries(self, items: Sequence[StoredTable]) -> Iterator[Entry | None]:
         """Yield an entry for each file that *items* have rows of.
 
@@ -69,11 +79,13 @@ class TableSource:
             except (DumpstreamError, OSError) as exc:
                 raise TableError(f"{self._prefix}{item.label}: {exc}", self.capture, item.label) from exc
 
-    def open(self, reference: str, io: str, index: int) -> AbstractContextManager[Elements]:
+    def open(
+        self, reference: str, io: str, index: int, *, order: str | None = None
+    ) -> AbstractContextManager[Elements]:
         capture = self.capture
         assert capture is not None
         name = reference.removeprefix(self._prefix)
-        return open_dumped(lambda: DumpFile.open(capture, name), io, index)
+        return open_dumped(lambda: DumpFile.open(capture, name), io, index, order)
 
     def like(self, captures: Mapping[StoredCapture, Member]) -> TableSource:
         if self.capture is None:
@@ -109,6 +121,19 @@ class TableSource:
         label = self._prefix + file
         problem = None if found else problem
         return Entry(origin, label, self._number, reference, None, packed_tensors(found), problem)
+
+
+@lru_cache(_KEPT_CAPTURES)
+def _reopened(
+    number: int,
+    about: tuple[Path | Prefix, str] | None,
+    prefix: str,
+    rank: int | None,
+    stored: bool,  # noqa: FBT001 - not for callers
+) -> TableSource:
+    source = TableSource(number, None if about is None else StoredCapture.open(about[0]), None, stored=stored)
+    source._prefix, source._rank = prefix, rank  # noqa: SLF001 - of the same module
+    return source
 
 
 def _split(rows: list[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:

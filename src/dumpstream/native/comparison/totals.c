@@ -352,13 +352,17 @@ static void summarise(const struct ds_comparison *comparison, struct ds_comparis
     summarise_worst(comparison, totals, summary);
 }
 
-void ds_comparison_result(const struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
-    struct ds_comparison whole;
+void ds_comparison_finish(struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
     fenv_t mode;
     fegetenv(&mode);
     fesetenv(FE_DFL_ENV);
-    memcpy(&whole, comparison, sizeof whole);
-    ds_pairs_merge(&whole);
-    summarise(&whole, summary);
+    ds_pairs_merge(comparison);
+    summarise(comparison, summary);
     fesetenv(&mode);
+}
+
+void ds_comparison_result(const struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
+    struct ds_comparison whole;
+    memcpy(&whole, comparison, sizeof whole);
+    ds_comparison_finish(&whole, summary);
 }

@@ -19,7 +19,7 @@ typedef struct {
 
 static PyTypeObject *summary_type;
 
-static int read_side(PyObject *tuple, struct ds_side *side) {
+int read_side(PyObject *tuple, struct ds_side *side) {
     const char *name;
     PyObject *table;
     int is_integer;

@@ -103,12 +103,20 @@ static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NO
                                   {"parse_header", parse_header, METH_O, NULL},
                                   {"measure_files", measure_files, METH_VARARGS, NULL},
                                   {"count_tensors", count_tensors, METH_O, NULL},
+                                  {"compare_files", compare_files, METH_VARARGS, NULL},
+                                  {"count_segments", count_segments, METH_O, NULL},
+                                  {"list_operators", list_operators, METH_VARARGS, NULL},
                                   {"scan_journal", scan_journal, METH_VARARGS, NULL},
                                   {"summarise_journal", summarise_journal, METH_VARARGS, NULL},
                                   {"hash_name", hash_name, METH_VARARGS, NULL},
                                   {"new_files", new_files, METH_VARARGS, NULL},
                                   {"rename_noreplace", rename_noreplace, METH_VARARGS, NULL},
                                   {"sync_filesystem", sync_filesystem, METH_VARARGS, NULL},
+                                  {"layout_of", layout_of, METH_O, NULL},
+                                  {"encoded_bound", encoded_bound, METH_O, NULL},
+                                  {"crc32", crc32_of, METH_O, NULL},
+                                  {"has_libzstd", has_libzstd, METH_NOARGS, NULL},
+                                  {"hide_libzstd", hide_libzstd, METH_O, NULL},
                                   {"use_kernels", use_kernels, METH_VARARGS, NULL},
                                   {0}};
 static struct PyModuleDef definition = {
@@ -124,7 +132,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         PyTuple_SetItem(causes, i, PyUnicode_FromString(CAUSE_NAMES[i]));
     int failed = !causes || PyModule_AddObjectRef(module, "CAUSES", causes) != 0 || add_rings(module) != 0 ||
                  add_lease(module) != 0 || add_chunk(module) != 0 || add_statistics(module) != 0 ||
-                 add_tensor_rows(module) != 0 || add_comparison(module) != 0;
+                 add_tensor_rows(module) != 0 || add_comparison(module) != 0 || add_file_pairs(module) != 0 ||
+                 add_operator_names(module) != 0 || add_codec(module) != 0;
     Py_XDECREF(causes);
     if (failed)
         Py_CLEAR(module);

@@ -26,6 +26,22 @@ PyTypeObject *add_type(PyObject *module, PyType_Spec *spec);
 /* Appends `item`, a new reference; or fails if it is NULL with an exception set. */
 int append_new(PyObject *list, PyObject *item);
 
+/* A new reference to the bytes of an array. */
+PyObject *bytes_of(const void *array, size_t count, size_t item);
+
+/* Records */
+
+/* A field of a record, for numpy. */
+struct record_field {
+    const char *name;
+    const char *format;
+    size_t offset;
+};
+
+/* Adds the layout of a record of `size` bytes to the module. */
+int add_layout(PyObject *module, const char *name, const struct record_field *fields, size_t count,
+               size_t size);
+
 /* Rings */
 
 /* A Ring or a SharedRing. */
@@ -78,6 +94,9 @@ extern const char *const CAUSE_NAMES[DS_CAUSE_COUNT];
 int find_kind(const char *name, PyObject *table, enum ds_kind *kind);
 /* Copies the doubles of `table` to `values`. If `repeated`, 2^n of them fill all `size` places. */
 int read_table(PyObject *table, size_t size, bool repeated, double *values);
+/* Reads how the elements of one side of a comparison are read. */
+struct ds_side;
+int read_side(PyObject *tuple, struct ds_side *side);
 /* A new reference. */
 PyObject *exact_integer(__int128 value);
 
@@ -88,13 +107,24 @@ int add_rings(PyObject *module);
 int add_statistics(PyObject *module);
 int add_comparison(PyObject *module);
 int add_tensor_rows(PyObject *module);
+int add_file_pairs(PyObject *module);
+int add_operator_names(PyObject *module);
+int add_codec(PyObject *module);
 PyObject *parse_header(PyObject *module, PyObject *data);
 PyObject *measure_files(PyObject *module, PyObject *args);
 PyObject *count_tensors(PyObject *module, PyObject *files);
+PyObject *compare_files(PyObject *module, PyObject *args);
+PyObject *count_segments(PyObject *module, PyObject *paths);
+PyObject *list_operators(PyObject *module, PyObject *args);
 PyObject *scan_journal(PyObject *module, PyObject *args);
 PyObject *summarise_journal(PyObject *module, PyObject *args);
 PyObject *hash_name(PyObject *module, PyObject *args);
 PyObject *new_files(PyObject *module, PyObject *args);
 PyObject *rename_noreplace(PyObject *module, PyObject *args);
 PyObject *sync_filesystem(PyObject *module, PyObject *args);
+PyObject *layout_of(PyObject *module, PyObject *data);
+PyObject *encoded_bound(PyObject *module, PyObject *length);
+PyObject *crc32_of(PyObject *module, PyObject *data);
+PyObject *has_libzstd(PyObject *module, PyObject *ignored);
+PyObject *hide_libzstd(PyObject *module, PyObject *hidden);
 PyObject *use_kernels(PyObject *module, PyObject *args);

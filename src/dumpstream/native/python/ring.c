@@ -72,6 +72,8 @@ static PyObject *ring_borrow(PyObject *Py_UNUSED(type), PyObject *args) {
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     error = ds_ring_map(&self->reader.ring, fd, size);
+    if (!error)
+        ds_ring_touch(&self->reader.ring); /* the caller waits for the reader's process in any case */
     Py_END_ALLOW_THREADS;
     if (error)
         return made(self, error);

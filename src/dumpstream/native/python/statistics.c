@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dumpstream/codec.h"
 #include "dumpstream/statistics.h"
 
 #define CACHED_BYTES (128 << 10)
@@ -182,6 +183,9 @@ PyObject *use_kernels(PyObject *Py_UNUSED(module), PyObject *args) {
     if (!used)
         return PyErr_Format(PyExc_ValueError, "this machine has no kernels %s; \"auto\" takes the fastest",
                             name);
+    /* A machine may have the instructions that statistics need, and not those of the codec. */
+    if (!ds_codec_use(name))
+        ds_codec_use("auto");
     return PyUnicode_FromString(used);
 }
 

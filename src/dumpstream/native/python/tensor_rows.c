@@ -11,11 +11,7 @@
 #define FIELD(name, format) {#name, format, offsetof(struct ds_tensor_row, name)}
 #define SUMMARY(name, format) {#name, format, offsetof(struct ds_tensor_row, summary.name)}
 
-static const struct {
-    const char *name;
-    const char *format;
-    size_t offset;
-} fields[] = {
+static const struct record_field fields[] = {
     SUMMARY(exact_max, "V16"),   SUMMARY(exact_min, "V16"),
     FIELD(file, "u8"),           FIELD(size, "u8"),
     FIELD(address, "u8"),        FIELD(start, "u8"),
@@ -36,21 +32,8 @@ static const struct {
 };
 
 int add_tensor_rows(PyObject *module) {
-    PyObject *names = PyList_New(0), *formats = PyList_New(0), *offsets = PyList_New(0);
-    bool made = names && formats && offsets;
-    for (size_t i = 0; made && i < sizeof fields / sizeof *fields; i++)
-        made = append_new(names, PyUnicode_FromString(fields[i].name)) == 0 &&
-               append_new(formats, PyUnicode_FromString(fields[i].format)) == 0 &&
-               append_new(offsets, PyLong_FromSize_t(fields[i].offset)) == 0;
-    PyObject *layout = !made ? NULL
-                             : Py_BuildValue("{sOsOsOsn}", "names", names, "formats", formats, "offsets",
-                                             offsets, "itemsize", (Py_ssize_t)sizeof(struct ds_tensor_row));
-    int failed = !layout || PyModule_AddObjectRef(module, "TENSOR_ROW", layout) != 0;
-    Py_XDECREF(names);
-    Py_XDECREF(formats);
-    Py_XDECREF(offsets);
-    Py_XDECREF(layout);
-    return failed ? -1 : 0;
+    return add_layout(module, "TENSOR_ROW", fields, sizeof fields / sizeof *fields,
+                      sizeof(struct ds_tensor_row));
 }
 
 /* Arguments */
@@ -108,10 +91,6 @@ static int add_files(struct ds_tensor_rows *rows, const struct views *views) {
     for (Py_ssize_t i = 0; i < views->count && result >= 0; i++)
         result = ds_tensor_rows_add(rows, views->view[i].buf, (size_t)views->view[i].len);
     return result;
-}
-
-static PyObject *bytes_of(const void *array, size_t count, size_t item) {
-    return PyBytes_FromStringAndSize(array, (Py_ssize_t)(count * item));
 }
 
 static PyObject *rows_tuple(const struct ds_tensor_rows *rows) {

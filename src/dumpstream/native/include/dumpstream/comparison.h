@@ -116,5 +116,8 @@ void ds_comparison_update(struct ds_comparison *comparison, const void *mine, co
 /* How many elements of that kind `length` bytes have. */
 size_t ds_kind_elements(enum ds_kind kind, size_t length);
 
+/* Sums up all pairs; no update may follow. */
+void ds_comparison_finish(struct ds_comparison *comparison, struct ds_comparison_summary *summary);
+
 /* Sums up the pairs so far. Updates may follow. */
 void ds_comparison_result(const struct ds_comparison *comparison, struct ds_comparison_summary *summary);

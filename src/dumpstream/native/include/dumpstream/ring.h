@@ -133,8 +133,9 @@ struct ds_ring {
     uint64_t nonce;
     uint32_t max_record; /* an eighth of the data lane */
     size_t mapped;
-    int memory_fd; /* -1: mapped from a descriptor that the caller owns */
-    int event_fd;  /* -1: `wake` does not need one */
+    _Atomic uint64_t touched; /* so much of the data lane is in the page tables of this process */
+    int memory_fd;            /* -1: mapped from a descriptor that the caller owns */
+    int event_fd;             /* -1: `wake` does not need one */
     /* A producer calls it when the reader has asked to be woken. */
     void (*wake)(struct ds_ring *ring);
     /* A producer that waits for space calls it. False: the reader is gone. NULL:
@@ -163,8 +164,12 @@ int ds_ring_create(struct ds_ring *ring, uint64_t data_size, const char *path);
 
 /* Maps, for producers, the ring in `fd` that another process made and reads. The
  * caller keeps the descriptor and may close it. -EBADMSG: it does not hold a ring
- * with such a data lane, or its maker could still shrink the memory. */
+ * with such a data lane, or its maker could still shrink the memory. Of memory, only
+ * what the first lap reaches is entered in the page tables of this process. */
 int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size);
+
+/* Enters all of the data lane in the page tables, before anything is pushed. */
+void ds_ring_touch(struct ds_ring *ring);
 
 /* Lets producers wake the reader by `event_fd`, an eventfd that the ring closes in the end. */
 void ds_ring_wake_by(struct ds_ring *ring, int event_fd);

@@ -56,3 +56,7 @@ int ds_tensor_rows_add(struct ds_tensor_rows *rows, const uint8_t *data, size_t 
 
 /* How many tensors the whole dump file has. 0 if it is not plain, or does not have the bytes of all. */
 size_t ds_count_tensors(const uint8_t *data, size_t length);
+
+/* How many segments of every kind the whole dump file has, with bytes or without; all 0 if it is not plain.
+ */
+void ds_count_segments(const uint8_t *data, size_t length, uint32_t counts[DS_DUMP_DATA]);
