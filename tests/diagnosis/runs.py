@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, trace_of
+from dumpstream.diagnosis.dataflow.trace import trace_of
 from dumpstream.diagnosis.evidence import Evidence, gather
 from dumpstream.diagnosis.origins import Origins, find_origins
 from dumpstream.statistics.table import Address, TensorRow
@@ -74,7 +74,7 @@ class Run:
         return self
 
     def evidence(self) -> Evidence:
-        return gather(trace_of([self.rows.columns(COLUMNS)]))
+        return gather(trace_of([self.rows]))
 
     def origins(self) -> Origins:
         return find_origins(self.evidence())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.diagnosis.runs import Run, T
 
 from dumpstream.diagnosis.answer import answer
-from dumpstream.diagnosis.origins import find_origins, find_spread
+from dumpstream.diagnosis.origins import Victim, find_origins, find_spread
 from dumpstream.diagnosis.repeat import compare_runs
 from dumpstream.diagnosis.subject import Subject
 
@@ -66,7 +66,7 @@ def test_what_an_all_reduce_brought_is_followed_to_the_rank_that_put_it_in() -> 
 
     (origin,) = origins.found
     assert (evidence.rank_of(origin.execution), origin.blame) == (2, "made")
-    assert find_spread(evidence, origins, origin).victims == ((0, 1), (1, 1))
+    assert find_spread(evidence, origins, origin).victims == (Victim(None, 0, 1), Victim(None, 1, 1))
 
 
 def test_the_sentence_says_it_all() -> None:
@@ -134,3 +134,70 @@ def test_a_collective_read_what_every_rank_put_in() -> None:
     found = compare_runs(bad, clean, find_origins(bad).found[0])
 
     assert (found.deterministic, found.parts_at) == (False, "a (rank 2, step 0)")
+
+
+def replicas(inputs: tuple[int, int, int, int], nan: int | None, *, captured: tuple[int, ...]) -> Run:
+    """Two pairs of ranks, (0, 1) and (2, 3), that reduce *inputs* twice; rank *nan* puts a NaN in at last."""
+    run = Run()
+    for step in range(2):
+        for rank in captured:
+            pair = (0, 1) if rank < 2 else (2, 3)
+            bad = step == 1 and nan in pair
+            mine = int(bad and rank == nan)
+            reduced = 10_000 + 1000 * step + sum(inputs[it] for it in pair) + (77 if bad else 0)
+            run.op(
+                "HcomAllReduce.b",
+                [T(B, 100 * step + inputs[rank] + 7000 * mine, nan=mine)],
+                [T(C, reduced, nan=int(bad))],
+                task=2,
+                rank=rank,
+                step=step,
+                apart=True,
+            )
+    return run
+
+
+def test_replicas_that_compute_the_same_are_not_taken_for_one_group() -> None:
+    run = replicas((5, 6, 5, 6), nan=1, captured=(0, 2, 3))  # what rank 1 put in is not known
+
+    assert {it.blame for it in run.origins().found} == {"unknown"}
+
+
+def test_replicas_whose_members_were_not_all_captured_are_not_taken_for_one_group() -> None:
+    run = replicas((5, 6, 6, 5), nan=1, captured=(0, 2))
+
+    assert {it.blame for it in run.origins().found} == {"unknown"}
+
+
+def test_groups_that_once_had_the_same_result_are_told_apart_by_the_others() -> None:
+    run = replicas((5, 6, 7, 8), nan=1, captured=(0, 1, 2, 3))
+    evidence = run.evidence()
+
+    groups = {
+        tuple(evidence.rank_of(it) for it in found.members)
+        for found in evidence.exchanges.of_execution.values()
+    }
+
+    assert groups == {(0, 1), (2, 3)}
+    assert all(it.proven for it in evidence.exchanges.of_execution.values())
+
+
+def gathered(inputs: tuple[int, int], outputs: tuple[int, int], nan: tuple[int, int]) -> Run:
+    """Two ranks whose all-gather leaves NaNs, although what they put in is clean."""
+    run = Run()
+    for rank in range(2):
+        put = [T(B, inputs[rank])]
+        got = [T(C, outputs[rank], nan=nan[rank], size=128)]
+        run.op("HcomAllGather.b", put, got, task=2, rank=rank, apart=True)
+    return run
+
+
+def test_a_gather_made_it_if_there_is_no_room_for_what_another_rank_put_in() -> None:
+    (origin, _) = gathered((1, 2), (9, 9), (1, 1)).origins().found
+
+    assert (origin.blame, origin.reason) == ("made", "what every rank put in is clean")
+
+
+def test_a_gather_of_ranks_that_put_in_the_same_or_got_something_else_is_not_blamed() -> None:
+    for run in (gathered((1, 1), (9, 9), (1, 1)), gathered((1, 2), (9, 8), (1, 0))):
+        assert {it.blame for it in run.origins().found} == {"unknown"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.diagnosis.workloads import Story, describe, draw_workload, is_bad
+from tests.diagnosis.workloads import Story, describe, draw_replicas, draw_workload, is_bad
 
 from dumpstream.diagnosis.blame import Blame
 
@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 
 def check(seed: int) -> None:
-    story = Story(draw_workload(seed))
+    check_story(Story(draw_workload(seed)))
+
+
+def check_replicas(seed: int) -> None:
+    check_story(Story(*draw_replicas(seed)))
+
+
+def check_story(story: Story) -> None:
     culprits = dict(story.culprits())
     for key in story.made:
         assert key in culprits, describe(story, "not the culprit", key)
@@ -51,8 +58,20 @@ def test_the_culprit_is_right_or_unknown(seed: int) -> None:
     check(seed)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_culprit_of_replicas_is_right_or_unknown(seed: int) -> None:
+    check_replicas(seed)
+
+
 @pytest.mark.workloads
 @pytest.mark.parametrize("first", range(100, 1100, 10))
 def test_the_culprit_is_right_or_unknown_a_thousand_times(first: int) -> None:
     for seed in range(first, first + 10):
         check(seed)
+
+
+@pytest.mark.workloads
+@pytest.mark.parametrize("first", range(100, 400, 10))
+def test_the_culprit_of_replicas_is_right_or_unknown_hundreds_of_times(first: int) -> None:
+    for seed in range(first, first + 10):
+        check_replicas(seed)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import random
+import re
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dumpstream.diagnosis.badness import SATURATED, Badness
 from dumpstream.diagnosis.blame import Blame
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, trace_of
+from dumpstream.diagnosis.dataflow.trace import trace_of
 from dumpstream.diagnosis.evidence import Evidence, gather
 from dumpstream.diagnosis.origins import Origin, Origins, find_origins
 from dumpstream.simulation import Workload
@@ -28,6 +31,31 @@ _TYPES = (
 )
 
 
+_KINDS = (Badness.NAN, Badness.INF, Badness.SATURATION)
+
+
+def draw_replicas(seed: int) -> tuple[Workload, Workload, set[int]]:
+    """Return two groups of ranks that compute the same but for their faults, and which ranks are captured."""
+    drawn = random.Random(seed)
+    first = replace(draw_workload(seed), ranks=drawn.randint(2, 4))
+    nan, overflow, saturate = (
+        _of_ranks(it, first.ranks) for it in (first.nan, first.overflow, first.saturate)
+    )
+    first = replace(first, nan=nan, overflow=overflow, saturate=saturate)
+    clean = replace(first, nan="", overflow="", saturate="")
+    second = clean if drawn.random() < 0.5 else replace(clean, nan=f"rank0:{drawn.randrange(first.ops)}")
+    everyone = range(2 * first.ranks)
+    left_out = {*drawn.sample(everyone, drawn.randint(0, first.ranks))} if drawn.random() < 0.6 else set()
+    return first, second, {*everyone} - left_out
+
+
+def _of_ranks(faults: str, ranks: int) -> str:
+    """Return those of *faults* that are not of a rank which is not there."""
+    named = (re.match("rank([0-9]+):", it) for it in faults.split("+"))
+    kept = zip(faults.split("+"), named, strict=True)
+    return "+".join(text for text, rank in kept if rank is None or int(rank[1]) < ranks)
+
+
 def draw_workload(seed: int) -> Workload:
     """Return a workload with one fault or several, on some ranks, of which not everything is dumped."""
     drawn = random.Random(seed)
@@ -42,8 +70,10 @@ def draw_workload(seed: int) -> Workload:
     def one_of_five() -> str:
         return str(drawn.randrange(ops)) if drawn.random() < 0.2 else ""
 
-    faults = [fault() for _ in range(drawn.choice([1, 1, 1, 2, 3]))]
+    faults = [fault() for _ in range(drawn.choice([1, 1, 1, 2, 3, 5]))]
     infinite = sum(drawn.random() < 0.25 for _ in faults)
+    eight_bits = drawn.random() < 0.2
+    saturated = [fault() for _ in range(drawn.choice([1, 1, 2]))] if eight_bits else []
     left_out = drawn.sample(range(ops), drawn.randint(0, ops // 4)) if drawn.random() < 0.5 else []
     return Workload(
         flow="on",
@@ -59,6 +89,8 @@ def draw_workload(seed: int) -> Workload:
         undumped="+".join(map(str, left_out)),
         nan="+".join(faults[infinite:]),
         overflow="+".join(faults[:infinite]),
+        saturate="+".join(it for it in saturated if "weights" not in it and "loader" not in it),
+        dtypes="float8_e4m3fn+float8_e5m2+float16" if eight_bits else "float32+float16+bfloat16",
         null_address=one_of_five(),
         truncated=one_of_five(),
     )
@@ -74,13 +106,24 @@ class Key(NamedTuple):
 
 
 class Story:
-    """A workload, what is diagnosed of it, and what really happened."""
+    """A workload, what is diagnosed of it, and what really happened.
 
-    def __init__(self, workload: Workload, ranks: list[int] | None = None) -> None:
+    *replica* is a workload of as many ranks, which exchange only with each other. Of both, only *captured*
+    ranks are known; those of the replica are counted behind the others.
+    """
+
+    def __init__(
+        self, workload: Workload, replica: Workload | None = None, captured: set[int] | None = None
+    ) -> None:
         self.workload = workload
-        self._ranks = [*range(workload.ranks)] if ranks is None else ranks
-        rows = TensorRows(row for rank in self._ranks for row in self._rows(rank))
-        self.evidence: Evidence = gather(trace_of([rows.columns(COLUMNS)]))
+        ranks = workload.ranks
+        self._ran = {rank: workload.of_rank(rank) for rank in range(ranks)}
+        if replica is not None:
+            self._ran |= {ranks + rank: replica.of_rank(rank) for rank in range(ranks)}
+        if captured is not None:
+            self._ran = {rank: ran for rank, ran in self._ran.items() if rank in captured}
+        rows = TensorRows(row for rank in self._ran for row in self._rows(rank))
+        self.evidence: Evidence = gather(trace_of([rows]), _KINDS)
         self.origins: Origins = find_origins(self.evidence)
 
     def key(self, origin: Origin) -> Key:
@@ -102,16 +145,16 @@ class Story:
         """Everything that ran on the ranks that were captured."""
         return {
             Key(rank, step, f"transformer_{it.model}", it.name): it
-            for rank in self._ranks
-            for step in range(self.workload.steps)
-            for it in truth_of(self.workload.of_rank(rank), step)
+            for rank, ran in self._ran.items()
+            for step in range(ran.steps)
+            for it in truth_of(ran, step)
         }
 
     def culprits(self) -> Iterator[tuple[Key, Execution]]:
         """Yield the executions that really made something bad of clean inputs."""
         for key, it in self.truth.items():
             made = any(map(is_bad, it.outputs)) and not any(map(is_bad, it.inputs))
-            if made and (not it.collective or {"nan", "overflow"} & {*it.injected}):
+            if made and (not it.collective or {"nan", "overflow", "saturate"} & {*it.injected}):
                 yield key, it
 
     def can_be_known(self, key: Key, execution: Execution) -> bool | None:
@@ -150,13 +193,14 @@ class Story:
         return execution.dumped and place not in {self.workload.null_address, self.workload.truncated}
 
     def _rows(self, rank: int) -> Iterator[TensorRow]:
-        for file in self.workload.of_rank(rank).expected_files(f"/dump{rank}"):
+        for file in self._ran[rank].expected_files(f"/dump{rank}"):
             rows = whole_file(replace(origin_of(file.name), rank=rank), file.data)
             yield from (row for row in rows if row.io is not None)
 
 
 def is_bad(operand: Operand) -> bool:
-    return operand.nan > 0 or operand.infinite > 0
+    elements = math.prod(operand.shape)
+    return operand.nan > 0 or operand.infinite > 0 or operand.saturated > SATURATED * elements
 
 
 def _is_overwritten(operand: Operand, execution: Execution) -> bool:

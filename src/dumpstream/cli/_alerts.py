@@ -7,6 +7,7 @@ import subprocess
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,13 +16,12 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import DumpstreamError
 from dumpstream.capture import Capture
 from dumpstream.cli._display import say
-from dumpstream.diagnosis.alerts import Alert
 from dumpstream.outside.collector import Collector
-from dumpstream.outside.process import CapturedProcess
+
+if TYPE_CHECKING:  # it loads numpy and pydantic, and most captures have no alerts
+    from dumpstream.diagnosis.alerts import Alert
 
 _LOOK_S = 0.1
-#: How many alerts of one process are told.
-_MOST = 10
 _LONGEST_S = 30
 
 
@@ -37,31 +37,49 @@ def wants_alerts(args: Namespace) -> bool:
     return bool(args.alert or args.on_alert)
 
 
-async def tell_alerts(capture: Capture, command: str | None, label: str | None = None) -> None:
-    """Say what is bad in *capture* until it ends."""
-    told = 0
-    with suppress(DumpstreamError):  # the capture says itself why it ended
-        async for alert in capture.alerts():
-            told += 1
-            if told <= _MOST:
-                say(f"alert: {alert.sentence}" if label is None else f"alert: {label}: {alert.sentence}")
-                if command is not None:
-                    await _run(command, alert, label)
+class AlertTeller:
+    """Says what is bad in captures, in *tasks*, and gives it to *command*, if there is one."""
 
+    def __init__(self, tasks: TaskGroup, command: str | None) -> None:
+        self._tasks, self._command = tasks, command
+        self._telling: dict[Capture, anyio.Event] = {}
 
-async def tell_alerts_of_processes(collector: Collector, command: str | None, tasks: TaskGroup) -> None:
-    """Say what is bad in the captures of all processes of *collector*."""
-    seen: set[CapturedProcess] = set()
-    while True:
+    def tell(self, capture: Capture, label: str | None = None) -> None:
+        """Say what is bad in *capture* from now on."""
+        self._telling[capture] = ended = anyio.Event()
+        self._tasks.start_soon(self._tell, capture, label, ended)
+
+    async def tell_processes(self, collector: Collector) -> None:
+        """Say what is bad in the captures of all processes of *collector*, for ever."""
+        while True:
+            self._look(collector)
+            await anyio.sleep(_LOOK_S)
+
+    async def finish(self, collector: Collector | None = None) -> None:
+        """Return when everything is said about captures, those of *collector* too, that have ended."""
+        if collector is not None:
+            self._look(collector)
+        for ended in [*self._telling.values()]:
+            await ended.wait()
+
+    def _look(self, collector: Collector) -> None:
         for process in collector.processes:
-            if process not in seen and process.capture is not None:
-                seen.add(process)
-                tasks.start_soon(tell_alerts, process.capture, command, process.label)
-        await anyio.sleep(_LOOK_S)
+            if process.capture is not None and process.capture not in self._telling:
+                self.tell(process.capture, process.label)
+
+    async def _tell(self, capture: Capture, label: str | None, ended: anyio.Event) -> None:
+        with suppress(DumpstreamError):  # the capture says itself why it ended
+            async for alert in capture.alerts():
+                word = "alert, corrected" if alert.corrects else "alert"
+                say(f"{word}: {alert.sentence}" if label is None else f"{word}: {label}: {alert.sentence}")
+                if self._command is not None:
+                    await _run(self._command, alert, label)
+        ended.set()
 
 
 async def _run(command: str, alert: Alert, label: str | None) -> None:
-    told = {"process": label, "file": alert.file, "sentence": alert.sentence, **asdict(alert.origin)}
+    told = {"process": label, "file": alert.file, "sentence": alert.sentence, "corrects": alert.corrects}
+    told |= asdict(alert.origin)
     # In a thread: a command that does not read its input must not break anything.
     code = await run_sync(_run_shell, command, json.dumps(told).encode(), abandon_on_cancel=True)
     if code:

@@ -2,126 +2,231 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from time import monotonic
+from threading import Lock
 from typing import Self
 
-from anyio import move_on_after
-from anyio.to_thread import run_sync
+import anyio
+from typing_extensions import Buffer
 
-from dumpstream._errors import PartError
-from dumpstream.diagnosis.badness import DEFAULT, Badness
-from dumpstream.diagnosis.blame import Blame
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, trace_of
-from dumpstream.diagnosis.evidence import gather
-from dumpstream.diagnosis.origins import find_origins, find_spread
+from dumpstream._errors import DumpstreamError
+from dumpstream.analysis.overflow import OverflowRecord, records_of
+from dumpstream.archive.alertrow import AlertRow
+from dumpstream.diagnosis.answer import wanted_origins
+from dumpstream.diagnosis.badness import DEFAULT, SATURATED, Badness
+from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.trace import Mask, Process, trace_of
+from dumpstream.diagnosis.evidence import Evidence, gather
+from dumpstream.diagnosis.origins import Origin, find_origins, find_spread
 from dumpstream.diagnosis.report import OriginReport, report_origin
-from dumpstream.stages.feed import Files
-from dumpstream.stages.finished import FinishedFile
-from dumpstream.statistics.files import origin_of, whole_file
-from dumpstream.statistics.table import TensorRow
+from dumpstream.diagnosis.sentence import sentence_of
+from dumpstream.diagnosis.subject import overflowed
+from dumpstream.format.opname import parse_name
+from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.stages.notices import Notice, Notices, OnSlow
+from dumpstream.statistics.columns import FileColumns
 from dumpstream.statistics.tensors import TensorRows
 
-#: How many rows are kept, to judge what comes next by.
+#: Rows that are kept, to judge the first bad one by: of those before it, and of those behind it.
 _ROWS = 8192
-#: The shortest time between two judgements, and the share of the time that they may take.
-_PAUSE_S, _SHARE = 0.5, 0.02
+#: Records of overflows that are kept; those before a bad tensor come with it.
+_RECORDS = 1024
+#: How often a device is told of: once, and the corrections.
+_MOST = 8
+#: Alerts that may wait for a consumer.
+_WAITING = 1024
+#: What can be told of a tensor by itself.
+_KINDS = (Badness.NAN, Badness.INF, Badness.OVERFLOW, Badness.SATURATION)
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
-    """Something bad in a capture, as far as it can be judged by what had come until then."""
+class Alert(Notice):
+    """The first that is bad on a device, as far as it can be judged by what had come until then."""
 
     file: str  #: that has the bad tensor
     origin: OriginReport
+    device: int | None = None
+    corrects: bool = False  #: whether it replaces the alert of the same device before it
 
     @property
     def sentence(self) -> str:
         """What happened, in words."""
+        return sentence_of(self.origin, concurrent=1, ranks=1)
+
+    def as_row(self, time: str) -> AlertRow:
+        """Return the line of it in the journal; *time* is when it was told."""
         it = self.origin
-        where = f"{it.op_name or '?'} ({it.op_type or '?'}), {it.io} {it.index}"
-        step = "" if it.step is None else f"step {it.step}, "
-        return f"{it.kind} in {step}{where}: {it.blame}: {it.reason}"
+        return AlertRow(
+            time=time,
+            sentence=self.sentence,
+            kind=str(it.kind),
+            blame=str(it.blame),
+            reason=it.reason,
+            corrects=self.corrects,
+            file=self.file,
+            device=self.device,
+            model=it.model,
+            step=it.step,
+            op_type=it.op_type,
+            op_name=it.op_name,
+            io=it.io,
+            index=it.index,
+            count=it.count,
+            bad=it.bad,
+        )
 
 
 class Alerts:
-    """The origins of bad values in a capture as they are found, each once: an async iterator.
+    """The alerts of a capture, those that were *told* before first: an async iterator."""
 
-    An origin is told again if it is judged differently by what came later. Takes the rows of the statistics
-    sink; without one it measures the files that fit in memory.
-    """
-
-    def __init__(self, files: Files, look_for: Sequence[Badness] = DEFAULT) -> None:
-        self._files, self._look_for = files, look_for
-        self._rows: deque[TensorRow] = deque(maxlen=_ROWS)
-        self._waiting: deque[Alert] = deque()
-        self._told: dict[tuple[object, ...], Blame] = {}
-        self._is_bad = False
-        self._pending = False  # rows have come that may change a judgement
-        self._ended = False
-        self._next = 0.0  # when to judge again
+    def __init__(self, told: Iterable[Alert], notices: Notices) -> None:
+        self._told = deque(told)
+        self._subscription = notices.subscribe(Alert, most=_WAITING, on_slow=OnSlow.SKIP)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Alert:
         """Return the next alert; raises what ended the capture."""
-        while not self._waiting:
-            if self._ended and not self._pending:
-                raise StopAsyncIteration
-            if not self._ended:
-                await self._take()
-            if self._pending and (self._ended or monotonic() >= self._next):
-                begun = monotonic()
-                self._waiting.extend(await run_sync(self._judge))
-                self._pending = False
-                self._next = monotonic() + max(_PAUSE_S, (monotonic() - begun) / _SHARE)
-        return self._waiting.popleft()
+        if self._told:
+            return self._told.popleft()
+        try:
+            return await self._subscription.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            raise StopAsyncIteration from None
 
     async def aclose(self) -> None:
         """Want no more."""
-        await self._files.aclose()
+        self._subscription.close()
 
-    async def _take(self) -> None:
-        """Take the next file, or none if what has come is to be judged before it comes."""
-        wait = None if not self._pending else max(self._next - monotonic(), 0)
-        with move_on_after(wait):
-            try:
-                file = await anext(self._files)
-            except StopAsyncIteration:
-                self._ended = True
-                return
-            rows = [row for row in await _rows_of(file) if row.io is not None]
-            self._rows.extend(rows)
-            self._is_bad = self._is_bad or any(map(_is_bad, rows))
-            self._pending = self._is_bad
 
-    def _judge(self) -> list[Alert]:
-        """Return the origins among the rows that were not told yet, or not with this blame."""
-        evidence = gather(trace_of([TensorRows(self._rows).columns(COLUMNS)]), self._look_for)
+def alert_kinds(alert: bool | Iterable[Badness | str]) -> tuple[str, ...] | None:  # noqa: FBT001 - as users write it
+    """Return what *alert* asks to look for; None if it asks for nothing.
+
+    Raises:
+        ValueError: it names something else, or something that takes a whole run to find.
+    """
+    if isinstance(alert, bool):
+        return tuple(map(str, DEFAULT)) if alert else None
+    kinds = [Badness(kind) for kind in ([alert] if isinstance(alert, str) else alert)]
+    if unfit := [kind for kind in kinds if kind not in _KINDS]:
+        raise ValueError(
+            f"alert={unfit[0].value!r} is not possible while a capture runs; choose some of "
+            f"{', '.join(_KINDS)}, and find {unfit[0]} with `dumpstream diagnose`"
+        )
+    return tuple(map(str, kinds)) or None
+
+
+class Lookout:
+    """Finds the first bad tensors among those that the sinks of a capture measure.
+
+    The rows before the first bad one are kept, and some behind it, which may show that it was judged wrongly.
+    Then nothing is kept any more. What it hears may come from any thread; it calls *wake* if `judge` is due.
+    """
+
+    def __init__(self, look_for: Iterable[Badness], wake: Callable[[], object]) -> None:
+        self._look_for, self._wake = [*look_for], wake
+        self._lock = Lock()
+        self._kept: deque[FileColumns | TensorRows] = deque()
+        self._records: deque[OverflowRecord] = deque(maxlen=_RECORDS)
+        self._rows = 0
+        self._behind = 0  # rows since the first bad one
+        self._is_bad = False
+        self._told: dict[Process, tuple[object, ...]] = {}
+        self._counts: Counter[Process] = Counter()
+        self.due = False  #: whether rows have come that may change what was told
+        self.over = False  #: whether nothing can change that any more
+
+    def hear(self, measured: FileColumns | TensorRows) -> None:
+        """Keep what was *measured*, as long as it may be needed."""
+        count = _count(measured)
+        if self.over or not count:
+            return
+        with self._lock:
+            self._kept.append(measured)
+            self._rows += count
+            self._is_bad = self._is_bad or self._has_bad(measured)
+            if self._is_bad:
+                self._behind += count
+                self.over = self._behind >= _ROWS
+                self.due = True
+            else:
+                while self._rows - _count(self._kept[0]) >= _ROWS:
+                    self._rows -= _count(self._kept.popleft())
+        if self.due:
+            self._wake()
+
+    def hear_record(self, name: str, data: Buffer) -> None:
+        """Keep what the device wrote down about an overflow; one that cannot be read is left to `verify`."""
+        if self.over or Badness.OVERFLOW not in self._look_for:
+            return
+        with suppress(DumpstreamError), DumpFile.open(data) as dump:
+            records = records_of(dump, name, parse_name(name))
+            with self._lock:
+                self._records.extend(it for it in records if isinstance(it, OverflowRecord))
+                self._is_bad = self.due = True
+        if self.due:
+            self._wake()
+
+    def judge(self) -> list[Alert]:
+        """Return the first bad tensor of each device, unless it was told already and is judged as before."""
+        with self._lock:
+            self.due = False
+            over, kept, records = self.over, [*self._kept], [*self._records]
+        trace = trace_of(_addressed(it) for it in kept)
+        others: Callable[[Executions], dict[Badness, Mask]] = lambda ran: (  # noqa: E731 - it is short
+            {Badness.OVERFLOW: overflowed(trace, ran, records)} if records else {}
+        )
+        evidence = gather(trace, self._look_for, others=others)
         origins = find_origins(evidence)
-        found = []
-        for it in origins.found:
-            report = report_origin(evidence, it, find_spread(evidence, origins, it))
-            key = (report.step, report.model, report.op_type, report.op_name, report.io, report.index)
-            if self._told.get(key) is not report.blame:
-                self._told[key] = report.blame
-                found.append(Alert(evidence.trace.text("file", it.row) or "", report))
+        first: dict[Process, Origin] = {}
+        for it in wanted_origins(evidence, origins):
+            first.setdefault(trace.processes[int(evidence.executions.process[it.execution])], it)
+        found: list[Alert] = []
+        for process, it in first.items():
+            spread = find_spread(evidence, origins, it)
+            found += self._news(process, evidence, it, report_origin(evidence, it, spread))
+        if over:
+            self._kept.clear()
         return found
 
+    def stop(self) -> None:
+        """Look for nothing more."""
+        with self._lock:
+            self.due, self.over = False, True
+            self._kept.clear()
 
-def _is_bad(row: TensorRow) -> bool:
-    return bool(row.nan or row.pos_inf or row.neg_inf)
+    def _news(
+        self, process: Process, evidence: Evidence, origin: Origin, report: OriginReport
+    ) -> Iterator[Alert]:
+        it = report
+        told = (it.blame, it.step, it.model, it.op_type, it.op_name, it.io, it.index)
+        if self._told.get(process) != told and self._counts[process] < _MOST:
+            file = evidence.trace.text("file", origin.row) or ""
+            yield Alert(file, report, process.device, corrects=process in self._told)
+            self._told[process] = told
+            self._counts[process] += 1
+
+    def _has_bad(self, measured: FileColumns | TensorRows) -> bool:
+        if isinstance(measured, FileColumns):
+            rows = measured.tensors
+            return bool((rows["nan"] | rows["pos_inf"] | rows["neg_inf"]).any())
+        saturates = Badness.SATURATION in self._look_for
+        return any(
+            row.nan or row.pos_inf or row.neg_inf or (saturates and (row.saturated or 0) > SATURATED)
+            for row in measured
+        )
 
 
-async def _rows_of(file: FinishedFile) -> Sequence[TensorRow]:
-    """Return the rows of *file*; none if its bytes are gone, or too many for memory."""
-    if file.statistics is not None:
-        return file.statistics
-    try:
-        data = await file.read()
-    except (PartError, ValueError):
-        return ()
-    return await run_sync(whole_file, origin_of(file.name, step=file.step), memoryview(data))
+def _count(measured: FileColumns | TensorRows) -> int:
+    return measured.rows if isinstance(measured, FileColumns) else len(measured)
+
+
+def _addressed(measured: FileColumns | TensorRows) -> FileColumns | TensorRows:
+    """Return the rows that are tensors, and not problems of a file."""
+    if isinstance(measured, FileColumns):
+        return measured
+    return TensorRows(row for row in measured if row.io is not None)

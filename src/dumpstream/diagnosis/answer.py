@@ -18,7 +18,8 @@ from dumpstream.diagnosis.nextconfig import next_config
 from dumpstream.diagnosis.origins import Origin, Origins, find_origins, find_spread
 from dumpstream.diagnosis.report import Diagnosis, EvidenceReport, TensorReport, report_origin, report_tensor
 from dumpstream.diagnosis.sentence import nothing_bad, sentence_of
-from dumpstream.diagnosis.subject import Subject, overflowed, read_subject
+from dumpstream.diagnosis.slices import with_proven_slices
+from dumpstream.diagnosis.subject import Subject, overflowed, read_subject, refuse_nothing
 from dumpstream.system.location import Prefix, as_location
 
 _BEFORE = 20  #: operators that are told before the suspect
@@ -30,6 +31,7 @@ def diagnose(
     *,
     look_for: Iterable[Badness | str] = DEFAULT,
     ranks: Sequence[int] = (),
+    hosts: Sequence[str] = (),
     golden: str | os.PathLike[str] | Prefix | None = None,
     every: bool = False,
 ) -> Diagnosis:
@@ -40,36 +42,48 @@ def diagnose(
             statistics.
         look_for: what is bad: some of `Badness`.
         ranks: only the processes of these, in a capture of several; by default all.
+        hosts: only these, of a job of several; by default all.
         golden: a run that it should agree with: where it does not is bad, too.
         every: also the origins that are independent of the first.
 
     Raises:
-        DumpstreamError: there is no run, or its operators were not dumped as they ran.
+        DumpstreamError: there is no run, it has no tensors, or its operators were not dumped as they ran.
         ValueError: *look_for* names something else.
     """
-    subject = read_subject(as_location(path), ranks)
+    subject = read_subject(as_location(path), ranks, hosts)
+    refuse_nothing(subject)
     beside = None if golden is None else as_location(golden)
     evidence = examine(subject, [Badness(kind) for kind in look_for], beside)
     return answer(subject, evidence, find_origins(evidence), every=every)
 
 
 def examine(
-    subject: Subject, look_for: Sequence[Badness] = DEFAULT, golden: Path | Prefix | None = None
+    subject: Subject,
+    look_for: Sequence[Badness] = DEFAULT,
+    golden: Path | Prefix | None = None,
+    *,
+    read_bytes: bool = True,
 ) -> Evidence:
-    """Return what the dump of *subject* says about bad values, beside that of a *golden* run."""
+    """Return what the dump of *subject* says about bad values, beside that of a *golden* run.
+
+    *read_bytes* of tensors that hashes say nothing about, if the capture has them.
+    """
     divergence = None if golden is None else find_divergence(subject.path, golden, subject.trace)
 
     def others(executions: Executions) -> dict[Badness, Mask]:
         found = {}
         if Badness.OVERFLOW in look_for:
-            found[Badness.OVERFLOW] = overflowed(subject, executions)
+            found[Badness.OVERFLOW] = overflowed(subject.trace, executions, subject.records)
+            if subject.only_overflows:
+                found[Badness.OVERFLOW][executions.outputs.rows] = True
         if divergence is not None:
             found[Badness.DIVERGENCE] = divergence.different
         return found
 
     kinds = [*look_for] if divergence is None else [*dict.fromkeys([*look_for, Badness.DIVERGENCE])]
     compared = None if divergence is None else divergence.compared
-    return gather(subject.trace, kinds, others=others, compared=compared, hidden=subject.hidden)
+    evidence = gather(subject.trace, kinds, others=others, compared=compared, hidden=subject.hidden)
+    return with_proven_slices(subject, evidence) if read_bytes else evidence
 
 
 def answer(
@@ -81,7 +95,7 @@ def answer(
     first_index: Callable[[Subject, Evidence, int], tuple[int, ...] | None] = first_bad_element,
 ) -> Diagnosis:
     """Return what *origins* mean; *first_index* finds the first bad element of a row."""
-    wanted = _wanted(evidence, origins)
+    wanted = wanted_origins(evidence, origins)
     missing = (*limits_of(evidence), *subject.missing)
     if not wanted:
         sentence = nothing_bad(evidence.findings.kinds, len(subject.trace))
@@ -93,7 +107,7 @@ def answer(
         told.append(
             replace(report_origin(evidence, it, spread, gaps_before(evidence, it)), first_index=place)
         )
-    ranks = len({it.rank for it in subject.trace.processes})
+    ranks = len({(it.host, it.rank) for it in subject.trace.processes})
     concurrent = max(sum(it in origins.found[: origins.concurrent] for it in wanted), 1)
     return Diagnosis(
         found=True,
@@ -106,7 +120,7 @@ def answer(
     )
 
 
-def _wanted(evidence: Evidence, origins: Origins) -> list[Origin]:
+def wanted_origins(evidence: Evidence, origins: Origins) -> list[Origin]:
     """Return the origins that led to something that was looked for.
 
     Not finite values count also if only others were looked for, because the others may follow from them.

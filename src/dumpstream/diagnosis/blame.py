@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dumpstream.diagnosis.dataflow.collectives import Exchange, Kind
+from dumpstream.diagnosis.dataflow.collectives import Exchange
 from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.evidence import Evidence, inputs_text, ranks_text
 from dumpstream.diagnosis.inplace import StandIns
@@ -133,7 +133,7 @@ class Judge:
         for it in members:
             if (reason := self._unseen_by(it)) is not None:
                 return Judgement(Blame.UNKNOWN, reason)
-        if exchange.complete or self._has_clean_member(execution, exchange):
+        if exchange.complete:
             return Judgement(Blame.MADE, "what every rank put in is clean")
         return Judgement(Blame.UNKNOWN, "what these ranks put in is clean; another may have taken part")
 
@@ -159,19 +159,6 @@ class Judge:
         if evidence.flow.overwritten[rows].any() or not evidence.flow.addressed[rows].all():
             return f"what {rank} put in may have been overwritten before it was dumped"
         return None
-
-    def _has_clean_member(self, execution: int, exchange: Exchange) -> bool:
-        """Whether a rank got the same without anything bad: then nothing bad was put in."""
-        evidence = self._evidence
-        alike = exchange.kind in {Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.BROADCAST}
-        everywhere = len(exchange.members) == len(evidence.trace.processes)
-        others = [it for it in exchange.members if it != execution]
-        return exchange.proven and alike and everywhere and any(map(self._is_clean, others))
-
-    def _is_clean(self, execution: int) -> bool:
-        rows = self._evidence.executions.outputs.of(execution)
-        findings = self._evidence.findings
-        return bool(rows and findings.known[rows].all() and not findings.bad[rows].any())
 
 
 def _most_inputs(executions: Executions) -> dict[tuple[int, int], int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dumpstream.diagnosis.badness import DEFAULT, Badness, Findings, find_bad
 from dumpstream.diagnosis.dataflow.collectives import Exchanges, find_exchanges
 from dumpstream.diagnosis.dataflow.executions import Executions, find_executions
-from dumpstream.diagnosis.dataflow.flow import Flow, find_flow
-from dumpstream.diagnosis.dataflow.trace import Mask, Trace
+from dumpstream.diagnosis.dataflow.flow import Flow, Link, find_flow
+from dumpstream.diagnosis.dataflow.trace import Mask, Process, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,25 @@ class Evidence:
         return self.trace.processes[int(self.trace.process[row])].rank
 
     def rank_of(self, execution: int) -> int | None:
-        return self.trace.processes[int(self.executions.process[execution])].rank
+        return self.process_of(execution).rank
+
+    def process_of(self, execution: int) -> Process:
+        return self.trace.processes[int(self.executions.process[execution])]
+
+    def process_key(self, execution: int) -> tuple[str | None, int | None]:
+        """Return what the same process has in another run: its rank, and its host if ranks are not unique.
+
+        The same rank may run on another host the next time.
+        """
+        process = self.process_of(execution)
+        return (None if self._are_ranks_unique else process.host), process.rank
+
+    @cached_property
+    def _are_ranks_unique(self) -> bool:
+        hosts_of: dict[int | None, set[str | None]] = {}
+        for process in self.trace.processes:
+            hosts_of.setdefault(process.rank, set()).add(process.host)
+        return all(len(hosts) == 1 for hosts in hosts_of.values())
 
 
 def gather(
@@ -44,14 +63,28 @@ def gather(
     were *compared* with it may be known to be good.
     """
     executions = find_executions(trace)
+    flow = find_flow(trace, executions)
+    found = others(executions)
+    if Badness.OVERFLOW in found:
+        found[Badness.OVERFLOW] = _with_readers(found[Badness.OVERFLOW], flow)
     return Evidence(
         trace,
         executions,
-        find_bad(trace, executions, kinds, others(executions), compared=compared),
-        find_flow(trace, executions),
+        find_bad(trace, executions, kinds, found, compared=compared),
+        flow,
         find_exchanges(trace, executions),
         hidden,
     )
+
+
+def _with_readers(mask: Mask, flow: Flow) -> Mask:
+    """Return *mask*, which is of outputs, with the inputs that are the same tensors.
+
+    The statistics of either do not show what the device recorded.
+    """
+    found = mask.copy()
+    found[flow.readers[mask[flow.sources] & (flow.links != Link.BEFORE)]] = True
+    return found
 
 
 def inputs_text(trace: Trace, rows: Iterable[int], what: str, those: str) -> str:

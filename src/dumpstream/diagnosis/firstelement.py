@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import suppress
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from dumpstream.diagnosis.evidence import Evidence
 from dumpstream.diagnosis.subject import Subject
 from dumpstream.format.header import IO, Tensor
 from dumpstream.reading.dumpfile import DumpFile
-from dumpstream.reading.inputs import find_inputs
 
 _IO = [*IO]
 
@@ -25,22 +24,11 @@ def first_bad_element(subject: Subject, evidence: Evidence, row: int) -> tuple[i
     if kind not in {Badness.NAN, Badness.INF} or name is None or trace.text("source", row) != "host":
         return None
     wanted = (_IO[trace.io[row]], trace.number("index", row))
-    try:
-        with _open(subject, name) as dump:
+    for dump, _ in subject.open_files([name]):
+        with suppress(DumpstreamError, OSError, ValueError), dump:  # the statistics do not need the bytes
             tensor = next((it for it in dump.tensors if (it.io, it.index) == wanted), None)
             return None if tensor is None or not tensor.stored else _first(dump, tensor, kind)
-    except (DumpstreamError, LookupError, OSError, ValueError):  # the statistics do not need the bytes
-        return None
-
-
-def _open(subject: Subject, name: str) -> DumpFile:
-    """Open the file that rows call *name*; raises `LookupError` if it is not there."""
-    if isinstance(subject.path, Path) and Path(name).is_relative_to(subject.path):
-        return DumpFile.open(Path(name))
-    for item in find_inputs([subject.path], patterns=[name]):
-        if item.label == name and item.not_stored is None:
-            return item.open()
-    raise LookupError(name)
+    return None
 
 
 def _first(dump: DumpFile, tensor: Tensor, kind: Badness) -> tuple[int, ...] | None:

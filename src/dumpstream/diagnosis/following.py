@@ -22,6 +22,7 @@ _PAUSE_S, _SHARE = 1.0, 0.25
 def follow(
     path: Path | Prefix,
     ranks: Sequence[int] = (),
+    hosts: Sequence[str] = (),
     look_for: Sequence[Badness] = DEFAULT,
     tell: Callable[[str], None] = print,
     *,
@@ -37,10 +38,10 @@ def follow(
     """
     told: str | None = None
     while True:
-        running = is_running(path, ranks)  # before looking: what comes later is in the next look
+        running = is_running(path, ranks, hosts)  # before looking: what comes later is in the next look
         begun = time.monotonic()
-        subject = read_subject(path, ranks)
-        evidence = examine(subject, look_for)
+        subject = read_subject(path, ranks, hosts)
+        evidence = examine(subject, look_for, read_bytes=False)
         diagnosis = answer(subject, evidence, find_origins(evidence), first_index=lambda *_: None)
         if diagnosis.found and diagnosis.sentence != told:
             told = diagnosis.sentence
@@ -50,10 +51,10 @@ def follow(
         pause(max(_PAUSE_S, (time.monotonic() - begun) / _SHARE))
 
 
-def is_running(path: Path | Prefix, ranks: Sequence[int] = ()) -> bool:
+def is_running(path: Path | Prefix, ranks: Sequence[int] = (), hosts: Sequence[str] = ()) -> bool:
     """Whether a process is writing the capture at *path*, or one of those below it."""
     try:
-        collection = Collection.open(path, ranks)
+        collection = Collection.open(path, ranks, hosts)
     except NotACaptureError:
         return False
     states = [it.capture.state for it in collection.members() if it.capture is not None]

@@ -35,7 +35,7 @@ def limits_of(evidence: Evidence) -> list[str]:
         notes.append("the dump has no addresses: what was read from where is not known")
     if DEVICE in {trace.texts["source"][code] for code in set(trace.codes["source"].tolist())}:
         notes.append("the device computed the statistics: they have no hashes and addresses; dump tensors")
-    sessions = Counter((it.capture, it.rank, it.device) for it in trace.processes)
+    sessions = Counter((it.capture, it.host, it.rank, it.device) for it in trace.processes)
     if max(sessions.values(), default=0) > 1:
         notes.append("the run has several sessions of one rank; name the directory of one of them")
     if evidence.exchanges.unpaired:

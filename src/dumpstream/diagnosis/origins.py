@@ -20,6 +20,7 @@ _LONGEST_PATH = 20
 class Victim(NamedTuple):
     """A rank that bad values have reached, and by how many exchanges."""
 
+    host: str | None
     rank: int | None
     hops: int
 
@@ -28,7 +29,8 @@ class Spread(NamedTuple):
     """How bad values spread from an origin."""
 
     victims: tuple[Victim, ...] = ()
-    path: tuple[int, ...] = ()  #: executions, from the origin to the first on another rank
+    #: Executions, from the origin to the first on another rank, or to the last of the step.
+    path: tuple[int, ...] = ()
     proven: bool = True  #: whether nothing on the way is only suggested
 
 
@@ -275,16 +277,19 @@ def find_spread(evidence: Evidence, origins: Origins, origin: Origin) -> Spread:
                 crossing = user
             reached[process[user]] = min(distance, reached.get(process[user], distance))
             (queue.append if crosses else queue.appendleft)(user)
-    victims = [Victim(evidence.trace.processes[it].rank, count) for it, count in reached.items() if count]
-    victims.sort(key=lambda it: (it.hops, it.rank is None, it.rank))
+    named = ((evidence.trace.processes[it], count) for it, count in reached.items() if count)
+    victims = [Victim(it.host, it.rank, count) for it, count in named]
+    victims.sort(key=lambda it: (it.hops, it.rank is None, it.rank, it.host or ""))
     proven = origins.suggested.isdisjoint(hops)
-    return Spread(tuple(victims), _path(came, crossing, start, hops), proven)
+    steps = evidence.executions.step
+    inside = [it for it in hops if steps[it] == steps[start]]
+    end = crossing if crossing is not None else max(inside)
+    return Spread(tuple(victims), _path(came, start, end), proven)
 
 
-def _path(came: dict[int, int], crossing: int | None, start: int, hops: dict[int, int]) -> tuple[int, ...]:
-    """Return the executions from the origin to the first on another rank, or to the last that it reached."""
-    number = crossing if crossing is not None else max(hops, default=start)
-    path = [number]
+def _path(came: dict[int, int], start: int, end: int) -> tuple[int, ...]:
+    """Return the executions from the origin to *end*."""
+    path = [end]
     while path[-1] != start:
         path.append(came[path[-1]])
     return (*reversed(path),)[:_LONGEST_PATH]

@@ -82,7 +82,7 @@ def _executions(evidence: Evidence) -> dict[_Key, int]:
                 ("op_name", int(it.op_name[number])),
             )
         )
-        key = (evidence.rank_of(number), int(it.step[number]), *texts)
+        key = (evidence.process_key(number), int(it.step[number]), *texts)
         found[*key, ran[key]] = number
         ran[key] += 1
     return found
@@ -116,7 +116,8 @@ def _same(mine: list[int | None], theirs: list[int | None]) -> bool | None:
 def _text(evidence: Evidence, execution: int) -> str:
     trace, it = evidence.trace, evidence.executions
     name = trace.texts["op_name"][int(it.op_name[execution])]
-    rank, step = evidence.rank_of(execution), int(it.step[execution])
-    where = [f"rank {rank}"] if rank is not None else []
+    process, step = evidence.process_of(execution), int(it.step[execution])
+    where = [f"host {process.host}"] if process.host is not None else []
+    where += [f"rank {process.rank}"] if process.rank is not None else []
     where += [f"step {step}"] if step != UNKNOWN else []
     return f"{name} ({', '.join(where)})" if where else str(name)

@@ -21,6 +21,7 @@ _IO = [str(io) for io in IO]
 class TensorReport:
     """One tensor, with columns of statistics; None where a value is not known."""
 
+    host: str | None
     rank: int | None
     iteration: int | None
     task: int | None
@@ -48,6 +49,7 @@ class OriginReport:
     kind: Badness
     blame: Blame
     reason: str
+    host: str | None = None  #: in a job of several
     rank: int | None
     model: str | None
     step: int | None
@@ -59,6 +61,7 @@ class OriginReport:
     bad: int | None  #: those that are bad
     first_index: tuple[int, ...] | None = None  #: of the first of them; None if the bytes are not stored
     victims: tuple[int | None, ...] = ()  #: ranks that it reached, the nearest first
+    victim_hosts: tuple[str | None, ...] = ()  #: of each victim
     hops: tuple[int, ...] = ()  #: of each victim: exchanges in between
     path: tuple[str, ...] = ()  #: operators that it went through
     confidence: str  #: ``high``: proven; ``medium``: proven but for the path; ``low``: not known
@@ -112,7 +115,8 @@ def report_origin(
         kind=kind,
         blame=origin.blame,
         reason=origin.reason,
-        rank=evidence.rank_of(number),
+        host=evidence.process_of(number).host,
+        rank=evidence.process_of(number).rank,
         model=trace.text("model", row),
         step=_known(int(executions.step[number])),
         op_type=trace.text("op_type", row),
@@ -122,6 +126,7 @@ def report_origin(
         count=trace.number("count", row),
         bad=_bad_elements(evidence, kind, row),
         victims=tuple(it.rank for it in spread.victims),
+        victim_hosts=tuple(it.host for it in spread.victims),
         hops=tuple(it.hops for it in spread.victims),
         path=tuple(_name(evidence, it) for it in spread.path),
         confidence=confidence,
@@ -141,6 +146,7 @@ def report_tensor(evidence: Evidence, row: int) -> TensorReport:
         name: float(trace.reals[name][row]) for name in ("finite_min", "finite_max", "mean", "std")
     }
     return TensorReport(
+        host=trace.processes[int(trace.process[row])].host,
         rank=evidence.rank_of_row(row),
         io=_IO[trace.io[row]],
         shape=trace.shapes[int(trace.shape[row])],

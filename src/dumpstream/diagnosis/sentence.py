@@ -36,7 +36,8 @@ def sentence_of(
     """
     word = _WORDS[origin.kind]
     which = f"the first {word}" if concurrent == 1 else f"one of {concurrent} independent first {word}s"
-    who = "" if origin.rank is None else f"Rank {origin.rank} "
+    where = "" if origin.host is None else f"of host {origin.host} "
+    who = "" if origin.rank is None else f"Rank {origin.rank} {where}"
     if origin.blame is Blame.MADE:
         text = f"{who}made {which}: {_place(origin)}; {origin.reason}{_ranges(inputs)}"
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,15 +15,19 @@ from dumpstream.analysis.measurement import measure_batches
 from dumpstream.analysis.modes import settings_of
 from dumpstream.analysis.overflow import BadRecord, OverflowRecord, read_records
 from dumpstream.analysis.sources import Wanted
+from dumpstream.archive.manifest import MANIFEST
 from dumpstream.config.model import DumpSettings, Mode
 from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.dataflow.trace import COLUMNS, UNKNOWN, Mask, Trace, TraceBuilder
 from dumpstream.format.opname import OVERFLOW_OPERATOR
-from dumpstream.reading.collection import Collection, Member
-from dumpstream.reading.inputs import find_inputs
+from dumpstream.reading.collection import Collection as Captures
+from dumpstream.reading.collection import Member
+from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.inputs import Input, find_inputs, is_capture
 from dumpstream.reading.problem import problem_of_member, problems_of_capture
 from dumpstream.system.location import Prefix
 
+_MOST_NAMES = 4
 #: The modes in which operators are dumped as they run.
 _MODES = {Mode.MODEL, Mode.OP, Mode.OVERFLOW}
 
@@ -36,6 +42,23 @@ class Subject:
     #: Types and names of operators of which the configuration left inputs out.
     hidden: frozenset[str] = frozenset()
     records: tuple[OverflowRecord, ...] = ()  #: of overflows
+    only_overflows: bool = False  #: whether only operators that overflowed were dumped
+
+    def open_files(self, names: Collection[str]) -> Iterator[tuple[DumpFile, str]]:
+        """Yield the files that rows call *names*, which the caller closes; those that can be opened."""
+        if not names:
+            return
+        path = self.path
+        plain = [it for it in names if isinstance(path, Path) and Path(it).is_relative_to(path)]
+        for name in plain:
+            with suppress(DumpstreamError, OSError):
+                yield DumpFile.open(Path(name)), name
+        wanted = {*names} - {*plain}
+        if wanted and (isinstance(path, Prefix) or path.is_dir()):
+            for item in _inputs_of_names(path, [*wanted]):
+                if item.label in wanted and item.not_stored is None:
+                    with suppress(DumpstreamError, OSError):
+                        yield item.open(), item.label
 
 
 @dataclass
@@ -48,9 +71,15 @@ class _Known:
     unknown_mode: bool = False
 
 
+def _inputs_of_names(path: Path | Prefix, names: Sequence[str]) -> Iterator[Input]:
+    with suppress(DumpstreamError):  # not all of them are there, which is found out last
+        yield from find_inputs([path], patterns=names)
+
+
 def read_subject(
     path: Path | Prefix,
     ranks: Sequence[int] = (),
+    hosts: Sequence[str] = (),
     *,
     progress: Callable[[int, int], None] = lambda _files, _bytes: None,
 ) -> Subject:
@@ -59,36 +88,67 @@ def read_subject(
     Raises:
         DumpstreamError: there is no run, or its operators were not dumped as they ran.
     """
-    known = _read_captures(path, ranks)
+    known = _read_captures(path, ranks, hosts)
     if known.modes and not known.unknown_mode and not known.modes & _MODES:
         names = " and ".join(sorted(known.modes))
         raise DumpstreamError(
             f"{path} was captured in mode {names}, in which operators are not dumped as they run; "
             "capture with what `config new --mode model` writes"
         )
+    captures = _captures_below(path)
+    if len(captures) > 1:
+        names = ", ".join(it.name for it in captures[:_MOST_NAMES])
+        known.missing.append(
+            f"{path} holds {len(captures)} captures, taken for different jobs; name one: {names}"
+        )
     builder = TraceBuilder()
     problems: list[str] = []
     files = size = 0
-    for batch in measure_batches([path], Wanted(columns=COLUMNS), ranks=ranks):
-        builder.add(batch.tensors.columns(COLUMNS))
+    paths = captures if len(captures) > 1 else [path]
+    for batch in measure_batches(paths, Wanted(columns=COLUMNS), ranks=ranks, hosts=hosts):
+        builder.add(batch.tensors)
         for file in batch.files:
             files, size = files + 1, size + file.bytes
             problems += file.problems
         progress(files, size)
     trace = builder.build()
-    records = _records(path, ranks, trace, known.missing)
+    records = [*_records(path, ranks, hosts, trace, known.missing)]
     missing = (*dict.fromkeys([*known.missing, *problems]),)
-    return Subject(path, trace, missing, frozenset(known.hidden), tuple(records))
+    only_overflows = known.modes == {Mode.OVERFLOW} and not known.unknown_mode
+    return Subject(path, trace, missing, frozenset(known.hidden), tuple(records), only_overflows)
 
 
-def overflowed(subject: Subject, executions: Executions) -> Mask:
-    """Return the outputs of operators that overflowed, by the records of the device."""
-    trace = subject.trace
+def refuse_nothing(subject: Subject) -> None:
+    """Raise `DumpstreamError` if the run has no tensors, of which nothing can be said."""
+    if not len(subject.trace):
+        why = f" ({subject.missing[0]})" if subject.missing else ""
+        raise DumpstreamError(
+            f"{subject.path} has no tensors of operators{why}; name a capture, a directory of dump files, "
+            "or a table of statistics"
+        )
+
+
+def _captures_below(path: Path | Prefix) -> list[Path]:
+    """Return the captures in the directory *path*; none if it is itself one, or a job of several hosts."""
+    if isinstance(path, Prefix) or is_capture(path) or not path.is_dir():
+        return []
+    found = []
+    for folder, folders, files in os.walk(path):
+        if MANIFEST in files:
+            found.append(Path(folder))
+            folders.clear()
+        folders.sort()
+    return found
+
+
+def overflowed(trace: Trace, executions: Executions, records: Iterable[OverflowRecord]) -> Mask:
+    """Return the outputs of operators that overflowed, by the *records* of the device."""
     found = np.zeros(len(trace), np.bool_)
-    for record in subject.records:
+    for record in records:
         fits = (executions.task == record.task) & (executions.stream == record.stream)
         of_process = [
-            it.rank == record.rank and record.name.device in {None, it.device} for it in trace.processes
+            (it.host, it.rank) == (record.host, record.rank) and record.name.device in {None, it.device}
+            for it in trace.processes
         ]
         fits &= np.array(of_process, np.bool_)[executions.process]
         if record.name.iteration is not None:
@@ -107,9 +167,9 @@ def _time(trace: Trace, executions: Executions, execution: int) -> int:
     return max((int(trace.counts["timestamp"][row]) for row in rows), default=UNKNOWN)
 
 
-def _read_captures(path: Path | Prefix, ranks: Sequence[int]) -> _Known:
+def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str]) -> _Known:
     known = _Known()
-    for member in _members(path, ranks):
+    for member in _members(path, ranks, hosts):
         if member.capture is None:
             known.missing.append(_text(problem_of_member(member)))
             continue
@@ -129,10 +189,10 @@ def _text(problem: object) -> str:
     return f"{subject}: {detail}"
 
 
-def _members(path: Path | Prefix, ranks: Sequence[int]) -> Iterator[Member]:
+def _members(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str]) -> Iterator[Member]:
     """Yield the captures at *path*; none if it is a directory that CANN wrote, or a file."""
     try:
-        yield from Collection.open(path, ranks).members()
+        yield from Captures.open(path, ranks, hosts).members()
     except NotACaptureError:
         if isinstance(path, Prefix):
             raise
@@ -145,7 +205,7 @@ def _hidden(settings: DumpSettings) -> set[str]:
 
 
 def _records(
-    path: Path | Prefix, ranks: Sequence[int], trace: Trace, missing: list[str]
+    path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], trace: Trace, missing: list[str]
 ) -> Iterable[OverflowRecord]:
     """Yield the records of overflows; what cannot be read is added to *missing*."""
     op_type, _ = OVERFLOW_OPERATOR
@@ -154,7 +214,7 @@ def _records(
     names = {it for row in rows.tolist() if (it := trace.text("file", row)) is not None}
     if not names:
         return
-    for record in read_records(find_inputs([path], ranks, [*names])):
+    for record in read_records(find_inputs([path], ranks, [*names], hosts=hosts)):
         if isinstance(record, BadRecord):
             missing.append(f"{record.file}: {record.problem}")
         else:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup
@@ -33,6 +33,9 @@ from dumpstream.stages.finished import FinishedFile
 from dumpstream.stages.notices import Notices, Progress
 from dumpstream.stages.report import LossCount, Report
 from dumpstream.system.location import Prefix
+
+if TYPE_CHECKING:
+    from dumpstream.diagnosis.alerts import Alert
 
 _COMPANION = "dumpstream.companion"
 #: Messages after which the companion sends nothing.
@@ -81,6 +84,7 @@ async def apart(request: Request, interpreter: Interpreter) -> AsyncIterator[Apa
             paths = None if dump is None else ", ".join(dump.driver.paths)
             remains = (await _ask(interpreter, "begin", paths)).value
             run = Apart(request.destination, interpreter, borrowed, dump, remains)
+            run.alerts = None if request.alert is None else []
             async with run.running():
                 yield run
     run.raise_error()
@@ -119,6 +123,7 @@ class Apart:
         self.error: DumpstreamError | None = None
         self.ended = anyio.Event()  #: the capture is over, or discards the rest
         self.notices = Notices()
+        self.alerts: list[Alert] | None = None  #: what was found to be bad so far, if it is looked for
         self._interpreter, self._channel = interpreter, interpreter.channel
         (self._ring, self._calls), self._dump = borrowed, dump
         feed = reading_feed(self.notices, path)
@@ -260,6 +265,10 @@ class Apart:
             self._tasks.start_soon(self._receiver.take, files)
         elif message.kind == "settled":
             self._receiver.settle(*message.value)
+        elif message.kind == "alert":
+            if self.alerts is not None:
+                self.alerts.append(message.value)
+            self.notices.offer(message.value)
         elif message.kind == "log":
             _log_there(*message.value)
         else:

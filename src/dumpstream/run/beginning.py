@@ -87,6 +87,7 @@ async def _begun_run(preparation: Preparation) -> AsyncIterator[tuple[int, Lines
     begin_run = partial(
         destination.begin_run,
         request.stages.given,
+        codec=request.stages.sinks.codec,
         acl_library=preparation.library,
         config=None if preparation.asked is None else _as_kept(preparation.asked),
         profile=None if request.profile is None else request.profile.as_dict(),

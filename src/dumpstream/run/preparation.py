@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from anyio.to_thread import run_sync
 
-from dumpstream._errors import SinkError, StoreError
+from dumpstream._errors import DestinationInUseError, SinkError, StoreError
 from dumpstream.acl.dump import Dump
 from dumpstream.acl.library import load_profiling
-from dumpstream.archive.destination import Destination
+from dumpstream.archive.destination import Destination, join_job
 from dumpstream.archive.nowhere import Nowhere
 from dumpstream.names import NamePatterns
+from dumpstream.objectstore.patience import ask
 from dumpstream.profiling.profiler import Profiler
-from dumpstream.remote.destination import RemoteDestination, open_remote_destination
+from dumpstream.remote.destination import RemoteDestination, join_store_job, open_remote_destination
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.outboxes import state_directory
 from dumpstream.remote.quota import Quota
@@ -36,6 +45,7 @@ from dumpstream.sinks import (
     sink_directory,
     stores_bytes,
 )
+from dumpstream.sinks._failure import refuse_unwritable
 from dumpstream.sinks._shape import refuse_misshapen
 from dumpstream.sinks._spool import Spool
 from dumpstream.sinks.objectstore import ObjectStoreSink
@@ -50,9 +60,11 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from dumpstream.config import AclConfig
+    from dumpstream.run.alerting import Alerting
 
 
 _log = logging.getLogger(__name__)
+_ALERTING = "dumpstream.run.alerting"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +78,7 @@ class Preparation:
     notices: Notices
     forwarder: Forwarder | None  #: takes files to the consumers, if they are in another process
     spool: Spool | None  #: the sink that keeps files for their consumers, if nothing is stored
+    alerting: Alerting | None  #: looks for bad values while it runs
     outlets: Sequence[Outlet]
     unused_sinks: AsyncExitStack  #: closes the sinks, unless a session has taken them over
     dump: Dump | None
@@ -85,7 +98,9 @@ async def prepared(
     ):
         notices = Notices()
         wanted = partial(notices.wants, FinishedFile) if forwarder is None else forwarder.is_wanted
-        resources = replace(resources, outbox=outbox, rows_wanted=wanted)
+        alerting = await _make_alerting(request, notices)
+        listener = None if alerting is None else alerting.lookout
+        resources = replace(resources, outbox=outbox, rows_wanted=wanted, listener=listener)
         spool = Spool(wanted) if isinstance(destination, Nowhere) else None
         outlets = [] if spool is None else [Outlet("spool", spool)]
         for sink in request.sinks:
@@ -94,6 +109,8 @@ async def prepared(
             unused_sinks.push_async_callback(_give_up_sink, outlets[-1].sink)
             refuse_misshapen(outlet.label, outlet.sink)
             await prepare(outlets[-1].sink)
+        if alerting is not None:
+            outlets += await run_sync(_measuring, request, resources, outlets)
         dump = await run_sync(load_dump, request)
         yield Preparation(
             request=request,
@@ -103,6 +120,7 @@ async def prepared(
             notices=notices,
             forwarder=forwarder,
             spool=spool,
+            alerting=alerting,
             outlets=outlets,
             unused_sinks=unused_sinks,
             dump=dump,
@@ -131,6 +149,7 @@ async def held_destination(
         DestinationError: it cannot take a capture.
     """
     async with AsyncExitStack() as stack:
+        await _join(request.job)
         outbox = await run_sync(make_outbox, request, resources)
         if outbox is not None:
             stack.push_async_callback(outbox.aclose)
@@ -139,16 +158,42 @@ async def held_destination(
         if isinstance(request.destination, Prefix):
             assert outbox is not None
             patience, held = resources.patience, resources.locks
-            destination = await stack.enter_async_context(
-                open_remote_destination(request.destination, outbox, patience=patience, held=held, **options)
-            )
+            with _told_of_host(request):
+                destination = await stack.enter_async_context(
+                    open_remote_destination(
+                        request.destination, outbox, patience=patience, held=held, **options
+                    )
+                )
         else:
             assert request.destination is not None
             dump_path = Path(asked.dump.dump_path) if asked and asked.dump.dump_path else None
             opening = partial(Destination.open, request.destination, dump_path=dump_path, **options)
-            destination = await run_sync(opening)
+            with _told_of_host(request):
+                destination = await run_sync(opening)
             stack.push_async_callback(finish_in_thread, destination.close)
+        if request.job is not None:
+            destination.manifest.host = request.destination.name
         yield destination, outbox
+
+
+async def _join(job: Path | Prefix | None) -> None:
+    """Mark *job*, if there is one, unless another host has done so."""
+    if isinstance(job, Prefix):
+        await ask(partial(join_store_job, job))
+    elif job is not None:
+        await run_sync(join_job, job)
+
+
+@contextmanager
+def _told_of_host(request: Request) -> Iterator[None]:
+    """Say in an error of the block that another host of the job may have the same name."""
+    try:
+        yield
+    except DestinationInUseError as exc:
+        if request.job is None:
+            raise
+        remedy = "if that is another host of the job, give each its own name with --host (host=)"
+        raise DestinationInUseError(exc.path, exc.pid, exc.host, remedy=remedy) from None
 
 
 def make_outbox(request: Request, resources: Resources) -> Outbox | None:
@@ -183,6 +228,13 @@ def load_asked(config: Path | None) -> AclConfig | None:
     return loaded.config
 
 
+def check_directory(sink: str) -> None:
+    """Raise `SinkError` if *sink* has a directory of its own that cannot be written; blocks."""
+    kind, _, location = sink.partition(":")
+    if kind in {"stats", "zstd"} and (root := sink_directory(kind, location)) is not None:
+        refuse_unwritable(kind, root)
+
+
 def check_sink(spec: str, destination: Path | Prefix | None) -> None:
     """Raise `SinkError` if the sink *spec* of a capture at *destination* cannot write where it is to."""
     kind, _, location = spec.partition(":")
@@ -213,6 +265,8 @@ async def _make_outlet(
     if not isinstance(sink, str):
         return Outlet(type(sink).__name__.removesuffix("Sink").lower(), cast("Sink", sink))
     check_sink(sink, request.destination)
+    if not request.prefix:  # a collector has looked once, at what its processes have in common
+        await run_sync(check_directory, sink)
     kind, _, location = sink.partition(":")
     if isinstance(destination, RemoteDestination) and kind == "zstd" and not location:
         return Outlet(kind, ObjectStoreSink(destination.path, settings, resources, inside=destination))
@@ -220,6 +274,25 @@ async def _make_outlet(
     if isinstance(destination, RemoteDestination) and kind == "stats":
         factory = cast("SinkFactory", partial(cast("Any", factory), inside=destination))
     return Outlet(kind, make_sink(kind, factory, location, settings))
+
+
+async def _make_alerting(request: Request, notices: Notices) -> Alerting | None:
+    if request.alert is None:
+        return None
+    await run_sync(import_module, _ALERTING)  # numpy takes long to load
+    from dumpstream.run.alerting import Alerting  # noqa: PLC0415 - likewise
+
+    return Alerting(request.alert, notices)
+
+
+def _measuring(request: Request, resources: Resources, outlets: Sequence[Outlet]) -> list[Outlet]:
+    """Return a sink that measures for the alerts, unless one of *outlets* does so already."""
+    from dumpstream.sinks.measuring import MeasuringSink  # noqa: PLC0415 - numpy takes long to load
+
+    if any(isinstance(outlet.sink, MeasuringSink) for outlet in outlets):
+        return []
+    threads = max(request.stages.sinks.workers, 1)
+    return [Outlet("alert", MeasuringSink(threads, resources.threads, listener=resources.listener))]
 
 
 def _only(request: Request, sink: Sink) -> Only | None:

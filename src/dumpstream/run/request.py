@@ -35,9 +35,11 @@ class Request:
     driver: Driver | None = None
     source: Source | None = None
     profile: ProfileSettings | None = None
+    job: Path | Prefix | None = None  #: of which the destination is a host, if it is
     prefix: str = ""  #: that `ls` shows before the names of the files, if the capture is one of several
     append: bool = False
     force: bool = False
+    alert: Sequence[str] | None = None  #: what is looked for while it runs; None: nothing
     of_processes: bool = False  #: the destination is for processes with a capture each, instead of runs
 
     @property

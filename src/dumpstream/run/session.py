@@ -1,10 +1,14 @@
 """Session: the stages of a capture at work, from the first line in the journal to the last."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
@@ -14,6 +18,7 @@ from dumpstream._errors import CutOffError, DestinationError, DumpstreamError, S
 from dumpstream.archive.destination import explained
 from dumpstream.archive.journal import Lines
 from dumpstream.archive.manifest import PROFILE, Configured
+from dumpstream.archive.pulse import Pulse
 from dumpstream.archive.remains import Remains
 from dumpstream.archive.rows import BeginRow, EndRow, LossRow, Outcome, timestamp
 from dumpstream.pipeline import Pipeline
@@ -27,8 +32,14 @@ from dumpstream.stages.report import LossCount, Report
 from dumpstream.stages.tally import SINK_FAILED
 from dumpstream.system.location import Prefix
 
+if TYPE_CHECKING:
+    from dumpstream.diagnosis.alerts import Alert
+
 #: Seconds that the sinks have for closing after a cancellation.
 _CLOSE_S = 5
+#: Every so many seconds other processes are told the figures, if they have changed; in any case before they
+#: seem to be out of date.
+_TELL_S, _STALE_S = 1.0, 4.0
 
 
 class Session:
@@ -43,6 +54,7 @@ class Session:
         self._number = number
         self._outlets = preparation.outlets
         self._journal = journal
+        self._alerting = preparation.alerting
         self._dump = preparation.dump
         self._modes: tuple[str, ...] | None = None if asked is None else asked.dump.modes
         self._profile = None if preparation.profiler is None else PROFILE
@@ -66,6 +78,11 @@ class Session:
     def remains(self) -> Remains:
         """What the deletion of an earlier capture left."""
         return self.destination.remains
+
+    @property
+    def alerts(self) -> Sequence[Alert] | None:
+        """What was found to be bad so far; None if nothing is looked for."""
+        return None if self._alerting is None else self._alerting.told
 
     @property
     def error(self) -> DumpstreamError | None:
@@ -139,6 +156,9 @@ class Session:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._run_pipeline)
                 tasks.start_soon(self._heed_cancellation)
+                tasks.start_soon(self._tell)
+                if self._alerting is not None:
+                    tasks.start_soon(self._alerting.run, self._journal)
                 try:
                     yield
                 except BaseException as exc:  # noqa: BLE001 - raised outside the group, which would wrap it
@@ -168,6 +188,8 @@ class Session:
         try:
             await self.pipeline.run()
         finally:
+            if self._alerting is not None:
+                await self._alerting.finish(self._journal)
             self._drained.set()
             if not self._left:  # the source has ended by itself, and consumers may be in the block
                 self.notices.end(self.pipeline.error)
@@ -179,6 +201,22 @@ class Session:
             self.pipeline.cancel()
             self._hasten()
             raise
+
+    async def _tell(self) -> None:
+        """Let other processes see the figures, until everything has come."""
+        before: Pulse | None = None
+        while not self._drained.is_set():
+            pulse = _pulse_of(self.report())
+            if (
+                before is None
+                or replace(pulse, time=0) != replace(before, time=0)
+                or not before.is_fresh(_STALE_S)
+            ):
+                with suppress(OSError):  # the journal says so if the disk is full
+                    await run_sync(self.destination.tell, pulse)
+                before = pulse
+            with anyio.move_on_after(_TELL_S):
+                await self._drained.wait()
 
     def _hasten(self) -> None:
         """Give stores only a few seconds to answer, because the caller is cancelled."""
@@ -209,7 +247,11 @@ class Session:
 
     async def _drain(self) -> None:
         await self.pipeline.source.stop()
-        await self._drained.wait()
+        with anyio.move_on_after(self.pipeline.drain_s) as limit:
+            await self._drained.wait()
+        if limit.cancelled_caught:
+            self.pipeline.give_up_draining()
+            await self._drained.wait()
 
     async def _close_sinks(self) -> None:
         """Let the sinks finish; a cancelled caller gives them a few seconds more."""
@@ -258,6 +300,20 @@ class Session:
         if self.pipeline.error is not None:
             return Outcome.FAILED
         return Outcome.FINISHED if self.pipeline.cause is None else Outcome.CANCELLED
+
+
+def _pulse_of(report: Report) -> Pulse:
+    return Pulse(
+        time=time(),
+        ring_bytes=report.ring_bytes,
+        ring_fill=report.ring_fill,
+        chunks=report.chunks,
+        bytes=report.bytes,
+        files=report.files,
+        open_files=report.open_files,
+        waiting=report.waiting,
+        losses={cause: (lost.chunks, lost.bytes) for cause, lost in report.losses.items()},
+    )
 
 
 def _modes_of(configured: Sequence[Configured]) -> tuple[str, ...] | None:

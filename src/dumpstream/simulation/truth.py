@@ -8,7 +8,7 @@ from dumpstream.simulation.library import ExecutionTruth, OperandTruth, check_er
 from dumpstream.simulation.workload import Workload, opened
 
 _SOURCES = ("operator", "loader", "weight")
-_INJECTIONS = ("nan", "overflow", "perturb")
+_INJECTIONS = ("nan", "overflow", "perturb", "saturate")
 
 
 class Source(NamedTuple):
@@ -54,7 +54,7 @@ class Execution(NamedTuple):
 
     @property
     def injected(self) -> tuple[str, ...]:
-        """The faults that the operator has itself: of ``nan``, ``overflow`` and ``perturb``."""
+        """The faults that the operator has itself: of ``nan``, ``overflow``, ``perturb`` and ``saturate``."""
         return self.outputs[0].injected
 
     @property

@@ -86,6 +86,8 @@ class Workload:
     resend_slice: str = ""  #: one slice comes twice; the final one only if it is the only one
     nan: str = ""  #: NaN in the first output, which becomes float32 if its type has no NaN
     overflow: str = ""  #: the operator overflows: infinity in the first output, likewise
+    #: With a data flow: the first output is at the largest values of its type, and the operator overflows.
+    saturate: str = ""
     #: With a data flow: ``3:0.01`` or ``3@STEP:0.01`` makes the first output larger by this share of itself.
     perturb: str = ""
     fails: str = ""  #: the operator fails, which an exception dump shows

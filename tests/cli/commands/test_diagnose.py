@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet
 import pytest
 
 import dumpstream
+from dumpstream.archive.alertrow import AlertRow
+from dumpstream.archive.rows import read_journal
 from dumpstream.cli import main
 from dumpstream.config.check import check_bytes
 from dumpstream.simulation import Workload
@@ -181,10 +185,29 @@ def test_a_capture_tells_the_culprit_while_it_runs(tmp_path: Path, capsys: Captu
 
     assert main(["capture", "--out", str(tmp_path / "run"), "--simulate", f"{WORKLOAD},nan=4@1", *flags]) == 0
 
-    assert "alert: nan in step 1, layer_4_MatMulV2 (MatMulV2), output 0: made: " in capsys.readouterr().err
+    said = "Made the first NaN: step 1, operator layer_4_MatMulV2 (MatMulV2), output 0: "
+    assert said in capsys.readouterr().err
     alerts = [json.loads(line) for line in told.read_text("utf-8").splitlines()]
     blamed = next(it for it in alerts if it["blame"] == "made")
     assert (blamed["op_name"], blamed["step"], blamed["kind"]) == ("layer_4_MatMulV2", 1, "nan")
+
+
+def test_a_job_of_several_processes_tells_which_has_what(tmp_path: Path) -> None:
+    workload = f"{WORKLOAD}+HcomAllReduce"
+    job = ["simulate", "--ranks", "2", "--workload", workload, "--fault", "rank1:nan=3@1"]
+    flags = ["--out", str(tmp_path / "job"), "--alert"]
+
+    program = [sys.executable, "-m", "dumpstream"]
+    done = subprocess.run(
+        [*program, "capture", *flags, "--", *program, *job], capture_output=True, text=True, check=True
+    )
+
+    assert "rank-1: Made the first NaN: step 1, operator layer_3_LayerNorm" in done.stderr
+    for rank in range(2):
+        rows = [*read_journal(tmp_path / "job" / f"rank-{rank}" / "journal.jsonl")]
+        told = [row for row in rows if isinstance(row, AlertRow)]
+        assert told
+        assert rank == 0 or told[-1].blame == "made"
 
 
 def test_a_command_that_fails_is_said(tmp_path: Path, capsys: CaptureFixture[str]) -> None:

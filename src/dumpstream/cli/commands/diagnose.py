@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dumpstream.cli._arguments import add_rank_argument, add_run_argument, local_path, location
+from dumpstream.cli._arguments import add_members_arguments, add_run_argument, local_path, location
 from dumpstream.cli._display import count_text, in_words, print_json, printable, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.screen.amounts import bytes_to_measure
@@ -42,7 +42,7 @@ from dumpstream.diagnosis.following import follow
 from dumpstream.diagnosis.origins import find_origins
 from dumpstream.diagnosis.repeat import Repetition, compare_runs
 from dumpstream.diagnosis.report import Diagnosis, OriginReport, TensorReport
-from dumpstream.diagnosis.subject import Subject, read_subject
+from dumpstream.diagnosis.subject import Subject, read_subject, refuse_nothing
 from dumpstream.reading.outputs import open_output
 from dumpstream.system.location import Prefix
 
@@ -55,7 +55,7 @@ _MOST_MISSING = 10
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add_run_argument(parser)
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     add(
         "--look-for",
         metavar="KIND,...",
@@ -83,8 +83,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     look_for = _kinds(args.look_for)
     if args.follow:
-        follow(args.path, args.rank, look_for, say)
-    subject = _read(args.path, args.rank)
+        follow(args.path, args.rank, args.host, look_for, say)
+    subject = _read(args.path, args.rank, args.host)
     evidence = examine(subject, look_for, args.golden)
     if args.graph is not None:
         _write_graph(args.graph, subject, evidence, replace=args.force)
@@ -92,7 +92,7 @@ def run(args: Namespace) -> int:
     diagnosis = answer(subject, evidence, origins, every=args.all)
     repetition = None
     if args.repeat is not None:
-        again = examine(_read(args.repeat, args.rank), look_for)
+        again = examine(_read(args.repeat, args.rank, args.host), look_for)
         repetition = compare_runs(evidence, again, next(iter(origins.found), None))
     if args.json:
         print_json(diagnosis.as_json() | ({"repeat": repetition._asdict()} if repetition else {}))
@@ -112,13 +112,15 @@ def _kinds(text: str) -> list[Badness]:
     return kinds
 
 
-def _read(path: Path | Prefix, ranks: Sequence[int]) -> Subject:
-    with Progress("measuring", count_all=lambda: (0, bytes_to_measure([path], ranks))) as progress:
-        return read_subject(path, ranks, progress=progress.show)
+def _read(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str]) -> Subject:
+    with Progress("measuring", count_all=lambda: (0, bytes_to_measure([path], ranks, hosts))) as progress:
+        subject = read_subject(path, ranks, hosts, progress=progress.show)
+    refuse_nothing(subject)
+    return subject
 
 
 def _write_graph(path: Path, subject: Subject, evidence: Evidence, *, replace: bool) -> None:
-    with open_output(path, replace=replace) as file:
+    with open_output(path, replace=replace, option="--graph") as file:
         count = write_graph(
             file, subject.trace, evidence.executions, evidence.flow, parquet=path.suffix != ".json"
         )
@@ -143,7 +145,8 @@ def _print(diagnosis: Diagnosis, repetition: Repetition | None) -> None:
 
 
 def _origin_text(origin: OriginReport) -> str:
-    where = [] if origin.rank is None else [f"rank {origin.rank}"]
+    where = [] if origin.host is None else [f"host {origin.host}"]
+    where += [] if origin.rank is None else [f"rank {origin.rank}"]
     where += [] if origin.step is None else [f"step {origin.step}"]
     where += [f"{origin.op_name} ({origin.op_type})", f"{origin.io} {origin.index}"]
     return f"{origin.kind}, {origin.blame}: {', '.join(where)}: {origin.reason}"
@@ -168,8 +171,9 @@ def _spread_lines(origins: Iterable[OriginReport]) -> list[str]:
         if len(origin.path) > 1:
             lines.append(" -> ".join(origin.path))
         lines += [
-            f"rank {'?' if rank is None else rank}: {count_text(hops, 'exchange')} away"
-            for rank, hops in zip(origin.victims, origin.hops, strict=True)
+            f"{f'host {host}, ' if host else ''}rank {'?' if rank is None else rank}: "
+            f"{count_text(hops, 'exchange')} away"
+            for host, rank, hops in zip(origin.victim_hosts, origin.victims, origin.hops, strict=True)
         ]
     return lines
 

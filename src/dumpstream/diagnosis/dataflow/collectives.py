@@ -2,7 +2,8 @@
 
 They are paired by kind, name and their number in the step, never by clocks. Ranks may be divided into groups
 that exchange apart from each other. The dump does not name them, but the bytes do: what an exchange leaves on
-all members of a group is the same, or larger than what each put in by the number of members.
+all members of a group is always the same, and what is gathered is as many times what each put in as there are
+members. Replicas that compute the same look like one group; then it is not certain which ranks took part.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dumpstream.diagnosis.dataflow.executions import Executions
-from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Trace
+from dumpstream.diagnosis.dataflow.trace import Trace
 
 
 class Kind(StrEnum):
@@ -27,6 +28,8 @@ class Kind(StrEnum):
 
 #: The session, the step, the model with the type and name of the operator, and how often it ran before.
 _Key = tuple[tuple[str | None, int], int, tuple[int, int, int], int]
+
+_Digests = tuple[int, ...]
 
 #: Those that leave the same on every rank.
 _ALIKE = {Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.BROADCAST}
@@ -73,10 +76,10 @@ def find_exchanges(trace: Trace, executions: Executions) -> Exchanges:
         place = counted[process, step, name]
         counted[process, step, name] += 1
         paired[session, step, name, place].append(it)
-    alike = _members_alike(trace, executions, paired)
+    sets = _members_alike(trace, executions, paired)
     exchanges: dict[int, Exchange] = {}
     for (session, _, name, _), members in paired.items():
-        for exchange in _groups(trace, executions, members, alike.get((session, name), {})):
+        for exchange in _groups(trace, executions, members, sets.get((session, name), {})):
             exchanges |= dict.fromkeys(exchange.members, exchange)
     return Exchanges(exchanges, unpaired)
 
@@ -92,56 +95,83 @@ def _sessions(trace: Trace) -> list[tuple[str | None, int] | None]:
 
     None if ranks have not had the same number of sessions.
     """
-    of_rank: dict[tuple[str | None, int | None, int | None], list[int]] = defaultdict(list)
+    of_rank: dict[tuple[str | None, str | None, int | None, int | None], list[int]] = defaultdict(list)
     for number, it in enumerate(trace.processes):
-        of_rank[it.capture, it.rank, it.device].append(number)
+        of_rank[it.capture, it.host, it.rank, it.device].append(number)
     counts: dict[str | None, set[int]] = defaultdict(set)
-    for (capture, _, _), of_one in of_rank.items():
+    for (capture, *_), of_one in of_rank.items():
         counts[capture].add(len(of_one))
     result: list[tuple[str | None, int] | None] = [None] * len(trace.processes)
-    for (capture, _, _), of_one in of_rank.items():
+    for (capture, *_), of_one in of_rank.items():
         if len(counts[capture]) == 1:
             for place, number in enumerate(sorted(of_one, key=lambda it: trace.processes[it].place)):
                 result[number] = (capture, place)
     return result
 
 
-def _members_alike(
-    trace: Trace, executions: Executions, paired: dict[_Key, list[int]]
-) -> dict[tuple[object, object], dict[int, int]]:
-    """Return by the name of a collective which processes have had the same result of it at any time.
+@dataclass(eq=False)
+class _Set:
+    """Processes that have had the same result of a collective, and never a different one."""
 
-    A process is in the set that is named by the process with the smallest number in it.
-    """
-    sets: dict[tuple[object, object], dict[int, int]] = defaultdict(dict)
-    for (session, _, name, _), members in paired.items():
-        results: dict[tuple[int, ...], int] = {}
+    results: dict[object, _Digests]  #: by the exchange
+    processes: list[int]
+    #: By the exchange, what each process put in; None if that does not tell it from another process.
+    inputs: dict[object, list[_Digests | None]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def certain(self) -> bool:
+        """Whether these are one group: replicas that compute the same would have put in the same."""
+        count = len(self.processes)
+        return any(
+            len(of_all) == count and None not in of_all and len({*of_all}) == count
+            for of_all in self.inputs.values()
+        )
+
+
+#: By the name of a collective, the set of each process.
+_Sets = dict[tuple[object, object], dict[int, _Set]]
+
+
+def _members_alike(trace: Trace, executions: Executions, paired: dict[_Key, list[int]]) -> _Sets:
+    """Return which processes may be a group, by what each collective left on them in all steps."""
+    results: dict[tuple[object, object], dict[int, dict[object, int]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for (session, step, name, place), members in paired.items():
         for it in members:
-            result = _result(trace, executions, it)
-            if result is None:
-                continue
-            process = int(executions.process[it])
-            first = results.setdefault(result, process)
-            _unite(sets[session, name], first, process)
+            if _digests(trace, executions.outputs.of(it)) is not None and _leaves_alike(
+                trace, executions, it
+            ):
+                results[session, name][int(executions.process[it])][step, place] = it
+    return {key: _divide(trace, executions, of_process) for key, of_process in results.items()}
+
+
+def _divide(
+    trace: Trace, executions: Executions, of_process: dict[int, dict[object, int]]
+) -> dict[int, _Set]:
+    sets: dict[int, _Set] = {}
+    known: dict[tuple[object, object], _Set] = {}
+    for process, numbers in of_process.items():
+        mine = {key: _digests(trace, executions.outputs.of(it)) for key, it in numbers.items()}
+        candidates = dict.fromkeys(known[key, it] for key, it in mine.items() if (key, it) in known)
+        fits = (it for it in candidates if all(it.results.get(key, own) == own for key, own in mine.items()))
+        found = next(fits, None) or _Set({}, [])
+        found.processes.append(process)
+        found.results |= {key: it for key, it in mine.items() if it is not None}
+        for key, it in numbers.items():
+            found.inputs[key].append(_digests(trace, executions.inputs.of(it)))
+            known.setdefault((key, mine[key]), found)
+        sets[process] = found
     return sets
 
 
-def _unite(sets: dict[int, int], one: int, other: int) -> None:
-    one, other = _root(sets, one), _root(sets, other)
-    sets[max(one, other)] = min(one, other)
+def _leaves_alike(trace: Trace, executions: Executions, execution: int) -> bool:
+    return kind_of(trace.texts["op_type"][executions.op_type[execution]]) in _ALIKE
 
 
-def _root(sets: dict[int, int], process: int) -> int:
-    while sets.setdefault(process, process) != process:
-        process = sets[process]
-    return process
-
-
-def _result(trace: Trace, executions: Executions, execution: int) -> tuple[int, ...] | None:
-    """Return the hashes of what a collective left on every rank, if they prove something."""
-    op_type = trace.texts["op_type"][executions.op_type[execution]]
-    rows = executions.outputs.of(execution)
-    if kind_of(op_type) not in _ALIKE or not rows:
+def _digests(trace: Trace, rows: list[int]) -> _Digests | None:
+    """Return the hashes of *rows*, if they prove something."""
+    if not rows:
         return None
     counts = trace.counts
     finite = (counts["nan"][rows] == 0) & (counts["zero"][rows] < counts["count"][rows])
@@ -150,31 +180,55 @@ def _result(trace: Trace, executions: Executions, execution: int) -> tuple[int, 
 
 
 def _groups(
-    trace: Trace, executions: Executions, members: list[int], alike: dict[int, int]
+    trace: Trace, executions: Executions, members: list[int], sets: dict[int, _Set]
 ) -> list[Exchange]:
     """Return the exchanges that *members*, at most one of each process, were."""
     kind = kind_of(trace.texts["op_type"][executions.op_type[members[0]]])
-    by_set: dict[int, list[int]] = defaultdict(list)
+    by_set: dict[_Set | None, list[int]] = defaultdict(list)
     for it in members:
-        by_set[_root(alike, int(executions.process[it]))].append(it)
-    ranks = {_ranks(trace, executions, kind, it) for it in members}
-    if ranks == {len(members)}:
-        return [Exchange(kind, members, proven=True, complete=True)]
-    if all(len(of_set) > 1 for of_set in by_set.values()):
-        return [Exchange(kind, it, proven=True, complete=ranks == {len(it)}) for it in by_set.values()]
-    return [Exchange(kind, members)]
+        by_set[sets.get(int(executions.process[it]))].append(it)
+    if None in by_set or any(len(it.processes) == 1 for it in by_set if it is not None):
+        alone = _gathered_all(trace, executions, kind, members)
+        return [Exchange(kind, members, proven=alone, complete=alone)]
+    return [
+        Exchange(
+            kind,
+            of_set,
+            proven=it is not None and it.certain,
+            complete=_gathered_all(trace, executions, kind, of_set),
+        )
+        for it, of_set in by_set.items()
+    ]
 
 
-def _ranks(trace: Trace, executions: Executions, kind: Kind, execution: int) -> int | None:
-    """Return how many ranks took part, if the sizes of what went in and came out say so."""
+def _gathered_all(trace: Trace, executions: Executions, kind: Kind, members: list[int]) -> bool:
+    """Whether what *members* put in is certainly all that was gathered.
+
+    What they got is the same, as large as what they put in together, and each put in something else: then
+    there is no room in it for what another rank put in.
+    """
+    if kind is not Kind.ALL_GATHER:
+        return False
+    got, put = (
+        [tuple(zip(trace.hash[rows].tolist(), trace.hashed[rows].tolist(), strict=True)) for rows in of_all]
+        for of_all in (
+            [executions.outputs.of(it) for it in members],
+            [executions.inputs.of(it) for it in members],
+        )
+    )
+    known = all(rows and all(hashed for _, hashed in rows) for rows in (*got, *put))
+    counts = {_ranks(trace, executions, it) for it in members}
+    return known and len({*got}) == 1 and len({*put}) == len(put) and counts == {len(members)}
+
+
+def _ranks(trace: Trace, executions: Executions, execution: int) -> int | None:
+    """Return how many ranks put something in, if the sizes of what went in and what came out say so."""
     sizes = []
     for slots in (executions.inputs, executions.outputs):
         rows = slots.of(execution)
         size = trace.counts["size"][rows]
-        if not rows or (size <= 0).any() or (size == UNKNOWN).any():
+        if not rows or (size <= 0).any():
             return None
         sizes.append(int(size.sum()))
     put, got = sizes
-    if kind is Kind.ALL_GATHER and got % put == 0:
-        return got // put
-    return put // got if kind is Kind.REDUCE_SCATTER and put % got == 0 else None
+    return got // put if got % put == 0 else None

@@ -39,7 +39,8 @@ def graph_schema() -> Any:
     """Return the schema of Arrow that a graph has as Parquet."""
     import pyarrow as pa  # noqa: PLC0415 - slow, and optional
 
-    fields = [("rank", pa.int64()), ("link", pa.string()), ("address", pa.uint64()), ("bytes", pa.uint64())]
+    fields = [("host", pa.string()), ("rank", pa.int64()), ("link", pa.string())]
+    fields += [("address", pa.uint64()), ("bytes", pa.uint64())]
     for end in ("from", "to"):
         fields += [(f"{end}_{name}", pa.string()) for name in (*_TEXTS, "io")]
         fields += [(f"{end}_{name}", pa.int64()) for name in (*_NUMBERS, "execution")]
@@ -72,8 +73,10 @@ def _blocks(trace: Trace, executions: Executions, flow: Flow) -> Iterator[dict[s
     for start in range(0, len(flow.readers), _ROWS):
         some = slice(start, start + _ROWS)
         readers, sources = flow.readers[some], flow.sources[some]
+        processes = [trace.processes[it] for it in trace.process[readers].tolist()]
         block: dict[str, list[Any]] = {
-            "rank": [trace.processes[it].rank for it in trace.process[readers].tolist()],
+            "host": [it.host for it in processes],
+            "rank": [it.rank for it in processes],
             "link": [Link(it).name.lower() for it in flow.links[some].tolist()],
             "address": flow.starts[some].tolist(),
             "bytes": (flow.stops[some] - flow.starts[some]).tolist(),

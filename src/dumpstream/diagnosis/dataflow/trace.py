@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dumpstream.diagnosis.dataflow.tracecolumns import Shared, TraceColumns
 from dumpstream.format.header import IO
+from dumpstream.statistics.tensors import TensorRows, Tensors
 
 #: What a number is that is not known; no count, step, task or time is negative.
 UNKNOWN = -1
@@ -33,7 +35,7 @@ _REALS = ("saturated", "mean", "std", "finite_max", "finite_min", "l2norm")
 _TEXTS = ("file", "op_type", "op_name", "model", "dtype", "source", "problem")
 
 #: What must be known of every row.
-COLUMNS = (*_TEXTS, *_COUNTS, *_REALS, "io", "device", "shape", "hash", "address", "rank", "capture")
+COLUMNS = (*_TEXTS, *_COUNTS, *_REALS, "io", "device", "shape", "hash", "address", "host", "rank", "capture")
 
 _PLACE = re.compile(r"(.*?(?:^|/)[0-9]{14}/+[0-9]{1,5})(?:/|$)")
 
@@ -42,6 +44,7 @@ class Process(NamedTuple):
     """One device of one process in one session of dumping: what has memory and an order of its own."""
 
     capture: str | None  #: the path that it was read from, if several were read at once
+    host: str | None  #: that it ran on, in a job of several
     rank: int | None
     device: int | None
     place: str  #: the directory that the runtime made for it; empty if the names do not have one
@@ -49,7 +52,7 @@ class Process(NamedTuple):
     @property
     def label(self) -> str:
         """What it is called where people look at it; the device only if the rank does not tell it."""
-        parts = [self.capture or ""]
+        parts = [self.capture or "", f"host {self.host}" if self.host else ""]
         parts += [] if self.rank is None else [f"rank {self.rank}"]
         parts += [] if self.device in {None, self.rank} else [f"device {self.device}"]
         return ", ".join(filter(None, parts)) or "process"
@@ -104,28 +107,33 @@ class TraceBuilder:
         self._processes = _Codes()
         self._parts: dict[str, list[NDArray[Any]]] = {}
 
-    def add(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Take the rows in *columns*, which has at least `COLUMNS`."""
+    def add(self, tensors: Tensors) -> None:
+        """Take the rows of *tensors*."""
+        columns = TraceColumns(tensors)
         for name in _TEXTS:
-            self._put(name, self._texts[name].take(columns[name]))
-        self._put("shape", self._texts["shape"].take(columns["shape"]))
+            self._put(name, self._taken(self._texts[name], columns.shared(name)))
+        self._put("shape", self._taken(self._texts["shape"], columns.shapes()))
         for name in _COUNTS:
-            self._put(name, _array(columns[name], np.int64, UNKNOWN))
+            self._put(name, columns.numbers(name, np.int64, UNKNOWN))
         for name in _REALS:
-            self._put(name, _array(columns[name], np.float64, np.nan))
-        self._put("io", np.array([_IO.get(io, UNKNOWN) for io in columns["io"]], np.int64))
-        digests = columns["hash"]
-        self._put("hash", np.array([int(it, 16) if it else 0 for it in digests], np.uint64))
-        self._put("hashed", np.array([it is not None for it in digests], np.bool_))
-        self._put("address", _array(columns["address"], np.uint64, 0))
-        places = map(_place, columns["file"])
-        of = zip(columns["capture"], columns["rank"], columns["device"], places, strict=True)
-        self._put("process", self._processes.take(of))
+            self._put(name, columns.numbers(name, np.float64, np.nan))
+        ios, places = columns.shared("io")
+        self._put("io", np.array([_IO.get(io, UNKNOWN) for io in ios], np.int64)[places])
+        digests, known = columns.digests()
+        self._put("hash", digests)
+        self._put("hashed", known)
+        self._put("address", columns.numbers("address", np.uint64, 0))
+        self._put("process", self._taken(self._processes, _processes(columns)))
+
+    @staticmethod
+    def _taken(codes: _Codes, shared: Shared) -> Numbers:
+        values, places = shared
+        return codes.take(values)[places]
 
     def build(self) -> Trace:
         """Return all rows, and forget them."""
         if not self._parts:
-            self.add(dict.fromkeys(COLUMNS, ()))
+            self.add(TensorRows())
         # One column after the other, so that only one is there twice.
         whole = {name: np.concatenate(self._parts.pop(name)) for name in [*self._parts]}
         return Trace(
@@ -144,30 +152,56 @@ class TraceBuilder:
         )
 
     def _put(self, name: str, values: NDArray[Any]) -> None:
-        self._parts.setdefault(name, []).append(values)
+        self._parts.setdefault(name, []).append(_packed(values) if name in _COUNTS else values)
 
 
-def trace_of(portions: Iterable[Mapping[str, Sequence[Any]]]) -> Trace:
-    """Return the rows of all *portions*, each of which has at least `COLUMNS`."""
+def trace_of(portions: Iterable[Tensors]) -> Trace:
+    """Return the rows of all *portions*."""
     builder = TraceBuilder()
     for portion in portions:
         builder.add(portion)
     return builder.build()
 
 
-def _array(values: Sequence[Any], dtype: type[Any], unknown: float) -> NDArray[Any]:
-    try:
-        return np.array([unknown if value is None else value for value in values], dtype)
-    except OverflowError:  # more than 64 bits, which only a forged name or header has
-        limit: Callable[[Any], bool] = lambda value: value is not None and 0 <= value < 1 << 63  # noqa: E731
-        return np.array([value if limit(value) else unknown for value in values], dtype)
+def _packed(values: NDArray[np.int64]) -> Numbers:
+    """Return *values* in as few bits as they need: a run has millions, and most of them are small."""
+    if len(values) and np.abs(values).max() <= np.iinfo(np.int32).max:
+        return values.astype(np.int8 if np.abs(values).max() <= np.iinfo(np.int8).max else np.int32)
+    return values
+
+
+def _processes(columns: TraceColumns) -> Shared:
+    """Return the different processes, as `Process` has them, and which of them each row is of."""
+    files, of_file = columns.shared("file")
+    directories = [_place_of_directory((file or "").rpartition("/")[0]) for file in files]
+    places, of_place = _different(directories)
+    shared = [
+        columns.shared("capture"),
+        columns.shared("host"),
+        columns.different_numbers("rank"),
+        columns.different_numbers("device"),
+        (places, of_place[of_file]),
+    ]
+    rows = len(of_file)
+    key = np.zeros(rows, np.int64)
+    for values, of in shared:
+        key = key * len(values) + of
+    found, first, of_row = np.unique(key, return_index=True, return_inverse=True)
+    # In the order in which they come, as rows that are added one by one have it.
+    order = np.argsort(first, kind="stable")
+    number = np.empty(len(found), np.int64)
+    number[order] = np.arange(len(found))
+    processes = [tuple(values[of[row]] for values, of in shared) for row in first[order].tolist()]
+    return processes, number[of_row.reshape(-1)]
+
+
+def _different(values: Sequence[Any]) -> Shared:
+    codes = _Codes()
+    of = codes.take(values)
+    return [*codes.numbers], of
 
 
 @lru_cache(4096)
 def _place_of_directory(directory: str) -> str:
     match = _PLACE.match(directory)
     return match[1] if match is not None else ""
-
-
-def _place(file: str) -> str:
-    return _place_of_directory(file.rpartition("/")[0])

@@ -112,7 +112,7 @@ struct dssim_operand {
     uint64_t dim[DSSIM_DIMS];
     uint32_t in_place; /* of an input: an output takes its place */
     uint32_t
-        injected; /* bits 1 << place in "nan,overflow,perturb"; of an input: of the loader, or of a weight */
+        injected; /* bits 1 << place in "nan,overflow,perturb,saturate"; of an input: those of its source */
     uint32_t sources; /* what it was written by; of an output always the operator itself */
     struct {
         uint32_t kind;

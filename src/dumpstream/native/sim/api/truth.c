@@ -9,7 +9,7 @@ _Static_assert((int)DSSIM_TENSORS == MAX_FLOW_INPUTS + MAX_FLOW_OUTPUTS, "operan
 _Static_assert((int)DSSIM_DIMS == MAX_SHAPE, "dimensions");
 
 /* Bits of what is injected. */
-enum { INJECTED_NAN = 1, INJECTED_OVERFLOW = 2, INJECTED_PERTURB = 4 };
+enum { INJECTED_NAN = 1, INJECTED_OVERFLOW = 2, INJECTED_PERTURB = 4, INJECTED_SATURATE = 8 };
 
 static void add_source(struct dssim_operand *operand, uint32_t kind, uint64_t op, uint32_t index) {
     operand->source[operand->sources].kind = kind;
@@ -60,6 +60,8 @@ static uint32_t injected_here(const struct op *op, uint64_t step) {
         injected |= INJECTED_OVERFLOW;
     if (op_selected(op, step, &op->workload->perturb, 0, NULL))
         injected |= INJECTED_PERTURB;
+    if (faults & 1u << FAULT_SATURATE)
+        injected |= INJECTED_SATURATE;
     return injected;
 }
 

@@ -157,7 +157,7 @@ void dump_file_close(struct dump_file *file) {
 
 /* Text that the configuration asks for has no faults except those in the values. */
 static void set_text(struct dump_file *file, bool by_aicpu, uint32_t selection) {
-    const uint32_t in_values = 1u << FAULT_NAN | 1u << FAULT_OVERFLOW;
+    const uint32_t in_values = 1u << FAULT_NAN | 1u << FAULT_OVERFLOW | 1u << FAULT_SATURATE;
     file->text = (struct stats_text){.rows = 1};
     if (selection) {
         file->faults &= in_values;

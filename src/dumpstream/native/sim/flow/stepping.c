@@ -91,6 +91,35 @@ static void scale(const struct operand *operand, double factor) {
     }
 }
 
+static double largest(enum dtype dtype) {
+    switch (dtype) {
+    case DTYPE_FLOAT16:
+        return 65504;
+    case DTYPE_BFLOAT16:
+        return 0x1.fep127;
+    case DTYPE_FLOAT8_E4M3FN:
+        return 448;
+    case DTYPE_FLOAT8_E5M2:
+        return 57344;
+    default:
+        return 0x1.fffffep127;
+    }
+}
+
+/* Makes all values far too large, and holds them at the largest, as a device does in saturation mode. */
+static void saturate(const struct operand *operand) {
+    const double most = largest(operand->dtype);
+    float row[MAX_COLUMNS];
+    for (uint32_t i = 0; i < operand->rows; i++) {
+        const size_t first = (size_t)i * operand->columns;
+        floats_read(operand->dtype, operand->bytes, first, operand->columns, row);
+        for (uint32_t j = 0; j < operand->columns; j++)
+            if (row[j] != 0 && !isnan(row[j]))
+                row[j] = (float)copysign(most, row[j]);
+        floats_write(operand->dtype, operand->bytes, first, operand->columns, row);
+    }
+}
+
 /* Spoils the first output as the faults of the operator say. */
 static void inject(const struct running *run, uint64_t number, uint64_t rank) {
     const struct dssim_workload *workload = run->stepping->workload;
@@ -102,6 +131,8 @@ static void inject(const struct running *run, uint64_t number, uint64_t rank) {
     const struct selector *perturbed;
     if (op_selected(&op, run->step, &workload->perturb, 0, &perturbed))
         scale(&output, 1 + perturbed->relative);
+    if (faults & 1u << FAULT_SATURATE)
+        saturate(&output);
     if (faults & 1u << FAULT_OVERFLOW)
         strew(&output, mix(key, FAULT_OVERFLOW), INFINITY);
     if (faults & 1u << FAULT_NAN)

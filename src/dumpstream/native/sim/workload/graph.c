@@ -105,7 +105,7 @@ static bool has_fault(const struct op *op, uint64_t step, enum fault fault) {
 /* In a data flow, an operator makes wrong values whatever happens to its file. */
 static uint32_t faults_of_values(const struct op *op, uint64_t step) {
     uint32_t faults = 0;
-    for (enum fault fault = FAULT_NAN; fault <= FAULT_OVERFLOW; fault++)
+    for (enum fault fault = FAULT_NAN; fault <= FAULT_SATURATE; fault++)
         if (op->workload->flow && has_fault(op, step, fault))
             faults |= 1u << fault;
     return faults;
@@ -134,7 +134,10 @@ uint32_t op_outputs(const struct op *op) {
 }
 
 bool op_overflows(const struct op *op, uint64_t step) {
-    return op->values != NULL ? flow_overflows(op) : op_faults(op, step) & 1u << FAULT_OVERFLOW;
+    const uint32_t faults = op_faults(op, step);
+    if (op->values == NULL)
+        return faults & 1u << FAULT_OVERFLOW;
+    return faults & 1u << FAULT_SATURATE || flow_overflows(op);
 }
 
 bool op_is_undumped(const struct op *op) {

@@ -330,6 +330,8 @@ static const char *find_contradiction(const struct dssim_workload *workload) {
         return "null_address needs a second tensor: raise inputs or outputs";
     if (!workload->flow && workload->perturb.count > 0)
         return "perturb needs flow=on";
+    if (!workload->flow && workload->faults[FAULT_SATURATE].count > 0)
+        return "saturate needs flow=on";
     for (enum fault fault = 0; fault < FAULT_COUNT; fault++)
         if (needs_flow(workload, fault) &&
             (!workload->flow || (fault != FAULT_NAN && fault != FAULT_OVERFLOW)))

@@ -16,6 +16,7 @@
     X(FAULT_RESEND_SLICE, "resend_slice")                                                                    \
     X(FAULT_NAN, "nan")                                                                                      \
     X(FAULT_OVERFLOW, "overflow")                                                                            \
+    X(FAULT_SATURATE, "saturate")                                                                            \
     X(FAULT_FAILS, "fails")                                                                                  \
     X(FAULT_OFFSETS, "offsets")                                                                              \
     X(FAULT_SHUFFLE, "shuffle")
