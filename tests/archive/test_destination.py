@@ -255,9 +255,9 @@ class TestUnusableDestinations:
 
     def test_newer_format_is_refused_with_its_number(self, path: Path) -> None:
         make_capture(path)
-        (path / "manifest.json").write_text('{"format": 2, "dumpstream": "9.1"}')
+        (path / "manifest.json").write_text('{"format": 3, "dumpstream": "9.1"}')
 
-        with pytest.raises(NotACaptureError, match=r"format 2 \(dumpstream 9\.1\).*upgrade"):
+        with pytest.raises(NotACaptureError, match=r"format 3 \(dumpstream 9\.1\).*upgrade"):
             Destination.open(path, append=True)
 
     def test_linked_manifest_is_not_followed(self, path: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 from anyio.to_thread import run_sync
 from tests.conftest import LIMIT_S
 
-from dumpstream import CapturedProcess, Collector, CollectorError, DestinationError, open_collector
+from dumpstream import CapturedProcess, Collector, CollectorError, DestinationError, SinkError, open_collector
 from dumpstream.archive.manifest import Process, read_manifest
 from dumpstream.outside.agent import target_environment
 from dumpstream.outside.wire import Message, decode, encode
@@ -515,6 +515,14 @@ async def test_a_directory_that_cannot_take_captures_is_refused_before_a_process
 
     with pytest.raises(DestinationError, match="is a file"):
         async with rig.collecting():
+            pytest.fail("was entered")
+
+
+async def test_a_sink_that_cannot_write_is_refused_before_a_process_joins(rig: Rig, tmp_path: Path) -> None:
+    await run_sync(lambda: (tmp_path / "file").write_text("in the place of a directory"))
+
+    with pytest.raises(SinkError, match="Not a directory; remove what is in the place"):
+        async with rig.collecting(sinks=[f"zstd:{tmp_path / 'file'}"]):
             pytest.fail("was entered")
 
 

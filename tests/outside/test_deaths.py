@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.conftest import LIMIT_S
 
+from dumpstream._native import SharedRing
 from dumpstream.archive.manifest import read_manifest
 from dumpstream.archive.rows import JOURNAL, EndRow, FileRow, read_journal
 from dumpstream.format.text import TEXT_SUFFIX
@@ -133,10 +134,20 @@ class Abandoned:
         self.collector.kill()
         self.collector.communicate()
 
+    def unread_bytes(self) -> int:
+        """Return how much of the job's dump is in its ring."""
+        (path,) = self.rings.iterdir()
+        ring = SharedRing.recover(str(path))
+        try:
+            return ring.statistics()[1]
+        finally:
+            ring.close()
+
 
 def test_a_job_outlives_its_collector_and_says_that_it_delivers_no_more(outside: Outside) -> None:
     abandoned = Abandoned(outside, rate="40M")
     abandoned.kill()
+    outside.until(abandoned.unread_bytes)
 
     abandoned.job.send_signal(signal.SIGINT)
     output, errors = abandoned.job.communicate(timeout=LIMIT_S)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,15 +22,16 @@ if TYPE_CHECKING:
 
 _LARGEST_LIST = 4 << 20
 _FLOOD = 300
+_ROOT = Path(__file__).parents[2]
 
 
 class Service:
     """A collector in a process of its own, that has captured one job."""
 
-    def __init__(self, outside: Outside) -> None:
+    def __init__(self, outside: Outside, *more: str) -> None:
         self._outside = outside
         self.socket = outside.directory / "socket"
-        flags = ("--socket", self.socket, "--out", outside.out, "--buffer-bytes", "32M")
+        flags = ("--socket", self.socket, "--out", outside.out, "--buffer-bytes", "32M", *more)
         self.collector: Popen[str] = outside.start(*outside.dumpstream, "collect", *flags)
         outside.until(self.socket.exists)
         self.run_job(0)
@@ -57,6 +60,18 @@ def service(outside: Outside) -> Iterator[Service]:
     service = Service(outside)
     yield service
     service.collector.kill()
+
+
+@pytest.fixture(scope="module")
+def flood(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the program that hands over as many small files as it can."""
+    directory = tmp_path_factory.mktemp("flood")
+    compiler = ["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{_ROOT / 'src/dumpstream/native/include'}"]
+    library, program = directory / "libascendcl.so", directory / "flood"
+    subprocess.run([*compiler, "-shared", "-fPIC", "-o", library, _ROOT / "benchmarks" / "acl.c"], check=True)
+    source = _ROOT / "benchmarks" / "flood.c"
+    subprocess.run([*compiler, "-o", program, source, library, f"-Wl,-rpath,{directory}"], check=True)
+    return program
 
 
 def hello(version: int, command: bytes) -> bytes:
@@ -94,3 +109,26 @@ def test_a_long_command_line_is_shortened_and_says_so(outside: Outside, service:
     assert (program, set(argument)) == ("train.py", {"x"})
     assert 1000 < len(argument) < 2048
     assert mark == f"... ({60000 - len(argument)} more bytes)"
+
+
+@pytest.mark.parametrize("kind", ["tiny", "same"])
+def test_a_ring_full_of_tiny_files_delays_the_end_only_as_long_as_it_may(
+    outside: Outside, flood: Path, kind: str
+) -> None:
+    service = Service(outside, "--drain-timeout", "0", "--no-pack")  # packs keep up with the flood
+    hostile = outside.start(flood, kind, 0, env=outside.joined(service.socket, RANK="9"), stdin=None)
+    outside.until(lambda: outside.journal_lines() > 100)
+
+    errors = service.end()
+    hostile.kill()
+
+    assert "rank-9" in errors
+    assert "drain_timeout" in errors
+    flooded = outside.stored("rank-9")
+    (loss,) = [loss for loss in flooded.losses if loss.cause == "drain_timeout"]
+    rows = [row for file in flooded.files for row in file.rows]
+    lost = [row for row in rows if row.cause == "drain_timeout"]
+    assert sum(row.chunks for row in lost) == loss.chunks > 0
+    assert all(row.stored for row in rows if row.verdict == "unparsed")
+    assert [str(file.verdict) for file in outside.stored("rank-0").files] == ["complete"] * 16
+    assert not outside.problems() & {"missing", "damaged", "extra", "leftover", "interrupted"}

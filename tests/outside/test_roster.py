@@ -235,3 +235,27 @@ async def test_the_figures_of_processes_that_have_ended_are_summed_once(roster: 
     assert report.verdicts == {"complete": 6, "short": 1}
     assert report.losses == {"late": LossCount(3, 15)}
     assert list(roster._present) == [running]
+
+
+async def test_a_write_that_fails_in_an_unforeseen_way_is_told_to_every_caller_of_it(
+    roster: Roster, destination: Destination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(destination, "_write", fail)
+    told: list[str] = []
+
+    async def come(rank: int) -> None:
+        try:
+            await roster.add(CapturedProcess(make_process(rank)))
+        except CollectorError as exc:
+            told.append(str(exc))
+
+    async with anyio.create_task_group() as tasks:
+        for rank in range(5):
+            tasks.start_soon(come, rank)
+
+    assert len(told) == 5
+    assert all("cannot be written: out of memory; let" in text for text in told)
+    assert roster.processes == []

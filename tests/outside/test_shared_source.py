@@ -103,3 +103,51 @@ async def test_a_source_knows_whether_its_process_left_in_order() -> None:
     gone.producer_ended(in_order=False)
 
     assert (running.cut_off, left.cut_off, gone.cut_off) == ("process_running", None, "process_gone")
+
+
+class WaitingRing:
+    """An empty ring that keeps what its reader asks to be woken for."""
+
+    def __init__(self) -> None:
+        self.distance: int | None = None
+
+    def arm(self, distance: int, /) -> bool:
+        self.distance = distance
+        return False
+
+    def disarm(self) -> None:
+        self.distance = None
+
+    def statistics(self) -> tuple[int, int, int, int, int, dict[str, tuple[int, int]]]:
+        return _SIZE, 0, 0, 0, 0, {}
+
+
+@pytest.mark.parametrize("happens", ["wake", "end"])
+async def test_a_capture_that_waits_begins_when_its_ring_fills_or_its_process_leaves(happens: str) -> None:
+    ring = WaitingRing()
+    source = SharedSource(cast("SharedRing", ring))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(source.filling, 3600.0)
+            await anyio.wait_all_tasks_blocked()
+            assert ring.distance == _SIZE // 8
+            if happens == "wake":
+                source.wake()
+            else:
+                source.producer_ended(in_order=True)
+
+
+async def test_a_capture_does_not_wait_for_a_process_that_has_left() -> None:
+    source = SharedSource(cast("SharedRing", WaitingRing()))
+    source.producer_ended(in_order=True)
+
+    with anyio.fail_after(20):
+        await source.filling(3600.0)
+
+
+async def test_a_capture_waits_no_longer_than_it_was_told() -> None:
+    source = SharedSource(cast("SharedRing", WaitingRing()))
+
+    with anyio.fail_after(20):
+        await source.filling(0.01)

@@ -35,7 +35,7 @@ _ANSWERS = _answers()
 #: Sentences and pictures for people, which may be made better: `show` counts zeros apart in a histogram.
 _PROSE = {"detail", "problem", "histogram"}
 #: What 0.1.0 did not know, and cannot have been the case.
-_NEWER = {"capture", "not_stored", "unstored_files"}
+_NEWER = {"capture", "host", "not_stored", "unstored_files"}
 _ADDRESS = "address"  #: of a tensor: a number in statistics, which 0.1.0 did not have, and text in `show`
 _STEP = "step"  #: 0.1.0 had it only in the name of the file
 

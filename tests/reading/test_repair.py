@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import obstore
@@ -50,7 +50,7 @@ def litter(root: Path) -> None:
         (root / name).write_bytes(b"")
 
 
-def run(location: Path | Prefix, **options: bool) -> list[str]:
+def run(location: Path | Prefix, **options: Any) -> list[str]:
     removed: list[str] = []
     anyio.run(partial(repair, location, removed.append, **options))
     return sorted(removed)

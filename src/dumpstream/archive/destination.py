@@ -8,10 +8,13 @@ from typing import Self
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.deletion import delete_capture, delete_profiles, names_in, refuse_others
+from dumpstream.archive.job import IS_CAPTURE, JOB, NEEDS_HOST, NOT_A_JOB, is_job, job_text
 from dumpstream.archive.manifest import MANIFEST, PROFILE, TEMPORARY, read_manifest
 from dumpstream.archive.manifestfile import ManifestFile
 from dumpstream.archive.manifestwriter import ManifestWriter, refuse_both
+from dumpstream.archive.pulse import Pulse, pulse_text
 from dumpstream.archive.rows import JOURNAL
+from dumpstream.system.durable import force_names
 from dumpstream.system.location import Prefix
 from dumpstream.system.lock import (
     LOCK,
@@ -20,8 +23,10 @@ from dumpstream.system.lock import (
     release_lock,
     take_lock,
     unclaim_directory,
+    write_beside_lock,
 )
 from dumpstream.system.nofollow import open_directory
+from dumpstream.system.publishing import is_temporary, write_files
 from dumpstream.system.removal import remove_file
 
 _OURS_WITHOUT_MANIFEST = {LOCK, TEMPORARY}  # all that an interrupted start can leave
@@ -131,7 +136,10 @@ class Destination(ManifestWriter):
             os.close(open_directory(self._dir_fd, [PROFILE], create=True))
         return self.path / PROFILE
 
-    def end_processes(self) -> None:
+    def tell(self, pulse: Pulse) -> None:
+        write_beside_lock(self._lock_fd, pulse_text(pulse))
+
+    def _end_processes(self) -> None:
         with explained(self.path):
             self._file.write_all(self.manifest)
 
@@ -167,6 +175,31 @@ class Destination(ManifestWriter):
             release_lock(self._lock_fd)
             os.close(self._dir_fd)
             self._dir_fd = -1
+
+
+def join_job(path: Path) -> None:
+    """Mark the directory *path* as a job if it is empty or missing; the mark stays if no host begins.
+
+    Raises:
+        DestinationError: it holds something else.
+        NotACaptureError: a newer version has marked it.
+    """
+    with explained(path):
+        dir_fd = make_directory(path)
+        try:
+            entries = _entries(dir_fd)
+            if MANIFEST in entries:
+                raise DestinationError(path, IS_CAPTURE)
+            if is_job(path):  # looked for last: another host may just have marked it
+                return
+            if not all(map(is_temporary, entries)):
+                raise DestinationError(path, NOT_A_JOB)
+            for error in write_files(dir_fd, [JOB], [job_text()]):
+                if error is not None and not isinstance(error, FileExistsError):
+                    raise error
+            force_names(dir_fd)
+        finally:
+            os.close(dir_fd)
 
 
 @contextmanager
@@ -217,6 +250,8 @@ def _entries(dir_fd: int) -> set[str]:
 
 def _refuse_foreign(path: Path, entries: set[str]) -> None:
     if MANIFEST not in entries and not entries <= _OURS_WITHOUT_MANIFEST:
+        if JOB in entries and is_job(path):
+            raise DestinationError(path, NEEDS_HOST)
         raise DestinationError(path, "is not empty and holds no capture; choose an empty or new directory")
 
 

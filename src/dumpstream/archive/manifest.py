@@ -12,12 +12,14 @@ from textwrap import indent
 from typing import Any
 
 from dumpstream._errors import NotACaptureError
+from dumpstream.codec import Codec
 from dumpstream.processes import KILLED
 from dumpstream.system.location import Prefix
 from dumpstream.system.nofollow import open_regular
 from dumpstream.system.publishing import replace_file, replacement_of
 
-FORMAT = 1
+#: Captures of this format and of earlier ones can be read; the first one has only zstd frames.
+FORMAT = 2
 MANIFEST = "manifest.json"
 #: Processes that have changed since a long manifest was written.
 CHANGES = "processes.jsonl"
@@ -34,6 +36,9 @@ LONGEST_CONFIG = 256 << 10
 ENVIRONMENT = "environment"
 #: No manifest is longer: a longer one is neither written nor read.
 LARGEST_BYTES = 64 << 20
+#: What the capture of a process came to: fields of `Process`.
+FIGURES = ("files", "bytes", "stored_bytes", "verdicts", "lost_chunks")
+_COUNTS = ("rank", "device", "files", "bytes", "stored_bytes", "lost_chunks")
 _NO_PROCESSES = "[]\n}\n"  # the end of such a manifest
 _DIRECTORY = re.compile(r"(?:(?:rank|pid)-\d+(?:\.\d+)?)?", re.ASCII)
 
@@ -61,6 +66,7 @@ class Run:
     ended: str | None = None
     outcome: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    codec: dict[str, Any] | None = None  #: its ``name``, and whether native code found ``libzstd``
     python: str
     platform: str
     acl_library: str | None = None
@@ -84,6 +90,12 @@ class Process:
     ending: str | None = None  #: in words, such as ``exit code 0`` or ``killed by SIGKILL``
     problem: str | None = None  #: why it was not captured, or not as it should have been
     ring: str | None = None  #: the file of its ring, as long as it may still have chunks
+    #: What its capture came to, so that a list of many needs no journal; None if its collector did not say.
+    files: int | None = None
+    bytes: int | None = None
+    stored_bytes: int | None = None
+    verdicts: dict[str, int] | None = None
+    lost_chunks: int | None = None
 
     @property
     def killed(self) -> bool:
@@ -104,13 +116,19 @@ class Manifest:
     runs: list[Run] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     changes: str | None = None  #: the key of the list of changes that belongs to it, if there is one
+    host: str | None = None  #: its name, if it is one of the hosts of a job
+    ended: str | None = None  #: when the collector of the processes ended; None while it runs, or if it died
     _texts: list[tuple[Any, str]] = field(init=False, default_factory=list, repr=False, compare=False)
 
     def text(self) -> str:
         """Return what `parse_manifest` reads; only processes that have changed are formatted again."""
-        about: dict[str, Any] = {"format": FORMAT, "dumpstream": self.dumpstream, "created": self.created}
-        if self.changes is not None:
-            about["changes"] = self.changes
+        about: dict[str, Any] = {
+            "format": self.format,
+            "dumpstream": self.dumpstream,
+            "created": self.created,
+        }
+        known = {"changes": self.changes, "host": self.host, "ended": self.ended}
+        about |= {name: value for name, value in known.items() if value is not None}
         rest = {"runs": [asdict(run) for run in self.runs], "processes": []}
         text = json.dumps({**about, **rest}, indent=2, default=str) + "\n"
         if not self.processes:
@@ -127,6 +145,16 @@ class Manifest:
             text = json.dumps(asdict(process), indent=2, default=str)
             self._texts[number] = (state, indent(text, "    "))
         return self._texts[number][1]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it says that nothing is written any more."""
+        return all(run.ended for run in self.runs) if self.runs else self.ended is not None
+
+    @property
+    def format(self) -> int:
+        """The format of the capture: the lowest that has what is in it, so that earlier versions read it."""
+        return FORMAT if any(run.codec and run.codec.get("name") != Codec.ZSTD for run in self.runs) else 1
 
     @property
     def profiled(self) -> bool:
@@ -207,7 +235,7 @@ def parse_manifest(location: Path | Prefix, data: bytes) -> Manifest:
             dumpstream=str(content["dumpstream"]),
             runs=[_run(run) for run in content["runs"]],
             processes=[_process(process) for process in content.get("processes", ())],
-            changes=None if content.get("changes") is None else str(content["changes"]),
+            **{name: _text(content.get(name)) for name in ("changes", "host", "ended")},
         )
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise NotACaptureError(location, _FOREIGN) from None
@@ -243,10 +271,9 @@ def _absence(path: Path) -> str:
 
 def _run(fields: dict[str, Any]) -> Run:
     configured = [Configured(**_known(Configured, it)) for it in fields.get("configured", ())]
-    options = dict(fields.get("options", {}))
-    return Run(
-        **{**_known(Run, fields), "run": int(fields["run"]), "options": options, "configured": configured}
-    )
+    options, codec = dict(fields.get("options", {})), fields.get("codec")
+    checked = {"run": int(fields["run"]), "options": options, "configured": configured}
+    return Run(**{**_known(Run, fields), **checked, "codec": None if codec is None else dict(codec)})
 
 
 def _process(fields: dict[str, Any]) -> Process:
@@ -256,8 +283,14 @@ def _process(fields: dict[str, Any]) -> Process:
     if (ring := known.get("ring")) is not None and (type(ring) is not str or "\0" in ring):
         raise ValueError("a process has its ring in a file that cannot be")
     numbers = {name: int(fields[name]) for name in ("pid", "parent")}
-    numbers |= {name: int(known[name]) for name in ("rank", "device") if known.get(name) is not None}
+    numbers |= {name: int(known[name]) for name in _COUNTS if known.get(name) is not None}
+    if (verdicts := known.get("verdicts")) is not None:
+        known["verdicts"] = {str(verdict): int(count) for verdict, count in verdicts.items()}
     return Process(**{**known, **numbers, "command": [str(word) for word in fields["command"]]})
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _known(kind: type[Run | Configured | Process], fields: dict[str, Any]) -> dict[str, Any]:

@@ -12,9 +12,12 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationError
+from dumpstream._native import has_libzstd
 from dumpstream.archive.manifest import ENVIRONMENT, PROFILE, Configured, Manifest, Process, Run
+from dumpstream.archive.pulse import Pulse
 from dumpstream.archive.remains import Remains
 from dumpstream.archive.rows import Outcome, timestamp
+from dumpstream.codec import Codec
 from dumpstream.system.location import Prefix
 
 
@@ -45,10 +48,15 @@ class ManifestWriter(ABC):
         """Whether the manifest still has to be uploaded."""
         return False
 
+    def tell(self, pulse: Pulse) -> None:
+        """Let other processes see how the capture is getting on; where that costs too much, do nothing."""
+        del pulse
+
     def begin_run(
         self,
         options: Mapping[str, Any],
         *,
+        codec: Codec | None = None,
         acl_library: str | None = None,
         config: Mapping[str, Any] | None = None,
         profile: Mapping[str, Any] | None = None,
@@ -58,6 +66,7 @@ class ManifestWriter(ABC):
             run=max((run.run for run in self.manifest.runs), default=0) + 1,
             started=timestamp(),
             options=dict(options),
+            codec=None if codec is None else {"name": str(codec), "libzstd": has_libzstd()},
             python=platform.python_version(),
             platform=platform.platform(),
             acl_library=acl_library,
@@ -89,6 +98,7 @@ class ManifestWriter(ABC):
 
     def begin_processes(self) -> None:
         """Delete a capture that is to be replaced, and record that processes may follow."""
+        self.manifest.ended = None
         self._begin()
 
     @contextmanager
@@ -122,13 +132,14 @@ class ManifestWriter(ABC):
         process.ended, process.ending = timestamp(), ending
         self.update_processes()
 
-    @abstractmethod
     def end_processes(self) -> None:
-        """Expect no more processes; the manifest is `waiting` if it could not be uploaded.
+        """Record that no more processes come; the manifest is `waiting` if it could not be uploaded.
 
         Raises:
             DestinationError: it cannot be uploaded; the message says what to do.
         """
+        self.manifest.ended = timestamp()
+        self._end_processes()
 
     @abstractmethod
     def close(self) -> None:
@@ -137,6 +148,10 @@ class ManifestWriter(ABC):
     @abstractmethod
     def _begin(self) -> None:
         """Delete a capture that is to be replaced, and write the manifest."""
+
+    @abstractmethod
+    def _end_processes(self) -> None:
+        """Write the manifest for the last time."""
 
     @abstractmethod
     def _write(self) -> None:

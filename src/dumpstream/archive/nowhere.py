@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dumpstream.archive.manifest import Configured
+from dumpstream.archive.pulse import Pulse
 from dumpstream.archive.remains import Remains
 from dumpstream.archive.rows import Outcome
 from dumpstream.custody import Custody
@@ -26,6 +27,9 @@ class Nowhere:
         return 1
 
     def configure_run(self, configured: Sequence[Configured]) -> None:
+        """Do nothing."""
+
+    def tell(self, pulse: Pulse) -> None:
         """Do nothing."""
 
     async def finish_run(self, outcome: Outcome) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing
 from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path, PurePosixPath
@@ -13,6 +13,7 @@ from typing import IO, NamedTuple, Protocol
 from typing_extensions import Buffer
 
 from dumpstream._errors import NotACaptureError, PartError
+from dumpstream.archive.job import JOB, is_job
 from dumpstream.archive.journalfile import JournalFile
 from dumpstream.archive.manifest import (
     CHANGES,
@@ -22,9 +23,10 @@ from dumpstream.archive.manifest import (
     Manifest,
     read_manifest,
 )
+from dumpstream.archive.pulse import Pulse, parse_pulse
 from dumpstream.archive.rows import JOURNAL
 from dumpstream.system.location import Prefix
-from dumpstream.system.lock import LOCK, SHARED, lock_holder
+from dumpstream.system.lock import LOCK, SHARED, lock_holder, read_beside_lock
 from dumpstream.system.nofollow import open_regular, opened_directory, opened_root
 from dumpstream.system.publishing import is_temporary
 from dumpstream.system.walk import Folder, walk
@@ -62,6 +64,19 @@ class Listed(NamedTuple):
     leftover: bool = False  #: whether an unfinished write left it
 
 
+class JobEntries(NamedTuple):
+    """What is directly in the place of a job."""
+
+    hosts: Sequence[str]  #: the directories, each of which is a host's
+    others: Sequence[str]  #: files that do not belong there
+
+    @classmethod
+    def of(cls, directories: Iterable[str], files: Iterable[str]) -> JobEntries:
+        """Return those of *directories* and *files* that are not hidden, nor the mark of the job."""
+        hosts = sorted(it for it in directories if not it.startswith("."))
+        return cls(hosts, sorted(it for it in files if not it.startswith(".") and it != JOB))
+
+
 class Place(Protocol):
     """Where one capture, or the captures of several processes, are read. Every call blocks."""
 
@@ -75,6 +90,9 @@ class Place(Protocol):
     def find_writer(self) -> WritingProcess | None:
         """Return the process that is writing there now, if any."""
 
+    def read_pulse(self) -> Pulse | None:
+        """Return how the process that is writing there gets on; None if there is none, or it does not say."""
+
     def open_journal(self) -> JournalFile:
         """Return the journal, which is empty if no line was ever written; raises `NotACaptureError`."""
 
@@ -83,6 +101,9 @@ class Place(Protocol):
 
     def list(self, without: Container[str] = ()) -> Iterator[Listed]:
         """Yield the files that are there, except those in the directories *without*."""
+
+    def list_job(self) -> JobEntries | None:
+        """Return what the job that is there consists of; None if it is not a job."""
 
     def member(self, directory: str) -> Place:
         """Return the place of one of several captures; raises `NotACaptureError` if it is a link."""
@@ -106,6 +127,10 @@ class DirectoryPlace:
         pid = lock_holder(self.path)
         return None if pid is None else WritingProcess(pid)
 
+    def read_pulse(self) -> Pulse | None:
+        words = read_beside_lock(self.path)
+        return None if words is None else parse_pulse(words)
+
     def open_journal(self) -> JournalFile:
         try:
             return JournalFile.open(self.path / JOURNAL)
@@ -122,6 +147,19 @@ class DirectoryPlace:
             for folder in folders:
                 if not folder.ended:
                     yield from _listed(folder, without)
+
+    def list_job(self) -> JobEntries | None:
+        if not is_job(self.path):
+            return None
+        try:
+            with os.scandir(self.path) as entries:
+                found = {it.name: it.is_dir() for it in entries}
+        except OSError as exc:
+            raise NotACaptureError(self.path, f"cannot be read: {exc.strerror}") from exc
+        return JobEntries.of(
+            [name for name, is_directory in found.items() if is_directory],
+            [name for name, is_directory in found.items() if not is_directory],
+        )
 
     def member(self, directory: str) -> DirectoryPlace:
         path = self.path / directory

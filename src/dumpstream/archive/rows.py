@@ -16,6 +16,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple
 
+from dumpstream.archive.alertrow import AlertRow
 from dumpstream.format.verdict import Verdict
 from dumpstream.system.nofollow import open_regular
 
@@ -137,7 +138,7 @@ class UnreadableRow(NamedTuple):
     torn: bool  #: whether a process was stopped while it wrote the line, or is still writing it
 
 
-Row = BeginRow | FileRow | LossRow | MergedRow | EndRow | UnreadableRow
+Row = BeginRow | FileRow | LossRow | MergedRow | AlertRow | EndRow | UnreadableRow
 
 
 def timestamp() -> str:
@@ -306,7 +307,9 @@ _ROWS: dict[str, Callable[[dict[str, Any]], Row]] = {
     "begin": lambda it: BeginRow(_count(it["run"]), _text(it["time"])),
     "file": _file,
     "loss": lambda it: LossRow(_text(it["cause"]), _count(it["chunks"]), _count(it["bytes"])),
-    "merged": lambda it: MergedRow(_count(it["through"])),
+    "merged": lambda it: (
+        AlertRow.from_fields(it["alert"]) if "alert" in it else MergedRow(_count(it["through"]))
+    ),
     "end": lambda it: EndRow(
         _count(it["run"]), _text(it["time"]), Outcome(it["outcome"]), dict(it["report"])
     ),

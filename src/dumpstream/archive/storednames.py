@@ -3,8 +3,8 @@
 import re
 
 from dumpstream.archive.manifest import FILES, PACKS, STATS
+from dumpstream.codec import SUFFIXES
 
-_SUFFIX = ".zst"
 _TEXT_SUFFIX = ".csv"
 _PARQUET = re.compile(
     rf"{STATS}/[0-9]{{8}}T[0-9]{{6}}-[0-9a-f]{{6}}-[0-9]{{5,18}}(\.[0-9]+)?\.parquet", re.ASCII
@@ -14,7 +14,7 @@ _PACK = re.compile(rf"{PACKS}/([0-9a-f]{{8}})-[0-9]{{6,18}}\.zip", re.ASCII)
 
 def is_file_path(path: str) -> bool:
     """Whether *path*, relative to a capture, is one that a dump file gets."""
-    return _is_below(FILES, path, _SUFFIX)
+    return any(_is_below(FILES, path, suffix) for suffix in SUFFIXES)
 
 
 def is_table_path(path: str) -> bool:

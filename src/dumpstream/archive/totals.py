@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dumpstream.archive.alertrow import AlertRow
 from dumpstream.archive.rows import BeginRow, EndRow, FileRow, LossRow, MergedRow, Row, UnreadableRow
 from dumpstream.processes import PROCESS_GONE
 
 _MOST_NUMBERS = 1000
 _MOST_CAUSES = 1000
+_MOST_ALERTS = 1000
 _OTHER_CAUSES = "other causes"
 
 
@@ -26,6 +28,7 @@ class Totals:
     outcomes: dict[int, str | None] = field(default_factory=dict)  #: by run; None if it has no end
     died: int = 0  #: runs whose process was gone before it had said goodbye
     losses: dict[str, list[int]] = field(default_factory=dict)  #: by cause, the chunks and bytes
+    alerts: list[dict[str, Any]] = field(default_factory=list)  #: the first ones, as `AlertRow` has them
     unreadable: int = 0
     unreadable_lines: list[int] = field(default_factory=list)  #: the numbers of the first ones
     torn: bool = False  #: whether a process was stopped in the middle of a line
@@ -65,5 +68,8 @@ class Totals:
                 self.unreadable += 1
                 if len(self.unreadable_lines) < _MOST_NUMBERS:
                     self.unreadable_lines.append(row.line)
+            case AlertRow():
+                if len(self.alerts) < _MOST_ALERTS:
+                    self.alerts.append(asdict(row))
             case MergedRow() | FileRow():
                 pass

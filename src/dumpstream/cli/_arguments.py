@@ -91,6 +91,13 @@ def add_out_argument(parser: ArgumentParser, help_text: str) -> None:
     parser.add_argument("--out", type=location, metavar="DESTINATION", required=True, help=help_text)
 
 
+def add_members_arguments(parser: ArgumentParser) -> None:
+    """Declare ``--host`` and ``--rank``, lists that are empty if the flags are not given."""
+    help_text = "only this host, of a job of several; may be repeated"
+    parser.add_argument("--host", action="append", default=[], metavar="NAME", help=help_text)
+    add_rank_argument(parser)
+
+
 def add_rank_argument(parser: ArgumentParser) -> None:
     """Declare ``--rank``, a list of numbers that is empty if the flag is not given."""
     help_text = "only the processes of this rank, in a capture of several; may be repeated"

@@ -1,14 +1,15 @@
 """The flags of the commands that capture; their defaults live in the option classes."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Callable
 from dataclasses import fields
 from enum import EnumType
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from dumpstream.cli._alerts import add_alert_arguments
+from dumpstream.cli._alerts import add_alert_arguments, wants_alerts
 from dumpstream.cli._arguments import local_path, size
+from dumpstream.codec import Codec
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
 from dumpstream.sinks import SinkSettings
@@ -30,8 +31,13 @@ _RING: _Flags = {
     "--max-file-bytes": (size, "SIZE", None),
 }
 _FILES: _Flags = {
-    "--level": (int, None, "zstd level"),
-    "--workers": (int, None, "threads that compress"),
+    "--codec": (
+        Codec,
+        None,
+        "how files are compressed: float is fastest, float-small smallest, auto chooses; zstd: .zst files",
+    ),
+    "--level": (int, None, "zstd level, for what zstd compresses"),
+    "--workers": (int, None, "how many cores compress"),
     "--fsync": (Fsync, None, "when bytes are forced to disk"),
     "--max-descriptors": (int, "N", None),
     "--idle-timeout": (float, "SECONDS", "close a file that has got nothing for so long"),
@@ -43,6 +49,7 @@ _FILES: _Flags = {
     "--max-open-bytes": (size, "SIZE", "the same for the memory that open files take"),
     "--held-bytes": (size, "SIZE", None),
     "--gathered-bytes": (size, "SIZE", None),
+    "--drain-timeout": (float, "SECONDS", "what is in the ring at the end and takes longer to store is lost"),
 }
 
 
@@ -89,12 +96,27 @@ def _add_destination(parser: ArgumentParser) -> None:
         help="store the bytes only of files whose names, as `ls` shows them, match: '*MatMul*'; may be "
         "repeated; the statistics sink sees all files",
     )
-    add("--pack", action="store_true", help="collect small files in packs (ZIP containers with zstd members)")
+    add(
+        "--pack",
+        action=BooleanOptionalAction,
+        help="collect files of up to 1 MiB in packs (ZIP containers), or none; by default "
+        "those of up to 64 KiB in a directory, and none in a store",
+    )
     add("--spill", type=local_path, metavar="DIR", help="where files wait while an object store is away")
     add("--spill-bytes", type=size, metavar="SIZE", help="how much may wait there")
+    add(
+        "--host",
+        metavar="NAME",
+        help="--out is a job of several hosts, and this one is called NAME there; auto takes the number that "
+        "Slurm, torchrun or Kubernetes gives it, or else its host name",
+    )
     earlier = group.add_mutually_exclusive_group()
-    earlier.add_argument("--append", action="store_true", help="add a run to the capture that is in --out")
-    earlier.add_argument("--force", action="store_true", help="delete the capture that is in --out first")
+    earlier.add_argument(
+        "--append", action="store_true", help="add a run to the capture that is in --out, or there of --host"
+    )
+    earlier.add_argument(
+        "--force", action="store_true", help="first delete the capture that is in --out, or there of --host"
+    )
 
 
 def _defaults() -> dict[str, Any]:
@@ -110,6 +132,7 @@ def _defaults() -> dict[str, Any]:
 def capture_arguments(args: Namespace) -> dict[str, Any]:
     """Return what the flags ask `open_capture` or `open_collector` for, except for the destination."""
     given = {"config": args.config, "sinks": args.sink, "append": args.append, "force": args.force}
+    given["alert"] = wants_alerts(args)
     return {**given, **capture_options(args)}
 
 

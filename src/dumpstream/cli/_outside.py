@@ -1,5 +1,6 @@
 """Collectors, as `capture -- COMMAND` and `collect` run them and report on them."""
 
+import gc
 import resource
 import sys
 from argparse import Namespace
@@ -12,7 +13,7 @@ from time import time
 
 import anyio
 
-from dumpstream.cli._alerts import tell_alerts_of_processes, wants_alerts
+from dumpstream.cli._alerts import AlertTeller, wants_alerts
 from dumpstream.cli._display import print_json, print_text, printable, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli._nothing import tell_lack, tell_no_process, tell_written
@@ -39,21 +40,27 @@ async def collect_while(
     """
     args.started, args.stopped_for = time(), None
     signals = CaptureSignals(FORWARDED)
-    opening = open_collector(args.out, socket_path=socket_path, **capture_arguments(args))
+    opening = open_collector(args.out, host=args.host, socket_path=socket_path, **capture_arguments(args))
     collector = None
-    async with signals.obeyed() as tasks, AsyncExitStack() as stack:
-        try:
-            collector = await stack.enter_async_context(opening)
-        except ValueError as exc:
-            raise WrongUsageError(str(exc)) from exc
-        signals.begin(collector, collector.stop)
-        tell_remains(collector)
-        tasks.start_soon(partial(show_progress, collector, beside_command=socket_path is None))
+    async with signals.obeyed() as tasks:
+        teller = AlertTeller(tasks, args.on_alert)
+        async with AsyncExitStack() as stack:
+            try:
+                collector = await stack.enter_async_context(opening)
+            except ValueError as exc:
+                raise WrongUsageError(str(exc)) from exc
+            # A full garbage collection stops everything; it need not look at what the whole program keeps.
+            gc.freeze()
+            signals.begin(collector, collector.stop)
+            tell_remains(collector)
+            tasks.start_soon(partial(show_progress, collector, beside_command=socket_path is None))
+            if wants_alerts(args):
+                tasks.start_soon(teller.tell_processes, collector)
+            if args.on_failure == "stop":
+                tasks.start_soon(_stop_on_failure, collector, signals, args)
+            await work(collector, signals)
         if wants_alerts(args):
-            tasks.start_soon(tell_alerts_of_processes, collector, args.on_alert, tasks)
-        if args.on_failure == "stop":
-            tasks.start_soon(_stop_on_failure, collector, signals, args)
-        await work(collector, signals)
+            await teller.finish(collector)
     return None if signals.tell_abort(args.spill) else collector
 
 
@@ -70,9 +77,12 @@ async def _stop_on_failure(collector: Collector, signals: CaptureSignals, args: 
         await anyio.sleep(_LOOK_S)
     args.stopped_for = _failure_of(collector.failed[0]) if collector.error is None else str(collector.error)
     say("everything that is captured is asked to end (SIGTERM), because of that: --on-failure stop")
-    if signals.command is not None:
-        signals.command.forward(SIGTERM)
-    collector.terminate()
+    captured = {*collector.processes}
+    if (command := signals.command) is not None:
+        command.forward(SIGTERM)
+        # A second one might come when the command no longer handles the first.
+        captured = {process for process in captured if process.record.pid != command.pid}
+    collector.terminate(captured)
     if serves:
         collector.stop()
 

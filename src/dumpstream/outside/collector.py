@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +16,10 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.archive.destination import absolute
+from dumpstream.archive.job import choose_host
+from dumpstream.capture import kinds_of_alert
 from dumpstream.outside.collectorpreparation import CollectorPreparation, prepared_collector
-from dumpstream.outside.collectorrequest import CollectorRequest
+from dumpstream.outside.collectorrequest import CollectorRequest, sink_below
 from dumpstream.outside.process import CapturedProcess
 from dumpstream.outside.reception import Reception
 from dumpstream.outside.roster import Roster
@@ -34,6 +36,8 @@ from dumpstream.system.location import Prefix, as_location
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+    from dumpstream.diagnosis.badness import Badness
+
     StrPath = str | os.PathLike[str]
 
 
@@ -44,8 +48,10 @@ async def open_collector(
     socket_path: StrPath | None = None,
     config: StrPath | None = None,
     sinks: Sequence[str] | None = None,
+    host: str | None = None,
     append: bool = False,
     force: bool = False,
+    alert: bool | Iterable[Badness | str] = False,
     **options: Unpack[CaptureOptions],
 ) -> AsyncIterator[Collector]:
     """Capture every process that joins while the block runs, each into a capture of its own.
@@ -56,13 +62,16 @@ async def open_collector(
 
     Args:
         destination: a directory for these captures alone, a URL such as ``s3://bucket/run``, or a store of
-            obstore.
+            obstore; with *host*, the job that they are a part of.
         socket_path: where to listen; by default in a new private directory.
         config: the dump configuration (``acl.json``) that every process applies.
         sinks: ``kind:location`` strings, by default ``zstd:``; each process has a directory of its own below
             a location.
-        append: add processes to the captures that are in *destination*.
-        force: delete the captures that are in *destination*.
+        host: the name of this host among those that capture into the same *destination*, which holds a
+            directory for each; ``auto`` takes the number that the launcher gives it, or else its name.
+        append: add processes to the captures that are in *destination*, or there of this host.
+        force: delete the captures that are in *destination*, or there of this host.
+        alert: look for bad values in the captures while they run, as `open_capture` does.
         **options: see `CaptureOptions`. `buffer_bytes`, `max_open_bytes`, `held_bytes`, `gathered_bytes`,
             `workers`, `max_descriptors` and `spill_bytes` are for all processes together; `buffer_file` is a
             directory, with a file each, and only for captures in directories.
@@ -80,13 +89,18 @@ async def open_collector(
     location = as_location(destination)
     if isinstance(location, Path):
         location = await run_sync(absolute, location)
+    job, directory = None, None if host is None else choose_host(host)
+    if directory is not None:
+        job, location = location, location / directory
     request = CollectorRequest(
         destination=location,
+        job=job,
         stages=StageOptions.divide(options, directory=location),
-        sinks=sinks or DEFAULT_SINKS,
+        sinks=[it if directory is None else sink_below(it, directory) for it in sinks or DEFAULT_SINKS],
         config=None if config is None else await run_sync(absolute, config),
         append=append,
         force=force,
+        alert=await kinds_of_alert(alert),
     )
     _refuse_ring(request)
     socket_path = None if socket_path is None else await run_sync(absolute, socket_path)

@@ -22,7 +22,7 @@ from dumpstream.remote.destination import RemoteDestination
 from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
 from dumpstream.remote.uploader import SHORT_RETRY_S
-from dumpstream.run.preparation import check_sink, held_destination, load_asked
+from dumpstream.run.preparation import check_directory, check_sink, held_destination, load_asked
 from dumpstream.sinks import find_factory
 from dumpstream.sinks._shape import refuse_misshapen
 from dumpstream.sinks.objectstore import probe_store
@@ -108,6 +108,7 @@ def _check_sinks(request: CollectorRequest, patience: Patience) -> list[StoreLoc
             retry_s = RETRY_S if request.stages.sinks.spill is None else SHORT_RETRY_S
             locks.append(StoreLock(prefix, retry_s=retry_s, patience=patience))
         else:
+            check_directory(sink)
             kind = sink.partition(":")[0]
             factory = find_factory(kind)
             if isinstance(factory, type):

@@ -59,6 +59,7 @@ class CollectorRequest(Request):
             sinks=[sink_below(sink, directory) for sink in self.sinks],
             source=source,
             prefix=f"{directory}/",
+            alert=self.alert,
         )
 
     def answer(self, size: int) -> bytes:

@@ -27,8 +27,8 @@ class Command:
     def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         # Python ignores these signals, and the child would inherit that.
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]
-        self._pid = os.posix_spawnp(words[0], list(words), environment, setsigdef=defaults, setsigmask=())
-        self._process = ProcessHandle(self._pid)
+        self.pid = os.posix_spawnp(words[0], list(words), environment, setsigdef=defaults, setsigmask=())
+        self._process = ProcessHandle(self.pid)
         self._ended = anyio.Event()
         self._process.when_ended(self._ended.set)
 
@@ -47,7 +47,7 @@ class Command:
     def collect(self) -> None:
         """Release it, after it has ended."""
         self._process.close()
-        os.waitpid(self._pid, 0)
+        os.waitpid(self.pid, 0)
 
 
 def _in_foreground() -> bool:

@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import AclError
 from dumpstream.archive.excerpt import excerpt
-from dumpstream.archive.manifest import Configured, Process
+from dumpstream.archive.manifest import FIGURES, Configured, Process
 from dumpstream.archive.rows import timestamp
 from dumpstream.capture import Capture
 from dumpstream.codes import AclCode
@@ -80,12 +80,17 @@ class CapturedProcess:
     def as_dict(self) -> dict[str, Any]:
         """Return its record and its report as values for JSON."""
         record = asdict(self.record)
-        del record["ring"]
+        for name in ("ring", *FIGURES):
+            del record[name]
         return {**record, "whole": self.whole, "report": self.report.as_dict()}
 
     def finish(self) -> None:
         """Keep only the report of its capture, which is over."""
         self._report, self.capture = self.report, None
+        record, report = self.record, self._report
+        record.files, record.bytes, record.stored_bytes = report.files, report.bytes, report.stored_bytes
+        record.verdicts = dict(report.verdicts)
+        record.lost_chunks = sum(loss.chunks for loss in report.losses.values())
 
     def fail(self, problem: str, *, logged: bool = True) -> None:
         """Record, and log, why it is not captured as it should be; the first reason stays."""

@@ -14,6 +14,7 @@ from dumpstream._errors import DestinationError, DumpstreamError, NotACaptureErr
 from dumpstream._native import SharedRing, read_header
 from dumpstream.archive.deletion import names_in, parts_of_rows, series_of
 from dumpstream.archive.destination import absolute
+from dumpstream.archive.job import is_job
 from dumpstream.archive.manifest import PACKS, Configured, Process, read_manifest
 from dumpstream.archive.manifestwriter import ManifestWriter
 from dumpstream.archive.place import DirectoryPlace
@@ -67,6 +68,8 @@ async def recover(
     path = await run_sync(absolute, where)
     for sink in sinks or ():
         check_sink(sink, path)
+    if await run_sync(is_job, path):
+        raise DestinationError(path, "is a job of several hosts; name the directory of the one that died")
     manifest = await run_sync(read_manifest, path)  # raises if it is not a capture
     if manifest.runs:
         raise DestinationError(

@@ -36,6 +36,11 @@ class _Change:
             self.error = exc
 
 
+def _unwritten(error: Exception) -> str:
+    problem = "out of memory" if isinstance(error, MemoryError) else repr(error)
+    return f"the list of processes cannot be written: {problem}; let the collector capture fewer processes"
+
+
 class Roster:
     """The processes in the manifest of *destination*.
 
@@ -133,6 +138,7 @@ class Roster:
                 while self._changes:
                     changes.append(self._changes.popleft())
                     changes[-1].try_to_make()
-        except DumpstreamError as exc:
+        except Exception as exc:  # noqa: BLE001 - a caller must not take for written what is not
+            error = exc if isinstance(exc, DumpstreamError) else CollectorError(_unwritten(exc))
             for change in changes:
-                change.error = change.error or exc
+                change.error = change.error or error

@@ -10,6 +10,7 @@ from time import monotonic
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError, DumpstreamError
 from dumpstream.capture import open_request
@@ -23,6 +24,11 @@ from dumpstream.processes.liveness import ProcessHandle, open_process
 
 #: Captures that are begun at the same time; the others wait for their turn.
 _BEGINNINGS = 8
+#: A command that ends before this does not wait for what is loaded ahead.
+_LOAD_AFTER_S = 0.1
+#: How long the capture of a process that has got its ring may wait, while the process goes on with its start:
+#: both may share a core.
+_HEAD_START_S = 0.05
 #: After an exec, a new child of the program before may have its copy of the connection for a moment.
 _CLOSING_S = 2.0
 #: Connections through which one process may ask at the same time; one that behaves has one.
@@ -47,7 +53,9 @@ class Service:
         self._stopped = False
         self._change = anyio.Event()
         self._beginning = anyio.CapacityLimiter(_BEGINNINGS)
+        self._ahead = anyio.CancelScope()
         tasks.start_soon(shares.make_spare)
+        tasks.start_soon(self._load_ahead)
 
     @property
     def running(self) -> int:
@@ -61,6 +69,7 @@ class Service:
     def stop(self) -> None:
         """Take nothing more from any process; what has come is finished."""
         self._stopped = True
+        self._ahead.cancel()
         for follower in self._following:
             follower.connection.send(encode("end"))
             follower.dismiss()
@@ -89,6 +98,12 @@ class Service:
         if follower is not None:
             follower.source.hear_nothing()
         self._note_change()
+
+    async def _load_ahead(self) -> None:
+        """Load what reads the configuration of a process, before one shares its core with that."""
+        with self._ahead:
+            await anyio.sleep(_LOAD_AFTER_S)
+            await run_sync(_load_modes)
 
     def _note_change(self) -> None:
         self._change.set()
@@ -175,6 +190,7 @@ class Service:
         resources = replace(self._resources, captures=captures, patience=self._resources.patience.part())
         told = False
         try:
+            await follower.source.filling(_HEAD_START_S)
             async with AsyncExitStack() as stack:
                 async with self._beginning:
                     process.capture = await stack.enter_async_context(open_request(request, resources))
@@ -205,3 +221,7 @@ class Service:
         connection.send(encode("refused", [("reason", reason)]))
         connection.close()
         await self._roster.refuse(CapturedProcess(introduced(connection.pid, hello)), reason)
+
+
+def _load_modes() -> None:
+    import dumpstream.analysis.modes  # noqa: F401, PLC0415 - pydantic takes long to load

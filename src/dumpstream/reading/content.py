@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from typing import Protocol
 
-import zstandard
-
 from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.archive.rows import StoredPart
+from dumpstream.codec import RAW_SUFFIX
+from dumpstream.codec.blocks import DecodingError
+from dumpstream.codec.decoding import is_compressed, original_of_view
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, not_stored_text, parts_of
 from dumpstream.system.memory import KEPT_BYTES, forget
@@ -17,7 +18,6 @@ from dumpstream.system.nofollow import open_regular
 
 _BLOCK_BYTES = 1 << 20
 _SMALL_BYTES = 64 << 10  #: fewer are read faster than they are mapped
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class Content(Protocol):
@@ -149,7 +149,7 @@ class StreamedContent:
 
 def content_of_bytes(data: memoryview, mapping: mmap.mmap | None = None) -> Content:
     """Return the content of *data*, which may be compressed, and is all of *mapping* if that is given."""
-    if data[: len(_ZSTD_MAGIC)] == _ZSTD_MAGIC:
+    if is_compressed(data):
         return StreamedContent(lambda: _decompressed(data))
     return PlainContent(data, mapping)
 
@@ -166,11 +166,13 @@ def content_of_path(path: str | os.PathLike[str]) -> Content:
             raise
         fd = open_regular(os.path.realpath(path), os.O_RDONLY)  # a user may name a link
     try:
+        # What was stored without compression is not compressed, whatever it begins with.
+        content_of = PlainContent if os.fspath(path).endswith(RAW_SUFFIX) else content_of_bytes
         start = os.read(fd, _SMALL_BYTES)
         if len(start) < _SMALL_BYTES:
-            return content_of_bytes(memoryview(start))
+            return content_of(memoryview(start))
         mapping = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
-        return content_of_bytes(memoryview(mapping), mapping)
+        return content_of(memoryview(mapping), mapping)
     finally:
         os.close(fd)
 
@@ -204,12 +206,10 @@ def _stored(capture: StoredCapture, parts: list[StoredPart]) -> Generator[memory
 
 
 def _decompressed(data: memoryview) -> Generator[memoryview, None, None]:
-    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
-    buffer = memoryview(bytearray(_BLOCK_BYTES))
     position = 0
     try:
-        while length := reader.readinto(buffer):
-            yield buffer[:length]
-            position += length
-    except zstandard.ZstdError as exc:
+        for block in original_of_view(data):
+            yield block
+            position += len(block)
+    except DecodingError as exc:
         raise DumpFormatError(f"cannot be decompressed: {exc}; restore it from a copy", position) from exc

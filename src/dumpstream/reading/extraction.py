@@ -65,7 +65,7 @@ def _placed(
     """Yield those of *files*, which have *names*, that are selected."""
     assert member.capture is not None
     targets = Targets(names)
-    below = (member.prefix.rstrip("/"),) if member.prefix else ()
+    below = tuple(member.prefix.split("/")[:-1])
     for file in files:
         target = targets.choose(file.name)
         name = member.prefix + file.name

@@ -26,7 +26,7 @@ watching: ContextVar[Callable[[int], AbstractContextManager[Callable[[int], None
 #: Returns the lines of all names that have a hash.
 LINES_OF_HASH = "SELECT offset FROM lines WHERE hash = ? ORDER BY offset"
 
-_FORMAT = 2
+_FORMAT = 3
 _NUMBERS = {verdict: number for number, verdict in enumerate(VERDICTS)}
 _SCHEMA = """
 CREATE TABLE about (value TEXT);

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
+from dumpstream.archive.job import JOB, is_job
 from dumpstream.archive.manifest import MANIFEST
+from dumpstream.codec import without_suffix
 from dumpstream.format.verdict import Verdict
 from dumpstream.names import MAPPING
-from dumpstream.reading.collection import Collection
+from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.selection import Dispensable, Selection
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
 from dumpstream.system.location import Prefix, as_location
 
-_ZSTD_SUFFIX = ".zst"
 _LONGEST_NAME = 4096
 
 
@@ -34,6 +35,7 @@ class Input(NamedTuple):
     file: StoredFile | None = None  #: of the capture
     prefix: str = ""  #: of label and name, if the capture is one of several
     rank: int | None = None  #: of the process that was captured
+    host: str | None = None  #: on which it ran, if that is known
     given: str | None = None  #: the path that it was found at, if the caller gave several
 
     @property
@@ -75,14 +77,16 @@ def find_inputs(
     ranks: Sequence[int] = (),
     patterns: Sequence[str] = (),
     dispensable: Dispensable | None = None,
+    *,
+    hosts: Sequence[str] = (),
 ) -> Iterator[Input]:
     """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
 
     A prefix in an object store is a capture. The files of a directory come in order, without hidden ones, and
     links are not followed; a directory in it may be a capture. With *ranks*, every path is that of a capture
-    of several processes, of which only those ranks are read. With *patterns*, only those files of a
-    capture or a directory come that are called so or match one, which is fast in a capture of many files.
-    Files of captures that are *dispensable* may be left out.
+    of several processes, of which only those ranks are read, and with *hosts*, that of a job. With
+    *patterns*, only those files of a capture or a directory come that are called so or match one, which is
+    fast in a capture of many files. Files of captures that are *dispensable* may be left out.
 
     Raises:
         DumpstreamError: a path does not exist, or cannot be read, or has no process of a rank; or, when all
@@ -93,7 +97,7 @@ def find_inputs(
     named = False
     for path in different:
         given = str(path) if len(different) > 1 else None
-        for item in _inputs_of(path, ranks, selection):
+        for item in inputs_at(path, ranks, hosts, selection):
             named |= item.named
             selection.note(item.name)
             yield item if given is None else item._replace(given=given)
@@ -102,20 +106,25 @@ def find_inputs(
 
 
 def is_capture(path: Path | Prefix) -> bool:
-    """Whether *path* is taken for a capture: it has a manifest, or is in an object store."""
-    return isinstance(path, Prefix) or (path / MANIFEST).exists()
+    """Whether *path* is taken for captures: it has a manifest, is a job, or is in an object store."""
+    return isinstance(path, Prefix) or (path / MANIFEST).exists() or is_job(path)
 
 
-def _inputs_of(path: Path | Prefix, ranks: Sequence[int], selection: Selection) -> Iterator[Input]:
+def inputs_at(
+    path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], selection: Selection
+) -> Iterator[Input]:
+    """Yield the files of one *path* that are selected, as `find_inputs` does."""
     try:
         if isinstance(path, Prefix) or is_capture(path):
-            yield from _inputs_of_collection(Collection.open(path, ranks), selection)
+            yield from _inputs_of_collection(Collection.open(path, ranks, hosts), selection)
+        elif hosts:
+            raise DumpstreamError(f"{path} is not a job of several hosts; leave --host out")
         elif ranks:
             raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
         elif path.is_dir():
             yield from _inputs_below(path, selection)
         else:
-            name = path.name.removesuffix(_ZSTD_SUFFIX)
+            name = without_suffix(path.name)
             yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=path)
     except OSError as exc:
         raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
@@ -123,33 +132,39 @@ def _inputs_of(path: Path | Prefix, ranks: Sequence[int], selection: Selection) 
 
 def _inputs_of_collection(collection: Collection, selection: Selection) -> Iterator[Input]:
     for member in collection.members():
-        prefix, rank = member.prefix, member.rank
-        for file in selection.files(member):
-            name = prefix + file.name
-            yield Input(
-                label=name,
-                name=name,
-                bytes=file.bytes,
-                named=False,
-                capture=member.capture,
-                file=file,
-                prefix=prefix,
-                rank=rank,
-            )
+        yield from inputs_of_member(member, selection)
+
+
+def inputs_of_member(member: Member, selection: Selection) -> Iterator[Input]:
+    """Yield the files of one capture that are selected, as `find_inputs` does."""
+    prefix, rank = member.prefix, member.rank
+    for file in selection.files(member):
+        name = prefix + file.name
+        yield Input(
+            label=name,
+            name=name,
+            bytes=file.bytes,
+            named=False,
+            capture=member.capture,
+            file=file,
+            prefix=prefix,
+            rank=rank,
+            host=member.host,
+        )
 
 
 def _inputs_below(root: Path, selection: Selection, below: str = "") -> Iterator[Input]:
     with os.scandir(root / below) as entries:
         found = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda it: it.name)
     files = [entry for entry in found if entry.is_file(follow_symlinks=False)]
-    if any(entry.name == MANIFEST for entry in files):
+    if any(entry.name in {MANIFEST, JOB} for entry in files):
         with suppress(NotACaptureError):  # any directory may have a file of that name
             yield from _inputs_of_collection(Collection.open(root / below), selection)
             return
     originals = _read_mapping(root / below / MAPPING) if any(it.name == MAPPING for it in files) else {}
     for entry in files:
         if entry.name != MAPPING:
-            name = below + originals.get(entry.name, entry.name.removesuffix(_ZSTD_SUFFIX))
+            name = below + originals.get(entry.name, without_suffix(entry.name))
             if not selection.selects(name):
                 continue
             size = entry.stat(follow_symlinks=False).st_size

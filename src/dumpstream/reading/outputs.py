@@ -22,7 +22,8 @@ from dumpstream.system.nofollow import open_directory, open_regular, opened_dire
 from dumpstream.system.publishing import create_draft, discard_draft, publish_draft, write_files
 from dumpstream.system.targets import Target
 
-_EXISTS = "already exists; replace it with --force, or choose another --out"
+_EXISTS = "already exists; replace it with --force, or choose another {}"
+_OUT = "--out"
 _MORE = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _LONGEST_NAME = 255  #: bytes
 # Something that was in the directory before is in the way of this file, or the file system does not take the
@@ -38,10 +39,13 @@ class OutputNameError(DestinationError):
 
 
 @contextmanager
-def open_output(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """Open a file that appears at *path* if the block succeeds; raises `DestinationError`."""
+def open_output(path: Path, *, replace: bool, option: str = _OUT) -> Iterator[IO[bytes]]:
+    """Open a file that appears at *path* if the block succeeds; raises `DestinationError`.
+
+    *option* is the one that names another file, for the message that this one exists.
+    """
     if not replace:
-        _refuse_existing(path)
+        _refuse_existing(path, option)
     with explained(path):
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -52,7 +56,7 @@ def open_output(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
                 try:
                     publish_draft(temporary, path.name, directory, replace=replace)
                 except FileExistsError:
-                    raise DestinationError(path, _EXISTS) from None
+                    raise DestinationError(path, _EXISTS.format(option)) from None
             finally:
                 discard_draft(temporary, directory)
         finally:
@@ -139,7 +143,7 @@ class Outputs:
             problems = write_files(fd, names, contents, replace=self.replace)
             for name, problem in zip(names, problems, strict=True):
                 if isinstance(problem, FileExistsError):
-                    raise DestinationError(self.path.joinpath(*directory, name), _EXISTS)
+                    raise DestinationError(self.path.joinpath(*directory, name), _EXISTS.format(_OUT))
                 yield None if problem is None else self._name_problem((*directory, name), problem)
         finally:
             os.close(fd)
@@ -221,10 +225,10 @@ class Drafts:
                 publish_draft(temporary, name, self._fd, replace=self._outputs.replace)
             except FileExistsError:
                 path = self._outputs.path.joinpath(*directory, name)
-                raise DestinationError(path, _EXISTS) from None
+                raise DestinationError(path, _EXISTS.format(_OUT)) from None
             self._files.popleft()
 
 
-def _refuse_existing(path: Path) -> None:
+def _refuse_existing(path: Path, option: str = _OUT) -> None:
     if os.path.lexists(path):
-        raise DestinationError(path, _EXISTS)
+        raise DestinationError(path, _EXISTS.format(option))

@@ -58,11 +58,9 @@ class Problem(NamedTuple):
 
 def problem_of_member(member: Member) -> Problem:
     """Return why *member* has no capture."""
-    process = member.process
-    assert process is not None
-    kind = Kind.INTERRUPTED if process.directory else Kind.REFUSED
-    subject = process.directory or f"process {process.pid}"
-    return Problem(kind, subject, member.problem or "has no capture")
+    refused = member.process is not None and not member.process.directory
+    kind = Kind.REFUSED if refused else Kind.INTERRUPTED
+    return Problem(kind, member.label, member.problem or "has no capture")
 
 
 def problem_of_row(row: FileRow) -> Problem:

@@ -18,6 +18,7 @@ from dumpstream.archive.rows import BeginRow, EndRow, FileRow, Outcome, Unreadab
 from dumpstream.archive.storednames import is_file_path, pack_token
 from dumpstream.objectstore.patience import ask
 from dumpstream.objectstore.store import Store
+from dumpstream.reading.collection import Collection
 from dumpstream.reading.removal import Removal, removing
 from dumpstream.reading.stored import open_place
 from dumpstream.remote.outboxes import find_waiting, spills_of, upload_command
@@ -31,26 +32,39 @@ _MARKS = {MANIFEST, LOCK, STORE_LOCK}
 
 
 async def repair(
-    location: Path | Prefix, removed: Callable[[str], None], *, outbox_lost: bool = False
+    location: Path | Prefix,
+    removed: Callable[[str], None],
+    *,
+    outbox_lost: bool = False,
+    hosts: Iterable[str] = (),
 ) -> None:
     """Remove dump files and packs that no line of the journal names, and drafts.
 
     Only files are removed that have a name as dumpstream gives it, and dump files and packs only if a run was
     interrupted. What is in another capture further inside stays, and so does what is in a folder to which the
-    sink of another capture has written. The captures of several processes are repaired one by one.
+    sink of another capture has written. The captures of several processes, and of several hosts, are repaired
+    one by one.
 
     Args:
-        location: of the capture, or of those of several processes.
+        location: of the capture, or of those of several processes, or of a job.
         removed: called, in another thread, with the path of each file that is gone.
         outbox_lost: remove also finished files whose lines may wait in an outbox on another machine.
+        hosts: only these of a job; by default all.
 
     Raises:
         NotACaptureError: there is no capture.
         DestinationError: it is being written, or its journal does not name everything that it stored.
         StoreError: the store refuses, or does not answer.
+        DumpstreamError: there is none of the *hosts*.
     """
     place = await run_sync(open_place, location)
-    await ask(place.read_manifest)  # nothing is locked where there is no capture
+    captures = await ask(partial(Collection.open, location, hosts=hosts))
+    if captures.job is not None:
+        for host in captures.hosts:
+            if host.manifest is not None:
+                below = partial(_below, removed, str(host.name))
+                await repair(host.place.path, below, outbox_lost=outbox_lost)
+        return
     async with removing(place) as removal:
         repairer = _Repairer(place, removal, removed, outbox_lost=outbox_lost)
         manifest = await ask(place.read_manifest)

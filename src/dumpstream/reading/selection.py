@@ -65,7 +65,7 @@ class Selection:
                         unmatched.pop(pattern, None)
                     if len(found) <= FEW and len(self._found) < FEW:
                         self._found[member.prefix, pattern] = found
-        _refuse(unmatched)
+        refuse_unmatched(unmatched)
 
     def selects(self, name: str) -> bool:
         """Whether a file of that *name*, with its prefix, is selected."""
@@ -76,13 +76,19 @@ class Selection:
         if self._unnoted:
             self._unnoted = [it for it in self._unnoted if not (name == it or fnmatchcase(name, it))]
 
+    @property
+    def unnoted(self) -> Sequence[str]:
+        """The patterns that select none of the files that were noted."""
+        return self._unnoted
+
     def refuse_unnoted(self) -> None:
         """Raise `DumpstreamError` if a pattern selects none of the files that were noted."""
-        _refuse(self._unnoted)
+        refuse_unmatched(self._unnoted)
 
 
-def _refuse(unmatched: Iterable[str]) -> None:
-    for pattern in unmatched:
+def refuse_unmatched(patterns: Iterable[str]) -> None:
+    """Raise `DumpstreamError` about the first of *patterns*, which select no file."""
+    for pattern in patterns:
         part = "" if _WILDCARD.search(pattern) else f"; for a part of a name write '*{pattern}*'"
         raise DumpstreamError(f"no file matches {pattern!r}{part}; `dumpstream ls` shows the names")
 

@@ -4,6 +4,7 @@ import os
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import xxhash
 import zstandard
@@ -11,6 +12,8 @@ from typing_extensions import Buffer
 
 from dumpstream._errors import PartError
 from dumpstream.archive.rows import FileRow, StoredPart
+from dumpstream.codec import RAW_SUFFIX
+from dumpstream.codec.blocks import MAGIC, BlockDecoder, DecodingError, decode_whole
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import is_readable, misfit, parts_of
 from dumpstream.system.location import is_url
@@ -42,7 +45,7 @@ def read_small_parts(capture: StoredCapture, parts: Sequence[StoredPart | None])
     for path, of_path in by_path.items():
         small |= of_path
         frames |= _read_frames(capture, path, of_path)
-    for number, content in zip(frames, _decompressed(frames, small), strict=False):  # all or nothing
+    for number, content in _decoded(frames, small):
         xxh3 = small[number].xxh3
         if xxh3 is None or xxhash.xxh3_64_hexdigest(content) == xxh3:
             data[number] = content
@@ -94,6 +97,24 @@ def _neighbours(numbers: Iterable[int], parts: dict[int, StoredPart]) -> Iterato
 
 def _end(part: StoredPart) -> int:
     return (part.start or 0) + part.stored_bytes
+
+
+def _decoded(frames: dict[int, memoryview], parts: dict[int, StoredPart]) -> Iterator[tuple[int, Buffer]]:
+    """Yield the original bytes of *frames*, except those that cannot be decoded."""
+    zstd: dict[int, memoryview] = {}
+    decoder: BlockDecoder | None = None
+    for number, frame in frames.items():
+        part = parts[number]
+        if (part.path or "").endswith(RAW_SUFFIX):
+            if len(frame) == part.bytes:
+                yield number, frame
+        elif frame[: len(MAGIC)] == MAGIC:
+            decoder = decoder or BlockDecoder()
+            with suppress(DecodingError):
+                yield number, decode_whole(frame, part.bytes, decoder)
+        else:
+            zstd[number] = frame
+    yield from zip(zstd, _decompressed(zstd, parts), strict=False)  # all or nothing
 
 
 def _decompressed(frames: dict[int, memoryview], parts: dict[int, StoredPart]) -> list[memoryview]:

@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import xxhash
-import zstandard
 
 from dumpstream._errors import NotACaptureError, PartError
 from dumpstream.archive.journalfile import JournalFile
@@ -19,15 +18,14 @@ from dumpstream.archive.manifest import Manifest
 from dumpstream.archive.place import RESTORE, DirectoryPlace, Opened, Place, WritingProcess, open_file
 from dumpstream.archive.rows import LossRow, Outcome, StoredPart
 from dumpstream.archive.totals import Totals
+from dumpstream.codec.blocks import DecodingError
+from dumpstream.codec.decoding import original_of_file
 from dumpstream.reading.filelist import FileList
 from dumpstream.reading.index import open_index
 from dumpstream.reading.indexbuilder import origin_of
 from dumpstream.reading.storedfile import is_readable, misfit
 from dumpstream.remote.place import Buckets, StorePlace
 from dumpstream.system.location import Prefix, as_location, is_url
-
-_BLOCK_BYTES = 1 << 20
-_FIRST_BLOCK_BYTES = 64 << 10  #: enough for a header, which is often all that a caller reads
 
 
 class State(StrEnum):
@@ -68,16 +66,12 @@ class PartReader:
         digest = xxhash.xxh3_64()
         size = 0
         with self._open_part(part.path, part) as file, _decompressed(part.path):
-            reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-            buffer = memoryview(bytearray(min(_BLOCK_BYTES, part.bytes + 1)))
-            room = buffer[:_FIRST_BLOCK_BYTES]
-            while length := reader.readinto(room):
-                size += length
+            for block in original_of_file(file, part.path, part.bytes):
+                size += len(block)
                 if size > part.bytes:
                     break
-                digest.update(buffer[:length])
-                yield buffer[:length]
-                room = buffer
+                digest.update(block)
+                yield block
         if size != part.bytes:
             more = "more" if size > part.bytes else "fewer"
             raise PartError(part.path, f"holds {more} than the {part.bytes} bytes stored; {RESTORE}")
@@ -156,7 +150,13 @@ class StoredCapture(PartReader):
     @classmethod
     def read(cls, place: Place) -> StoredCapture:
         """Do as `open` with a *place*."""
-        manifest = place.read_manifest()
+        try:
+            manifest = place.read_manifest()
+        except NotACaptureError:
+            if (job := place.list_job()) is None:
+                raise
+            named = f"; name one, such as {job.hosts[0]}" if job.hosts else ", which have not begun"
+            raise NotACaptureError(place.path, f"is a job of several hosts{named}") from None
         if manifest.processes:
             first = manifest.processes[0].directory
             problem = f"holds captures of several processes; name one, such as {first}"
@@ -221,7 +221,7 @@ class StoredCapture(PartReader):
 def _decompressed(path: str) -> Iterator[None]:
     try:
         yield
-    except zstandard.ZstdError as exc:
+    except DecodingError as exc:
         raise PartError(path, f"is damaged ({exc}); {RESTORE}") from exc
     except OSError as exc:
         raise PartError(path, f"cannot be read: {exc.strerror}") from exc

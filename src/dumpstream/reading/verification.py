@@ -1,9 +1,11 @@
 """Verification: all that the journal of a capture names, read again and compared."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 
 from dumpstream._errors import PartError, StoreError
@@ -13,7 +15,7 @@ from dumpstream.archive.place import Listed
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import Header, HeaderReader, Verdict, judge
-from dumpstream.reading.collection import Collection
+from dumpstream.reading.collection import Collection, HostCaptures, Member
 from dumpstream.reading.problem import (
     Kind,
     Problem,
@@ -59,6 +61,17 @@ class Verification:
         """Whether everything is there and as it was."""
         return not self.problems
 
+    def add(self, other: Verification) -> None:
+        """Add what came out for other captures, which follow; the state stays."""
+        for name in NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.problems += other.problems
+        self.leftovers += other.leftovers
+
+
+#: What is counted.
+NUMBERS = tuple(it.name for it in fields(Verification) if it.type == "int")
+
 
 def verify(
     captures: StoredCapture | Collection,
@@ -87,15 +100,41 @@ def verify(
         return result
     states = []
     for member in captures.members():
-        if member.capture is None:
-            result.problems.append(problem_of_member(member))
-        else:
-            states.append(member.capture.state)
-            verifier.verify(member.capture, member.prefix, member.process)
+        verifier.verify_member(member)
+        states += [] if member.capture is None else [member.capture.state]
     result.state = captures.state(states)
-    if captures.processes is not None and len(captures.processes) == len(captures.manifest.processes):
-        verifier.verify_root(captures)
+    for host in roots_of(captures):
+        verifier.verify_root(host)
+    result.problems += strangers_of(captures)
     return result
+
+
+def verify_member(member: Member, *, deep: bool = False, workers: int | None = None) -> Verification:
+    """Do as `verify` with one capture of several; its state is FINISHED if there is no capture."""
+    result = Verification(State.FINISHED if member.capture is None else member.capture.state)
+    _Verifier(result, None, deep=deep, workers=workers).verify_member(member)
+    return result
+
+
+def verify_root(host: HostCaptures) -> Verification:
+    """Return what is wrong in the directory of the processes' captures, outside of these."""
+    result = Verification(State.FINISHED)
+    _Verifier(result, None, deep=False, workers=None).verify_root(host)
+    return result
+
+
+def roots_of(collection: Collection) -> list[HostCaptures]:
+    """Return the hosts in whose directories files of no capture are looked for: all processes are wanted."""
+    lists = ((host, host.processes) for host in collection.hosts)
+    return [host for host, asked in lists if asked is not None and len(asked) == len(host.known)]
+
+
+def strangers_of(collection: Collection) -> list[Problem]:
+    """Return which files of a job are no host's, unless only some of its hosts are wanted."""
+    job = collection.job
+    if job is None or len(collection.hosts) != len(job.hosts):
+        return []
+    return [Problem(Kind.EXTRA, name, "is in no capture; it was put there by hand") for name in job.others]
 
 
 class _Verifier:
@@ -111,6 +150,13 @@ class _Verifier:
     ) -> None:
         self._result, self._progress = result, progress
         self._deep, self._workers = deep, workers
+
+    def verify_member(self, member: Member) -> None:
+        """Verify the capture of *member*, or say why there is none."""
+        if member.capture is None:
+            self._result.problems.append(problem_of_member(member))
+        else:
+            self.verify(member.capture, member.prefix, member.process)
 
     def verify(self, capture: StoredCapture, prefix: str, process: Process | None = None) -> None:
         """Verify *capture*, whose names get the *prefix*; of several, it is that of *process*."""
@@ -136,13 +182,13 @@ class _Verifier:
                 )
                 self._find_unknown((it for it in listed if it.path not in known), prefix)
 
-    def verify_root(self, collection: Collection) -> None:
+    def verify_root(self, host: HostCaptures) -> None:
         """Look for what is wrong in the directory of the processes' captures."""
-        if collection.writer is not None:
-            self._result.problems.append(still_running(str(collection.path), collection.writer))
+        if host.writer is not None:
+            self._result.problems.append(still_running(str(host.place.path), host.writer))
             return
-        own = {process.directory for process in collection.manifest.processes}
-        self._find_unknown(collection.place.list(without=own), "")
+        own = {process.directory for process in host.known}
+        self._find_unknown(host.place.list(without=own), host.below)
 
     def _read_again(
         self, capture: StoredCapture, inventory: Mapping[str, Listed] | None, known: PathSet, prefix: str
@@ -160,15 +206,8 @@ class _Verifier:
         )
         with closing(checked):
             for batch in checked:
-                result.rows += batch.rows
-                result.row_bytes += batch.row_bytes
-                result.parts += batch.parts
-                result.bytes += batch.bytes
-                result.found_parts += batch.found_parts
-                result.skipped_parts += batch.skipped_parts
-                result.unread_parts += batch.unread_parts
-                result.unstored_files += batch.unstored_files
-                result.problems += [problem.below(prefix) for problem in batch.problems]
+                batch.problems = [problem.below(prefix) for problem in batch.problems]
+                result.add(batch)
                 if self._progress is not None:
                     self._progress(result)
 

@@ -122,13 +122,13 @@ def test_sinks_that_are_given_replace_the_default(tmp_path: Path) -> None:
 
     codes = [
         run_capture(tmp_path / "null", "--sink", "null:"),
-        run_capture(tmp_path / "two", "--sink", "null:", "--sink", f"zstd:{elsewhere}"),
+        run_capture(tmp_path / "two", "--sink", "null:", "--sink", f"zstd:{elsewhere}", "--no-pack"),
     ]
 
     assert codes == [0, 0]
     assert not (tmp_path / "null" / "files").exists()
     assert not (tmp_path / "two" / "files").exists()
-    assert len(list(elsewhere.rglob("*.zst"))) == 16
+    assert len(list(elsewhere.rglob("*.dsz"))) == 16
     assert main(["verify", str(tmp_path / "two")]) == 0
 
 
@@ -201,11 +201,22 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         tmp_path / "run",
         *("--buffer-file", tmp_path / "ring"),
         *("--on-full", "drop", "--block-timeout", "7.5", "--max-file-bytes", "1G"),
-        *("--level", "3", "--workers", "3", "--fsync", "capture", "--max-descriptors", "64"),
+        *(
+            "--codec",
+            "float",
+            "--level",
+            "3",
+            "--workers",
+            "3",
+            "--fsync",
+            "capture",
+            "--max-descriptors",
+            "64",
+        ),
         *("--idle-timeout", "100", "--text-idle-timeout", "5"),
         *("--max-digests", "9", "--max-header-bytes", "64k", "--max-pieces", "11"),
         *("--max-open-files", "12", "--max-open-bytes", "1M"),
-        *("--held-bytes", "1M", "--gathered-bytes", "2MiB"),
+        *("--held-bytes", "1M", "--gathered-bytes", "2MiB", "--drain-timeout", "90"),
         *("--only", "*MatMul*", "--only", "*Relu*"),
         *("--pack", "--spill", tmp_path / "spill", "--spill-bytes", "1G"),
         simulate="tensor_bytes=64",
@@ -219,6 +230,7 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         "on_full": "drop",
         "block_timeout": 7.5,
         "max_file_bytes": 1 << 30,
+        "codec": "float",
         "level": 3,
         "workers": 3,
         "fsync": "capture",
@@ -232,6 +244,7 @@ def test_every_option_reaches_the_capture(tmp_path: Path) -> None:
         "max_open_bytes": 1 << 20,
         "held_bytes": 1 << 20,
         "gathered_bytes": 2 << 20,
+        "drain_timeout": 90,
         "only": ["*MatMul*", "*Relu*"],
         "pack": True,
         "spill": str(tmp_path / "spill"),

@@ -64,7 +64,7 @@ def test_tables_are_listed_without_a_query(run: Path, capsys: pytest.CaptureFixt
     assert main(["sql", str(run)]) == 0
 
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert listed == ["tensors", "problems", "files", "processes", "losses", "edges"]
+    assert listed == ["tensors", "problems", "files", "processes", "losses", "alerts", "edges"]
 
 
 def test_mistake_is_wrong_usage_with_a_mark_below_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

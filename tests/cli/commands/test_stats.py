@@ -18,7 +18,7 @@ from dumpstream.cli import main
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading.smallfiles import read_small
 from dumpstream.simulation import Workload
-from dumpstream.sinks._parts import CsvFiles, ParquetParts, TreeTables
+from dumpstream.sinks.tables.parts import CsvFiles, ParquetParts, TreeTables
 from dumpstream.statistics.canncsv import CannCsv
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.statistics.table import COLUMNS
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dumpstream.reading.stored import StoredCapture
-    from dumpstream.sinks._parts import Output
+    from dumpstream.sinks.tables.parts import Output
 
 WORKLOAD = Workload.parse("models=1,ops=6,nan=3,stats_text=4,tensor_bytes=64-5000")
 FILES = {file.name: file.data for file in WORKLOAD.expected_files("/dump")}

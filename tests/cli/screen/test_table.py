@@ -77,7 +77,7 @@ class TestElsewhere:
         assert [*table.lines()] == []
 
     def test_the_lead_comes_first_if_a_row_knows_it(self) -> None:
-        table = Table(tensor_columns(["op_name"]), lead=tensor_column("rank"), file=io.StringIO())
+        table = Table(tensor_columns(["op_name"]), leads=[tensor_column("rank")], file=io.StringIO())
         table.add({"op_name": ["a"], "rank": [None]})
         without = _text(table)
         table.add({"op_name": ["b", "c"], "rank": [None, 7]})

@@ -12,6 +12,8 @@ Examples:
   dumpstream capture --out run1 --simulate steps=20,ops=50  a longer one
   dumpstream capture --out run1 --simulate --on-full drop   never stall the model, lose by name instead
   dumpstream capture --out run1 --simulate --sink null:     measure without writing
+  dumpstream capture --out s3://bucket/job --host auto -- torchrun --nnodes 64 train.py
+                                                            on every host of a job
   dumpstream capture --out s3://bucket/run1 --pack --spill /var/tmp/spill -- python train.py
                                                             to an object store
 
@@ -25,7 +27,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from dumpstream.capture import Capture, open_capture
-from dumpstream.cli._alerts import tell_alerts, wants_alerts
+from dumpstream.cli._alerts import AlertTeller, wants_alerts
 from dumpstream.cli._arguments import add_out_argument, local_path
 from dumpstream.cli._command import capture_command, refuse_missing
 from dumpstream.cli._display import print_json, say
@@ -68,6 +70,8 @@ def run(args: Namespace) -> int:
     if args.words and (args.acl_lib or args.profile):
         raise WrongUsageError("--acl-lib and --profile go with --simulate; a command finds its own library")
     if args.simulate is not None:
+        if args.host is not None:
+            raise WrongUsageError("--host goes with a command; capture `dumpstream simulate` behind --")
         return _simulate(args)
     code = refuse_missing(args.words[0])
     return run_async(capture_command, args) if code is None else code
@@ -107,24 +111,25 @@ async def _capture(
 ) -> Report | None:
     """Return the report, or None if the capture was aborted."""
     signals = CaptureSignals(ENDING)
-    async with (
-        signals.obeyed() as tasks,
-        open_capture(
-            args.out,
-            acl_library=args.acl_lib,
-            profile=profile,
-            own_process=False,  # this command has nothing else to do
-            **capture_arguments(args),
-        ) as capture,
-    ):
-        signals.begin(capture, runtime.stop)
-        tell_remains(capture)
-        tasks.start_soon(show_progress, capture)
-        if wants_alerts(args):
-            tasks.start_soon(tell_alerts, capture, args.on_alert)
-        if args.on_failure == "stop":
-            tasks.start_soon(_stop_when_ended, capture, runtime)
-        await run_sync(runtime.run)
+    opening = open_capture(
+        args.out,
+        acl_library=args.acl_lib,
+        profile=profile,
+        own_process=False,  # this command has nothing else to do
+        **capture_arguments(args),
+    )
+    async with signals.obeyed() as tasks:
+        teller = AlertTeller(tasks, args.on_alert)
+        async with opening as capture:
+            signals.begin(capture, runtime.stop)
+            tell_remains(capture)
+            tasks.start_soon(show_progress, capture)
+            if wants_alerts(args):
+                teller.tell(capture)
+            if args.on_failure == "stop":
+                tasks.start_soon(_stop_when_ended, capture, runtime)
+            await run_sync(runtime.run)
+        await teller.finish()
     return None if signals.tell_abort(args.spill) else capture.report
 
 

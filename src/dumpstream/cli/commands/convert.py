@@ -1,16 +1,17 @@
 """Write the tensors of dump files as npy, bin or csv.
 
-Takes captures, dump files (raw or .zst) and directories of them. Writes a file for each tensor, named for the
-dump file: NAME.input.0.npy, NAME.output.0.npy, and so for buffers and spaces. bfloat16 and the narrow floats
-become float32, int4 becomes int8, uint1 becomes bits and complex32 complex64. Bytes behind the shape are left
-out. A damaged tensor is left out and the others are written. Exits with 3 if a file is damaged or not whole.
+Takes captures, dump files (raw or compressed) and directories of them. Writes a file for each tensor, named
+for the dump file: NAME.input.0.npy, NAME.output.0.npy, and so for buffers and spaces. bfloat16 and the
+narrow floats become float32, int4 becomes int8, uint1 becomes bits and complex32 complex64. Bytes behind the
+shape are left out. A damaged tensor is left out and the others are written. Exits with 3 if a file is damaged
+or not whole.
 
 Examples:
   dumpstream convert run1 --out npy                                        a capture
   dumpstream convert s3://bucket/run1 --out npy                            one in an object store
   dumpstream convert MatMulV2.a.1.2.1780159660546556 --out npy             a file
   dumpstream convert dumps --out npy --layout NCHW                         a directory, blocked formats undone
-  dumpstream convert x.zst --out npy --layout ND --shape 77,1024           with the shape it had on the host
+  dumpstream convert x.dsz --out npy --layout ND --shape 77,1024           with the shape it had on the host
   dumpstream convert run1 --out npy --names cann                           for scripts that expect msaccucmp's
 """
 
@@ -21,7 +22,7 @@ from dumpstream.analysis.conversion import ConversionOptions, Converted, convert
 from dumpstream.analysis.tensorfiles import FileFormat
 from dumpstream.analysis.tensornames import Naming
 from dumpstream.archive.destination import refuse_inside
-from dumpstream.cli._arguments import add_inputs_argument, add_rank_argument, local_path, locations
+from dumpstream.cli._arguments import add_inputs_argument, add_members_arguments, local_path, locations
 from dumpstream.cli._display import count_text, not_stored_text, say, size_text, summarise
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.screen.progress import Progress
@@ -43,7 +44,7 @@ def _shape(text: str) -> tuple[int, ...]:
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs_argument(parser)
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     add("--out", type=local_path, metavar="DIR", required=True, help="where the files go")
     add(
         "--format",
@@ -77,7 +78,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     if args.shape and not args.layout:
         raise WrongUsageError("--shape is the shape in a --layout; name one")
-    found = list(find_inputs(locations(args.names), args.rank))
+    found = list(find_inputs(locations(args.names), args.rank, hosts=args.host))
     inputs = [it for it in found if it.not_stored is None]
     captures = {it.capture.path.parent if it.prefix else it.capture.path for it in inputs if it.capture}
     refuse_inside(args.out, captures)

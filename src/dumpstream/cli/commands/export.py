@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from dumpstream.cli._arguments import add_rank_argument, add_run_argument, local_path
+from dumpstream.cli._arguments import add_members_arguments, add_run_argument, local_path
 from dumpstream.cli._display import count_text, say, summarise
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli.screen.progress import Progress
@@ -27,7 +27,7 @@ from dumpstream.tables.perfetto import write_trace
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_run_argument(parser)
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     parser.add_argument("--format", choices=["perfetto"], required=True, help="of the file")
     parser.add_argument("--out", type=local_path, metavar="FILE", required=True, help="the file to write")
     parser.add_argument("--force", action="store_true", help="replace --out if it is there")
@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     with open_output(args.out, replace=args.force) as file:
         with Progress("reading", "file") as progress:
-            subject = read_subject(args.path, args.rank, progress=progress.show)
+            subject = read_subject(args.path, args.rank, args.host, progress=progress.show)
         executions = find_executions(subject.trace)
         written = write_trace(file, subject.trace, executions, find_flow(subject.trace, executions))
     for problem in subject.missing:

@@ -16,7 +16,12 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 
 from dumpstream.archive.destination import refuse_inside
-from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument, local_path
+from dumpstream.cli._arguments import (
+    add_capture_argument,
+    add_members_arguments,
+    add_names_argument,
+    local_path,
+)
 from dumpstream.cli._display import count_text, not_stored_text, say, size_text, summarise
 from dumpstream.cli._exit import NOT_WHOLE
 from dumpstream.cli.screen.progress import Progress
@@ -30,14 +35,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add_capture_argument(parser)
     add_names_argument(parser)
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     add("--out", type=local_path, metavar="DIR", required=True, help="where the files go")
     add("--sparse", action="store_true", help="write what is behind a gap at its offset, and leave a hole")
     add("--force", action="store_true", help="replace files that are already there")
 
 
 def run(args: Namespace) -> int:
-    collection = Collection.open(args.capture, args.rank)
+    collection = Collection.open(args.capture, args.rank, args.host)
     refuse_inside(args.out, [collection.path])
     selection = Selection(args.names)
     selection.refuse_unmatched(collection)

@@ -2,13 +2,16 @@
 
 Shows the verdict of each file, its original and its stored size, the chunks it came in and the parts it is
 stored in; if the program has marked steps, also the step of files whose names have none. Of a capture of
-several processes, also lists the processes and how each ended. Works while the capture runs, too.
+several processes, also lists the processes and how each ended. Of a job of several hosts, lists the hosts;
+with a host, a rank or a name, the files. Works while the capture runs, too.
 
 Examples:
   dumpstream ls run1
   dumpstream ls run1 '*MatMul*'                 those that match
   dumpstream ls s3://bucket/run1
   dumpstream ls run1 --rank 0                   of a capture of several processes, those of one rank
+  dumpstream ls s3://bucket/job                 the hosts of a job
+  dumpstream ls s3://bucket/job --host 3        the files of one of them
   dumpstream ls run1 --json | jq -r '.files[] | select(.verdict == "gap") | .name'
 """
 
@@ -22,10 +25,10 @@ from itertools import islice
 from typing import Any
 
 from dumpstream.archive.journalfile import FileSummary
-from dumpstream.archive.manifest import Process
+from dumpstream.archive.manifest import FIGURES, Process
 from dumpstream.archive.place import is_inside
 from dumpstream.archive.totals import Totals
-from dumpstream.cli._arguments import add_capture_argument, add_names_argument, add_rank_argument
+from dumpstream.cli._arguments import add_capture_argument, add_members_arguments, add_names_argument
 from dumpstream.cli._display import (
     attributes,
     count_text,
@@ -37,6 +40,7 @@ from dumpstream.cli._display import (
     summarise,
 )
 from dumpstream.cli.screen.colour import style_of, verdict
+from dumpstream.cli.screen.hosts import print_hosts, print_hosts_json
 from dumpstream.cli.screen.layout import Column
 from dumpstream.cli.screen.table import Table
 from dumpstream.format.opname import parse_name
@@ -84,12 +88,15 @@ _PROCESSES = (
 def add_arguments(parser: ArgumentParser) -> None:
     add_capture_argument(parser)
     add_names_argument(parser)
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
-    collection = Collection.open(args.capture, args.rank)
+    collection = Collection.open(args.capture, args.rank, args.host)
+    if collection.job is not None and not (args.rank or args.host or args.names):
+        (print_hosts_json if args.json else print_hosts)(collection)
+        return 0
     selection = Selection(args.names)
     selection.refuse_unmatched(collection)
     if args.json:
@@ -163,8 +170,10 @@ def _process(member: Member) -> dict[str, Any]:
     assert member.process is not None
     totals = _totals(member)
     known = asdict(member.process)
-    del known["ring"]  # only `recover` needs it
+    for name in ("ring", *FIGURES):  # only `recover` needs it, and its journal says more
+        del known[name]
     return {
+        **({} if member.host is None else {"host": member.host}),
         **known,
         "problem": member.problem or member.process.problem,
         "state": None if member.capture is None else member.capture.state,
@@ -178,6 +187,7 @@ def _row(file: StoredFile, member: Member) -> dict[str, Any]:
     inside = file.path is not None and is_inside(file.path)
     return {
         "name": member.prefix + file.name,
+        **({} if member.host is None else {"host": member.host}),
         **({} if member.process is None else {"rank": member.rank}),
         "step": _step_of(file),
         "path": f"{member.prefix}{file.path}" if inside else file.path,
@@ -196,17 +206,18 @@ def _print_tables(collection: Collection, selection: Selection) -> None:
     total = Totals()
     states, processes = [], []
     problems: list[str] = []
-    table = Table(_FILES, lead=_STEP, grows=True)
+    table = Table(_FILES, leads=[_STEP], grows=True)
+    running = any(host.writer is not None for host in collection.hosts)
     for member in collection.members():
         if member.capture is not None:
             states.append(member.capture.state)
             _add_losses(total, member.capture.totals)
             _print_captured(member.capture, member, selection, total, table)
         if (process := member.process) is not None:
-            processes.append(_process_cells(member, process, running=collection.writer is not None))
-            if problem := member.problem or process.problem:
-                name = process.directory or f"process {process.pid}"
-                problems.append(f"{name}: {printable(problem)}")
+            processes.append(_process_cells(member, process, running=running))
+        problem = member.problem or (None if member.process is None else member.process.problem)
+        if problem is not None:
+            problems.append(f"{member.label}: {printable(problem)}")
     if collection.processes is not None:
         _print_processes(processes)
         for problem in problems:
@@ -264,7 +275,7 @@ def _process_cells(member: Member, process: Process, *, running: bool) -> Sequen
     # The directories of the interpreter and of the script do not tell processes apart.
     words = [word.rpartition("/")[2] for word in process.command[:2]] + process.command[2:]
     return (
-        process.directory or "refused",
+        member.label if process.directory else f"{member.below}refused",
         "-" if process.rank is None else str(process.rank),
         "-" if process.device is None else str(process.device),
         str(process.pid),

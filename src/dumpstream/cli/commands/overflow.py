@@ -19,7 +19,7 @@ from typing import Any
 from dumpstream.analysis.measurement import measure
 from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.overflow import BadRecord, Overflow, OverflowRecord, match_overflows, read_records
-from dumpstream.cli._arguments import add_rank_argument, add_run_argument
+from dumpstream.cli._arguments import add_members_arguments, add_run_argument
 from dumpstream.cli._display import (
     attributes,
     count_text,
@@ -47,12 +47,12 @@ _ORIGIN = ("op_type", "op_name", *_PLACES, "timestamp")
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_run_argument(parser)
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
-    inputs = list(find_inputs([args.path], args.rank))
+    inputs = list(find_inputs([args.path], args.rank, hosts=args.host))
     need_mode(args.path, inputs, Mode.OVERFLOW)
     problems: list[str] = []
     records: list[OverflowRecord] = []
@@ -77,8 +77,10 @@ def _rows(args: Namespace, problems: list[str]) -> dict[str, list[TensorRow]]:
     """Return the statistics of the run by process; add why files could not be read to *problems*."""
     rows: dict[str, list[TensorRow]] = defaultdict(list)
     size = 0
-    with Progress("measuring", count_all=lambda: (0, bytes_to_measure([args.path], args.rank))) as progress:
-        for files, measured in enumerate(measure([args.path], ranks=args.rank), 1):
+    with Progress(
+        "measuring", count_all=lambda: (0, bytes_to_measure([args.path], args.rank, args.host))
+    ) as progress:
+        for files, measured in enumerate(measure([args.path], ranks=args.rank, hosts=args.host), 1):
             size += measured.bytes
             problems += measured.problems
             progress.show(files, size)

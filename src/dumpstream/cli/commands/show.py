@@ -22,7 +22,7 @@ from typing import Any
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
 from dumpstream.analysis.preview import Histogram
-from dumpstream.cli._arguments import add_names_argument, add_rank_argument, location
+from dumpstream.cli._arguments import add_members_arguments, add_names_argument, location
 from dumpstream.cli._display import (
     count_text,
     in_words,
@@ -59,10 +59,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "path",
         type=location,
         metavar="PATH",
-        help="a dump file (raw or .zst), or a capture (directory or URL)",
+        help="a dump file (raw or compressed), or a capture (directory or URL)",
     )
     add_names_argument(parser)
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     add("--json", action="store_true", help="print one JSON object")
 
 
@@ -73,7 +73,7 @@ def run(args: Namespace) -> int:
         raise WrongUsageError(f"{args.path} is {what}; name a file of a capture behind it")
     if args.names and not (remote or args.path.is_dir()):
         raise WrongUsageError(f"{args.path} is not a capture; leave the name out")
-    inputs = find_inputs([args.path], args.rank, args.names)
+    inputs = find_inputs([args.path], args.rank, args.names, hosts=args.host)
     first = next(inputs)  # find_inputs refuses a name that no file has
     second = next(inputs, None)
     if second is not None and args.names != [first.name]:  # a name may be a pattern that others match, too

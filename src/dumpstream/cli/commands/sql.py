@@ -1,9 +1,9 @@
 """Ask the tables of a run in SQL.
 
 The tables are tensors (a row of statistics for each tensor), problems (files that could not be read), files,
-processes, losses, and edges (which tensor an operator read from which). Without a query, lists them with
-their columns. The table of tensors is made when a query first needs it, and kept in the cache. DuckDB
-answers; it can read nothing but these tables.
+processes, losses, alerts (what --alert told), and edges (which tensor an operator read from which). Without a
+query, lists them with their columns. The table of tensors is made when a query first needs it, and kept in
+the cache. DuckDB answers; it can read nothing but these tables.
 
 Examples:
   dumpstream sql run1                                              the tables and their columns
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, Any, TextIO
 
-from dumpstream.cli._arguments import add_rank_argument, local_path
+from dumpstream.cli._arguments import add_members_arguments, local_path
 from dumpstream.cli._display import count_text, in_words, number_text, printable, summarise
 from dumpstream.cli._exit import WrongUsageError
 from dumpstream.cli.screen.layout import Column
@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="RUN",
         help="captures (directories or URLs), dump files, or directories of them; the last word is the query",
     )
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     add("--format", choices=["table", "csv", "json", "parquet"], default="table")
     add("--out", type=local_path, metavar="FILE", help="write there instead of printing")
     add("--force", action="store_true", help="replace --out if it is there")
@@ -65,7 +65,7 @@ def run(args: Namespace) -> int:
     runs = [as_location(word) for word in words]
     with ExitStack() as stack:
         with Progress("reading tensors", "tensor") as progress:
-            opening = open_database(runs, args.rank, query=query, told=progress.show)
+            opening = open_database(runs, args.rank, args.host, query=query, told=progress.show)
             database = stack.enter_context(opening)
         try:
             _write(args, database.ask(query))

@@ -14,16 +14,18 @@ Examples:
   dumpstream verify s3://bucket/run1             whether every file is there, in its size
   dumpstream verify s3://bucket/run1 --deep      whether every byte is as it was captured
   dumpstream verify run1 --repair                remove what a killed run left, then verify
+  dumpstream verify s3://bucket/job --deep --engine dask=tcp://head:8786    on the workers of a cluster
   dumpstream verify run1 --json | jq '.problems[] | .kind' | sort | uniq -c
 """
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
 
-from dumpstream.cli._arguments import add_capture_argument, add_rank_argument
+from dumpstream.cli._arguments import add_capture_argument, add_members_arguments
 from dumpstream.cli._display import (
     attributes,
     count_text,
@@ -35,12 +37,20 @@ from dumpstream.cli._display import (
     summarise,
 )
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
+from dumpstream.cli.engine.arguments import add_engine_arguments, is_planned, refuse_relative
+from dumpstream.cli.engine.running import run_planned
 from dumpstream.cli.screen.amounts import amount_of_collection
 from dumpstream.cli.screen.colour import Style, styled, verdict
 from dumpstream.cli.screen.progress import Progress
-from dumpstream.reading.collection import Collection
+from dumpstream.engine.computing import Failure
+from dumpstream.engine.parts import Parts
+from dumpstream.engine.plan import Plan
+from dumpstream.engine.verifying import verification_of, verifying_tasks
+from dumpstream.reading.collection import Collection, state_of
+from dumpstream.reading.problem import Kind, Problem
 from dumpstream.reading.repair import repair
-from dumpstream.reading.verification import Verification, verify
+from dumpstream.reading.stored import State
+from dumpstream.reading.verification import Verification, strangers_of, verify
 
 _KIND = 11  #: the columns of the longest kind of problem
 
@@ -55,19 +65,25 @@ _FLAGS = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_capture_argument(parser)
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     for flag, meaning in _FLAGS.items():
         parser.add_argument(flag, action="store_true", help=meaning)
+    add_engine_arguments(parser)
 
 
 def run(args: Namespace) -> int:
+    if is_planned(args, without=["repair", "outbox_lost"]):
+        collection = Collection.open(args.capture, args.rank, args.host)
+        refuse_relative(args.engine, [args.capture])
+        plan = _plan(args, collection)
+        return run_planned(args, plan, partial(merge, args, plan.request))
     removed: list[str] = []
     if args.repair:
         note = removed.append if args.json else _print_removed
-        anyio.run(partial(repair, args.capture, note, outbox_lost=args.outbox_lost))
+        anyio.run(partial(repair, args.capture, note, outbox_lost=args.outbox_lost, hosts=args.host))
     elif args.outbox_lost:
         raise WrongUsageError("--outbox-lost is for --repair; give both or none")
-    collection = Collection.open(args.capture, args.rank)
+    collection = Collection.open(args.capture, args.rank, args.host)
     with Progress("verifying", count_all=partial(amount_of_collection, collection)) as progress:
         result = verify(
             collection,
@@ -75,8 +91,37 @@ def run(args: Namespace) -> int:
             # What is only looked up in a listing takes the same time in any size.
             progress=lambda it: progress.show(it.rows, 0 if it.found_parts else it.row_bytes),
         )
-    if args.json:
-        print_json(_object(result) | ({"removed": removed} if args.repair else {}))
+    return _tell(result, as_json=args.json, removed=removed if args.repair else None)
+
+
+def _plan(args: Namespace, collection: Collection) -> Plan:
+    request = {
+        "command": "verify",
+        "capture": str(args.capture),
+        "rank": args.rank,
+        "host": args.host,
+        "deep": args.deep,
+        "json": args.json,
+        "state": str(collection.state(())),
+        "strangers": strangers_of(collection),
+    }
+    return Plan(request, verifying_tasks(collection, deep=args.deep))
+
+
+def merge(args: Namespace, request: Mapping[str, Any], parts: Parts, failures: Sequence[Failure]) -> int:
+    """Print what `run` prints, from *parts*."""
+    if getattr(args, "out", None) is not None:
+        raise WrongUsageError("verify has no --out; redirect what it prints")
+    result, states = verification_of(parts)
+    result.state = state_of([State(request["state"]), *states])
+    result.problems += [Problem(Kind(kind), *about) for kind, *about in request["strangers"]]
+    result.problems += [Problem(Kind.UNREACHABLE, it.label, it.problem) for it in failures]
+    return _tell(result, as_json=bool(request["json"]))
+
+
+def _tell(result: Verification, *, as_json: bool, removed: Sequence[str] | None = None) -> int:
+    if as_json:
+        print_json(_object(result) | ({} if removed is None else {"removed": removed}))
     else:
         _print_problems(result)
     return 0 if result.whole else NOT_WHOLE

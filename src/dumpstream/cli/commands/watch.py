@@ -21,7 +21,7 @@ from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.difference import Difference
 from dumpstream.analysis.modes import need_mode
 from dumpstream.analysis.watch import Graph, Trampling, WatchDump, Watched, WatchResult, find_watched, watch
-from dumpstream.cli._arguments import add_rank_argument, add_run_argument, local_path
+from dumpstream.cli._arguments import add_members_arguments, add_run_argument, local_path
 from dumpstream.cli._display import (
     attributes,
     count_text,
@@ -47,13 +47,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--ops", type=local_path, metavar="FILE", help="the operators in the order of the graph, a JSON array"
     )
-    add_rank_argument(parser)
+    add_members_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: Namespace) -> int:
     graph = None if args.ops is None else Graph(operators_in(args.ops))
-    inputs = list(find_inputs([args.path], args.rank))
+    inputs = list(find_inputs([args.path], args.rank, hosts=args.host))
     need_mode(args.path, inputs, Mode.WATCH)
     watched = find_watched(inputs)
     if not any(len(it.dumps) > 1 or it.early for it in watched):

@@ -22,6 +22,7 @@ COMMANDS = {
     "extract": "Write the original files of a capture.",
     "stats": "Print the statistics of every tensor in captures, dump files and directories of them.",
     "compare": "Compare two runs: where they first differ, and which operator added the error.",
+    "merge": "Put the parts of all shards together, and print what the command prints without --shard.",
     "convert": "Write the tensors of dump files as npy, bin or csv.",
     "show": "Show what is in a dump file.",
     "diagnose": "Find the operator that made the first NaN of a run.",
@@ -38,7 +39,7 @@ COMMANDS = {
 
 #: The commands that only read; while a store does not answer, Python cannot interrupt them.
 READERS = {
-    *("ls", "verify", "extract", "stats", "compare", "convert", "show", "diagnose"),
+    *("ls", "verify", "extract", "stats", "compare", "merge", "convert", "show", "diagnose"),
     *("view", "sql", "export", "overflow", "watch"),
 }
 

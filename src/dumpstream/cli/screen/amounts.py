@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dumpstream.analysis.sources import left_by_sink
+from dumpstream.codec import BLOCKS_SUFFIX, Codec
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.inputs import is_capture
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.system.location import Prefix
 
 #: Of what is in such files, the size on the disk does not tell how much will be read.
-_OTHER_SIZE = (".zst", ".parquet")
+_OTHER_SIZE = (Codec.ZSTD.suffix, BLOCKS_SUFFIX, ".parquet")
 
 
 def amount_of_collection(collection: Collection) -> tuple[int, int]:
@@ -20,20 +21,22 @@ def amount_of_collection(collection: Collection) -> tuple[int, int]:
     return sum(it.files for it in totals), sum(it.bytes for it in totals)
 
 
-def bytes_to_measure(locations: Iterable[Path | Prefix], ranks: Sequence[int]) -> int:
+def bytes_to_measure(
+    locations: Iterable[Path | Prefix], ranks: Sequence[int], hosts: Sequence[str] = ()
+) -> int:
     """Return how many bytes of dump files are to be read at *locations*; 0 if that cannot be told."""
     total = 0
     for location in locations:
-        size = _bytes_at(location, ranks)
+        size = _bytes_at(location, ranks, hosts)
         if not size:
             return 0
         total += size
     return total
 
 
-def _bytes_at(location: Path | Prefix, ranks: Sequence[int]) -> int:
+def _bytes_at(location: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str]) -> int:
     if isinstance(location, Prefix) or is_capture(location):
-        captures = [*_captures(Collection.open(location, ranks))]
+        captures = [*_captures(Collection.open(location, ranks, hosts))]
         # Of a capture with statistics, its tables are read instead.
         return 0 if any(map(_has_tables, captures)) else sum(it.totals.bytes for it in captures)
     if location.is_dir():

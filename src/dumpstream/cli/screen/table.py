@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 from dumpstream.cli._display import printable
 from dumpstream.cli.screen.area import size_of
@@ -20,6 +20,9 @@ from dumpstream.cli.screen.layout import (
 )
 from dumpstream.cli.screen.options import is_coloured
 
+#: The cells of each column; in one text, which takes less memory, except those of the last block.
+_Block: TypeAlias = Sequence[str | list[str]]
+
 _ELLIPSIS, _PLAIN_ELLIPSIS = "…", "~"
 
 
@@ -28,8 +31,8 @@ class Table:
 
     The layout is made for the rows that were added before the first lines were asked for. On a terminal,
     columns and texts that do not fit are left out or shortened, and the layout stays until the terminal is
-    resized; elsewhere everything is written in full, and later texts that are longer stick out. The column
-    *lead* comes first, but only if a row has a value there. Lines begin with *indent* spaces.
+    resized; elsewhere everything is written in full, and later texts that are longer stick out. The columns
+    *leads* come first, but each only if a row has a value there. Lines begin with *indent* spaces.
     If it *grows* after the first lines, its columns have some space for later texts.
     """
 
@@ -37,7 +40,7 @@ class Table:
         self,
         columns: Sequence[Column],
         *,
-        lead: Column | None = None,
+        leads: Sequence[Column] = (),
         file: TextIO | None = None,
         indent: int = 0,
         grows: bool = False,
@@ -45,14 +48,13 @@ class Table:
         self.rows = 0
         self.waiting = 0  #: rows of which the lines were not asked for yet
         self._file = sys.stdout if file is None else file
-        self._columns = [*columns] if lead is None else [lead, *columns]
-        self._first = 0 if lead is None else 1
+        self._columns = [*leads, *columns]
+        self._empty = {*range(len(leads))}  # the places of leads without a value so far
         self._indent = " " * indent
         self._grows = grows
         #: The column whose texts have their common beginning shown once.
         self._folded = next((place for place, it in enumerate(self._columns) if it.folds), None)
-        #: The cells of each column; in one text, which takes less memory, except those of the last block.
-        self._blocks: list[Sequence[str | list[str]]] = []
+        self._blocks: list[_Block] = []
         self._layout: dict[int, int] | None = None  #: the width of each column that is shown, by its place
         self._available: int | None = None  #: the columns of the terminal; None if it is not one
         self._beginning = ""  #: what all texts of the column that folds begin with
@@ -66,20 +68,20 @@ class Table:
             if self._blocks:
                 self._blocks[-1] = ["\n".join(_split(column)) for column in self._blocks[-1]]
             self._blocks.append(cells)
-            if self._first and any(value is not None for value in block[self._columns[0].name]):
-                self._first, self._layout = 0, None
+            for place in [*self._empty]:
+                if any(value is not None for value in block[self._columns[place].name]):
+                    self._empty.discard(place)
+                    self._layout = None
 
     @property
     def left_out(self) -> list[str]:
         """The names of the columns that did not fit."""
         shown = self._layout
-        places = range(self._first, len(self._columns))
-        return [] if shown is None else [self._columns[it].name for it in places if it not in shown]
+        return [] if shown is None else [self._columns[it].name for it in self._used if it not in shown]
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the rows added since the last call, with newlines, behind the titles."""
-        blocks = [[*map(_split, block)] for block in self._blocks]
-        self._blocks, self.waiting = [], 0
+        blocks, self._blocks, self.waiting = self._blocks, [], 0
         if not blocks:
             return
         available = size_of(self._file).columns - len(self._indent) if self._file.isatty() else None
@@ -89,30 +91,37 @@ class Table:
             self._layout = self._fit(blocks)
             yield from self._heading()
             yield f"{self._indent}{self._title()}\n"
-        for block in blocks:
+        for cells in blocks:  # one at a time, because apart they take several times as much memory
+            block = [*map(_split, cells)]
             if not all(text.startswith(self._beginning) for text in self._folding(block)):
                 self._beginning = self._common_beginning([block])
                 yield from self._heading()
             yield from self._lines_of(block)
 
-    def _folding(self, block: Sequence[Sequence[str]]) -> Sequence[str]:
+    def _folding(self, block: _Block) -> Sequence[str]:
         """Return the texts whose common beginning is shown once, if any."""
-        return () if self._folded is None or self._available is None else block[self._folded]
+        return () if self._folded is None or self._available is None else _split(block[self._folded])
 
-    def _common_beginning(self, blocks: Sequence[Sequence[Sequence[str]]]) -> str:
+    def _common_beginning(self, blocks: Sequence[_Block]) -> str:
         texts = [text for block in blocks for text in self._folding(block)]
         return common_beginning(texts)
 
-    def _fit(self, blocks: Sequence[Sequence[Sequence[str]]]) -> dict[int, int]:
+    def _fit(self, blocks: Sequence[_Block]) -> dict[int, int]:
         widths = []
         for place, column in enumerate(self._columns):
             cut = len(self._beginning) if place == self._folded else 0
-            longest = max(cells_of(text) - cut for block in blocks for text in block[place])
+            longest = max(cells_of(text) - cut for block in blocks for text in _split(block[place]))
             widths.append(max(longest, cells_of(column.name), column.at_least))
         if self._available is None:
-            return {place: widths[place] for place in range(self._first, len(widths))}
-        shown = fit(self._columns[self._first :], widths[self._first :], self._available, ample=self._grows)
-        return {place + self._first: width for place, width in shown.items()}
+            return {place: widths[place] for place in self._used}
+        columns = [self._columns[place] for place in self._used]
+        shown = fit(columns, [widths[place] for place in self._used], self._available, ample=self._grows)
+        return {self._used[number]: width for number, width in shown.items()}
+
+    @property
+    def _used(self) -> list[int]:
+        """The places of the columns that may be shown."""
+        return [place for place in range(len(self._columns)) if place not in self._empty]
 
     def _heading(self) -> Iterator[str]:
         """Yield what all names begin with, if it is left out of them."""

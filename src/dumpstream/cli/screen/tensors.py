@@ -11,8 +11,8 @@ from dumpstream.statistics.table import COLUMNS, Kind
 _UNKNOWN = "-"
 #: The most important first; all others are less important.
 _IMPORTANT = (
-    *("op_name", "nan", "max", "min", "rank", "iteration", "io", "index", "shape", "pos_inf", "neg_inf"),
-    *("finite_max", "finite_min", "mean", "op_type", "dtype", "count", "model"),
+    *("op_name", "nan", "max", "min", "host", "rank", "iteration", "io", "index", "shape", "pos_inf"),
+    *("neg_inf", "finite_max", "finite_min", "mean", "op_type", "dtype", "count", "model"),
 )
 #: How short texts may become.
 _LEAST = {"op_name": 20, "file": 24, "op_type": 8, "model": 8, "shape": 7, "problem": 16, "histogram": 8}

@@ -1,0 +1,1 @@
+"""Commands on several machines: their flags, and how their plans are run."""

@@ -1,0 +1,1 @@
+"""Analyses that are cut into tasks: for several machines, and for one."""

@@ -1,0 +1,139 @@
+"""Portion: a share of captures and dump files that can be read by itself, also by another process."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import xxhash
+
+from dumpstream._errors import DumpstreamError, NotACaptureError
+from dumpstream.archive.manifest import Process
+from dumpstream.reading.collection import Collection, Member, read_member
+from dumpstream.reading.inputs import Input, inputs_at, inputs_of_member, is_capture
+from dumpstream.reading.selection import Selection
+from dumpstream.reading.stored import StoredCapture, open_place
+from dumpstream.system.location import Prefix, as_location
+
+
+class Portion(NamedTuple):
+    """The capture of one process, or everything else at a location; has no credentials in it."""
+
+    location: Path | Prefix
+    captured: bool = False  #: whether there are captures,
+    process: Process | None = None  #: and whose capture it is, if there may be several at the location
+    host: str | None = None  #: as `Member.host`
+    below: str = ""  #: as `Member.below`
+    problem: str | None = None  #: why it cannot be read, if that is known already
+    given: str | None = None  #: the path that the caller gave, if there were several
+
+    def __str__(self) -> str:
+        if self.process is None:
+            return str(self.location)
+        directory = self.process.directory
+        return (
+            f"{self.location}/{directory}" if directory else f"process {self.process.pid} of {self.location}"
+        )
+
+    def read(self) -> Member | None:
+        """Return the capture, as it is now; None if it is not one.
+
+        Raises:
+            NotACaptureError: the only capture of a location cannot be read.
+            StoreError: its store refuses, or does not answer.
+        """
+        if not self.captured:
+            return None
+        if self.problem is not None:
+            return Member(None, problem=self.problem, host=self.host, below=self.below)
+        place = open_place(self.location)
+        if self.process is not None:
+            return read_member(place, self.process, self.host, self.below)
+        try:
+            return Member(StoredCapture.read(place), host=self.host, below=self.below)
+        except NotACaptureError as exc:
+            if not self.below:
+                raise
+            return Member(None, problem=str(exc), host=self.host, below=self.below)
+
+
+def find_portions(
+    paths: Iterable[Path | Prefix], ranks: Sequence[int] = (), hosts: Sequence[str] = ()
+) -> Iterator[Portion]:
+    """Yield everything that `find_inputs` finds, in the same order, in portions; reads only manifests.
+
+    Raises:
+        DumpstreamError: a path does not exist, or cannot be read, or has no process of a rank or a host.
+    """
+    different = [*dict.fromkeys(map(as_location, paths))]
+    for path in different:
+        if is_capture(path):
+            found = portions_of(Collection.open(path, ranks, hosts))
+        elif hosts:
+            raise DumpstreamError(f"{path} is not a job of several hosts; leave --host out")
+        elif ranks:
+            raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
+        elif not Path(str(path)).exists():
+            raise DumpstreamError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}")
+        else:
+            found = iter([Portion(path)])
+        given = str(path) if len(different) > 1 else None
+        yield from (portion._replace(given=given) for portion in found)
+
+
+def portions_of(collection: Collection) -> Iterator[Portion]:
+    """Yield a portion for each capture of *collection*, in its order."""
+    for host in collection.hosts:
+        of_host = Portion(
+            host.place.path, captured=True, host=host.name, below=host.below, problem=host.problem
+        )
+        if host.processes is None:
+            yield of_host
+        else:
+            yield from (of_host._replace(process=process) for process in host.processes)
+
+
+def inputs_of(
+    portion: Portion, member: Member | None, unmatched: set[str], selection: Selection
+) -> Iterator[Input]:
+    """Yield the selected files of *portion*, of which *member* is the capture if it is one.
+
+    When all have come, the patterns that one of them matches are no longer in *unmatched*.
+    """
+    if member is None:
+        found = inputs_at(portion.location, (), (), selection)
+    else:
+        found = inputs_of_member(member, selection)
+    named = False
+    for item in found:
+        named |= item.named
+        selection.note(item.name)
+        yield item._replace(given=portion.given)
+    unmatched.intersection_update(() if named else selection.unnoted)
+
+
+def digest_of(portion: Portion, member: Member | None) -> str:
+    """Return a hash of what *portion* has: of the journal of *member*, or of the names and sizes of files."""
+    if member is not None and member.capture is not None:
+        return member.capture.files.digest()
+    lines = [str(member)] if member is not None else [*_lines_below(Path(str(portion.location)))]
+    return xxhash.xxh3_128_hexdigest("\n".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def digest_at(location: Path | Prefix) -> str:
+    """Return a hash of everything at *location*: of all journals, or of the names and sizes of files."""
+    found = (f"{portion} {digest_of(portion, portion.read())}" for portion in find_portions([location]))
+    return xxhash.xxh3_128_hexdigest("\n".join(found).encode("utf-8", "surrogateescape"))
+
+
+def _lines_below(path: Path) -> Iterator[str]:
+    """Yield a line for each file at or below *path*."""
+    files = (
+        [path] if path.is_file() else (Path(at) / name for at, _, names in os.walk(path) for name in names)
+    )
+    for file in sorted(files):
+        status = file.lstat()
+        yield f"{file} {status.st_size} {status.st_mtime_ns}"
