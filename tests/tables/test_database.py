@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.conftest import CaptureBuilder, CollectionBuilder, DumpBuilder
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.measurement import measure
+from dumpstream.archive.alertrow import AlertRow
 from dumpstream.archive.rows import JOURNAL, FileRow
 from dumpstream.format.verdict import Verdict
 from dumpstream.simulation import Workload
@@ -223,3 +225,31 @@ def _examples() -> list[str]:
 @pytest.mark.parametrize("query", _examples())
 def test_example_of_the_documents_is_answered(run: Path, query: str) -> None:
     ask(run, query)
+
+
+def test_alerts_of_the_journal_are_a_table(builder: CaptureBuilder) -> None:
+    first = AlertRow(
+        time="2026-01-01T00:00:00+00:00",
+        sentence="It's the first.",
+        kind="nan",
+        blame="made",
+        reason="clean inputs",
+        corrects=False,
+        file="a",
+        op_name="add",
+        step=3,
+        bad=7,
+    )
+    for row in (first, replace(first, sentence="It's the second.", corrects=True)):
+        builder.write(row.to_line())
+
+    found = ask(builder.finish(), "select sentence, op_name, step, bad, device, corrects from alerts")
+
+    assert found == [
+        ("It's the first.", "add", 3, 7, None, False),
+        ("It's the second.", "add", 3, 7, None, True),
+    ]
+
+
+def test_run_without_alerts_has_an_empty_table(run: Path) -> None:
+    assert ask(run, "select count(*) from alerts") == [(0,)]

@@ -11,7 +11,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from dumpstream.diagnosis.dataflow.executions import Executions, find_executions
 from dumpstream.diagnosis.dataflow.flow import find_flow
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, Trace, trace_of
+from dumpstream.diagnosis.dataflow.trace import Trace, trace_of
 from dumpstream.simulation import Workload
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.tables.perfetto import write_trace
@@ -22,7 +22,7 @@ _NANOSECONDS = 1000
 def _trace(text: str) -> Trace:
     files = [(file.name, file.data) for file in Workload.parse(text).expected_files("/dump")]
     columns = measure_whole(files).columns
-    return trace_of([columns.columns(COLUMNS)])
+    return trace_of([columns])
 
 
 def _packets(trace: Trace) -> tuple[Executions, Any]:

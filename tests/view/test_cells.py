@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,16 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dumpstream.diagnosis.dataflow.executions import find_executions
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, Trace, trace_of
+from dumpstream.diagnosis.dataflow.trace import Trace, trace_of
 from dumpstream.simulation import Workload
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.view.cells import Cells, cells_of
-from dumpstream.view.packing import pack
+from dumpstream.view.packing import pack, unpack
 
 
 def _trace(text: str) -> Trace:
     files = [(file.name, file.data) for file in Workload.parse(text).expected_files("/dump")]
-    return trace_of([measure_whole(files).columns.columns(COLUMNS)])
+    return trace_of([measure_whole(files).columns])
 
 
 def _cells(text: str) -> Cells:
@@ -81,6 +82,11 @@ def test_columns_begin_where_the_header_says(columns: dict[str, np.ndarray]) -> 
     length = int.from_bytes(data[:4], "little")
     header = json.loads(data[4 : 4 + length])
     offset = 4 + length
+    again, unpacked = unpack(data)
+    assert again["a"] == "ü"
+    assert [*unpacked] == [*columns]
+    for name, values in unpacked.items():
+        np.testing.assert_array_equal(values, columns[name])
     types = {"Uint8": "<u1", "Uint16": "<u2", "Uint32": "<u4", "Float32": "<f4", "Float64": "<f8"}
     for listed in header["columns"]:
         assert offset % 8 == 0
@@ -92,6 +98,7 @@ def test_columns_begin_where_the_header_says(columns: dict[str, np.ndarray]) -> 
 
 def test_numbers_that_need_eight_bytes_are_not_cut_off() -> None:
     trace = _trace("models=1,ops=2,tensor_bytes=64-500")
+    trace = replace(trace, counts={**trace.counts, "count": trace.counts["count"].astype(np.int64)})
     trace.counts["count"][0] = 2**40
     trace.reals["finite_max"][0] = 1e300
 
@@ -100,3 +107,13 @@ def test_numbers_that_need_eight_bytes_are_not_cut_off() -> None:
     assert columns["count"].max() == 2**40
     assert columns["max"].max() == 1e300
     assert columns["min"].dtype == np.float32
+
+
+def test_missing_operator_does_not_change_the_order_of_the_others() -> None:
+    files = [*Workload.parse("models=1,ops=5,steps=3,tensor_bytes=64-128").expected_files("/dump")]
+    kept = [(file.name, file.data) for number, file in enumerate(files) if number not in {1, 8}]
+    trace = trace_of([measure_whole(kept).columns])
+
+    cells = cells_of(trace, find_executions(trace))
+
+    assert [str(it.op_name).split("_")[1] for it in cells.operators] == [*"01234"]

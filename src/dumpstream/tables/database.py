@@ -85,6 +85,7 @@ def _refusing() -> Iterator[None]:
 def open_database(
     paths: Sequence[Path | Prefix],
     ranks: Sequence[int] = (),
+    hosts: Sequence[str] = (),
     *,
     query: str,
     told: Callable[[int, int], None] = lambda *_: None,
@@ -94,6 +95,7 @@ def open_database(
     Args:
         paths: captures; for `tensors`, `problems` and `edges` also dump files and directories of them.
         ranks: only these, in captures of several processes.
+        hosts: only these, in jobs of several.
         query: what will be asked; tables that it does not mention are not made.
         told: is told how many tensors, and how many bytes of files, were read to make the tables.
 
@@ -104,7 +106,12 @@ def open_database(
     import duckdb  # noqa: PLC0415 - optional
 
     from dumpstream.tables.edgetable import open_edges  # noqa: PLC0415 - needs pyarrow
-    from dumpstream.tables.filetable import losses_of, open_files, processes_of  # noqa: PLC0415 - likewise
+    from dumpstream.tables.filetable import (  # noqa: PLC0415 - likewise
+        alerts_of,
+        losses_of,
+        open_files,
+        processes_of,
+    )
     from dumpstream.tables.tensortable import open_tensors  # noqa: PLC0415 - likewise
 
     mentioned = query.lower()
@@ -114,17 +121,18 @@ def open_database(
         views: dict[str, str] = {}
         allowed: list[str] = []
         if any(name in mentioned for name in _OF_TENSORS):
-            source = _descriptor(open_tensors(paths, ranks, told=told), stack, allowed)
+            source = _descriptor(open_tensors(paths, ranks, hosts, told=told), stack, allowed)
             views |= {name: query.format(source) for name, query in _OF_TENSORS.items()}
         if "files" in mentioned:
-            views["files"] = f"FROM {_descriptor(open_files(paths, ranks), stack, allowed)}"
+            views["files"] = f"FROM {_descriptor(open_files(paths, ranks, hosts), stack, allowed)}"
         if "edges" in mentioned:
-            views["edges"] = f"FROM {_descriptor(open_edges(paths, ranks, told), stack, allowed)}"
+            views["edges"] = f"FROM {_descriptor(open_edges(paths, ranks, hosts, told), stack, allowed)}"
         connection.execute(f"SET allowed_paths = {allowed}")
         for name, view in views.items():
             connection.execute(f"CREATE VIEW {name} AS {view}")
-        connection.register("processes", processes_of(paths, ranks))
-        connection.register("losses", losses_of(paths, ranks))
+        connection.register("processes", processes_of(paths, ranks, hosts))
+        connection.register("losses", losses_of(paths, ranks, hosts))
+        connection.register("alerts", alerts_of(paths, ranks, hosts))
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield Database(connection)
@@ -135,7 +143,7 @@ def columns_of_tables() -> dict[str, list[str]]:
     require_duckdb()
     from dumpstream.diagnosis.dataflow.graphfile import graph_schema  # noqa: PLC0415 - needs pyarrow
     from dumpstream.statistics.arrow import schema_of  # noqa: PLC0415 - likewise
-    from dumpstream.tables.filetable import FILES, LOSSES, PROCESSES  # noqa: PLC0415 - likewise
+    from dumpstream.tables.filetable import ALERTS, FILES, LOSSES, PROCESSES  # noqa: PLC0415 - likewise
 
     return {
         "tensors": schema_of(tuple(COLUMNS)).names,
@@ -143,6 +151,7 @@ def columns_of_tables() -> dict[str, list[str]]:
         "files": FILES.names,
         "processes": PROCESSES.names,
         "losses": LOSSES.names,
+        "alerts": ALERTS.names,
         "edges": ["capture", *graph_schema().names],
     }
 

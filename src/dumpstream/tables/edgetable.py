@@ -17,7 +17,12 @@ from dumpstream.diagnosis.subject import read_subject
 from dumpstream.system.location import Prefix
 
 
-def open_edges(paths: Sequence[Path | Prefix], ranks: Sequence[int], told: Callable[[int, int], None]) -> int:
+def open_edges(
+    paths: Sequence[Path | Prefix],
+    ranks: Sequence[int],
+    hosts: Sequence[str],
+    told: Callable[[int, int], None],
+) -> int:
     """Return a descriptor of the file, which the caller closes.
 
     Raises:
@@ -27,7 +32,7 @@ def open_edges(paths: Sequence[Path | Prefix], ranks: Sequence[int], told: Calla
         schema = graph_schema().insert(0, pa.field("capture", pa.string()))
         with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
             for path in paths:
-                trace = read_subject(path, ranks, progress=told).trace
+                trace = read_subject(path, ranks, hosts, progress=told).trace
                 executions = find_executions(trace)
                 for table in graph_tables(trace, executions, find_flow(trace, executions)):
                     names = pa.array([str(path)] * table.num_rows, pa.string())

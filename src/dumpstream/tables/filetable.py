@@ -22,7 +22,7 @@ from dumpstream.system.location import Prefix
 
 _GROUP_ROWS = 8192
 
-_OF = [("capture", pa.string()), ("process", pa.string()), ("rank", pa.int64())]
+_OF = [*((name, pa.string()) for name in ("capture", "host", "process")), ("rank", pa.int64())]
 FILES = pa.schema(
     [
         *_OF,
@@ -40,10 +40,19 @@ PROCESSES = pa.schema(
         *((name, pa.int64()) for name in ("files", "bytes", "stored_bytes")),
     ]
 )
+ALERTS = pa.schema(
+    [
+        *_OF,
+        *((name, pa.string()) for name in ("time", "sentence", "kind", "blame", "reason", "file", "model")),
+        *((name, pa.string()) for name in ("op_type", "op_name", "io")),
+        *((name, pa.int64()) for name in ("device", "step", "index", "count", "bad")),
+        ("corrects", pa.bool_()),
+    ]
+)
 LOSSES = pa.schema([*_OF, ("cause", pa.string()), ("chunks", pa.int64()), ("bytes", pa.int64())])
 
 
-def open_files(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> int:
+def open_files(paths: Sequence[Path | Prefix], ranks: Sequence[int] = (), hosts: Sequence[str] = ()) -> int:
     """Return a descriptor of a temporary Parquet file with the files of the captures among *paths*.
 
     Raises:
@@ -51,44 +60,65 @@ def open_files(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> int
     """
     with TemporaryFile() as file:
         with pyarrow.parquet.ParquetWriter(file, FILES, compression="zstd") as writer:
-            rows = _files(paths, ranks)
+            rows = _files(paths, ranks, hosts)
             while group := list(islice(rows, _GROUP_ROWS)):
                 writer.write_table(_table(group, FILES))
         file.flush()
         return os.dup(file.fileno())
 
 
-def processes_of(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> pa.Table:
+def processes_of(
+    paths: Sequence[Path | Prefix], ranks: Sequence[int] = (), hosts: Sequence[str] = ()
+) -> pa.Table:
     """Return a row for each captured process; none of a capture that a program made of itself."""
     rows = [
-        (*of, *_process_cells(member)) for of, member in _members(paths, ranks) if member.process is not None
+        (*of, *_process_cells(member))
+        for of, member in _members(paths, ranks, hosts)
+        if member.process is not None
     ]
     return _table(rows, PROCESSES)
 
 
-def losses_of(paths: Sequence[Path | Prefix], ranks: Sequence[int] = ()) -> pa.Table:
+def losses_of(
+    paths: Sequence[Path | Prefix], ranks: Sequence[int] = (), hosts: Sequence[str] = ()
+) -> pa.Table:
     """Return a row for each cause of loss of each process."""
     rows = [
         (*of, *loss)
-        for of, member in _members(paths, ranks)
+        for of, member in _members(paths, ranks, hosts)
         if member.capture is not None
         for loss in member.capture.losses
     ]
     return _table(rows, LOSSES)
 
 
+def alerts_of(
+    paths: Sequence[Path | Prefix], ranks: Sequence[int] = (), hosts: Sequence[str] = ()
+) -> pa.Table:
+    """Return a row for each alert that a capture has in its journal, also for those that were corrected."""
+    rows = [
+        (*of, *(alert[name] for name in ALERTS.names[len(of) :]))
+        for of, member in _members(paths, ranks, hosts)
+        if member.capture is not None
+        for alert in member.capture.totals.alerts
+    ]
+    return _table(rows, ALERTS)
+
+
 def _members(
-    paths: Sequence[Path | Prefix], ranks: Sequence[int]
-) -> Iterator[tuple[tuple[str, str | None, int | None], Member]]:
+    paths: Sequence[Path | Prefix], ranks: Sequence[int], hosts: Sequence[str]
+) -> Iterator[tuple[tuple[str, str | None, str | None, int | None], Member]]:
     """Yield every capture, and before it what tells it from the others."""
     for path in paths:
         if is_capture(path):
-            for member in Collection.open(path, ranks).members():
-                yield (str(path), member.prefix.removesuffix("/") or None, member.rank), member
+            for member in Collection.open(path, ranks, hosts).members():
+                yield (str(path), member.host, member.prefix.removesuffix("/") or None, member.rank), member
 
 
-def _files(paths: Sequence[Path | Prefix], ranks: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-    for of, member in _members(paths, ranks):
+def _files(
+    paths: Sequence[Path | Prefix], ranks: Sequence[int], hosts: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    for of, member in _members(paths, ranks, hosts):
         if member.capture is not None:
             for file in member.capture.files:
                 yield (*of, *_file_cells(file, member.prefix))

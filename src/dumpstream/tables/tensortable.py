@@ -25,7 +25,7 @@ from dumpstream.system.cache import open_cached
 from dumpstream.system.location import Prefix
 
 #: Changes when the rows of the same run would be others.
-_FORMAT = "tensors 1"
+_FORMAT = "tensors 2"
 _GROUP_ROWS = 1 << 16
 
 #: Is told how many tensors, and how many bytes of files, are done.
@@ -33,9 +33,13 @@ Told = Callable[[int, int], None]
 
 
 def open_tensors(
-    paths: Sequence[Path | Prefix], ranks: Sequence[int] = (), *, told: Told = lambda *_: None
+    paths: Sequence[Path | Prefix],
+    ranks: Sequence[int] = (),
+    hosts: Sequence[str] = (),
+    *,
+    told: Told = lambda *_: None,
 ) -> int:
-    """Return a descriptor of the Parquet file with all tensors that *paths* and *ranks* stand for.
+    """Return a descriptor of the Parquet file with all tensors that *paths*, *ranks* and *hosts* stand for.
 
     The table of captures that are finished is kept in the cache. The caller closes the descriptor.
 
@@ -44,24 +48,24 @@ def open_tensors(
     """
 
     def write(file: IO[bytes]) -> None:
-        _write(file, paths, ranks, told)
+        _write(file, paths, ranks, hosts, told)
 
-    version = _version(paths, ranks)
+    version = _version(paths, ranks, hosts)
     if version is not None:
-        return open_cached(f"{_FORMAT} {paths} {sorted(ranks)}", version, write)
+        return open_cached(f"{_FORMAT} {paths} {sorted(ranks)} {sorted(hosts)}", version, write)
     with TemporaryFile() as file:
         write(file)
         file.flush()
         return os.dup(file.fileno())
 
 
-def _version(paths: Sequence[Path | Prefix], ranks: Sequence[int]) -> str | None:
+def _version(paths: Sequence[Path | Prefix], ranks: Sequence[int], hosts: Sequence[str]) -> str | None:
     """Return what changes whenever the rows may; None if that cannot be told, or is not worth it."""
     found: list[object] = []
     for path in paths:
         if not is_capture(path):
             return None
-        collection = Collection.open(path, ranks)
+        collection = Collection.open(path, ranks, hosts)
         members = [member.capture for member in collection.members() if member.capture is not None]
         if collection.state(member.state for member in members) is State.RUNNING:
             return None
@@ -69,10 +73,12 @@ def _version(paths: Sequence[Path | Prefix], ranks: Sequence[int]) -> str | None
     return str(found)
 
 
-def _write(file: IO[bytes], paths: Sequence[Path | Prefix], ranks: Sequence[int], told: Told) -> None:
+def _write(
+    file: IO[bytes], paths: Sequence[Path | Prefix], ranks: Sequence[int], hosts: Sequence[str], told: Told
+) -> None:
     writer = ParquetWriter(file)
     try:
-        for group in _groups(_tables(paths, ranks, told)):
+        for group in _groups(_tables(paths, ranks, hosts, told)):
             writer.write_table(group)
         writer.close()
     except BaseException:
@@ -80,11 +86,13 @@ def _write(file: IO[bytes], paths: Sequence[Path | Prefix], ranks: Sequence[int]
         raise
 
 
-def _tables(paths: Sequence[Path | Prefix], ranks: Sequence[int], told: Told) -> Iterator[pa.Table]:
+def _tables(
+    paths: Sequence[Path | Prefix], ranks: Sequence[int], hosts: Sequence[str], told: Told
+) -> Iterator[pa.Table]:
     schema = schema_of(tuple(COLUMNS))
     problems: list[tuple[str, str]] = []
     tensors = size = 0
-    for batch in measure_batches(paths, Wanted(), ranks=ranks):
+    for batch in measure_batches(paths, Wanted(), ranks=ranks, hosts=hosts):
         table = table_of_tensors(batch.tensors, schema)
         yield table
         for file in batch.files:

@@ -44,7 +44,7 @@ def make_app(watch: Watch, token: str) -> Starlette:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.follow)
-            tasks.start_soon(watch.prepare)
+            tasks.start_soon(watch.work)
             yield
             tasks.cancel_scope.cancel()
 
@@ -63,10 +63,15 @@ class _Routes:
             "/api/run": self._run,
             "/api/tensor/{row:int}": self._tensor,
             "/api/content/{row:int}": self._content,
+            "/api/against": self._against,
             "/api/events": self._events,
             "/{name}": self._file,
         }
-        return [Route("/", self._page), *(Route(path, self._guarded(it)) for path, it in guarded.items())]
+        return [
+            Route("/", self._page),
+            Route("/api/statistics", self._guarded(self._ask), methods=["POST"]),
+            *(Route(path, self._guarded(it)) for path, it in guarded.items()),
+        ]
 
     def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Any:
         async def guarding(request: Request) -> Response:
@@ -107,11 +112,20 @@ class _Routes:
         return Response(await run_sync(page_text, name), media_type=PAGE[name])
 
     async def _run(self, _: Request) -> Response:
-        return Response(self._watch.packed, media_type="application/octet-stream")
+        return _bytes(self._watch.packed)
+
+    async def _against(self, _: Request) -> Response:
+        return _bytes(await run_sync(lambda: self._watch.packed_against))
+
+    async def _ask(self, _: Request) -> Response:
+        self._watch.asked.set()
+        return Response(status_code=204)
 
     async def _tensor(self, request: Request) -> Response:
+        row = request.path_params["row"]
         details = await self._watch.details()
-        return _json(await run_sync(details.tensor, request.path_params["row"]))
+        tensor = await run_sync(details.tensor, row)
+        return _json({**tensor, "against": self._watch.against_of(row)})
 
     async def _content(self, request: Request) -> Response:
         details = await self._watch.details()
@@ -133,6 +147,11 @@ async def _statuses(watch: Watch) -> AsyncIterator[str]:
         if status is not None:
             seen = status
         yield ": still here\n\n" if status is None else _event(seen)
+
+
+def _bytes(packed: bytes) -> Response:
+    """Return what was packed, or that there is nothing yet."""
+    return Response(packed, 200 if packed else 204, media_type="application/octet-stream")
 
 
 def _text(words: str, status: int) -> Response:

@@ -16,6 +16,8 @@ from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Numbers, Trace
 
 _HISTORY = 5  #: steps that a magnitude is compared with
+_LEAST_HISTORY = 2  #: of them that must be there
+_MOST_NUMBER = 1 << 62
 _LEAST_SPREAD = 0.05  #: of logarithms: smaller changes are no drift
 _MAD = 1.4826  #: from the median of distances to a standard deviation
 
@@ -76,18 +78,19 @@ def cells_of(trace: Trace, executions: Executions) -> Cells:
 def _operators(trace: Trace, executions: Executions) -> tuple[list[Operator], Numbers]:
     """Return the operators in the order in which they ran in a step, and which one each execution is of."""
     codes = [executions.model, executions.op_type, executions.op_name]
-    keys = np.stack(codes, axis=1) if len(executions) else np.empty((0, 3), np.int64)
-    found, of = np.unique(keys, axis=0, return_inverse=True)
-    of = of.reshape(-1)
+    _, one, of = np.unique(_combined(*codes), return_index=True, return_inverse=True)
+    found, of = np.stack([it[one] for it in codes], axis=1), of.reshape(-1)
     new = np.ones(len(executions), np.bool_)
     new[1:] = (executions.process[1:] != executions.process[:-1]) | (
         executions.step[1:] != executions.step[:-1]
     )
-    starts = np.flatnonzero(new)
-    place = np.arange(len(executions)) - (starts[np.cumsum(new) - 1] if len(starts) else 0)
-    first = np.full(len(found), np.iinfo(np.int64).max)
-    np.minimum.at(first, of, place)
-    order = np.lexsort((np.arange(len(found)), first))
+    starts, group = np.flatnonzero(new), np.cumsum(new)
+    place = np.arange(len(executions)) - (starts[group - 1] if len(starts) else 0)
+    first = np.unique(_combined(of, group), return_index=True)[1]  # of each operator in each step
+    # Where something is missing, others come earlier than they ran: the latest place is the right one.
+    latest = np.zeros(len(found), np.int64)
+    np.maximum.at(latest, of[first], place[first])
+    order = np.lexsort((np.arange(len(found)), executions.task[one], latest))
     number = np.empty(len(found), np.int64)
     number[order] = np.arange(len(found))
     texts = trace.texts
@@ -123,11 +126,22 @@ def _real(values: NDArray[np.float64]) -> NDArray[Any]:
 
 def _series(trace: Trace, rows: Numbers, operator: Numbers) -> Numbers:
     """Return a number for each row, the same for the same tensor in different steps."""
-    keys = np.stack([trace.process[rows], operator, trace.io[rows], trace.counts["index"][rows]], axis=1)
-    if not len(keys):
-        return np.empty(0, np.int64)
-    series: Numbers = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
-    return series
+    return _combined(trace.process[rows], operator, trace.io[rows], trace.counts["index"][rows])
+
+
+def _combined(*columns: Numbers) -> Numbers:
+    """Return a number for each row, the same for rows that have the same in all *columns*."""
+    combined = np.zeros(len(columns[0]), np.int64)
+    most = 1  # more than any number in it
+    for column in columns:
+        low, high = int(column.min(initial=0)), int(column.max(initial=0))
+        if most * (high - low + 1) > _MOST_NUMBER:
+            column, low = np.unique(column, return_inverse=True)[1].reshape(-1), 0  # noqa: PLW2901 - the same in small
+            combined = np.unique(combined, return_inverse=True)[1].reshape(-1)
+            most, high = int(combined.max(initial=0)) + 1, int(column.max(initial=0))
+        combined = combined * (high - low + 1) + (column - low)
+        most *= high - low + 1
+    return combined
 
 
 def _drift(series: Numbers, step: Numbers, magnitude: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -138,12 +152,19 @@ def _drift(series: Numbers, step: Numbers, magnitude: NDArray[np.float32]) -> ND
     for shift in range(1, _HISTORY + 1):
         same = of[shift:] == of[:-shift]
         before[shift - 1, shift:][same] = values[:-shift][same]
-    known = np.isfinite(before).sum(axis=0) > 1
-    drift = np.full(len(values), np.nan)
-    if known.any():
-        median = np.nanmedian(before[:, known], axis=0)
-        spread = _MAD * np.nanmedian(np.abs(before[:, known] - median), axis=0)
-        drift[known] = np.abs(values[known] - median) / np.maximum(spread, _LEAST_SPREAD)
+    known = np.isfinite(before).sum(axis=0)
+    median = _medians(before, known)
+    spread = _MAD * _medians(np.abs(before - median), known)
+    drift = np.abs(values - median) / np.maximum(spread, _LEAST_SPREAD)
+    drift[known < _LEAST_HISTORY] = np.nan
     found = np.empty(len(values), np.float32)
     found[order] = drift
     return found
+
+
+def _medians(values: NDArray[np.float64], known: Numbers) -> NDArray[np.float64]:
+    """Return the median of each column, of which as many are *known* and the others are NaN."""
+    ordered = np.sort(values, axis=0)  # NaNs are the last
+    high, columns = np.maximum(known, 1), np.arange(values.shape[1])
+    middle: NDArray[np.float64] = (ordered[(high - 1) // 2, columns] + ordered[high // 2, columns]) / 2
+    return middle

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.description import describe
 from dumpstream.analysis.preview import count_exponents
-from dumpstream.diagnosis.answer import examine
+from dumpstream.codec import without_suffix
+from dumpstream.diagnosis.answer import answer, examine
 from dumpstream.diagnosis.dataflow.flow import Link
 from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Trace
 from dumpstream.diagnosis.evidence import Evidence
-from dumpstream.diagnosis.subject import Subject, read_subject
+from dumpstream.diagnosis.origins import find_origins
+from dumpstream.diagnosis.subject import Subject
 from dumpstream.reading.inputs import Input, find_inputs, is_capture
 from dumpstream.statistics.table import json_value
 from dumpstream.system.location import Prefix
@@ -26,8 +28,12 @@ _MOST_NEIGHBOURS = 20
 _MOST_BINS = 48
 _IO = ("input", "output", "buffer", "space")
 
-#: Is told how many files, and how many bytes of them, were read.
-Progress = Callable[[int, int], None]
+
+class Said(NamedTuple):
+    """The sentence about a run."""
+
+    sentence: str | None = None  #: None if nothing is bad
+    origin: int | None = None  #: the row that it is about
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +74,12 @@ class Details:
             "extract": self._extract(row),
         }
 
+    def said(self) -> Said:
+        """Return what `diagnose` says of the run."""
+        origins = find_origins(self.evidence)
+        diagnosis = answer(self.subject, self.evidence, origins)
+        return Said(diagnosis.sentence, origins.found[0].row) if diagnosis.found else Said()
+
     def content(self, row: int) -> dict[str, Any]:
         """Return what the stored bytes of the tensor that is *row* say: header, histogram and values.
 
@@ -91,7 +103,9 @@ class Details:
         process = self.trace.processes[int(self.trace.process[row])]
         ranks = [] if process.rank is None or not is_capture(path) else [process.rank]
         # A name may also be a pattern that others match.
-        found = (it for it in find_inputs([path], ranks, [_below(path, name)]) if name in {it.name, it.label})
+        hosts = [] if process.host is None or not is_capture(path) else [process.host]
+        inputs = find_inputs([path], ranks, [_below(path, name)], hosts=hosts)
+        found = (it for it in inputs if name in {it.name, it.label})
         item = next(found, None)
         if item is None:
             raise DumpstreamError(f"{name} is not in {path}")
@@ -125,15 +139,8 @@ class Details:
         }
 
 
-def read_details(
-    path: Path | Prefix, ranks: Sequence[int] = (), *, progress: Progress = lambda *_: None
-) -> Details:
-    """Read the run at *path*.
-
-    Raises:
-        DumpstreamError: there is no run, or its operators were not dumped as they ran.
-    """
-    subject = read_subject(path, ranks, progress=progress)
+def details_of(subject: Subject) -> Details:
+    """Find out how the tensors of *subject* belong together."""
     return Details(subject, examine(subject))
 
 
@@ -141,7 +148,7 @@ def _below(path: Path | Prefix, name: str) -> str:
     """Return the name by which `find_inputs` knows the file that is called *name* in statistics."""
     if is_capture(path) or not Path(name).is_relative_to(str(path)):
         return name
-    return str(Path(name).relative_to(str(path))).removesuffix(".zst")
+    return without_suffix(str(Path(name).relative_to(str(path))))
 
 
 def _exponents(item: Input, io: str, index: int | None) -> dict[str, Any] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dumpstream._errors import DumpstreamError
+from dumpstream.comparison.comparison import Comparison, compare
 from dumpstream.diagnosis.answer import diagnose
 from dumpstream.diagnosis.report import Diagnosis
 from dumpstream.format.header import IO
 from dumpstream.reading.inputs import Input, find_inputs
 from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.system.location import Prefix, as_location
-from dumpstream.view.scene import Scene, read_scene
+from dumpstream.view.scene import Scene
+from dumpstream.view.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +35,8 @@ def open_run(path: str | os.PathLike[str] | Prefix, *, ranks: Sequence[int] = ()
     """Return the run at *path*, for a notebook; nothing is read before it is asked for.
 
     Args:
-        path: a capture (directory or URL), a directory of dump files, or a table of statistics.
+        path: a capture (directory or URL), a job or one of its hosts, a directory of dump files, or a table
+            of statistics.
         ranks: only the processes of these, in a capture of several.
     """
     return OpenRun(as_location(path), ranks)
@@ -45,6 +47,7 @@ class OpenRun:
 
     def __init__(self, path: Path | Prefix, ranks: Sequence[int] = ()) -> None:
         self.path, self.ranks = path, tuple(ranks)
+        self._snapshot = Snapshot(path, ranks)
 
     def tensors(self) -> pa.Table:
         """Return the statistics of every tensor as a table of Arrow.
@@ -81,15 +84,15 @@ class OpenRun:
         """Return what `dumpstream.diagnose` says of this run."""
         return diagnose(self.path, ranks=self.ranks, **options)
 
-    @cached_property
-    def scene(self) -> Scene:
-        """What the page of the run shows."""
-        return read_scene(self.path, self.ranks)
+    def compare(self, golden: OpenRun | str | os.PathLike[str] | Prefix, **options: Any) -> Comparison:
+        """Return what `dumpstream.compare` says of this run beside a *golden* one, for a ``with`` block."""
+        beside = golden.path if isinstance(golden, OpenRun) else golden
+        return compare(self.path, beside, **{"rank": [*map(str, self.ranks)], **options})
 
     def _repr_html_(self) -> str:
-        scene = self.scene
+        scene, said = self._snapshot.scene(), self._snapshot.details().said()
         summary = f"{len(scene.cells):,} tensors, {len(scene.cells.operators)} operators"
-        sentence = f"<p><b>{escape(scene.sentence)}</b></p>" if scene.sentence else ""
+        sentence = f"<p><b>{escape(said.sentence)}</b></p>" if said.sentence else ""
         return f"<p><code>{escape(str(self.path))}</code>: {summary}</p>{sentence}{_map(scene)}"
 
 

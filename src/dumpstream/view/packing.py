@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 _ALIGN = 8
 #: The names that JavaScript has for types.
 _TYPES = {"u1": "Uint8", "u2": "Uint16", "u4": "Uint32", "f4": "Float32", "f8": "Float64"}
+_NAMED = {name: f"<{type_}" for type_, name in _TYPES.items()}
 
 
 def pack(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> bytes:
@@ -29,3 +30,15 @@ def pack(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> byte
         data = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
         parts += [data, b"\0" * (-len(data) % _ALIGN)]
     return b"".join(parts)
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the header and the columns that were packed as *data*, of which the columns are views."""
+    offset = 4 + int.from_bytes(data[:4], "little")
+    header = json.loads(data[4:offset])
+    columns = {}
+    for listed in header["columns"]:
+        values = np.frombuffer(data, _NAMED[listed["type"]], listed["length"], offset)
+        columns[listed["name"]] = values
+        offset += values.nbytes + (-values.nbytes % _ALIGN)
+    return header, columns

@@ -1,50 +1,52 @@
-"""Scene: everything that a page shows of a run at one moment."""
+"""Scene: everything that the map of a page shows of a run at one moment."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dumpstream.diagnosis.answer import answer
+from numpy.typing import NDArray
+
+from dumpstream.diagnosis.dataflow.executions import find_executions
 from dumpstream.diagnosis.dataflow.trace import Trace
-from dumpstream.diagnosis.origins import find_origins
+from dumpstream.diagnosis.subject import Subject, read_subject
 from dumpstream.format.opname import parse_name
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.inputs import is_capture
 from dumpstream.system.location import Prefix
 from dumpstream.view.cells import Cells, Operator, cells_of
-from dumpstream.view.details import Details, Progress, read_details
 from dumpstream.view.packing import pack
 
 _MOST_LOST = 10_000  #: cells of files that are not whole
+
+#: Is told how many files, and how many bytes of them, were read.
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
     """A run as it was when it was read."""
 
-    details: Details
+    subject: Subject
     cells: Cells
-    sentence: str | None  #: what `diagnose` says, if something is bad
-    origin: int | None  #: the row that it is about
     lost: list[tuple[int, int, int]]  #: process, step and operator of files that are not whole, as numbers
 
-    def packed(self, status: dict[str, Any], *, opened: dict[str, Any] | None = None) -> bytes:
-        """Return what the page draws, with the *status* of the run, and the details of the *opened* rows."""
+    def packed(
+        self, status: dict[str, Any], columns: Mapping[str, NDArray[Any]] | None = None, **more: Any
+    ) -> bytes:
+        """Return what the page draws, with the *status* of the run, further *columns*, and *more*."""
         header = {
-            "details": opened,
             "status": status,
-            "sentence": self.sentence,
-            "origin": self.origin,
-            "missing": list(self.details.subject.missing[:100]),
+            "missing": list(self.subject.missing[:100]),
             "processes": self.cells.processes,
             "operators": self.cells.operators,
             "steps": self.cells.steps,
             "lost": self.lost,
+            **more,
         }
-        return pack(header, self.cells.columns)
+        return pack(header, {**self.cells.columns, **(columns or {})})
 
 
 def read_scene(
@@ -55,14 +57,9 @@ def read_scene(
     Raises:
         DumpstreamError: there is no run, or its operators were not dumped as they ran.
     """
-    details = read_details(path, ranks, progress=progress)
-    subject, evidence = details.subject, details.evidence
-    origins = find_origins(evidence)
-    diagnosis = answer(subject, evidence, origins)
-    cells = cells_of(subject.trace, evidence.executions)
-    lost = _lost(path, ranks, subject.trace, cells)
-    sentence, origin = (diagnosis.sentence, origins.found[0].row) if diagnosis.found else (None, None)
-    return Scene(details, cells, sentence, origin, lost)
+    subject = read_subject(path, ranks, progress=progress)
+    cells = cells_of(subject.trace, find_executions(subject.trace))
+    return Scene(subject, cells, _lost(path, ranks, subject.trace, cells))
 
 
 def _lost(
@@ -73,7 +70,7 @@ def _lost(
         return []
     steps = {step: number for number, step in enumerate(cells.steps)}
     operators = {it: number for number, it in enumerate(cells.operators)}
-    processes = {it.rank: number for number, it in enumerate(trace.processes)}
+    processes = {(it.host, it.rank): number for number, it in enumerate(trace.processes)}
     found: list[tuple[int, int, int]] = []
     for member in Collection.open(path, ranks).members():
         if member.capture is None or not _has_bad(member.capture.totals.verdicts):
@@ -84,7 +81,7 @@ def _lost(
             said = parse_name(file.name)
             step = said.iteration if said.iteration is not None else file.step
             operator = Operator(said.model, said.op_type, said.op_name)
-            process, place = processes.get(member.rank), steps.get(step)
+            process, place = processes.get((member.host, member.rank)), steps.get(step)
             if process is not None and place is not None and said.op_name is not None:
                 if operator not in operators:
                     operators[operator] = len(operators)

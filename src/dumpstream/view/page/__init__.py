@@ -8,8 +8,8 @@ PAGE = {
     "style.css": "text/css",
     **dict.fromkeys(
         (
-            *("charts.js", "colours.js", "data.js", "grid.js"),
-            *("main.js", "map.js", "measures.js", "panel.js"),
+            *("charts.js", "colours.js", "data.js", "grid.js", "main.js"),
+            *("map.js", "measures.js", "panel.js", "status.js", "words.js"),
         ),
         "text/javascript",
     ),

@@ -1,7 +1,7 @@
 // Small drawings of one tensor: its line over steps, and its histogram.
 
 import { INFINITE, NAN, css, isDark } from "./colours.js";
-import { numberText } from "./measures.js";
+import { numberText } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT, EDGE] = [340, 120, 4];

@@ -16,6 +16,7 @@ export const isDark = () => DARK.matches;
 export const onThemeChange = (changed) => DARK.addEventListener("change", changed);
 export const ground = () => (isDark() ? [32, 40, 54] : [226, 231, 238]);
 export const fine = () => (isDark() ? [52, 92, 132] : [150, 186, 220]);
+export const absent = () => (isDark() ? [120, 110, 84] : [214, 202, 170]);
 export const unknown = () => (isDark() ? [74, 84, 100] : [190, 198, 208]);
 
 export function ramp(share) {

@@ -11,11 +11,11 @@ export function unpack(buffer) {
     columns[name] = new Column(buffer, offset, count);
     offset += Math.ceil((count * Column.BYTES_PER_ELEMENT) / 8) * 8;
   }
-  return { ...header, columns, rows: columns.row.length };
+  return { ...header, columns, rows: columns.row?.length ?? 0 };
 }
 
-async function asked(path) {
-  const answer = await fetch(path, { cache: "no-store" });
+async function asked(path, method = "GET") {
+  const answer = await fetch(path, { method, cache: "no-store" });
   if (!answer.ok) throw new Error((await answer.text()).slice(0, 500) || answer.statusText);
   return answer;
 }
@@ -25,7 +25,21 @@ export class ServedRun {
   live = true;
 
   async load() {
-    return unpack(await (await asked("api/run")).arrayBuffer());
+    const answer = await asked("api/run");
+    return answer.status === 204 ? null : unpack(await answer.arrayBuffer());
+  }
+
+  /** Returns the columns of the difference from another run, or null if they do not fit the `run`. */
+  async against({ rows }) {
+    const answer = await asked("api/against");
+    if (answer.status === 204) return null;
+    const { columns } = unpack(await answer.arrayBuffer());
+    return columns.difference.length === rows ? columns : null;
+  }
+
+  /** Asks for statistics to be computed. */
+  async ask() {
+    await asked("api/statistics", "POST");
   }
 
   async tensor(row) {
@@ -74,6 +88,10 @@ export class EmbeddedRun {
 
   async content(row) {
     return this.details[row]?.content ?? null;
+  }
+
+  async against({ columns }) {
+    return columns.difference ? {} : null;
   }
 
   listen() {}

@@ -24,10 +24,20 @@ const ARRANGEMENTS = {
 
 export const arrangements = Object.entries(ARRANGEMENTS).map(([name, { title }]) => [name, title]);
 
-/** The names of operators, with their models if there are several. */
 function operatorNames(run) {
-  const several = modelsOf(run).length > 1;
-  return run.operators.map(([model, type, name]) => `${name ?? type ?? "?"}${several && model ? ` · ${model}` : ""}`);
+  return run.operators.map(([, type, name]) => name ?? type ?? "?");
+}
+
+/** The lines of the same model that are next to each other, if there are several models. */
+function groupsOf(run, view, lines) {
+  const of = (line) => run.operators[line]?.[0] ?? "no model";
+  if ((view.lines in ARRANGEMENTS && view.lines !== "operators") || new Set(lines.map(of)).size < 2) return [];
+  const groups = [];
+  for (const [y, line] of lines.entries()) {
+    if (groups.at(-1)?.name === of(line)) groups.at(-1).end = y + 1;
+    else groups.push({ name: of(line), start: y, end: y + 1 });
+  }
+  return groups;
 }
 
 export const modelsOf = (run) => [...new Set(run.operators.map(([model]) => model ?? "no model"))];
@@ -91,5 +101,5 @@ export function buildGrid(run, measure, view) {
     notWhole[at] = 1;
     if (!(severity[at] > lostSeverity(measure))) severity[at] = lostSeverity(measure);
   }
-  return { width, height, severity, worst, bad, notWhole, names: lines.map((line) => names[line]), lines };
+  return { width, height, severity, worst, bad, notWhole, names: lines.map((line) => names[line]), lines, groups: groupsOf(run, view, lines) };
 }

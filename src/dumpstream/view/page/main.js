@@ -5,11 +5,12 @@ import { EmbeddedRun, ServedRun } from "./data.js";
 import { arrangements, buildGrid, modelsOf } from "./grid.js";
 import { StepMap } from "./map.js";
 import { badness, measuresOf } from "./measures.js";
-import { Panel, make, stepText, tensorText } from "./panel.js";
+import { Panel } from "./panel.js";
+import { showOffer, showStatus, showWork, stateText } from "./status.js";
+import { IO, byId, make, stepText, tensorText } from "./words.js";
 
 const MOST_LISTED = 200;
 const DEFAULTS = { lines: "operators", colour: "bad", rank: "", model: "", find: "", sel: "", zoom: "" };
-const byId = (id) => document.getElementById(id);
 
 const embedded = byId("embedded-run");
 const source = embedded ? new EmbeddedRun(embedded) : new ServedRun();
@@ -17,8 +18,9 @@ const view = { ...DEFAULTS };
 let run = null;
 let measures = {};
 let known = "";
+let compared = "";
 let loading = false;
-let rate = null;
+let status = null;
 
 function readAddress() {
   const words = new URLSearchParams(location.hash.slice(1));
@@ -84,7 +86,7 @@ function drawLegend(measure) {
     const box = make("i", { className: "ramp" });
     const stops = Array.from({ length: 9 }, (_, place) => css(ramp(place / 8)));
     box.style.background = `linear-gradient(to right, ${stops.join(",")})`;
-    parts.push(make("span", {}, `${legend.low} `, box, legend.high), swatch(unknown(), "no finite value"));
+    parts.push(make("span", {}, `${legend.low} `, box, legend.high), ...(legend.more ?? [["no finite value", unknown]]).map(([words, colour]) => swatch(colour(), words)));
   }
   parts.push(swatch(ground(), "not captured"));
   if (run.lost.length) parts.push(swatch(LOST, "not whole"));
@@ -120,7 +122,8 @@ function describe({ x, y }) {
   const row = map.grid.worst[at];
   const lost = map.grid.notWhole[at] ? "; a file is not whole" : "";
   if (y >= map.grid.names.length || x >= run.steps.length) return "Nothing was captured.";
-  const place = `${map.grid.names[y]}, step ${stepText(run, x)}`;
+  const model = map.grid.groups.find(({ start, end }) => y >= start && y < end);
+  const place = `${map.grid.names[y]}${model ? ` of ${model.name}` : ""}, step ${stepText(run, x)}`;
   if (row < 0) return `${place}: ${lost ? "lost, or not whole" : "not captured"}`;
   const measure = measures[view.colour] ?? measures.bad;
   return `${place}, ${tensorText(run, row)}: ${measure.text(row)}${lost}`;
@@ -169,66 +172,47 @@ function listBad() {
   byId("bad").replaceChildren(...(items.length ? items : [make("p", { className: "empty", textContent: "None." })]));
 }
 
-const sizeText = (size) => {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let unit = 0;
-  for (; size >= 1000 && unit < units.length - 1; unit++) size /= 1000;
-  return `${unit ? size.toFixed(1) : size} ${units[unit]}`;
-};
-
-function showStatus(status) {
-  byId("run").textContent = status.run;
-  document.title = `${status.run} · dumpstream`;
-  const state = byId("state");
-  state.textContent = status.state;
-  state.className = `chip ${status.state}`;
-  const totals = [`${run ? run.rows.toLocaleString("en") : 0} tensors`, `${status.files} files`, sizeText(status.bytes)];
-  if (status.state === "running" && rate) totals.push(`${sizeText(rate)}/s`);
-  byId("totals").textContent = totals.join(" · ");
-  const titles = ["process", "state", "ended", "files", "bytes", "lost"];
-  const lines = status.members.map((it) => {
-    const lost = Object.entries(it.losses).map(([cause, [chunks]]) => `${chunks} chunks (${cause})`).join(", ");
-    const verdicts = Object.entries(it.verdicts).map(([verdict, count]) => `${count} ${verdict}`).join(", ");
-    const cells = [it.name, it.problem ?? it.state ?? "", it.ending ?? "", verdicts || "no files", sizeText(it.bytes), lost || "nothing"];
-    return make("tr", { title: it.command }, ...cells.map((text, place) => make("td", { textContent: text, className: place === 5 && lost ? "bad" : "" })));
-  });
-  byId("processes").replaceChildren(make("thead", {}, make("tr", {}, ...titles.map((text) => make("th", { scope: "col", textContent: text })))), make("tbody", {}, ...lines));
-}
-
-function showSentence() {
-  const box = byId("sentence");
-  box.hidden = !run.sentence;
-  if (!run.sentence || box.dataset.said === run.sentence) return; // a screen reader says what changes
-  box.dataset.said = run.sentence;
-  box.replaceChildren(run.sentence);
-  if (run.origin !== null) {
+/** Shows a sentence, with a button that leads to the row it is about. */
+function showSentence(id, sentence, row) {
+  const box = byId(id);
+  box.hidden = !sentence;
+  box.row = row ?? null; // its number changes when the run grows
+  if (sentence && box.dataset.said !== sentence) { // a screen reader says what changes
+    box.dataset.said = sentence;
     const button = make("button", { type: "button", textContent: "Show it" });
     button.onclick = () => {
-      const first = run.columns.row.indexOf(run.origin);
+      const first = run.columns.row.indexOf(box.row);
       if (first >= 0) select(first);
     };
-    box.append(button);
+    box.replaceChildren(make("span", { textContent: sentence }), button);
   }
+  if (sentence) box.querySelector("button").hidden = box.row === null;
 }
 
 function notice(words) {
-  const shown = words || (run && !run.rows ? "No tensor has been captured yet." : "");
+  const empty = run && !run.rows ? "No tensor has been captured yet." : "";
+  const shown = [words || (status && stateText(status)), empty].filter(Boolean).join(" ");
   byId("notice").hidden = !shown;
-  byId("notice").textContent = shown;
+  if (byId("notice").textContent !== shown) byId("notice").textContent = shown;
 }
 
 async function load() {
   if (loading) return;
   loading = true;
   try {
-    run = await source.load();
+    const loaded = await source.load();
+    byId("controls").hidden = byId("main").hidden = byId("bad-box").hidden = !loaded;
+    if (!loaded) {
+      panel.empty("The map is drawn as soon as the run was read.");
+      return;
+    }
+    run = loaded;
     known = run.status.version;
-    measures = measuresOf(run);
-    notice("");
-    showStatus(run.status);
-    showSentence();
+    compared = "";
+    show(status ?? run.status);
     byId("missing-box").hidden = !run.missing.length;
     byId("missing").replaceChildren(...run.missing.map((words) => make("li", { textContent: words })));
+    await loadAgainst();
     listBad();
     apply();
   } catch (error) {
@@ -238,8 +222,61 @@ async function load() {
   }
 }
 
+/** Loads how the run differs from the other one, if that is known. */
+async function loadAgainst() {
+  const version = status?.against?.version;
+  if (version === undefined || version === compared) return;
+  const columns = await source.against(run);
+  if (!columns) return;
+  Object.assign(run.columns, columns);
+  compared = version;
+}
+
+/** The row that an alert is about, or -1. */
+function rowOfAlert({ rank, step, model, op_name: name, io, index }) {
+  const processes = run.processes.map((label) => rank === null || label.split(", ").includes(`rank ${rank}`));
+  for (const [process, fits] of processes.entries()) {
+    const row = fits ? rowNamed(JSON.stringify([process, step, model, name, IO.indexOf(io), index])) : -1;
+    if (row >= 0) return row;
+  }
+  return -1;
+}
+
+/** Lists what was told while the run went on, the latest first. */
+function listAlerts(alerts) {
+  const box = byId("alerts");
+  byId("alerts-box").hidden = !alerts?.length;
+  const said = JSON.stringify(alerts);
+  if (!alerts?.length || box.dataset.said === said) return; // a screen reader says what changes
+  box.dataset.said = said;
+  const items = alerts.toReversed().map((alert) => {
+    const time = make("time", { dateTime: alert.time, textContent: new Date(alert.time).toLocaleTimeString("en-GB") });
+    const button = make("button", { type: "button", textContent: alert.sentence });
+    button.onclick = () => {
+      const row = run ? rowOfAlert(alert) : -1;
+      if (row >= 0) select(row);
+      else notice("That tensor is not on the map yet.");
+    };
+    return make("li", {}, time, ` ${alert.process} `, button);
+  });
+  box.replaceChildren(...items);
+}
+
+/** Shows everything but the map. */
+function show(told) {
+  status = told;
+  showStatus(status, run ? run.rows : 0);
+  showSentence("sentence", status.sentence, status.origin);
+  showSentence("difference", status.against?.sentence, status.against?.first);
+  listAlerts(status.alerts);
+  showWork(status.doing);
+  showOffer(status.offer, () => source.ask().catch((error) => notice(error.message)));
+  notice(status.problem ?? "");
+}
+
 /** Shows what the address says. */
 function apply() {
+  measures = measuresOf(run);
   fillControls();
   draw();
   if (!map.grid) return;
@@ -251,24 +288,20 @@ function apply() {
   } else if (panel.shown === null) panel.empty("Choose a place on the map, or a bad tensor below it.");
 }
 
-let before = null;
-function hear(status) {
-  if (status.problem) {
-    notice(status.problem);
-    return;
+async function hear(told) {
+  show(told);
+  if (told.problem) return;
+  if (told.version !== known) await load();
+  else if (run && told.against?.version !== undefined && told.against.version !== compared && !loading) {
+    await loadAgainst();
+    apply();
   }
-  const now = performance.now();
-  if (before) rate = ((status.bytes - before.bytes) / (now - before.time)) * 1000;
-  before = { bytes: status.bytes, time: now };
-  showStatus(status);
-  notice("");
-  if (status.version !== known) load();
 }
 
 for (const [id, name] of [["lines", "lines"], ["colour", "colour"], ["rank", "rank"], ["model", "model"], ["find", "find"]]) {
   byId(id).addEventListener("input", (event) => {
     view[name] = event.target.value;
-    notice("");
+    notice(status?.problem ?? "");
     writeAddress();
     if (run) draw();
   });

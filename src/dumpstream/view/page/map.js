@@ -4,10 +4,12 @@ import { css, ground, isDark } from "./colours.js";
 import { colourOf } from "./measures.js";
 
 const LEFT = 190;
-const NARROW_LEFT = 84;
+const NARROW_LEFT = 118;
+const TOP = 7; // half a line of a name
 const BOTTOM = 24;
 const GAP_FROM = 7; // pixels of a cell, from which on cells are apart
-const LABEL_FROM = 11; // pixels of a line, from which on every line has its name
+const LABEL_FROM = 13; // pixels of a line, from which on every line has its name
+const GROUP = 18; // pixels for the names of groups of lines
 const FONT = "11px system-ui, 'DejaVu Sans', sans-serif";
 
 export class StepMap {
@@ -86,7 +88,7 @@ export class StepMap {
 
   area() {
     const left = this.canvas.clientWidth < 500 ? NARROW_LEFT : LEFT;
-    return { left, top: 2, width: Math.max(this.canvas.clientWidth - left - 4, 10), height: Math.max(this.canvas.clientHeight - BOTTOM - 4, 10) };
+    return { left, top: TOP, width: Math.max(this.canvas.clientWidth - left - 4, 10), height: Math.max(this.canvas.clientHeight - BOTTOM - TOP, 10) };
   }
 
   placeAt(event) {
@@ -218,6 +220,7 @@ export class StepMap {
     this.paintCells(pen, area, scale);
     pen.scale(scale, scale);
     this.paintNames(pen, area);
+    this.paintGroups(pen, area);
     this.paintCursor(pen, area);
   }
 
@@ -275,7 +278,8 @@ export class StepMap {
       const at = area.top + (y + 0.5 - view.y) * cellHeight;
       if (at > area.top && at < area.top + area.height) {
         pen.textAlign = "right";
-        pen.fillText(fitted(pen, grid.names[y] ?? "", area.left - 10), area.left - 6, at);
+        const room = area.left - 10 - (grid.groups.length ? GROUP : 0);
+        pen.fillText(fitted(pen, grid.names[y] ?? "", room), area.left - 6, at);
       }
     }
     pen.textAlign = "center";
@@ -287,6 +291,26 @@ export class StepMap {
     }
     pen.textAlign = "right";
     pen.fillText("step", area.left - 6, area.top + area.height + 6);
+  }
+
+  /** Names the groups of lines along the edge, each beside a line as long as the group. */
+  paintGroups(pen, area) {
+    const { window: view } = this;
+    const at = (y) => area.top + Math.min(Math.max((y - view.y) / view.height, 0), 1) * area.height;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    for (const { name, start, end } of this.grid.groups) {
+      const [top, bottom] = [at(start), at(end)];
+      if (bottom - top < 3) continue;
+      pen.fillRect(GROUP - 3, top + 1, 1, bottom - top - 2);
+      const words = fitted(pen, name, bottom - top - 4);
+      if (words.length < 4 && words !== name) continue;
+      pen.save();
+      pen.translate(GROUP / 2 - 2, (top + bottom) / 2);
+      pen.rotate(-Math.PI / 2);
+      pen.fillText(words, 0, 0);
+      pen.restore();
+    }
   }
 
   paintCursor(pen, area) {

@@ -1,20 +1,12 @@
 // The panel: everything about the selected tensor. Every name from a capture is text, never markup.
 
 import { exponentChart, histogram, lineChart } from "./charts.js";
-import { badness, numberText } from "./measures.js";
+import { badness } from "./measures.js";
+import { make, numberText, stepText, tensorText } from "./words.js";
 
-const IO = ["input", "output", "buffer", "space"];
-
-/** Returns an element with properties and children; strings become text. */
-export function make(name, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(name), properties);
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-export const tensorText = (run, i) => `${IO[run.columns.io[i]]} ${run.columns.index[i]}`;
-
-export const stepText = (run, step) => (run.steps[step] === null ? "not known" : String(run.steps[step]));
+const VERDICTS = { identical: "good", close: "good", different: "bad" };
+/** What is shown of both sides: a name, and the fields of this run's and the other's. */
+const SIDES = [["mean", "mean", "golden_mean"], ["std", "std", "golden_std"], ["NaN on this side only", "nan_mine", "nan_golden"], ["worst element", "worst_mine", "worst_golden"]];
 
 /** The rows of one tensor in all steps, in order. */
 function series(run, i) {
@@ -55,17 +47,19 @@ export class Panel {
     const step = stepText(run, columns.step[i]);
     const where = [type, tensorText(run, i), `step ${step}`, model && `model ${model}`, run.processes[columns.process[i]]];
     const facts = make("dl");
+    const beside = make("div");
     const more = make("div");
     this.element.replaceChildren(
       make("h3", { textContent: name ?? type ?? "operator" }),
       make("p", { className: "where", textContent: where.filter(Boolean).join(" · ") }),
       this.choices(run, i),
       facts,
+      beside,
       this.line(run, i),
       more,
     );
     this.facts(facts, { count: columns.count[i], NaN: columns.nan[i], infinite: columns.inf[i], max: columns.max[i], min: columns.min[i], mean: columns.mean[i] }, badness(columns, i));
-    await this.fill(run, source, i, facts, more);
+    await this.fill(run, source, i, { facts, beside, more });
   }
 
   choices(run, i) {
@@ -87,7 +81,8 @@ export class Panel {
       step: columns.step[j], name: stepText(run, columns.step[j]),
       max: columns.max[j], min: columns.min[j], mean: columns.mean[j], nan: columns.nan[j], inf: columns.inf[j],
     }));
-    return make("div", {}, make("h4", { textContent: "Over the steps" }), lineChart(points, columns.step[i]));
+    return make("div", {}, make("h4", { textContent: "Over the steps" }), lineChart(points, columns.step[i]),
+      make("p", { className: "caption", textContent: "Band: smallest to largest. Line: mean. Bars: NaN or infinity." }));
   }
 
   facts(list, values, bad) {
@@ -99,7 +94,7 @@ export class Panel {
     }
   }
 
-  async fill(run, source, i, facts, more) {
+  async fill(run, source, i, { facts, beside, more }) {
     const row = run.columns.row[i];
     const waiting = make("p", { className: "empty", textContent: "Reading the run …" });
     more.append(waiting);
@@ -113,6 +108,7 @@ export class Panel {
       }
       const { dtype, shape, std, l2norm, zero, saturated, address, task, stream, problem } = tensor;
       this.facts(facts, { std, l2norm, zeros: zero, saturated, type: dtype, shape: shape && `[${shape.join(", ")}]`, address, task, stream, problem }, 0);
+      if (tensor.against) this.against(beside, tensor.against);
       this.neighbours(more, "Comes from", tensor.from, run);
       this.neighbours(more, "Read by", tensor.to, run);
       this.place(more, tensor);
@@ -137,6 +133,23 @@ export class Panel {
       list.append(make("li", {}, button));
     }
     more.append(make("h4", { textContent: title }), list);
+  }
+
+  /** Both sides' numbers, and what the comparison says of them. */
+  against(box, found) {
+    const known = (value) => value !== null && value !== undefined;
+    const text = (value) => (typeof value === "number" ? numberText(value) : known(value) ? String(value) : "–");
+    const words = found.reason ? `${found.verdict}: ${found.reason}` : found.verdict;
+    const facts = make("dl");
+    const { rel_euclidean: relative, cosine, max_abs: largest, max_rel: worst, inf_differs: infinite, worst_index: place } = found;
+    this.facts(facts, { "relative difference": relative, cosine, "largest difference": largest, "largest relative": worst, "infinities differ": infinite || null, "worst element at": place }, 0);
+    const lines = SIDES.filter(([, mine, other]) => known(found[mine]) || known(found[other])).map(([name, mine, other]) =>
+      make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", { textContent: text(found[mine]) }), make("td", { textContent: text(found[other]) })));
+    const head = ["", "this run", "other run"].map((title) => make("th", { scope: "col", textContent: title }));
+    box.append(make("h4", { textContent: "Against the other run" }), make("p", { className: `verdict ${VERDICTS[found.verdict] ?? ""}`, textContent: words }));
+    if (lines.length) box.append(make("table", { className: "sides" }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...lines)));
+    box.append(facts);
+    if (found.golden) box.append(make("code", { textContent: found.golden }));
   }
 
   place(more, { file, extract }) {
