@@ -16,7 +16,8 @@ are medians over the runs. The time from aclInit to the first chunk includes the
 connects, takes over its ring, and registers. The memory of the job is its resident memory without the ring,
 which it shares with the collector. The event loop of the job is asked to wake a task every 5 ms; what a
 capture adds to how late it is, at the 99th percentile, is that of the loop and of the scheduler, which gives
-the core of the loop to the consumer, too. The callback is that of the agent, called with chunks of 1 MiB.
+the core of the loop to the consumer, too. The callback is that of the agent, called with chunks of 1 MiB;
+in the first lap of the ring, it also enters the ring in the page tables of the job.
 
 Files go to the temporary directory (TMPDIR).
 """
@@ -64,7 +65,7 @@ def _run(arguments: Arguments) -> None:
         "warm_up": _WARM_UP,
         "steps": 3 if arguments.quick else _STEPS,
         "calls": 16 if arguments.quick else 128,
-        "call_rounds": 1 if arguments.quick else 8,
+        "call_rounds": 2 if arguments.quick else 8,
     }
     os.sched_setaffinity(0, {cores[1]})  # also of all later processes
     runs: dict[str, list[Found]] = {kind: [] for kind in _KINDS}
@@ -143,16 +144,20 @@ def _figures(runs: dict[str, list[Found]], calls: Found) -> list[Figure]:
         )
         for kind in _KINDS[1:]
     ]
-    figures.append(
+    figures += [
         Figure(
-            name="callback from outside, 1 MiB",
+            name=name,
             unit="us",
-            ours=median(calls["callback"]) / 1e3,
+            ours=median(calls[kind]) / 1e3,
             baseline=median(calls["memcpy"]) / 1e3,
             beside="memcpy",
-            floor=Floor("ratio", "<=", 1.2),
+            floor=Floor("ratio", "<=", most),
         )
-    )
+        for name, kind, most in (
+            ("callback from outside, 1 MiB", "callback", 1.2),
+            ("callback from outside, 1 MiB, first lap", "first lap", 3.0),
+        )
+    ]
     figures.append(
         Figure(
             name="aclInit to the first chunk",

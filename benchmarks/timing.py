@@ -24,6 +24,7 @@ async def time_capture(
     *,
     sink: str,
     ring: RingOptions,
+    alert: bool = False,
     **options: Unpack[CaptureOptions],
 ) -> float:
     """Capture *files* into *directory*; return the seconds from the first call to the last journal line.
@@ -35,7 +36,7 @@ async def time_capture(
     start = end = perf_counter()
     async with (
         anyio.create_task_group() as tasks,
-        open_capture(directory, source=RingSource(ring), sinks=[sink], **options) as capture,
+        open_capture(directory, source=RingSource(ring), sinks=[sink], alert=alert, **options) as capture,
     ):
 
         async def note_end() -> None:

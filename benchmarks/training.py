@@ -227,7 +227,8 @@ def time_calls(settings: dict[str, Any]) -> dict[str, Any]:
         for kind, target in targets.items():
             times[kind] += produce(target, chunks, settings["calls"], gap_ns=_GAP_NS, timed=True).call_ns
     Acl([library]).call("aclFinalize")
-    return times
+    calls = times["callback"]
+    return {**times, "first lap": calls[: settings["calls"]], "callback": calls[settings["calls"] :]}
 
 
 def _run(kind: str, result: str, settings: str) -> None:
