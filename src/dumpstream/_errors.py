@@ -135,11 +135,13 @@ class DestinationError(DumpstreamError):
 class DestinationInUseError(DestinationError):
     """Another capture is writing there."""
 
-    def __init__(self, path: object, pid: int, host: str | None = None) -> None:
+    def __init__(
+        self, path: object, pid: int, host: str | None = None, *, remedy: str = "choose another destination"
+    ) -> None:
         # In a store, a capture that was killed leaves its lock behind.
         where = "" if host is None else f" on {host}"
         wait = "" if host is None else ", or wait two minutes if that process was killed"
-        super().__init__(path, f"is being written by process {pid}{where}; choose another destination{wait}")
+        super().__init__(path, f"is being written by process {pid}{where}; {remedy}{wait}")
         self.pid, self.host = pid, host
 
 

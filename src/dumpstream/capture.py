@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -118,26 +119,22 @@ class Capture:
             self._session.forward(max_bytes)
         return Files(subscription)
 
-    def alerts(self, look_for: Iterable[Badness | str] | None = None, *, max_bytes: int = 64 << 20) -> Alerts:
-        """Return an iterator over the origins of bad values, for ``async for``, as `diagnose` finds them.
+    def alerts(self) -> Alerts:
+        """Return an iterator over what is found to be bad, for ``async for``, what was found before included.
 
-        Each is told within a moment of the file that shows it, judged by what has come until then, and again
-        if it is judged differently later. The iterator ends as that of `files` does. A file that comes while
-        it is too slow is skipped, so the capture never waits for it.
-
-        Args:
-            look_for: what is bad: some of `Badness`; by default NaN, infinity and overflow.
-            max_bytes: how many bytes of files may be in memory if no statistics sink runs; larger files are
-                not looked at then.
+        It has the first bad tensor of each device, within two seconds of its file, judged by what has come
+        until then. If later files show otherwise, it comes again with `Alert.corrects`. The iterator
+        ends as that of `files` does. The capture never waits for it.
 
         Raises:
-            ValueError: an argument is out of range.
+            ValueError: the capture was opened without *alert*.
         """
         from dumpstream.diagnosis.alerts import Alerts  # noqa: PLC0415 - loads slowly, and few programs need it
-        from dumpstream.diagnosis.badness import DEFAULT, Badness  # noqa: PLC0415 - likewise
 
-        kinds = [Badness(kind) for kind in (DEFAULT if look_for is None else look_for)]
-        return Alerts(self.files(max_files=4096, max_bytes=max_bytes, on_slow=OnSlow.SKIP), kinds)
+        told = self._session.alerts
+        if told is None:
+            raise ValueError("the capture does not look for bad values; open it with alert=True")
+        return Alerts(told, self._session.notices)
 
     def step(self, number: int) -> None:
         """Mark the beginning of a step: files that begin from now on belong to it.
@@ -202,6 +199,7 @@ async def open_capture(
     profile: ProfileSettings | None = None,
     append: bool = False,
     force: bool = False,
+    alert: bool | Iterable[Badness | str] = False,
     own_process: bool | None = None,
     **options: Unpack[CaptureOptions],
 ) -> AsyncIterator[Capture]:
@@ -233,6 +231,9 @@ async def open_capture(
         profile: also profile the block, into ``profile`` below *destination*, as `open_profile` does.
         append: add a run to the capture that is in *destination*.
         force: delete the capture that is in *destination*.
+        alert: look for bad values while the capture runs, for `Capture.alerts` and the journal: True for NaN,
+            infinity and overflow, or some of `Badness`, but not drift and divergence. Uses what a statistics
+            sink measures; without one, measures by itself.
         own_process: whether a process of its own stores the files, so that only the callback runs here. By
             default it does if nothing is lost by that: there is a destination, all sinks are built in and
             named by strings, and *source* and *profile* are not used. `Report.own_process` says which.
@@ -274,6 +275,7 @@ async def open_capture(
         profile=profile,
         append=append,
         force=force,
+        alert=await kinds_of_alert(alert),
     )
     resources = Resources(patience=Patience(spills=request.stages.sinks.spill is not None))
     why_not = obstacle(request)
@@ -288,6 +290,16 @@ async def open_capture(
             yield capture
         finally:
             capture.leave()
+
+
+async def kinds_of_alert(alert: bool | Iterable[Badness | str]) -> Sequence[str] | None:  # noqa: FBT001
+    """Return what *alert* asks to look for."""
+    if alert is False:
+        return None
+    await run_sync(import_module, "dumpstream.diagnosis.alerts")  # numpy takes long to load
+    from dumpstream.diagnosis.alerts import alert_kinds  # noqa: PLC0415 - likewise
+
+    return alert_kinds(alert)
 
 
 @asynccontextmanager

@@ -82,12 +82,15 @@ async def _capture(channel: Channel, order: Order, program: ProcessHandle) -> No
             with anyio.CancelScope() as scope:
                 beginning = replace(preparation, library=library)
                 async with begun(beginning) as session, anyio.create_task_group() as tasks:
+                    alerts = _AlertSender(channel, session)
+                    tasks.start_soon(alerts.run)
                     async with session.running():
                         with suppress(EOFError):  # the attendance hears that the program has gone
                             await channel.send("begun", session.destination.remains)
                         forwarder.begin(session.notices, tasks, partial(_own, session))
                         await _Attendance(channel, program, session, source, scope).attend(tasks)
                     await forwarder.end()
+                    await alerts.ended.wait()
                     tasks.cancel_scope.cancel()
     error: DumpstreamError | None = None
     try:
@@ -230,6 +233,25 @@ class _Attendance:
         self._source.producer_ended(in_order=False)
         self._session.cut_off = CutOffError(how)
         self._left.set()
+
+
+class _AlertSender:
+    """Sends what is found to be bad to the program."""
+
+    def __init__(self, channel: Channel, session: Session) -> None:
+        self._channel, self._session = channel, session
+        self.ended = anyio.Event()
+
+    async def run(self) -> None:
+        """Send until the capture has ended."""
+        told, notices = self._session.alerts, self._session.notices
+        if told is not None:
+            from dumpstream.diagnosis.alerts import Alerts  # noqa: PLC0415 - numpy takes long to load
+
+            with suppress(EOFError, DumpstreamError):  # the program is gone, or hears why the capture failed
+                async for alert in Alerts(told, notices):
+                    await self._channel.send("alert", alert)
+        self.ended.set()
 
 
 class _LogSender(logging.Handler):

@@ -65,6 +65,13 @@ class SharedSource(RingReader[SharedRing]):
         """Look at the ring: the process says that something is in it."""
         self._on_wakeup()
 
+    async def filling(self, limit_s: float) -> None:
+        """Wait for *limit_s* at most, until the ring begins to fill or its process has left it."""
+        self._wake = anyio.Event()
+        if not self._quiet and not self._open_ring().arm(self._size // 8):
+            with anyio.move_on_after(limit_s):
+                await self._wake.wait()
+
     def hear_nothing(self) -> None:
         """Expect no more wake-ups, and look at the ring often instead."""
         self._long_wait_s = _UNHEARD_WAIT_S

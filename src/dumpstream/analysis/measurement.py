@@ -1,6 +1,8 @@
 """Measurement: the statistics of files that are already stored, computed or read back, several at once."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -25,6 +27,7 @@ from dumpstream.analysis.sources import (
 )
 from dumpstream.archive.rows import FileRow
 from dumpstream.reading.inputs import Input, find_inputs
+from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.statistics.table import Provenance
 from dumpstream.statistics.tensors import rows_of
@@ -40,10 +43,11 @@ def measure(
     paths: Iterable[Path | Prefix],
     *,
     ranks: Sequence[int] = (),
+    hosts: Sequence[str] = (),
     histogram: bool = False,
     workers: int | None = None,
 ) -> Iterator[Measured]:
-    """Yield the statistics of everything that *paths* and *ranks* stand for, as `find_inputs` finds it.
+    """Yield the statistics of what *paths*, *ranks* and *hosts* stand for, as `find_inputs` finds it.
 
     What the statistics sink left in a capture is read; what it left out, or lost in a part that a kill cut
     short, is computed from the stored bytes. So is everything, where there are bytes, if a *histogram* is
@@ -52,7 +56,9 @@ def measure(
     Raises:
         DumpstreamError: there is nothing at a path, or it cannot be read.
     """
-    for batch in measure_batches(paths, Wanted(histogram=histogram), ranks=ranks, workers=workers):
+    for batch in measure_batches(
+        paths, Wanted(histogram=histogram), ranks=ranks, hosts=hosts, workers=workers
+    ):
         rows = iter(rows_of(batch.tensors))
         for file, count in zip(batch.files, batch.counts, strict=True):
             yield file._replace(rows=[*islice(rows, count)])
@@ -63,13 +69,29 @@ def measure_batches(
     wanted: Wanted,
     *,
     ranks: Sequence[int] = (),
+    hosts: Sequence[str] = (),
     workers: int | None = None,
 ) -> Iterator[Batch]:
     """Yield what `measure` does, many files at once, and of the tensors only what is *wanted*."""
     tables = _UsedTables()
+    inputs = find_inputs(paths, ranks, wanted.patterns, tables.lines_of, hosts=hosts)
+    return _measured(inputs, wanted, tables, workers)
+
+
+def measure_selected(
+    find: Callable[[Selection], Iterable[Input]], wanted: Wanted, *, workers: int | None = None
+) -> Generator[Batch, None, None]:
+    """Yield what `measure_batches` does for what *find* returns of the files that are *wanted*."""
+    tables = _UsedTables()
+    return _measured(find(Selection(wanted.patterns, tables.lines_of)), wanted, tables, workers)
+
+
+def _measured(
+    inputs: Iterable[Input], wanted: Wanted, tables: _UsedTables, workers: int | None
+) -> Generator[Batch, None, None]:
     return run_batches(
         _run,
-        _tasks(find_inputs(paths, ranks, wanted.patterns, tables.lines_of), wanted, tables),
+        _tasks(inputs, wanted, tables),
         bytes_of=lambda task: task.bytes,
         most_items=_BATCH_FILES,
         workers=workers,
@@ -112,7 +134,7 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted, used: _UsedTables) -> Iterat
     for item in inputs:
         is_table = item.path is not None and item.path.suffix == _PARQUET
         # The rows of a dump file that was named have its path as `file`.
-        of = Provenance(item.rank, None if item.named and not is_table else item.given)
+        of = Provenance(item.rank, None if item.named and not is_table else item.given, item.host)
         if capture is not None and capture.stored is not item.capture:
             yield from capture.missing_tables()
             capture = None

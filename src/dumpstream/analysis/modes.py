@@ -1,16 +1,20 @@
 """Modes: what captures were configured to dump, as their manifests have it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.archive.manifest import ENVIRONMENT, Configured, Run
 from dumpstream.config.model import UNCHECKED, AclConfig, DumpSettings, Mode
-from dumpstream.reading.inputs import Input
-from dumpstream.reading.stored import StoredCapture
+
+if TYPE_CHECKING:  # they load numpy, which a collector does not need
+    from dumpstream.reading.inputs import Input
+    from dumpstream.reading.stored import StoredCapture
 
 
 def settings_of(capture: StoredCapture | None) -> list[DumpSettings | None]:

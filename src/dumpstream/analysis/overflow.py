@@ -16,6 +16,7 @@ from dumpstream._errors import DumpFormatError, PartError
 from dumpstream.format.header import IO
 from dumpstream.format.opname import OVERFLOW_OPERATOR, OpName, Scheme, parse_name
 from dumpstream.format.overflowrecord import decode_overflow
+from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.inputs import Input
 from dumpstream.statistics.table import TensorRow
 
@@ -38,6 +39,7 @@ class OverflowRecord:
     stream: int | None = None  #: the operator's
     process: str = ""  #: what tells it from the other processes of a capture, as `Input.prefix`
     rank: int | None = None  #: of that process
+    host: str | None = None  #: that it ran on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,24 +82,43 @@ def _read_record(item: Input, name: OpName) -> list[OverflowRecord | BadRecord]:
     if not item.whole:
         return [BadRecord(item.label, f"is not whole ({item.verdict})")]
     with item.open() as dump:
-        stored = [tensor for tensor in dump.tensors if tensor.stored]
-        if not stored:
-            return [BadRecord(item.label, "has no bytes of a record; dump it again")]
-        decoded = decode_overflow(dump.bytes(stored[0]))
-        dump.read_to_end()
+        return records_of(dump, item.label, name, process=item.prefix, rank=item.rank, host=item.host)
+
+
+def records_of(
+    dump: DumpFile,
+    file: str,
+    name: OpName,
+    *,
+    process: str = "",
+    rank: int | None = None,
+    host: str | None = None,
+) -> list[OverflowRecord | BadRecord]:
+    """Return what *dump*, an overflow record, says.
+
+    Raises:
+        DumpFormatError: it is damaged.
+        PartError: it cannot be read back.
+    """
+    stored = [tensor for tensor in dump.tensors if tensor.stored]
+    if not stored:
+        return [BadRecord(file, "has no bytes of a record; dump it again")]
+    decoded = decode_overflow(dump.bytes(stored[0]))
+    dump.read_to_end()
     tasks: dict[tuple[int | None, int | None], dict[str, dict[str, Any]]] = defaultdict(dict)
     for unit, numbers in _units(decoded).items():
         tasks[numbers.get("task_id"), numbers.get("stream_id")][unit] = numbers
     return [
         OverflowRecord(
-            file=item.label,
+            file=file,
             name=name,
             units=units,
             decoded=decoded,
             task=task,
             stream=stream,
-            process=item.prefix,
-            rank=item.rank,
+            process=process,
+            rank=rank,
+            host=host,
         )
         for (task, stream), units in tasks.items() or [((None, None), {})]
     ]

@@ -5,6 +5,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from dumpstream.codec import without_suffix
 from dumpstream.format.text import TEXT_SUFFIX
 
 #: The type and the name of the operator in the names of overflow records.
@@ -44,7 +45,6 @@ _EXCEPTION_THERE = [
     re.compile(rf"(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<task>{_N})\.(?P<timestamp>{_N})"),
 ]
 
-_ZSTD_SUFFIX = ".zst"
 _MODEL_LEVELS = 3
 _TEXT_FIELDS = {"op_type", "op_name", "core_type"}
 _KNOWN_DIRECTORIES, _KNOWN_TYPES = 64, 1024  # how many are remembered
@@ -86,7 +86,8 @@ class OpName(NamedTuple):
 def parse_name(name: str) -> OpName:
     """Return what *name* says: a file name, or better a path, because directories name device and model.
 
-    A ``.zst`` at its end is ignored. For a name of an unknown scheme, every field is None.
+    The suffix of a stored file at its end, such as ``.zst``, is ignored. For a name of an unknown scheme,
+    every field is None.
     """
     directory, _, last = name.rpartition("/")
     match = _COMMON.fullmatch(last)
@@ -95,7 +96,7 @@ def parse_name(name: str) -> OpName:
         scheme, place = _scheme(op_type, op_name), _known_directory(directory)
         # By position, which takes half as long as keywords: a capture has many names.
         return OpName(scheme, op_type, op_name, int(task), int(stream), int(timestamp), *place)
-    components = _components(name.removesuffix(_ZSTD_SUFFIX))
+    components = _components(without_suffix(name))
     if not components:
         return OpName()
     *parents, base = components

@@ -104,14 +104,15 @@ static bool size_is_sound(uint64_t data_size) {
 }
 
 /* Maps the ring in `fd`, or without `whole` only its control block, for futexes. */
-static int map(struct ds_ring *ring, int fd, uint64_t data_size, bool whole, int flags) {
+static int map(struct ds_ring *ring, int fd, uint64_t data_size, bool whole) {
     uint64_t max_record = data_size / 8 / DS_RECORD_ALIGN * DS_RECORD_ALIGN;
     ring->mapped = whole ? ds_ring_bytes(data_size) : DS_CONTROL_BYTES;
-    uint8_t *base = mmap(NULL, ring->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+    uint8_t *base = mmap(NULL, ring->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return -errno;
     madvise(base, ring->mapped, MADV_DONTFORK);
     ring->control = (struct ds_control *)(void *)base;
+    ring->touched = data_size;
     ring->max_record = max_record > MAX_RECORD_BYTES ? MAX_RECORD_BYTES : (uint32_t)max_record;
     base = whole ? base : NULL;
     ring->notes =
@@ -153,7 +154,7 @@ static int make(struct ds_ring *ring, uint64_t data_size, const char *path, bool
         return ring->memory_fd;
     int error = allocate(ring->memory_fd, path, ds_ring_bytes(control.data_size));
     if (!error)
-        error = map(ring, ring->memory_fd, control.data_size, whole, 0);
+        error = map(ring, ring->memory_fd, control.data_size, whole);
     if (!error && getrandom(&control.nonce, sizeof control.nonce, 0) != (ssize_t)sizeof control.nonce)
         error = -EIO;
     if (error)
@@ -207,10 +208,11 @@ int ds_ring_map(struct ds_ring *ring, int fd, uint64_t data_size) {
     if (!size_is_sound(data_size) || data_size % DS_PAGE ||
         !is_ring(fd, ds_ring_bytes(data_size), &in_memory))
         return -EBADMSG;
-    /* A file may be larger than memory: its pages are touched during the first lap instead. */
-    int error = map(ring, fd, data_size, true, in_memory ? MAP_POPULATE : 0);
+    int error = map(ring, fd, data_size, true);
     if (error)
         return error;
+    if (in_memory) /* its maker has touched all pages; a file may be larger than memory */
+        ring->touched = 0;
     ring->nonce = ring->control->nonce;
     if (control_is_sound(ring->control, data_size, DS_RING_VERSION))
         return 0;
@@ -256,7 +258,7 @@ static int resume(struct ds_reader *reader) {
     ds_ring_load(ring, 0, &control, sizeof control);
     if (!file_is_sound(&control, (uint64_t)status.st_size))
         return -EBADMSG;
-    int error = map(ring, ring->memory_fd, control.data_size, false, 0);
+    int error = map(ring, ring->memory_fd, control.data_size, false);
     ring->nonce = control.nonce;
     ring->data.read = ring->data.freed = atomic_load(&control.data.tail);
     ring->notes.read = ring->notes.freed = atomic_load(&control.notes.tail);

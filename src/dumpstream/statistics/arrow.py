@@ -107,6 +107,36 @@ class ArrowTensors(NamedTuple):
         """Return the columns *names*, with the values that `TensorRow` has."""
         return {name: self._column(name) for name in names}
 
+    def numbers(self, name: str) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+        """Return the numbers of a column, and where they are known; None if they are kept otherwise."""
+        column = self._stored(name)
+        if column is None or not _is_number(column.type):
+            return None
+        known = np.asarray(column.is_valid())
+        return np.asarray(column.fill_null(0) if column.null_count else column), known
+
+    def shared(self, name: str) -> tuple[list[Any], NDArray[Any]] | None:
+        """Return values that rows share, and which of them each row has; None if the column has others."""
+        column = self._stored(name)
+        if column is None:
+            return [self._constant(name)], np.zeros(self.table.num_rows, np.intp)
+        if not _is_text(column.type):
+            return None
+        texts = column.unify_dictionaries().combine_chunks()
+        prefix = self.prefix if name == "file" else ""
+        different = [prefix + text if prefix else text for text in texts.dictionary.to_pylist()]
+        if texts.null_count:
+            different.append(prefix or None)
+        return different, np.asarray(texts.indices.fill_null(len(different) - 1)).astype(np.intp)
+
+    def lists(self, name: str) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Return the lengths of the lists of a column, and their values; None if not all are there."""
+        column = self._stored(name)
+        if column is None or column.null_count or not _is_list(column.type):
+            return None
+        whole = column.combine_chunks()
+        return np.asarray(pc.list_value_length(whole)), np.asarray(whole.flatten())
+
     def join(self, others: Iterable[ArrowTensors]) -> ArrowTensors:
         """Return the rows of this and of *others*, which are of the same process."""
         return self._replace(table=pa.concat_tables([self.table, *(other.table for other in others)]))
@@ -120,7 +150,7 @@ class ArrowTensors(NamedTuple):
         if column is None:
             return pa.repeat(pa.scalar(self._constant(field.name), field.type), self.table.num_rows)
         if field.name == "file" and self.prefix:
-            return pc.binary_join_element_wise(pa.scalar(self.prefix), column, "")
+            return pc.binary_join_element_wise(pa.scalar(self.prefix), column.cast(field.type), "")
         return column.cast(field.type)
 
     def sorted_out(self) -> tuple[ArrowTensors, Iterable[tuple[str, str]]]:
@@ -182,7 +212,7 @@ class ArrowTensors(NamedTuple):
 
     def _stored(self, name: str) -> pa.ChunkedArray | None:
         places = self.table.schema.get_all_field_indices(name)
-        if not places or (name == "rank" and self.prefix):
+        if not places or (name in {"host", "rank"} and self.prefix):
             return None
         column = self.table.column(places[-1])  # `stats --select` writes a column twice if asked to
         return None if name == "capture" and column.null_count == len(column) else column

@@ -97,6 +97,10 @@ class FileColumns(NamedTuple):
         found, places = np.unique(self.tensors[field], return_inverse=True)
         return [name_of(number) for number in found.tolist()], places
 
+    def lists(self, name: str) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Return the lengths of the lists of a column, and their values; None if there are no lists in it."""
+        return (self.tensors[DIMS[name]], self.shapes[name]) if name in self.shapes else None
+
     def _mask(self, comparison: Comparison) -> Mask:
         name = comparison.column
         if comparison.suits_doubles and (numbers := self.numbers(name)) is not None:

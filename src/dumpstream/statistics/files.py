@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError
+from dumpstream.codec import SUFFIXES
 from dumpstream.format.header import DumpHeader, HeaderCollector, Tensor, parse_header, parse_version_1
 from dumpstream.format.opname import parse_name
 from dumpstream.format.text import TEXT_SUFFIX
@@ -18,7 +19,7 @@ from dumpstream.statistics.devicestats import DeviceText
 from dumpstream.statistics.running import RunningStatistics
 from dumpstream.statistics.table import COLUMNS, HOST, Provenance, TensorRow, TensorStatistics
 
-_TEXT_SUFFIXES = (TEXT_SUFFIX, f"{TEXT_SUFFIX}.zst")
+_TEXT_SUFFIXES = (TEXT_SUFFIX, *(f"{TEXT_SUFFIX}{suffix}" for suffix in SUFFIXES))
 
 # What a name says, what a row begins with, and what is computed, in the order of the columns.
 _SAID = attrgetter(*SAID)
@@ -221,6 +222,7 @@ def _row(origin: TensorRow, tensor: Tensor, measured: _Measured) -> TensorRow:
         origin.model_id,
         HOST,
         measured.problem or origin.problem,
+        origin.host,
         origin.rank,
         origin.capture,
     )

@@ -6,8 +6,10 @@ exactly, in `max_integer` and `min_integer`.
 
 from __future__ import annotations
 
+import os
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,10 +26,14 @@ EXACT = {"max": "max_integer", "min": "min_integer"}
 
 #: The columns that depend on where the table is.
 _PROVENANCE = {"file", "source", *Provenance._fields}
-_READ_ROWS = 16384
+_READ_ROWS = 8192
 #: Rows of a group: pyarrow itself writes at most half as many.
 _MOST_ROWS = 1 << 21
 _TEXTS = {name for name, kind in COLUMNS.items() if kind is Kind.TEXT}
+#: The metadata of the files that are being read, by what changes with every change of a file. A file is read
+#: a few row groups at a time, and the metadata of thousands of row groups takes long to read.
+_known: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+_MOST_KNOWN = 4
 # The columns whose values come again and again: only for them is a dictionary worth its time.
 _REPEATED = _TEXTS - {"file", "hash"}
 
@@ -163,9 +169,26 @@ def _opened(file: IO[bytes]) -> Iterator[Any]:
     import pyarrow.parquet  # noqa: PLC0415 - likewise
 
     try:
-        found = pyarrow.parquet.ParquetFile(file)
-        texts = [number for number, column in enumerate(found.schema) if column.path in _TEXTS]
+        metadata = _metadata_of(file)
+        texts = [number for number, column in enumerate(metadata.schema) if column.path in _TEXTS]
         # Texts that come again and again stay as small as they are in the file.
-        yield pyarrow.parquet.ParquetFile(file, metadata=found.metadata, read_dictionary=texts)
+        yield pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as exc:  # the names of columns may be damaged
         raise DumpstreamError(f"cannot be read as Parquet: {exc}".splitlines()[0]) from exc
+
+
+def _metadata_of(file: IO[bytes]) -> Any:
+    import pyarrow.parquet  # noqa: PLC0415 - slow, and optional
+
+    try:
+        status = os.fstat(file.fileno())
+    except (OSError, AttributeError):  # it is in memory, or in an object store
+        return pyarrow.parquet.ParquetFile(file).metadata
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = pyarrow.parquet.ParquetFile(file).metadata
+        while len(_known) > _MOST_KNOWN:
+            with suppress(KeyError):  # several threads may do so
+                _known.popitem(last=False)
+    return found

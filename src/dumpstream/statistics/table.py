@@ -80,6 +80,7 @@ class TensorRow(TensorStatistics, _Origin):
     model_id: int | None = None
     source: str = HOST  #: `HOST`, or `DEVICE` if the runtime computed the row
     problem: str | None = None  #: why the row, or the file if there is no `io`, is not to be trusted
+    host: str | None = None  #: on which the process ran, in a job of several
     rank: int | None = None  #: of the process, in a capture of several
     capture: str | None = None  #: the path that it was read from, if several were read at once
 
@@ -89,6 +90,7 @@ class Provenance(NamedTuple):
 
     rank: int | None = None
     capture: str | None = None
+    host: str | None = None
 
 
 class Kind(Enum):
@@ -161,8 +163,8 @@ class SortKey(NamedTuple):
 def parse_order(text: str) -> list[SortKey]:
     """Return the keys that ``COLUMN,COLUMN:desc,...`` stands for.
 
-    Clocks differ between processes: `timestamp` orders only the rows of one, so `capture` and `rank` come
-    before it.
+    Clocks differ between processes: `timestamp` orders only the rows of one, so `capture`, `host` and
+    `rank` come before it.
 
     Raises:
         ValueError: one of them is not a key.
@@ -171,7 +173,7 @@ def parse_order(text: str) -> list[SortKey]:
     for key in [SortKey.parse(part) for part in text.split(",") if part.strip()]:
         if key.column == "timestamp":
             known = {it.column for it in keys}
-            keys += [SortKey(name) for name in ("capture", "rank") if name not in known]
+            keys += [SortKey(name) for name in ("capture", "host", "rank") if name not in known]
         keys.append(key)
     return keys
 
