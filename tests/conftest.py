@@ -17,7 +17,7 @@ from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
 
 import dumpstream
-from dumpstream.archive.destination import Destination
+from dumpstream.archive.destination import Destination, join_job
 from dumpstream.archive.manifest import Configured, Process
 from dumpstream.archive.rows import JOURNAL, BeginRow, EndRow, FileRow, Outcome, StoredPart, timestamp
 from dumpstream.format.verdict import Verdict
@@ -37,6 +37,7 @@ settings.load_profile("any load")
 
 _FLOAT, _UINT8, _INT32 = 1, 4, 7
 _DTYPES = {"float32": _FLOAT, "uint8": _UINT8, "int32": _INT32}
+_DTYPES |= {"float16": 2, "int64": 9, "float64": 11, "bool": 12, "complex64": 16}
 _ND = 2
 
 _NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
@@ -164,11 +165,14 @@ def make_process(pid: int, *, command: Sequence[str] = ("job",), **more: Any) ->
 
 
 class CollectionBuilder:
-    """Leaves a capture of several processes as the collector does, step by step."""
+    """Leaves a capture of several processes as the collector does, step by step; with *host*, in a job."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._destination = Destination.open(path, of_processes=True)
+    def __init__(self, path: Path, host: str | None = None) -> None:
+        if host is not None:
+            join_job(path)
+        self.path = path if host is None else path / host
+        self._destination = Destination.open(self.path, of_processes=True)
+        self._destination.manifest.host = host
         self._destination.begin_processes()
         self._processes: dict[Path, Process] = {}
 
@@ -191,9 +195,14 @@ class CollectionBuilder:
         self._destination.end_process(self._processes[capture.finish()], ending)
 
     def close(self) -> Path:
-        """Leave the capture as a collector that ends does, or one that is killed."""
+        """Leave the capture as a collector that is killed does."""
         self._destination.close()
         return self.path
+
+    def finish(self) -> Path:
+        """Leave the capture as a collector that ends does."""
+        self._destination.end_processes()
+        return self.close()
 
 
 @pytest.fixture
@@ -239,11 +248,11 @@ class DumpBuilder:
         self._message = field(1, "2.0") + field(2, 1780159660546556) + field(6, op_name)
         self._inputs, self._outputs, self._spaces = bytearray(), bytearray(), bytearray()
 
-    def input(self, array: NDArray[Any], **more: int) -> DumpBuilder:
+    def input(self, array: NDArray[Any], *, form: int = _ND, address: int = 1, **more: int) -> DumpBuilder:
         """Add an input; *more* are its arg_index and input_type."""
         numbers = {"arg_index": 10, "input_type": 11}
-        self._inputs += array.tobytes()
-        known = _described(array) + field(5, array.nbytes) + field(8, 1)
+        self._inputs += array.tobytes() if address else b""
+        known = _described(array, form) + field(5, array.nbytes) + field(8, address)
         return self._add(4, known + _fields(numbers, more))
 
     def output(self, array: NDArray[Any], *, form: int = _ND, address: int = 1, **more: int) -> DumpBuilder:

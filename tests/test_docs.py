@@ -28,6 +28,7 @@ _PIPELINE_CAUSES = (
     "sink_failed",
     "source_failed",
     "no_memory",
+    "drain_timeout",
     "spill_full",
     "cancelled",
     "collector_died",

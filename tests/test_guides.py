@@ -27,7 +27,14 @@ def commands(page: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("page", "count"),
-    [("compare.md", 4), ("find-the-nan.md", 12), ("modes.md", 15), ("npu.md", 9), ("sizing.md", 3)],
+    [
+        ("compare.md", 4),
+        ("find-the-nan.md", 12),
+        ("many-hosts.md", 6),
+        ("modes.md", 15),
+        ("npu.md", 9),
+        ("sizing.md", 3),
+    ],
 )
 def test_the_commands_print_what_the_document_says(tmp_path: Path, page: str, count: int) -> None:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

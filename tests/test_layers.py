@@ -21,6 +21,7 @@ _PROJECT = Path(__file__).parent.parent
 #: Lowest first. A room is a folder or a module directly below the package.
 LAYERS = (
     ("_native", "_errors", "codes", "chunk", "names", "custody"),
+    ("codec",),
     ("system",),
     ("processes",),
     ("format",),
@@ -37,6 +38,7 @@ LAYERS = (
     ("reading",),
     ("analysis",),
     ("comparison",),
+    ("engine",),
     ("diagnosis",),
     ("tables",),
     ("view",),

@@ -66,6 +66,7 @@ def test_without_a_ring_its_defaults_are_not_checked() -> None:
         ({"fsync": "always"}, "'always' is not a valid Fsync"),
         ({"idle_timeout": nan}, "idle_timeout must be at least 0 seconds, or None for no limit, not nan"),
         ({"text_idle_timeout": -1}, "text_idle_timeout must be at least 0 seconds"),
+        ({"drain_timeout": nan}, "drain_timeout must be at least 0 seconds, or None for no limit, not nan"),
         ({"max_digests": -1}, "max_digests must be at least 0, not -1"),
         ({"max_header_bytes": -1}, "max_header_bytes must be at least 0, not -1"),
         ({"max_pieces": 0}, "max_pieces must be at least 1, not 0"),
@@ -132,6 +133,7 @@ def test_sinks_of_others_get_what_is_for_all_sinks_and_nothing_more(
     assert sink == (("where", settings), {})
     assert [field.name for field in fields(SinkSettings)] == [
         "directory",
+        "codec",
         "level",
         "workers",
         "fsync",

@@ -12,7 +12,7 @@ from dumpstream.archive.rows import FileRow, StoredPart, parse_line
 from dumpstream.format.verdict import Verdict
 from dumpstream.reading import filelist
 from dumpstream.simulation import Workload
-from dumpstream.sinks._parts import ParquetParts, TreeTables
+from dumpstream.sinks.tables.parts import ParquetParts, TreeTables
 from dumpstream.statistics.files import origin_of, whole_file
 from dumpstream.system.tree import Tree
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -10,10 +11,12 @@ import pytest
 from anyio.to_thread import run_sync
 
 from dumpstream import SinkError, Stored
+from dumpstream.sinks._failure import refuse_unwritable
 from dumpstream.sinks.null import NullSink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tests.capture.conftest import Rig
 
@@ -129,3 +132,31 @@ async def test_a_sink_that_never_closes_cannot_hold_up_a_cancellation(
             await anyio.sleep_forever()
 
     assert [end.outcome for end in await run_sync(rig.ends)] == ["failed"]
+
+
+@pytest.mark.parametrize("kind", ["zstd", "stats"])
+@pytest.mark.parametrize("place", ["file", "file/below"])
+async def test_a_place_that_cannot_be_written_is_refused_before_the_first_file(
+    rig: Rig, tmp_path: Path, kind: str, place: str
+) -> None:
+    await run_sync((tmp_path / "file").write_text, "in the place of a directory")
+
+    with pytest.raises(SinkError, match=r"cannot write to .*file.*: Not a directory; remove what is in"):
+        async with rig.pushed(sinks=[f"{kind}:{tmp_path / place}"]):
+            pytest.fail("was entered")
+
+    assert not rig.path.exists()
+
+
+async def test_a_place_that_is_missing_is_not_made_by_looking_at_it(tmp_path: Path) -> None:
+    await run_sync(refuse_unwritable, "zstd", tmp_path / "new" / "one")
+
+    assert await run_sync(os.listdir, tmp_path) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+async def test_a_place_without_permission_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+
+    with pytest.raises(SinkError, match="Permission denied; make the destination writable or choose another"):
+        await run_sync(refuse_unwritable, "zstd", tmp_path / "closed" / "below")

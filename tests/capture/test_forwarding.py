@@ -167,7 +167,7 @@ async def _first(files: Any, count: int) -> Any:
 
 
 async def test_a_large_file_is_read_from_where_it_is_stored_and_a_small_one_is_sent(rig: Rig) -> None:
-    async with opened(rig) as capture:
+    async with opened(rig, pack=False) as capture:
         files = capture.files()
         rig.push("large", _LARGE, last=True)
         large = await anext(files)

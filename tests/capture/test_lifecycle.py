@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from anyio.to_thread import run_sync
@@ -322,12 +322,15 @@ async def test_force_keeps_the_capture_before_if_the_dump_is_refused(rig: Rig, r
     assert (await run_sync(rig.verify)).whole
 
 
-async def test_force_deletes_what_a_sink_stored_in_a_directory_of_its_own_inside(rig: Rig) -> None:
+@pytest.mark.parametrize(("options", "pattern"), [({}, "*.zip"), ({"pack": False}, "*.dsz")])
+async def test_force_deletes_what_a_sink_stored_in_a_directory_of_its_own_inside(
+    rig: Rig, options: dict[str, Any], pattern: str
+) -> None:
     inside = rig.path / "own"
 
-    async with rig.pushed(sinks=[f"zstd:{inside}"]):
+    async with rig.pushed(sinks=[f"zstd:{inside}"], **options):
         rig.push("dir/file", b"data", last=True)
-    stored = await run_sync(lambda: list(inside.rglob("*.zst")))
+    stored = await run_sync(lambda: list(inside.rglob(pattern)))
     async with rig.pushed(force=True):
         pass
 

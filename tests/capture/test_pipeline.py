@@ -19,11 +19,11 @@ from dumpstream.sinks.memory import MemorySink
 from dumpstream.testing import HOSTILE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.capture.conftest import Rig
 
-    from dumpstream import Capture
+    from dumpstream import Capture, SinkError, Stored, WholeFile
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -34,15 +34,41 @@ async def test_a_name_that_comes_again_becomes_further_parts_in_order(rig: Rig) 
     memory = MemorySink()
     parts = [b"%d" % number for number in range(50)]
 
-    async with rig.pushed(sinks=["zstd:", memory]):
+    async with rig.pushed(sinks=["zstd:", memory], pack=False):
         for part in parts:  # without a pause: they come in one batch
             rig.push("again", part, last=True)
 
     rows = (await run_sync(rig.rows))["again"]
-    numbered = ["files/again.zst", *(f"files/again.{number}.zst" for number in range(2, 51))]
+    numbered = ["files/again.dsz", *(f"files/again.{number}.dsz" for number in range(2, 51))]
     assert [row.stored[0].path for row in rows] == numbered
     assert memory.files["again"] == parts
     assert (await run_sync(rig.read))["again"].data == b"".join(parts)
+
+
+class OneByOneSink(MemorySink):
+    """A sink that counts on different names in a call."""
+
+    takes_repeated_names = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[list[str]] = []
+
+    async def put(self, files: Sequence[WholeFile]) -> Sequence[Stored | SinkError]:
+        self.calls.append([file.name for file in files])
+        return await super().put(files)
+
+
+async def test_a_sink_that_does_not_ask_for_it_gets_no_name_twice_in_one_call(rig: Rig) -> None:
+    sink = OneByOneSink()
+
+    async with rig.pushed(sinks=[sink]):
+        for number in range(20):  # without a pause: they come in one batch
+            rig.push("again" if number % 2 else f"other {number}", b"%d" % number, last=True)
+
+    assert all(len({*names}) == len(names) for names in sink.calls)
+    assert sink.files["again"] == [b"%d" % number for number in range(1, 20, 2)]
+    assert len(sink.files) == 11
 
 
 @pytest.mark.parametrize("size", [10, 300_000], ids=["gathered", "written"])
@@ -74,7 +100,7 @@ async def test_a_whole_file_is_safe_while_the_rest_of_its_batch_only_begins_its_
 
 
 async def test_what_is_behind_a_gap_is_kept_beside_the_file(rig: Rig) -> None:
-    async with rig.pushed():
+    async with rig.pushed(pack=False):
         rig.push("gapped", b"prefix", offset=0)
         rig.push("gapped", b"behind", offset=10)
         rig.push("gapped", b"end", offset=20, last=True)
@@ -83,9 +109,9 @@ async def test_what_is_behind_a_gap_is_kept_beside_the_file(rig: Rig) -> None:
     assert row.verdict is Verdict.GAP
     assert row.missing == ((6, 10), (16, 20))
     assert [(part.path, part.offset, part.bytes) for part in row.stored] == [
-        ("files/gapped.zst", 0, 6),
-        ("files/gapped.2.zst", 10, 6),
-        ("files/gapped.3.zst", 20, 3),
+        ("files/gapped.dsz", 0, 6),
+        ("files/gapped.2.dsz", 10, 6),
+        ("files/gapped.3.dsz", 20, 3),
     ]
 
 

@@ -41,11 +41,11 @@ def test_rows_are_sorted_by_one_column_and_then_the_next() -> None:
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
-        ("timestamp", ["capture", "rank", "timestamp"]),
-        ("timestamp:desc", ["capture", "rank", "timestamp:desc"]),
-        ("iteration, timestamp", ["iteration", "capture", "rank", "timestamp"]),
-        ("rank:desc,timestamp,nan", ["rank:desc", "capture", "timestamp", "nan"]),
-        ("nan,timestamp,rank", ["nan", "capture", "rank", "timestamp", "rank"]),
+        ("timestamp", ["capture", "host", "rank", "timestamp"]),
+        ("timestamp:desc", ["capture", "host", "rank", "timestamp:desc"]),
+        ("iteration, timestamp", ["iteration", "capture", "host", "rank", "timestamp"]),
+        ("rank:desc,timestamp,nan", ["rank:desc", "capture", "host", "timestamp", "nan"]),
+        ("nan,timestamp,rank", ["nan", "capture", "host", "rank", "timestamp", "rank"]),
         ("", []),
     ],
 )
