@@ -16,7 +16,7 @@ AZURITE := build/azurite/node_modules/.bin/azurite-blob
 # Hundreds of tests start Python; each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo man test test-page test-scale test-stores test-workloads lint native-test native-test-aarch64 test-aarch64 wheels pytest bench clean
+.PHONY: help demo man test test-engine test-page test-scale test-stores test-workloads lint native-test native-test-aarch64 test-aarch64 wheels pytest bench clean
 help: ## show this
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
@@ -71,6 +71,9 @@ $(AZURITE):
 
 test-stores: $(VENV)/installed $(if $(shell command -v npm),$(AZURITE)) ## captures into real servers (seaweedfs, azurite), killed and cut off; minutes, not part of test
 	$(BIN)/python -m pytest $(PARALLEL) -m stores tests/remote
+
+test-engine: $(VENV)/installed ## plans on a dask cluster, whose workers and store are killed; not part of test
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m engine tests/engine
 
 # Debian's chromium, or another browser whose path is in CHROMIUM.
 test-page: $(VENV)/installed ## the page of a run in a real browser; not part of test
