@@ -16,12 +16,11 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import DumpstreamError
 from dumpstream.capture import Capture
 from dumpstream.cli._display import say
-from dumpstream.outside.collector import Collector
+from dumpstream.outside.process import CapturedProcess
 
 if TYPE_CHECKING:  # it loads numpy and pydantic, and most captures have no alerts
     from dumpstream.diagnosis.alerts import Alert
 
-_LOOK_S = 0.1
 _LONGEST_S = 30
 
 
@@ -42,30 +41,21 @@ class AlertTeller:
 
     def __init__(self, tasks: TaskGroup, command: str | None) -> None:
         self._tasks, self._command = tasks, command
-        self._telling: dict[Capture, anyio.Event] = {}
+        self._telling: set[anyio.Event] = set()
 
     def tell(self, capture: Capture, label: str | None = None) -> None:
         """Say what is bad in *capture* from now on."""
-        self._telling[capture] = ended = anyio.Event()
+        self._telling.add(ended := anyio.Event())
         self._tasks.start_soon(self._tell, capture, label, ended)
 
-    async def tell_processes(self, collector: Collector) -> None:
-        """Say what is bad in the captures of all processes of *collector*, for ever."""
-        while True:
-            self._look(collector)
-            await anyio.sleep(_LOOK_S)
+    def tell_process(self, process: CapturedProcess, capture: Capture) -> None:
+        """Say what is bad in *capture*, which is that of *process*, from now on."""
+        self.tell(capture, process.label)
 
-    async def finish(self, collector: Collector | None = None) -> None:
-        """Return when everything is said about captures, those of *collector* too, that have ended."""
-        if collector is not None:
-            self._look(collector)
-        for ended in [*self._telling.values()]:
+    async def finish(self) -> None:
+        """Return when everything is said about captures, which have ended."""
+        for ended in [*self._telling]:
             await ended.wait()
-
-    def _look(self, collector: Collector) -> None:
-        for process in collector.processes:
-            if process.capture is not None and process.capture not in self._telling:
-                self.tell(process.capture, process.label)
 
     async def _tell(self, capture: Capture, label: str | None, ended: anyio.Event) -> None:
         with suppress(DumpstreamError):  # the capture says itself why it ended
@@ -75,6 +65,7 @@ class AlertTeller:
                 if self._command is not None:
                     await _run(self._command, alert, label)
         ended.set()
+        self._telling.discard(ended)
 
 
 async def _run(command: str, alert: Alert, label: str | None) -> None:

@@ -55,12 +55,12 @@ async def collect_while(
             tell_remains(collector)
             tasks.start_soon(partial(show_progress, collector, beside_command=socket_path is None))
             if wants_alerts(args):
-                tasks.start_soon(teller.tell_processes, collector)
+                collector.when_captured(teller.tell_process)
             if args.on_failure == "stop":
                 tasks.start_soon(_stop_on_failure, collector, signals, args)
             await work(collector, signals)
         if wants_alerts(args):
-            await teller.finish(collector)
+            await teller.finish()
     return None if signals.tell_abort(args.spill) else collector
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 from dumpstream._errors import DumpstreamError
 from dumpstream.archive.destination import absolute
 from dumpstream.archive.job import choose_host
-from dumpstream.capture import kinds_of_alert
+from dumpstream.capture import Capture, kinds_of_alert
 from dumpstream.outside.collectorpreparation import CollectorPreparation, prepared_collector
 from dumpstream.outside.collectorrequest import CollectorRequest, sink_below
 from dumpstream.outside.process import CapturedProcess
@@ -209,6 +209,10 @@ class Collector:
     def failed(self) -> Sequence[CapturedProcess]:
         """The processes that are not captured as they should be, known as soon as that is so."""
         return [process for process in self._roster.processes if process.failure is not None]
+
+    def when_captured(self, herald: Callable[[CapturedProcess, Capture], object]) -> None:
+        """Call *herald* with every process whose capture begins, however short its life is."""
+        self._service.heralds.append(herald)
 
     def terminate(self, processes: Collection[CapturedProcess] | None = None) -> None:
         """Ask *processes* (all that are captured) to end, by SIGTERM."""

@@ -1,7 +1,7 @@
 """Service: what a collector does for each process, from its introduction to its end."""
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from math import inf
@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 
 from dumpstream._errors import CollectorError, DumpstreamError
-from dumpstream.capture import open_request
+from dumpstream.capture import Capture, open_request
 from dumpstream.outside.collectorpreparation import CollectorPreparation
 from dumpstream.outside.connection import Connection
 from dumpstream.outside.process import CapturedProcess, Follower, introduced
@@ -47,6 +47,7 @@ class Service:
         self._roster, self._shares, self._tasks = roster, shares, tasks
         self.served = 0  #: processes that are being served
         self.ended = -inf  #: when the last one ended
+        self.heralds: list[Callable[[CapturedProcess, Capture], object]] = []  #: called as a capture begins
         self._joining: set[Connection] = set()
         self._followers: dict[Connection, Follower] = {}  # of processes that can still send messages
         self._following: set[Follower] = set()  # also of processes that have left and still run
@@ -194,6 +195,8 @@ class Service:
             async with AsyncExitStack() as stack:
                 async with self._beginning:
                     process.capture = await stack.enter_async_context(open_request(request, resources))
+                for herald in self.heralds:
+                    herald(process, process.capture)
                 await follower.attend(process.capture)
                 told = process.capture.error is not None
         except Exception as exc:  # noqa: BLE001 - one process must not end the capture of the others
