@@ -4,6 +4,7 @@ import pytest
 
 from dumpstream.cli import main
 from dumpstream.cli.grammar.formatter import HelpFormatter
+from dumpstream.cli.grammar.parser import GROUPS
 from dumpstream.cli.grammar.words import read_grammar
 
 
@@ -36,6 +37,20 @@ def test_every_command_has_its_line_beside_it(
     }
 
     assert beside == {it.words[0] for it in read_grammar().below}
+
+
+def test_commands_stand_below_what_they_are_for(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _help(capsys)
+    first = lines.index("commands:") + 1
+    found: dict[str, list[str]] = {}
+    for line in lines[first : lines.index("exit codes:")]:
+        if line.startswith("  ") and line.endswith(":"):
+            title = line.strip(" :")
+            found[title] = []
+        elif line[:4].isspace() and line[4:5].isalpha():
+            found[title].append(line.split()[0])
+
+    assert found == {title: [*commands] for title, commands in GROUPS.items()}
 
 
 _TEXT = """\

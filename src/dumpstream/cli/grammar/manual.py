@@ -26,7 +26,7 @@ def _lines(program: Command, release: str) -> Iterator[str]:
     yield f'.TH DUMPSTREAM 1 "" "dumpstream {_text(release)}" "User Commands"'
     yield from (
         ".SH NAME",
-        "dumpstream \\- capture the tensors that Ascend operators dump, and read them back",
+        "dumpstream \\- capture the tensors that Ascend operators dump, and find what went wrong in them",
     )
     yield from (".SH SYNOPSIS", ".B dumpstream", "\\fICOMMAND\\fR [\\fIargument\\fR ...]")
     yield from (".SH DESCRIPTION", _text(program.text), ".SH OPTIONS")

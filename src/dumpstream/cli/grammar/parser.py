@@ -10,32 +10,41 @@ from dumpstream.cli._exit import WRONG_USAGE
 from dumpstream.cli.grammar.formatter import HelpFormatter
 from dumpstream.cli.screen.options import add_screen_arguments
 
-#: The commands, with the first lines of their help. Only the module of the chosen one is imported: its
-#: docstring is the help, its `add_arguments` declares the flags, and its `run` does the work and returns the
-#: exit code.
-COMMANDS = {
-    "capture": "Capture dump files into a directory.",
-    "collect": "Capture every process that joins, as a service.",
-    "upload": "Upload the files that captures could not upload to their object store.",
-    "ls": "List the files of a capture.",
-    "verify": "Read every file of a capture again and compare it with the journal.",
-    "extract": "Write the original files of a capture.",
-    "stats": "Print the statistics of every tensor in captures, dump files and directories of them.",
-    "compare": "Compare two runs: where they first differ, and which operator added the error.",
-    "merge": "Put the parts of all shards together, and print what the command prints without --shard.",
-    "convert": "Write the tensors of dump files as npy, bin or csv.",
-    "show": "Show what is in a dump file.",
-    "diagnose": "Find the operator that made the first NaN of a run.",
-    "view": "Show a run in the browser, while it is captured or afterwards.",
-    "sql": "Ask the tables of a run in SQL.",
-    "export": "Write a run in a format that other programs open.",
-    "overflow": "List the operators that overflowed.",
-    "watch": "Find the operators that trample on the outputs of watched ones.",
-    "config": "Check, explain and write dump configurations (acl.json).",
-    "recover": "Store the data that a dead collector left in its rings.",
-    "simulate": "Run a training job on the simulated runtime.",
-    "completion": "Print what completes commands and flags in a shell.",
+#: The commands by what they are for, with the first lines of their help. Only the module of the chosen one
+#: is imported: its docstring is the help, its `add_arguments` declares the flags, and its `run` does the work
+#: and returns the exit code.
+GROUPS = {
+    "capture": {
+        "capture": "Capture dump files into a directory.",
+        "collect": "Capture every process that joins, as a service.",
+        "upload": "Upload the files that captures could not upload to their object store.",
+        "recover": "Store the data that a dead collector left in its rings.",
+    },
+    "find the answer": {
+        "diagnose": "Find the operator that made the first NaN of a run.",
+        "compare": "Compare two runs: where they first differ, and which operator added the error.",
+        "view": "Show a run in the browser, while it is captured or afterwards.",
+        "stats": "Print the statistics of every tensor in captures, dump files and directories of them.",
+        "sql": "Ask the tables of a run in SQL.",
+        "overflow": "List the operators that overflowed.",
+        "watch": "Find the operators that trample on the outputs of watched ones.",
+        "merge": "Put the parts of all shards together, and print what the command prints without --shard.",
+    },
+    "read the files": {
+        "ls": "List the files of a capture.",
+        "verify": "Read every file of a capture again and compare it with the journal.",
+        "show": "Show what is in a dump file.",
+        "extract": "Write the original files of a capture.",
+        "convert": "Write the tensors of dump files as npy, bin or csv.",
+        "export": "Write a run in a format that other programs open.",
+    },
+    "prepare": {
+        "config": "Check, explain and write dump configurations (acl.json).",
+        "simulate": "Run a training job on the simulated runtime.",
+        "completion": "Print what completes commands and flags in a shell.",
+    },
 }
+COMMANDS = {name: line for commands in GROUPS.values() for name, line in commands.items()}
 
 #: The commands that only read; while a store does not answer, Python cannot interrupt them.
 READERS = {
@@ -122,6 +131,17 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(WRONG_USAGE)
 
 
+class _ProgramFormatter(HelpFormatter):
+    """Sets the commands below the titles of their groups."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse has no public name
+            return super()._format_action(action)
+        titles = {next(iter(commands)): f"\n  {title}:\n" for title, commands in GROUPS.items()}
+        below = self._iter_indented_subactions(action)
+        return "".join(titles.get(it.dest, "") + self._format_action(it) for it in below).removeprefix("\n")
+
+
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version  # noqa: PLC0415 - slower than everything else that --help loads
@@ -133,12 +153,12 @@ def make_parser(complete: Collection[str] = COMMANDS.keys()) -> argparse.Argumen
     """Return the parser, with the flags of the commands in *complete*."""
     parser = _Parser(
         prog="dumpstream",
-        description="Stream Ascend operator dumps to whole, compressed, verifiable files; read them back.",
+        description="Capture the tensors that Ascend operators dump, and find what went wrong in them.",
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
+        formatter_class=_ProgramFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, help_line in COMMANDS.items():
         command = commands.add_parser(name, help=help_line, formatter_class=HelpFormatter)
         if name in complete:
