@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,7 +20,6 @@ from dumpstream.sinks.null import NullSink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tests.capture.conftest import Rig
 
@@ -154,9 +157,27 @@ async def test_a_place_that_is_missing_is_not_made_by_looking_at_it(tmp_path: Pa
     assert await run_sync(os.listdir, tmp_path) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-async def test_a_place_without_permission_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0o500)
+#: Root may write anywhere, so a test that runs as root looks as another user, once everything is loaded.
+_LOOK = """
+import os, sys
+from pathlib import Path
+from dumpstream import SinkError
+from dumpstream.sinks._failure import refuse_unwritable
+if os.geteuid() == 0:
+    os.setuid(12345)
+try:
+    refuse_unwritable("zstd", Path(sys.argv[1]))
+except SinkError as exc:
+    print(exc)
+"""
 
-    with pytest.raises(SinkError, match="Permission denied; make the destination writable or choose another"):
-        await run_sync(refuse_unwritable, "zstd", tmp_path / "closed" / "below")
+
+async def test_a_place_without_permission_is_refused_with_the_remedy() -> None:
+    with TemporaryDirectory(dir="/tmp") as directory:  # a path that the other user can reach
+        closed = Path(directory) / "closed"
+        await run_sync(Path(directory).chmod, 0o755)
+        await run_sync(closed.mkdir, 0o555)
+        command = [sys.executable, "-c", _LOOK, str(closed / "below")]
+        done = await run_sync(lambda: subprocess.run(command, capture_output=True, check=True, text=True))
+
+    assert "Permission denied; make the destination writable or choose another" in done.stdout
