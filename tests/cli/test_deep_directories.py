@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from tests.conftest import DumpBuilder
 
 from dumpstream.cli import main
+from dumpstream.system.removal import remove_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: More levels than Python has frames, in a path that is not too long for the system.
@@ -18,14 +21,18 @@ _LEVELS = 1500
 _NAME = "MatMul.layer_1.1.0.1780000000000000"
 
 
-@pytest.fixture
-def deep(tmp_path: Path) -> Path:
-    above = tmp_path / "deep"
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("deep")
+    above = root / "deep"
     for part in [50 * "d/"] * (_LEVELS // 50):
         above /= part
         above.mkdir(parents=True)
     (above / _NAME).write_bytes(DumpBuilder("layer_1").output(np.ones(4, np.float32)).build())
-    return tmp_path / "deep"
+    yield root / "deep"
+    fd = os.open(root, os.O_RDONLY)
+    remove_tree("deep", fd)  # pytest removes no tree of this depth
+    os.close(fd)
 
 
 @pytest.mark.parametrize(
