@@ -189,6 +189,19 @@ def test_the_devices_of_a_process_are_told_apart() -> None:
     assert heard(Lookout(DEFAULT, wake=bool), run.rows) == [("a", "made", False)] * 2
 
 
+def test_a_process_that_invents_devices_has_few_alerts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "_MOST_DEVICES", 5)
+    lookout = Lookout(DEFAULT, wake=bool)
+    told = []
+    for first in range(0, 30, 10):
+        run = Run()
+        for rank in range(first, first + 10):
+            run.op("Mul.a", [T(A, 1)], [T(B, 2 + rank, nan=1)], task=1, rank=rank)
+        told += heard(lookout, run.rows)
+
+    assert told == [("a", "made", False)] * 5
+
+
 def test_rows_are_kept_only_as_long_as_they_may_be_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerts, "_ROWS", 10)
     woken = []

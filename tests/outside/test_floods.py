@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _LARGEST_LIST = 4 << 20
 _FLOOD = 300
+_JOINED = 6
 _ROOT = Path(__file__).parents[2]
 
 
@@ -132,3 +133,26 @@ def test_a_ring_full_of_tiny_files_delays_the_end_only_as_long_as_it_may(
     assert all(row.stored for row in rows if row.verdict == "unparsed")
     assert [str(file.verdict) for file in outside.stored("rank-0").files] == ["complete"] * 16
     assert not outside.problems() & {"missing", "damaged", "extra", "leftover", "interrupted"}
+
+
+def own_memory(pid: int) -> int:
+    """Return the bytes that the process *pid* shares with no other; rings are shared."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon:"))
+
+
+def test_a_collector_needs_a_few_mebibytes_for_each_process(
+    outside: Outside, service: Service, flood: Path
+) -> None:
+    service.run_job(1)  # what every capture needs is loaded
+    idle = own_memory(service.collector.pid)
+    before, files = outside.journal_lines(), 500
+
+    for rank in range(2, 2 + _JOINED):  # they hand over some files, and wait for the end of their input
+        environment = outside.joined(service.socket, RANK=str(rank))
+        outside.start(flood, "tiny", files, env=environment, stdin=subprocess.PIPE)
+    outside.until(lambda: outside.journal_lines() >= before + _JOINED * files)
+    busy = own_memory(service.collector.pid)
+
+    assert idle < 60 << 20
+    assert busy - idle < _JOINED * (8 << 20)

@@ -5,6 +5,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -271,6 +272,25 @@ async def test_open_files_hold_no_descriptor(sink: ZstdSink) -> None:
     assert open_descriptors() == before
     for file in files:
         await file.abort()
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.AUTO])
+async def test_open_files_hold_nothing_between_two_writes(tmp_path: Path, codec: Codec) -> None:
+    async with open_sink(SinkSettings(codec=codec, directory=tmp_path)) as sink:
+        files = [await sink.open(str(number)) for number in range(50)]
+        for file in files:  # the first write of each takes what it needs until it is closed
+            await file.write([LARGE[:1000]])
+        tracemalloc.start()
+        try:
+            for file in files:
+                await file.write([LARGE[: 60 << 10], LARGE[: 100 << 10]])
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        for file in files:
+            await file.abort()
+
+    assert held < (50 * 160 << 10) / 10
 
 
 @pytest.mark.parametrize("pack", [{}, {"pack": False}], ids=["packs", "files"])

@@ -15,12 +15,13 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.capture import Capture
-from dumpstream.cli._display import say
+from dumpstream.cli._display import count_text, say
 from dumpstream.outside.process import CapturedProcess
 
 if TYPE_CHECKING:  # it loads numpy and pydantic, and most captures have no alerts
     from dumpstream.diagnosis.alerts import Alert
 
+#: How long a command may take, and all that wait when the captures have ended.
 _LONGEST_S = 30
 
 
@@ -42,6 +43,7 @@ class AlertTeller:
     def __init__(self, tasks: TaskGroup, command: str | None) -> None:
         self._tasks, self._command = tasks, command
         self._telling: set[anyio.Event] = set()
+        self._is_late = False  # whether no further command is started
 
     def tell(self, capture: Capture, label: str | None = None) -> None:
         """Say what is bad in *capture* from now on."""
@@ -53,17 +55,28 @@ class AlertTeller:
         self.tell(capture, process.label)
 
     async def finish(self) -> None:
-        """Return when everything is said about captures, which have ended."""
+        """Return when everything is said about captures, which have ended; commands then have 30 seconds."""
+        with anyio.move_on_after(_LONGEST_S):
+            await self._finished()
+        self._is_late = True
+        await self._finished()
+
+    async def _finished(self) -> None:
         for ended in [*self._telling]:
             await ended.wait()
 
     async def _tell(self, capture: Capture, label: str | None, ended: anyio.Event) -> None:
+        left_out = 0
         with suppress(DumpstreamError):  # the capture says itself why it ended
             async for alert in capture.alerts():
                 word = "alert, corrected" if alert.corrects else "alert"
                 say(f"{word}: {alert.sentence}" if label is None else f"{word}: {label}: {alert.sentence}")
-                if self._command is not None:
+                if self._command is not None and not self._is_late:
                     await _run(self._command, alert, label)
+                elif self._command is not None:
+                    left_out += 1
+        if left_out:
+            say(f"--on-alert was not run for the last {count_text(left_out, 'alert')}: it takes too long")
         ended.set()
         self._telling.discard(ended)
 

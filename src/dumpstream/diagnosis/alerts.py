@@ -36,6 +36,9 @@ _ROWS = 8192
 _RECORDS = 1024
 #: How often a device is told of: once, and the corrections.
 _MOST = 8
+#: The devices that are told of: more than a process has. Their numbers come from names, of which a hostile
+#: process invents many, and each alert may start a command.
+_MOST_DEVICES = 64
 #: Alerts that may wait for a consumer.
 _WAITING = 1024
 #: What can be told of a tensor by itself.
@@ -184,7 +187,9 @@ class Lookout:
         origins = find_origins(evidence)
         first: dict[Process, Origin] = {}
         for it in wanted_origins(evidence, origins):
-            first.setdefault(trace.processes[int(evidence.executions.process[it.execution])], it)
+            process = trace.processes[int(evidence.executions.process[it.execution])]
+            if process in self._told or len(self._told.keys() | first.keys()) < _MOST_DEVICES:
+                first.setdefault(process, it)
         found: list[Alert] = []
         for process, it in first.items():
             spread = find_spread(evidence, origins, it)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.inputs import Input, find_inputs, is_capture
 from dumpstream.reading.problem import problem_of_member, problems_of_capture
 from dumpstream.system.location import Prefix
+from dumpstream.system.walk import walk_paths
 
 _MOST_NAMES = 4
 #: The modes in which operators are dumped as they run.
@@ -133,11 +133,10 @@ def _captures_below(path: Path | Prefix) -> list[Path]:
     if isinstance(path, Prefix) or is_capture(path) or not path.is_dir():
         return []
     found = []
-    for folder, folders, files in os.walk(path):
+    for folder, folders, files in walk_paths(path):
         if MANIFEST in files:
             found.append(Path(folder))
             folders.clear()
-        folders.sort()
     return found
 
 

@@ -217,8 +217,7 @@ class Compared:
         if isinstance(content, list):
             rank, step, executions, verdicts = content
             self._counts.update({Agreement(name): count for name, count in verdicts.items()})
-            for _ in range(executions):
-                self._trace.skip(rank, step)
+            self._trace.skip(rank, step, executions)
             return
         found = [_unpacked_finding(it) for it in content["findings"]]
         self._counts.update(it.row.verdict for it in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,11 +13,15 @@ import xxhash
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.engine.plan import Heading
-from dumpstream.statistics.parquet import require_pyarrow
+from dumpstream.statistics.parquet import refuse_long_groups, require_pyarrow
 
 _HEADING, _RESULT = b"dumpstream.part", b"dumpstream.result"
 _NAME = re.compile(r"part-([0-9a-f]{16})-([0-9]{1,9})-of-([0-9]{1,9})-([0-9a-f]{32})\.parquet", re.ASCII)
 _READ_ROWS = 16384
+#: What the values of a part may take, in bytes: a few bytes of a forged one can stand for very many.
+_LEAST_VALUES, _VALUES_PER_BYTE = 256 << 20, 200
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_TOO_LONG = "the values are too long"
 
 
 class PartName(NamedTuple):
@@ -37,7 +42,9 @@ class PartName(NamedTuple):
     def parse(cls, name: str) -> PartName | None:
         """Return what the file *name* says; None if it is not that of a part."""
         match = _NAME.fullmatch(name)
-        return None if match is None else cls(match[1], int(match[2]), int(match[3]), match[4])
+        if match is None or not 1 <= int(match[2]) <= int(match[3]):
+            return None
+        return cls(match[1], int(match[2]), int(match[3]), match[4])
 
     def __str__(self) -> str:
         return f"part-{self.plan}-{self.task}-of-{self.tasks}-{self.inputs}.parquet"
@@ -95,7 +102,16 @@ class Part:
 
         self._name = name
         with self._explained():
-            self._parquet = pyarrow.parquet.ParquetFile(file)
+            self._room = max(_LEAST_VALUES, file.seek(0, os.SEEK_END) * _VALUES_PER_BYTE)
+            metadata = pyarrow.parquet.ParquetFile(file).metadata
+            groups = range(metadata.num_row_groups)
+            refuse_long_groups(metadata, groups)
+            if sum(metadata.row_group(it).total_byte_size for it in groups) > self._room:
+                raise ValueError(_TOO_LONG)
+            # Values that come again and again stay as small as they are in the file.
+            columns = [metadata.schema.column(it) for it in range(metadata.num_columns)]
+            binary = [it.path for it in columns if it.physical_type == "BYTE_ARRAY"]
+            self._parquet = pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=binary)
             about = self._parquet.metadata.metadata or {}
             self.heading = Heading.from_json(about[_HEADING])
             self.result: Mapping[str, Any] = json.loads(about[_RESULT])
@@ -106,6 +122,9 @@ class Part:
 
         with self._explained():
             for batch in self._parquet.iter_batches(_READ_ROWS):
+                self._room -= sum(_bytes_of(column) for column in batch.columns)
+                if self._room < 0:
+                    raise ValueError(_TOO_LONG)
                 yield pa.Table.from_batches([batch])
 
     @contextmanager
@@ -114,11 +133,23 @@ class Part:
 
         try:
             yield
-        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
+        except (pa.ArrowException, OSError, *_DAMAGE) as exc:
             raise DumpstreamError(
                 f"{self._name} is not a part of this version, or damaged; "
                 "delete it and compute its shard again"
             ) from exc
+
+
+def _bytes_of(column: Any) -> int:
+    """Return what the values of *column* take, each by itself."""
+    import pyarrow as pa  # noqa: PLC0415 - slow, and optional
+    import pyarrow.compute as pc  # noqa: PLC0415 - likewise
+
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    column.validate(full=True)
+    lengths = pc.binary_length(column.dictionary).take(column.indices)
+    return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
 
 
 def encoded(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError
@@ -71,10 +70,10 @@ def find_parts(places: Sequence[PartsPlace], absent: Collection[int] = (), plan:
     _refuse_mixed(kept)
     _refuse_doubled(found)
     tasks = kept[0].name.tasks if kept else 0
-    missing = sorted({*range(1, tasks + 1)} - found.keys() - {*absent})
-    if missing:
+    if missing := _gaps({*found, *absent}, tasks):
+        one = len(missing) == 1 and len(missing[0]) == 1
         raise DumpstreamError(
-            f"of {tasks} parts, {_ranges(missing)} {'is' if len(missing) == 1 else 'are'} missing; "
+            f"of {tasks} parts, {_ranges(missing)} {'is' if one else 'are'} missing; "
             "run their shards again, or the command with --shard 1/1, which computes only what is missing"
         )
     return Parts(kept)
@@ -103,13 +102,19 @@ def _refuse_doubled(found: dict[int, list[KeptPart]]) -> None:
             raise DumpstreamError(f"{parts[0]} and {parts[1]} are the same part; name each place once")
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def _gaps(there: Collection[int], last: int) -> list[range]:
+    """Return what is missing from 1 to *last*; a name can say that there are very many."""
+    gaps, first = [], 1
+    for number in sorted({it for it in there if it <= last} | {last + 1}):
+        if number > first:
+            gaps.append(range(first, number))
+        first = number + 1
+    return gaps
+
+
+def _ranges(runs: Sequence[range]) -> str:
     """Return ``3, 5-7``."""
-    runs = []
-    for _, of in groupby(enumerate(numbers), key=lambda it: it[1] - it[0]):
-        run = [number for _, number in of]
-        runs.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
-    return _listed(runs)
+    return _listed([str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs])
 
 
 def _listed(texts: Sequence[str]) -> str:

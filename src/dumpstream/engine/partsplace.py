@@ -10,6 +10,7 @@ from typing import IO, Protocol
 
 from dumpstream._errors import DestinationError
 from dumpstream.archive.destination import explained, make_directory
+from dumpstream.archive.place import open_file
 from dumpstream.objectstore.reader import ObjectReader
 from dumpstream.objectstore.store import Store
 from dumpstream.reading.outputs import open_output
@@ -38,7 +39,12 @@ class PartsPlace(Protocol):
         """
 
     def open(self, name: str) -> IO[bytes]:
-        """Open a file; the caller closes it."""
+        """Open a file; the caller closes it.
+
+        Raises:
+            PartError: it cannot be opened, or is a link or anything else but a file.
+            StoreError: the store refuses, or does not answer.
+        """
 
 
 class PartsDirectory:
@@ -57,7 +63,7 @@ class PartsDirectory:
             shutil.copyfileobj(file, out, _COPIED_BYTES)
 
     def open(self, name: str) -> IO[bytes]:
-        return (self.location / name).open("rb")
+        return open_file(self.location / name).file
 
 
 class PartsPrefix:

@@ -17,6 +17,7 @@ from dumpstream.reading.inputs import Input, inputs_at, inputs_of_member, is_cap
 from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture, open_place
 from dumpstream.system.location import Prefix, as_location
+from dumpstream.system.walk import walk_paths
 
 
 class Portion(NamedTuple):
@@ -132,7 +133,7 @@ def digest_at(location: Path | Prefix) -> str:
 def _lines_below(path: Path) -> Iterator[str]:
     """Yield a line for each file at or below *path*."""
     files = (
-        [path] if path.is_file() else (Path(at) / name for at, _, names in os.walk(path) for name in names)
+        [path] if path.is_file() else (Path(at) / name for at, _, names in walk_paths(path) for name in names)
     )
     for file in sorted(files):
         status = file.lstat()

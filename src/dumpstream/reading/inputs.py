@@ -153,14 +153,28 @@ def inputs_of_member(member: Member, selection: Selection) -> Iterator[Input]:
         )
 
 
-def _inputs_below(root: Path, selection: Selection, below: str = "") -> Iterator[Input]:
-    with os.scandir(root / below) as entries:
-        found = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda it: it.name)
-    files = [entry for entry in found if entry.is_file(follow_symlinks=False)]
-    if any(entry.name in {MANIFEST, JOB} for entry in files):
-        with suppress(NotACaptureError):  # any directory may have a file of that name
-            yield from _inputs_of_collection(Collection.open(root / below), selection)
-            return
+def _inputs_below(root: Path, selection: Selection) -> Iterator[Input]:
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        with os.scandir(root / below) as entries:
+            found = sorted(
+                (entry for entry in entries if not entry.name.startswith(".")), key=lambda it: it.name
+            )
+        files = [entry for entry in found if entry.is_file(follow_symlinks=False)]
+        if any(entry.name in {MANIFEST, JOB} for entry in files):
+            with suppress(NotACaptureError):  # any directory may have a file of that name
+                yield from _inputs_of_collection(Collection.open(root / below), selection)
+                continue
+        yield from _inputs_of_files(root, below, files, selection)
+        folders = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+        waiting += [f"{below}{name}/" for name in reversed(folders)]
+
+
+def _inputs_of_files(
+    root: Path, below: str, files: Sequence[os.DirEntry[str]], selection: Selection
+) -> Iterator[Input]:
+    """Yield those of *files* that are selected; they are in the directory *below* in *root*."""
     originals = _read_mapping(root / below / MAPPING) if any(it.name == MAPPING for it in files) else {}
     for entry in files:
         if entry.name != MAPPING:
@@ -169,13 +183,16 @@ def _inputs_below(root: Path, selection: Selection, below: str = "") -> Iterator
                 continue
             size = entry.stat(follow_symlinks=False).st_size
             yield Input(label=entry.path, name=name, bytes=size, named=False, path=Path(entry.path))
-    for entry in found:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _inputs_below(root, selection, f"{below}{entry.name}/")
 
 
 def _read_mapping(path: Path) -> dict[str, str]:
     """Return the original names of the files of a directory whose names were too long."""
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-        rows = [row for row in csv.reader(file) if len(row) == 2]  # noqa: PLR2004 - file and name
-    return {short: name for short, name in rows if 0 < len(name) <= _LONGEST_NAME and "/" not in name}
+    names: dict[str, str] = {}
+    with (
+        path.open(encoding="utf-8", errors="surrogateescape", newline="") as file,
+        suppress(csv.Error),  # from there on it is not such a list
+    ):
+        for row in csv.reader(file):
+            if len(row) == 2 and 0 < len(row[1]) <= _LONGEST_NAME and "/" not in row[1]:  # noqa: PLR2004 - file and name
+                names[row[0]] = row[1]
+    return names

@@ -1,6 +1,7 @@
 """Compressors: what each codec makes of blocks of files. Run on worker threads."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, cast
 
 from typing_extensions import Buffer
@@ -39,6 +40,25 @@ class Compressor(Protocol):
 
     def compress(self, jobs: Iterable[Compressible]) -> None:
         """Compress *jobs*, except those without bytes."""
+
+
+class CompressorPool:
+    """Lends compressors to threads, which may be those of several sinks: each takes a few MiB."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[Codec, int, bool], list[Compressor]] = {}
+
+    @contextmanager
+    def lent(self, codec: Codec, level: int, *, packed: bool) -> Iterator[Compressor]:
+        """Lend a compressor while the block runs; see `make_compressor`."""
+        only_packed = packed and codec is Codec.NONE  # others are the same for files and packs
+        free = self._free.setdefault((codec, level, only_packed), [])
+        try:
+            compressor = free.pop()
+        except IndexError:
+            compressor = make_compressor(codec, level, packed=packed)
+        yield compressor
+        free.append(compressor)
 
 
 def make_compressor(codec: Codec, level: int, *, packed: bool) -> Compressor:

@@ -1,7 +1,6 @@
 """Workers: the threads that compress for a sink and store the result."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from threading import Condition
 from time import monotonic
 from typing import TypeVar
@@ -14,7 +13,7 @@ from dumpstream._errors import SinkError
 from dumpstream.codec import Codec
 from dumpstream.sinks import Stored
 from dumpstream.sinks._compressed import CompressedFile, store_jobs
-from dumpstream.sinks._compressors import Compressible, Compressor, make_compressor
+from dumpstream.sinks._compressors import Compressible, CompressorPool
 from dumpstream.sinks._frames import SMALL_BYTES, cut, view_bytes
 
 _Work = TypeVar("_Work", bound=Compressible)
@@ -27,7 +26,7 @@ _TURN_S = 0.01
 
 
 class Workers:
-    """The threads of a sink, with a compressor each: for files or, if *packed*, for those in packs."""
+    """The threads of a sink, with compressors of *pool*: for files or, if *packed*, for those in packs."""
 
     def __init__(
         self,
@@ -35,17 +34,18 @@ class Workers:
         codec: Codec,
         level: int,
         limiter: anyio.CapacityLimiter | None,
+        pool: CompressorPool | None = None,
         *,
         packed: bool = False,
     ) -> None:
         self.codec = codec
         self._threads, self._level, self._packed = threads, level, packed
         self._limiter = limiter or anyio.CapacityLimiter(threads)
-        self._compressors: list[Compressor] = []
+        self._pool = CompressorPool() if pool is None else pool
 
     def for_packs(self) -> "Workers":
         """Return workers on the same threads that compress files for packs."""
-        return Workers(self._threads, self.codec, self._level, self._limiter, packed=True)
+        return Workers(self._threads, self.codec, self._level, self._limiter, self._pool, packed=True)
 
     async def run(self, jobs: Sequence[_Work], store: Callable[[Sequence[_Work]], None]) -> None:
         """Compress *jobs* on several threads, and *store* them in order, some at a time.
@@ -110,7 +110,7 @@ class Workers:
         def work() -> bool:
             """Work for one turn; return whether there may be more."""
             end = monotonic() + _TURN_S
-            with self._compressor() as compressor:
+            with self._pool.lent(self.codec, self._level, packed=self._packed) as compressor:
                 for number, batch in queue:
                     compressor.compress(batch)
                     then(number, batch)
@@ -127,15 +127,6 @@ class Workers:
         async with anyio.create_task_group() as group:
             for _ in range(min(self._threads, len(batches))):
                 group.start_soon(work_in_turns)
-
-    @contextmanager
-    def _compressor(self) -> Iterator[Compressor]:
-        try:
-            compressor = self._compressors.pop()
-        except IndexError:
-            compressor = make_compressor(self.codec, self._level, packed=self._packed)
-        yield compressor
-        self._compressors.append(compressor)
 
 
 def _batches(jobs: Sequence[_Work]) -> list[list[_Work]]:

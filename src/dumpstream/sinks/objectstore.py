@@ -74,7 +74,9 @@ class ObjectStoreSink:
         self._inside = inside
         self._base = f"{prefix}/" if inside is None else ""
         self.codec = settings.codec
-        self._workers = Workers(settings.workers, settings.codec, settings.level, resources.threads)
+        self._workers = Workers(
+            settings.workers, settings.codec, settings.level, resources.threads, resources.compressors
+        )
         self.keys = Keys(
             FILES,
             suffix=settings.codec.suffix,

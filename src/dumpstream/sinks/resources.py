@@ -12,6 +12,7 @@ from dumpstream.objectstore.patience import Patience
 from dumpstream.remote.outbox import Outbox
 from dumpstream.remote.quota import Quota
 from dumpstream.remote.storelock import StoreLock
+from dumpstream.sinks._compressors import CompressorPool
 
 if TYPE_CHECKING:  # numpy takes long to load
     from dumpstream.sinks.measuring import Listener
@@ -26,6 +27,7 @@ class Resources:
     quota: Quota | None = None  #: what may wait in the outboxes of all of them together
     locks: Sequence[StoreLock] = ()  #: of prefixes in stores, held for all of them
     threads: CapacityLimiter | None = None  #: of all their sinks; None: each sink has its own
+    compressors: CompressorPool = field(default_factory=CompressorPool)  #: of these threads
     #: Whether sinks that compute statistics are to return them in `Stored.rows`.
     rows_wanted: Callable[[], bool] = bool
     #: Hears what sinks measure; None if nothing is to be heard.

@@ -51,8 +51,8 @@ class ZstdSink:
         # One descriptor is for the root, and each thread needs one for the directory it writes to.
         descriptors = settings.max_descriptors - 1
         threads = min(settings.workers, descriptors // (1 + TRANSIENT_DESCRIPTORS))
-        limiter = resources.threads if resources else None
-        self._workers = Workers(threads, settings.codec, settings.level, limiter)
+        limiter, pool = (resources.threads, resources.compressors) if resources else (None, None)
+        self._workers = Workers(threads, settings.codec, settings.level, limiter, pool)
         root = sink_directory("zstd", location)
         self._root = settings.directory if root is None else root
         make_tree = partial(Tree, self._root, base=settings.base, durable=settings.fsync is Fsync.FILE)

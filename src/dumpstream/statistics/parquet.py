@@ -127,13 +127,13 @@ def read_tensors(
             raise DumpstreamError("is not a table of statistics: it has other columns")
         chosen = range(parquet.num_row_groups) if groups is None else groups
         chosen = [number for number in chosen if _is_wanted(parquet.metadata.row_group(number), conditions)]
-        _refuse_long_groups(parquet.metadata, chosen)
+        refuse_long_groups(parquet.metadata, chosen)
         for batch in parquet.iter_batches(_READ_ROWS, row_groups=chosen, columns=names):
             refuse_forged_values(batch)
             yield ArrowTensors(pa.Table.from_batches([batch]))
 
 
-def _refuse_long_groups(metadata: Any, groups: Iterable[int]) -> None:
+def refuse_long_groups(metadata: Any, groups: Iterable[int]) -> None:
     """Raise `DumpstreamError` if one of *groups* has very many rows: what is read of a group is in memory."""
     if any(metadata.row_group(number).num_rows > _MOST_ROWS for number in groups):
         raise DumpstreamError(

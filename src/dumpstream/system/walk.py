@@ -83,6 +83,27 @@ def walk(dir_fd: int, *, with_files: bool = True) -> Generator[Folder]:
         os.close(fd)
 
 
+def walk_paths(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield the path of *top* and of every directory below it, with the names in it: directories, and others.
+
+    Both are in order, and only the directories that the caller leaves in their list are entered. Links are
+    not followed, and directories that cannot be read have nothing in them. Any depth will do, for which
+    `os.walk` of Python 3.11 would run out of frames.
+    """
+    waiting = [os.fspath(top)]
+    while waiting:
+        path = waiting.pop()
+        folders: list[str] = []
+        others: list[str] = []
+        with suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                (folders if entry.is_dir(follow_symlinks=False) else others).append(entry.name)
+        folders.sort()
+        others.sort()
+        yield path, folders, others
+        waiting += [f"{path}/{name}" for name in reversed(folders)]
+
+
 def _enter(names: Iterator[str], fd: int) -> tuple[str, int] | None:
     """Open the next of the directories *names* in the one that is *fd*; None if there are no more."""
     for name in names:

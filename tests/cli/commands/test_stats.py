@@ -116,6 +116,15 @@ def test_a_name_that_was_too_long_is_found_in_the_mapping(
     assert {row["file"] for row in found} == {str(tmp_path / "123456")}
 
 
+def test_a_mapping_that_is_damaged_does_not_stop_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "123456").write_bytes(FILES[NAMES[0]])
+    (tmp_path / "mapping.csv").write_text(f"123456,{NAMES[0].rpartition('/')[2]}\nshort,{'long' * 100_000}\n")
+
+    assert {row["op_type"] for row in objects(capsys, tmp_path)} == {"MatMulV2"}
+
+
 def test_only_rows_that_meet_all_conditions_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

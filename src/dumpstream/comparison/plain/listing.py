@@ -90,7 +90,9 @@ def list_plain(root: Path, key: bytes) -> PlainFiles | None:
 
 def _walk(root: str, key: bytes) -> Iterator[tuple[str, list[str], bytes | None]]:
     """Yield each directory with its files, and what these are called, in the order of `find_inputs`."""
-    files, folders, said = list_operators(root, key)
-    yield root, files, said
-    for name in folders:
-        yield from _walk(f"{root}/{name}", key)
+    waiting = [root]
+    while waiting:
+        path = waiting.pop()
+        files, folders, said = list_operators(path, key)
+        yield path, files, said
+        waiting += [f"{path}/{name}" for name in reversed(folders)]
