@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 from tests.conftest import LIMIT_S
 
 from dumpstream import StoredCapture, open_collector, target_environment
+from dumpstream.run.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,3 +72,18 @@ async def test_what_is_told_of_every_process_from_its_first_file_on(tmp_path: Pa
         assert files[rank] == await run_sync(names_in, tmp_path / "job" / rank)
         assert len(files[rank]) == 24
     assert blamed[-1] == ("rank-1", "made")
+
+
+async def test_an_unforeseen_error_of_one_capture_says_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: Session) -> None:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(Session, "_tell", fail)
+    with anyio.fail_after(LIMIT_S):
+        async with open_collector(tmp_path / "job", buffer_bytes=16 << 20) as collector:
+            await run_sync(run_job, collector)
+            await collector.idle()
+
+    assert [process.failure for process in collector.processes] == ["unforeseen"] * 2
