@@ -1,11 +1,11 @@
 """A training service that answers HTTP requests about its capture while it trains.
 
 It trains on the simulated runtime, so it runs anywhere; with CANN, call `aclInit` instead of entering
-`SimulatedRuntime`, leave out `acl_library`, and train your model in `_train`. To try it:
+`SimulatedRuntime`, leave out `acl_library`, and train your model in `Service.train`. To try it:
 
     python examples/http_service.py /tmp/run &      # prints where it listens
     curl http://127.0.0.1:8080/progress             # the figures of the capture
-    curl 'http://127.0.0.1:8080/progress?wait=1'    # the same, once something has happened
+    curl 'http://127.0.0.1:8080/progress?wait=1'    # the same, once something has happened, or after 5 s
     curl http://127.0.0.1:8080/nan                  # the latest tensor with a NaN
     kill %1                                         # ends the step, drains, and exits with 0
 
@@ -20,6 +20,8 @@ import asyncio
 import json
 import signal
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _STEP_S = 0.05
 _REQUEST_S = 10.0
+_WAIT_S = 5.0
 _LONGEST_HEAD = 16 << 10
 
 
@@ -44,6 +47,7 @@ class Service:
         self._steps = 0
         self._last_nan: dict[str, Any] | None = None
         self._stopping = asyncio.Event()
+        self._limits: set[asyncio.Timeout] | None = set()  # of the requests; None: there are no more
 
     def stop(self) -> None:
         """End after the step that is being trained."""
@@ -66,7 +70,7 @@ class Service:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close its connection."""
         try:
-            async with asyncio.timeout(_REQUEST_S):
+            async with self._limited():
                 status, body = await self._respond(await reader.readuntil(b"\r\n\r\n"))
                 writer.write(_response(status, body))
                 await writer.drain()
@@ -74,6 +78,24 @@ class Service:
             pass  # a client that goes away, is slow or talks nonsense gets no answer
         finally:
             writer.close()
+
+    def hang_up(self) -> None:
+        """End all requests: a client that sends nothing must not keep the service."""
+        limits, self._limits = self._limits, None
+        for limit in limits or ():
+            limit.reschedule(0)
+
+    @asynccontextmanager
+    async def _limited(self) -> AsyncIterator[None]:
+        """Raise `TimeoutError` if the block takes too long, or after `hang_up`."""
+        async with asyncio.timeout(0 if self._limits is None else _REQUEST_S) as limit:
+            if self._limits is not None:
+                self._limits.add(limit)
+            try:
+                yield
+            finally:
+                if self._limits is not None:
+                    self._limits.discard(limit)
 
     async def _respond(self, head: bytes) -> tuple[HTTPStatus, Any]:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split()
@@ -87,7 +109,8 @@ class Service:
             case "/progress":
                 report = self._capture.report
                 if "wait" in parse_qs(url.query):
-                    report = await self._capture.changed(report)
+                    with suppress(TimeoutError):
+                        report = await asyncio.wait_for(self._capture.changed(report), _WAIT_S)
                 return HTTPStatus.OK, {"step": self._steps, **report.as_dict()}
             case "/nan":
                 return HTTPStatus.OK, {"nan": self._last_nan}
@@ -139,6 +162,7 @@ async def serve(destination: Path, host: str, port: int) -> None:
                 where = server.sockets[0].getsockname()
                 print(f"listening on http://{where[0]}:{where[1]}", flush=True)
                 await service.train(runtime)
+                service.hang_up()
     report = capture.report
     print(f"{report.files} files, {report.verdicts}, whole: {report.whole}", flush=True)
 

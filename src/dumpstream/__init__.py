@@ -50,7 +50,9 @@ if TYPE_CHECKING:
         Role as Role,
         Worst as Worst,
     )
+    from dumpstream.diagnosis.alerts import Alert as Alert, Alerts as Alerts
     from dumpstream.diagnosis.answer import diagnose as diagnose
+    from dumpstream.diagnosis.badness import Badness as Badness
     from dumpstream.diagnosis.report import Diagnosis as Diagnosis
     from dumpstream.format.header import Tensor as Tensor
     from dumpstream.format.layouts import to_layout as to_layout
@@ -157,7 +159,9 @@ _NAMES = {
     "comparison.comparison": ("Comparison", "compare"),
     "comparison.summary": ("Summary",),
     "comparison.table": ("Agreement", "ComparisonRow", "Metrics", "Role", "Worst"),
+    "diagnosis.alerts": ("Alert", "Alerts"),
     "diagnosis.answer": ("diagnose",),
+    "diagnosis.badness": ("Badness",),
     "diagnosis.report": ("Diagnosis",),
     "format.header": ("Tensor",),
     "format.layouts": ("to_layout",),

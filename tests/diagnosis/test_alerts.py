@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,12 +13,15 @@ from tests.diagnosis.runs import Run, T
 
 import dumpstream
 from dumpstream.archive.alertrow import AlertRow
+from dumpstream.archive.nowhere import Nowhere
 from dumpstream.archive.rows import parse_line, read_journal
 from dumpstream.cli import main
 from dumpstream.diagnosis import alerts
 from dumpstream.diagnosis.alerts import Alert, Lookout
 from dumpstream.diagnosis.badness import DEFAULT
+from dumpstream.run.alerting import Alerting
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
+from dumpstream.stages.notices import Notices
 from dumpstream.statistics.tensors import TensorRows
 
 if TYPE_CHECKING:
@@ -200,6 +205,55 @@ def test_a_process_that_invents_devices_has_few_alerts(monkeypatch: pytest.Monke
         told += heard(lookout, run.rows)
 
     assert told == [("a", "made", False)] * 5
+
+
+def of_device(run: Run, device: int) -> TensorRows:
+    return TensorRows(replace(row, device=device) for row in run.rows)
+
+
+def test_the_first_bad_tensor_of_another_device_does_not_wait_for_the_pause_after_a_long_judgement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge = Lookout.judge
+
+    def judge_slowly(lookout: Lookout) -> list[Alert]:
+        time.sleep(0.5)  # so that judging is to rest for longer than this test has
+        return judge(lookout)
+
+    async def until_told(alerting: Alerting, count: int) -> None:
+        with anyio.fail_after(15):
+            while len(alerting.told) < count:  # noqa: ASYNC110 - nothing else tells it
+                await anyio.sleep(0.01)
+
+    async def hear(run: Run) -> list[int | None]:
+        alerting = Alerting(DEFAULT, Notices())
+        async with anyio.create_task_group() as tasks:
+            journal = Nowhere()
+            tasks.start_soon(alerting.run, journal)
+            for device in (0, 1):
+                alerting.lookout.hear(of_device(run, device))
+                await until_told(alerting, device + 1)
+            await alerting.finish(journal)
+        return [alert.device for alert in alerting.told]
+
+    monkeypatch.setattr(Lookout, "judge", judge_slowly)
+    run = Run()
+    run.op("Mul.a", [T(A, 1)], [T(B, 2, nan=1)], task=1)
+
+    assert anyio.run(hear, run) == [0, 1]
+
+
+def test_only_the_first_bad_tensor_of_a_device_is_pressing() -> None:
+    run = Run()
+    run.op("Mul.a", [T(A, 1)], [T(B, 2, nan=1)], task=1)
+    lookout = Lookout(DEFAULT, wake=bool)
+    pressing = []
+    for device in (0, 0, 1, 1):
+        lookout.hear(of_device(run, device))
+        pressing.append(lookout.pressing)
+        lookout.judge()
+
+    assert pressing == [True, False, True, False]
 
 
 def test_rows_are_kept_only_as_long_as_they_may_be_needed(monkeypatch: pytest.MonkeyPatch) -> None:

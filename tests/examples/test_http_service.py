@@ -69,8 +69,11 @@ def test_it_answers_while_it_trains_and_ends_cleanly_on_sigterm(service: Service
     while nan is None:
         status, answer = service.ask("/nan")
         nan = answer["nan"]
-    service.process.send_signal(signal.SIGTERM)
-    output, errors = service.process.communicate(timeout=LIMIT_S)
+    with socket.create_connection(("127.0.0.1", service.port)) as silent:
+        service.ask("/progress")  # so that the silent client has been let in
+        service.process.send_signal(signal.SIGTERM)
+        output, errors = service.process.communicate(timeout=LIMIT_S)
+        assert silent.recv(1) == b""
 
     assert status == 200
     assert later["chunks"] > first["chunks"] or later["files"] > first["files"]

@@ -3,11 +3,27 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "chunks.h"
 #include "pair.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* What the kernel says when pages are to be touched in advance; 0: what it says by itself. */
+static int populating_error;
+
+int madvise(void *start, size_t length, int advice) {
+    if (advice != MADV_POPULATE_WRITE || !populating_error)
+        return (int)syscall(SYS_madvise, start, length, advice);
+    errno = populating_error;
+    return -1;
+}
 
 /* Mapping */
 
@@ -41,6 +57,20 @@ static void memory_can_neither_shrink_nor_grow(void) {
     CHECK_EQUAL(ftruncate(reader.ring.memory_fd, 1 << 30), -1);
     CHECK_EQUAL(fcntl(reader.ring.memory_fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
 
+    close_both();
+}
+
+static void too_little_memory_is_an_error_and_not_the_end(void) {
+    static const int errors[] = {ENOMEM, EFAULT};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        struct ds_ring ring;
+        populating_error = errors[i];
+        CHECK_EQUAL(ds_reader_create(&reader, RING_BYTES, NULL), -ENOMEM);
+        CHECK_EQUAL(ds_ring_create(&ring, RING_BYTES, NULL), -ENOMEM);
+    }
+    populating_error = EINVAL; /* a kernel that cannot do it */
+    open_both();
+    populating_error = 0;
     close_both();
 }
 
@@ -136,6 +166,7 @@ int main(void) {
     only_a_ring_of_that_size_is_mapped();
     memory_that_may_shrink_is_not_mapped();
     memory_can_neither_shrink_nor_grow();
+    too_little_memory_is_an_error_and_not_the_end();
     first_lap_enters_the_pages_of_memory_many_at_a_time();
 
     in_file = true;

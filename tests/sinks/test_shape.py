@@ -144,6 +144,16 @@ class PutOfOne(Right):
         raise AssertionError
 
 
+class OpenOfAStep(Right):
+    async def open(self, name: str, *, offset: int = 0, step: int | None) -> Any:  # type: ignore[override]
+        raise AssertionError
+
+
+class PutWithVerdicts(Right):
+    async def put(self, files: Sequence[Any], *, verdicts: Any, steps: Any) -> Any:  # type: ignore[override]
+        raise AssertionError
+
+
 def capturing(path: Path, sink: object) -> Any:
     source = RingSource(RingOptions(buffer_bytes=1 << 20))
     return open_capture(path, source=source, sinks=[sink])  # type: ignore[list-item]
@@ -163,6 +173,8 @@ def capturing(path: Path, sink: object) -> Any:
         (ForgetfulOpen(), r"its open\(\) returns None, it must return a SinkFile"),
         (OpenWithoutOffset(), r"its open\(\) cannot be called as open\(..., offset=...\)"),
         (PutOfOne(), r"its put\(\) cannot be called as put\(...\)"),
+        (OpenOfAStep(), r"its open\(\) needs step, which must have a default: `step=None`"),
+        (PutWithVerdicts(), r"its put\(\) needs verdicts and steps, .* a default: `verdicts=None`"),
     ],
     ids=lambda it: type(it).__name__ if not isinstance(it, str) else "",
 )

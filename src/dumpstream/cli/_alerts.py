@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from argparse import ArgumentParser, Namespace
-from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -67,7 +66,7 @@ class AlertTeller:
 
     async def _tell(self, capture: Capture, label: str | None, ended: anyio.Event) -> None:
         left_out = 0
-        with suppress(DumpstreamError):  # the capture says itself why it ended
+        try:
             async for alert in capture.alerts():
                 word = "alert, corrected" if alert.corrects else "alert"
                 say(f"{word}: {alert.sentence}" if label is None else f"{word}: {label}: {alert.sentence}")
@@ -75,10 +74,13 @@ class AlertTeller:
                     await _run(self._command, alert, label)
                 elif self._command is not None:
                     left_out += 1
-        if left_out:
-            say(f"--on-alert was not run for the last {count_text(left_out, 'alert')}: it takes too long")
-        ended.set()
-        self._telling.discard(ended)
+        except DumpstreamError:
+            pass  # the capture says itself why it ended
+        finally:
+            ended.set()
+            self._telling.discard(ended)
+            if left_out:
+                say(f"--on-alert was not run for the last {count_text(left_out, 'alert')}: it takes too long")
 
 
 async def _run(command: str, alert: Alert, label: str | None) -> None:
@@ -102,4 +104,6 @@ def _run_shell(command: str, data: bytes) -> int | str:
         )
     except subprocess.TimeoutExpired:
         return f"none after {_LONGEST_S} seconds, and was killed"
+    except OSError as exc:  # the system has no process left, for example
+        return f"none, because no shell could be started: {exc.strerror}"
     return done.returncode

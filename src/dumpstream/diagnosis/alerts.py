@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Self
 
 import anyio
+import numpy as np
 from typing_extensions import Buffer
 
 from dumpstream._errors import DumpstreamError
@@ -36,8 +37,8 @@ _ROWS = 8192
 _RECORDS = 1024
 #: How often a device is told of: once, and the corrections.
 _MOST = 8
-#: The devices that are told of: more than a process has. Their numbers come from names, of which a hostile
-#: process invents many, and each alert may start a command.
+#: The devices that are told of: more than a process has, but their numbers come from names, of which a hostile
+#: one has any number. Each alert may start a command.
 _MOST_DEVICES = 64
 #: Alerts that may wait for a consumer.
 _WAITING = 1024
@@ -137,10 +138,11 @@ class Lookout:
         self._records: deque[OverflowRecord] = deque(maxlen=_RECORDS)
         self._rows = 0
         self._behind = 0  # rows since the first bad one
-        self._is_bad = False
+        self._bad: set[int | None] = set()  # devices that have something bad
         self._told: dict[Process, tuple[object, ...]] = {}
         self._counts: Counter[Process] = Counter()
         self.due = False  #: whether rows have come that may change what was told
+        self.pressing = False  #: whether that is the first of a device, which is not to wait for long
         self.over = False  #: whether nothing can change that any more
 
     def hear(self, measured: FileColumns | TensorRows) -> None:
@@ -151,8 +153,8 @@ class Lookout:
         with self._lock:
             self._kept.append(measured)
             self._rows += count
-            self._is_bad = self._is_bad or self._has_bad(measured)
-            if self._is_bad:
+            self._note_bad(self._bad_devices(measured))
+            if self._bad:
                 self._behind += count
                 self.over = self._behind >= _ROWS
                 self.due = True
@@ -166,18 +168,20 @@ class Lookout:
         """Keep what the device wrote down about an overflow; one that cannot be read is left to `verify`."""
         if self.over or Badness.OVERFLOW not in self._look_for:
             return
+        said = parse_name(name)
         with suppress(DumpstreamError), DumpFile.open(data) as dump:
-            records = records_of(dump, name, parse_name(name))
+            records = records_of(dump, name, said)
             with self._lock:
                 self._records.extend(it for it in records if isinstance(it, OverflowRecord))
-                self._is_bad = self.due = True
+                self._note_bad({said.device})
+                self.due = True
         if self.due:
             self._wake()
 
     def judge(self) -> list[Alert]:
         """Return the first bad tensor of each device, unless it was told already and is judged as before."""
         with self._lock:
-            self.due = False
+            self.due = self.pressing = False
             over, kept, records = self.over, [*self._kept], [*self._records]
         trace = trace_of(_addressed(it) for it in kept)
         others: Callable[[Executions], dict[Badness, Mask]] = lambda ran: (  # noqa: E731 - it is short
@@ -201,7 +205,7 @@ class Lookout:
     def stop(self) -> None:
         """Look for nothing more."""
         with self._lock:
-            self.due, self.over = False, True
+            self.due, self.pressing, self.over = False, False, True
             self._kept.clear()
 
     def _news(
@@ -215,15 +219,24 @@ class Lookout:
             self._told[process] = told
             self._counts[process] += 1
 
-    def _has_bad(self, measured: FileColumns | TensorRows) -> bool:
+    def _note_bad(self, devices: set[int | None]) -> None:
+        if not devices <= self._bad and len(self._bad) < _MOST_DEVICES:
+            self._bad |= devices
+            self.pressing = True
+
+    def _bad_devices(self, measured: FileColumns | TensorRows) -> set[int | None]:
+        """Return the devices of which *measured* has something bad."""
         if isinstance(measured, FileColumns):
             rows = measured.tensors
-            return bool((rows["nan"] | rows["pos_inf"] | rows["neg_inf"]).any())
+            bad = rows["nan"] | rows["pos_inf"] | rows["neg_inf"]
+            devices = measured.said["device"]
+            return {devices[file] for file in np.unique(rows["file"][bad != 0])}
         saturates = Badness.SATURATION in self._look_for
-        return any(
-            row.nan or row.pos_inf or row.neg_inf or (saturates and (row.saturated or 0) > SATURATED)
+        return {
+            row.device
             for row in measured
-        )
+            if row.nan or row.pos_inf or row.neg_inf or (saturates and (row.saturated or 0) > SATURATED)
+        }
 
 
 def _count(measured: FileColumns | TensorRows) -> int:

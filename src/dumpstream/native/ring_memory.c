@@ -12,6 +12,9 @@
 #include "ring_layout.h"
 
 #define MAX_RECORD_BYTES (1u << 30)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14; headers of older systems do not have it */
+#endif
 
 /* Access */
 
@@ -83,14 +86,16 @@ static int allocate(int fd, bool in_file, uint64_t bytes) {
     return ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
 }
 
-static void touch(uint8_t *base, uint64_t bytes) {
+/* -ENOMEM: there is not so much memory. A kernel before 5.14 does not say so: it kills the process. */
+static int touch(uint8_t *base, uint64_t bytes) {
     madvise(base, bytes, MADV_HUGEPAGE);
-#ifdef MADV_POPULATE_WRITE
     if (madvise(base, bytes, MADV_POPULATE_WRITE) == 0)
-        return;
-#endif
+        return 0;
+    if (errno == ENOMEM || errno == EFAULT) /* EFAULT: a write would raise SIGBUS */
+        return -ENOMEM;
     for (uint64_t i = 0; i < bytes; i += DS_PAGE)
         *(volatile uint8_t *)(base + i) = 0;
+    return 0;
 }
 
 static struct ds_lane lane_at(uint8_t *base, uint64_t start, struct ds_lane_positions *positions,
@@ -157,10 +162,10 @@ static int make(struct ds_ring *ring, uint64_t data_size, const char *path, bool
         error = map(ring, ring->memory_fd, control.data_size, whole);
     if (!error && getrandom(&control.nonce, sizeof control.nonce, 0) != (ssize_t)sizeof control.nonce)
         error = -EIO;
+    if (!error && whole)
+        error = touch((uint8_t *)ring->control, path ? ds_ring_bytes(0) : ring->mapped);
     if (error)
         return discard(ring, path, error);
-    if (whole)
-        touch((uint8_t *)ring->control, path ? ds_ring_bytes(0) : ring->mapped);
     ring->nonce = control.nonce;
     store(ring, 0, &control, sizeof control);
     return 0;

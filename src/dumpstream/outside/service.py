@@ -21,6 +21,7 @@ from dumpstream.outside.roster import Roster
 from dumpstream.outside.shares import EXPECTED, Shares
 from dumpstream.outside.wire import VERSION, Hello, Message, encode, parse_hello
 from dumpstream.processes.liveness import ProcessHandle, open_process
+from dumpstream.stages.outlet import unwrapped
 
 #: Captures that are begun at the same time; the others wait for their turn.
 _BEGINNINGS = 8
@@ -200,7 +201,7 @@ class Service:
                 await follower.attend(process.capture)
                 told = process.capture.error is not None
         except Exception as exc:  # noqa: BLE001 - one process must not end the capture of the others
-            process.fail(str(exc), logged=not told)
+            process.fail(str(unwrapped(exc)), logged=not told)
             if process.capture is None:
                 process.record.directory = ""
                 connection.send(encode("end"))

@@ -19,7 +19,7 @@ from dumpstream.stages.notices import Notices
 
 #: How long the files that belong to a bad one have for coming, before it is judged.
 _GATHER_S = 0.5
-#: The share of the time that judging may take.
+#: The share of the time that judging may take, beside one judgement for the first bad file of each device.
 _SHARE = 0.02
 
 _log = logging.getLogger(__name__)
@@ -42,13 +42,22 @@ class Alerting:
         pause = _GATHER_S
         while not self._ended:
             await self._changed.wait()
-            with anyio.move_on_after(pause):
-                while not self._ended:
-                    self._changed = anyio.Event()
-                    await self._changed.wait()
+            await self._gather(pause)
             begun = monotonic()
             await self._judge(journal)
             pause = max(_GATHER_S, (monotonic() - begun) / _SHARE)
+
+    async def _gather(self, pause: float) -> None:
+        """Let files come for *pause* seconds, or less after the first bad one of a device."""
+        deadline, pressed = monotonic() + pause, False
+        while not self._ended:
+            if self.lookout.pressing and not pressed:
+                deadline, pressed = min(deadline, monotonic() + _GATHER_S), True
+            self._changed = anyio.Event()
+            with anyio.move_on_after(deadline - monotonic()) as waiting:
+                await self._changed.wait()
+            if waiting.cancelled_caught:
+                return
 
     async def finish(self, journal: Lines) -> None:
         """Tell the rest; nothing more is measured."""

@@ -15,6 +15,8 @@ _CALLS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "put": (([],), {}),
     "aclose": ((), {}),
 }
+#: What they are given besides if they have a parameter for it.
+_OPTIONAL = {"open": ("step",), "put": ("verdicts", "steps")}
 #: Those of them whose result is used, and what it must be.
 _RESULTS = {"open": "a SinkFile", "put": "a list with a Stored or a SinkError for each file"}
 
@@ -42,7 +44,11 @@ def _problems(sink: object, name: str) -> Iterator[str]:
         yield f"its {name}() is not async, write `async def {name}`"
     elif name in _RESULTS and _returns_nothing(method):
         yield f"its {name}() returns None, it must return {_RESULTS[name]}"
-    elif not isinstance(sink, type) and not _takes(method, arguments, keywords):
+    elif isinstance(sink, type) or _takes(method, arguments, keywords):
+        return
+    elif _takes(method, arguments, keywords | dict.fromkeys(needed := _needed(method, name))):
+        yield f"its {name}() needs {' and '.join(needed)}, which must have a default: `{needed[0]}=None`"
+    else:
         words = ["..."] * len(arguments) + [f"{key}=..." for key in keywords]
         yield f"its {name}() cannot be called as {name}({', '.join(words)})"
 
@@ -79,6 +85,19 @@ def _returns_nothing(method: Callable[..., Any]) -> bool:
     ]
     returned += [step.argval for step in dis.get_instructions(code) if step.opname == "RETURN_CONST"]
     return bool(returned) and all(value is None for value in returned)
+
+
+def _needed(method: Callable[..., Any], name: str) -> list[str]:
+    """Return which optional arguments *method* cannot be called without."""
+    try:
+        parameters = inspect.signature(method).parameters
+    except ValueError:
+        return []
+    return [
+        it
+        for it in _OPTIONAL.get(name, ())
+        if it in parameters and parameters[it].default is inspect.Parameter.empty
+    ]
 
 
 def _takes(method: Callable[..., Any], arguments: tuple[object, ...], keywords: dict[str, object]) -> bool:

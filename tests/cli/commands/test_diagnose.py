@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from _pytest.capture import CaptureFixture
+    from _pytest.monkeypatch import MonkeyPatch
 
 WORKLOAD = "flow=on,models=1,ops=8,steps=3,tensor_bytes=256-1024,seed=3,op_types=MatMulV2+Relu+Add+LayerNorm"
 
@@ -216,3 +219,17 @@ def test_a_command_that_fails_is_said(tmp_path: Path, capsys: CaptureFixture[str
     assert main(["capture", "--out", str(tmp_path / "run"), *arguments]) == 0
 
     assert "--on-alert ended with exit code 7" in capsys.readouterr().err
+
+
+def test_a_command_that_cannot_be_started_is_said_and_the_capture_goes_on(
+    tmp_path: Path, capsys: CaptureFixture[str], monkeypatch: MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    arguments = ["--simulate", f"{WORKLOAD},nan=4@1", "--sink", "stats:", "--on-alert", "true"]
+
+    assert main(["capture", "--out", str(tmp_path / "run"), *arguments]) == 0
+
+    assert "no shell could be started: Resource temporarily unavailable" in capsys.readouterr().err
