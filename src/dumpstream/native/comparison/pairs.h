@@ -66,3 +66,6 @@ static inline int ds_comparison_digits(const struct ds_side *mine, const struct 
 
 /* Adds the block of a comparison to its totals, and empties it. */
 void ds_pairs_merge(struct ds_comparison *comparison);
+
+/* Ends a comparison, in the default floating-point environment. */
+void ds_pairs_summarise(struct ds_comparison *comparison, struct ds_comparison_summary *summary);

@@ -1,5 +1,4 @@
 /* From blocks of pairs to totals, and from totals to a summary. */
-#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
@@ -352,17 +351,7 @@ static void summarise(const struct ds_comparison *comparison, struct ds_comparis
     summarise_worst(comparison, totals, summary);
 }
 
-void ds_comparison_finish(struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
-    fenv_t mode;
-    fegetenv(&mode);
-    fesetenv(FE_DFL_ENV);
+void ds_pairs_summarise(struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
     ds_pairs_merge(comparison);
     summarise(comparison, summary);
-    fesetenv(&mode);
-}
-
-void ds_comparison_result(const struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
-    struct ds_comparison whole;
-    memcpy(&whole, comparison, sizeof whole);
-    ds_comparison_finish(&whole, summary);
 }
