@@ -61,7 +61,8 @@ static void copy_side(struct ds_side *to, const struct ds_side *from) {
 
 void ds_comparison_init(struct ds_comparison *comparison, const struct ds_side *mine,
                         const struct ds_side *golden, bool extremes) {
-    memset(&comparison->kernels, 0, offsetof(struct ds_comparison, x) - offsetof(struct ds_comparison, kernels));
+    memset(&comparison->kernels, 0,
+           offsetof(struct ds_comparison, x) - offsetof(struct ds_comparison, kernels));
     copy_side(&comparison->mine, mine);
     copy_side(&comparison->golden, golden);
     comparison->kernels = kernels_in_use();
