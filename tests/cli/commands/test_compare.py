@@ -316,6 +316,10 @@ def test_a_side_that_does_not_exist_fails_in_one_line(
         (["--as", "msaccucmp"], "name it with --out"),
         (["--mesh", "tp"], "is not a mesh"),
         (["--shards", "rules.json"], "say how the ranks are arranged"),
+        (["--rank", "first"], "ranks are numbers"),
+        (["--step", "1:2,1:3"], "has 1 twice"),
+        (["--rtol", "-1"], "the limit -1.0 of rtol is not a number that it can have"),
+        (["--atol", "nan"], "the limit nan of atol is not a number that it can have"),
     ],
 )
 def test_flags_that_do_not_go_together_are_wrong_usage(
