@@ -103,6 +103,7 @@ def roles_of(
     np.maximum.at(before, execution[known], errors[known])
     with np.errstate(invalid="ignore"):
         exceeds = (unlike > 0) | np.isnan(errors) | (errors > GROWTH * before[execution])
+    exceeds |= ~any_of(inputs & (verdicts != IDENTICAL))[execution]
     inherits = any_of(inputs & ~overwritten & different)
     added = any_of(inputs) & ~any_of(overwritten) & any_of(outputs & different & exceeds) & ~inherits
     return Roles(any_of(different), any_of(outputs & different), inherits, added)
