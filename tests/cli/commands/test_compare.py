@@ -545,6 +545,6 @@ def test_replicas_that_differ_are_the_answer_if_the_first_agrees(tmp_path: Path,
     sentence = compared(tmp_path / "two", tmp_path / "one", "--mesh", "dp=2")["summary"]["sentence"]
 
     assert sentence == (
-        "The first operator whose inputs agree and whose outputs do not is norm (T), model net, step 0: output 0 "
-        "differs (mine: rank 1 should hold what rank 0 does, and differs by max_abs 1)."
+        "The first operator whose inputs agree and whose outputs do not is norm (T), model net, step 0: "
+        "output 0 differs (mine: rank 1 should hold what rank 0 does, and differs by max_abs 1)."
     )

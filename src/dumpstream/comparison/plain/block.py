@@ -187,7 +187,9 @@ class PairBlock:
 
     def roles(self, verdicts: NDArray[np.int8]) -> Roles:
         """Return the roles of the executions that have records."""
-        return roles_of(self.records, self.errors, self.unlike, self.execution, verdicts, self.count)
+        return roles_of(
+            self.records, self.execution, verdicts, self.count, errors=self.errors, unlike=self.unlike
+        )
 
     def count_roles(self, roles: Roles, first: int, end: int) -> Mapping[Role, int]:
         """Return how many executions whose outputs differ have which role."""

@@ -77,16 +77,17 @@ class Roles(NamedTuple):
 
 def roles_of(
     records: Records,
-    errors: Doubles,
-    unlike: NDArray[np.uint64],
     execution: NDArray[np.intp],
     verdicts: NDArray[np.int8],
     executions: int,
+    *,
+    errors: Doubles,
+    unlike: NDArray[np.uint64],
 ) -> Roles:
     """Return the roles of *executions*, each of which has one file on either side.
 
-    *errors* and *unlike* are what `errors_of` and `not_finite` say of *records*, and *execution* is the
-    number of that which each is of. Collectives are not known here.
+    *execution* is the number of that which each of *records* is of, and *errors* and *unlike* are what
+    `errors_of` and `not_finite` say of them. Collectives are not known here.
     """
     different = verdicts == DIFFERENT
     if not different.any():

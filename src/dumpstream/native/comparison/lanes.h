@@ -190,11 +190,12 @@ static double max_ulp(const struct ds_pairs *pairs, double least) {
 #define DS_FIND_VECTORS (32 / DS_DOUBLE_LANES)
 
 static size_t find_error(const struct ds_pairs *pairs, double error) {
+    const vd wanted = (vd){0} + error;
     size_t start = 0, step = DS_FIND_VECTORS * DS_DOUBLE_LANES;
     for (int64_t any = 0; start + step <= pairs->count; start += step) {
         vl found = {0};
         for (size_t i = start; i < start + step; i += DS_DOUBLE_LANES)
-            found |= magnitude_of(DS_LOAD(vd, pairs->x + i) - DS_LOAD(vd, pairs->y + i)) == error;
+            found |= magnitude_of(DS_LOAD(vd, pairs->x + i) - DS_LOAD(vd, pairs->y + i)) == wanted;
         for (size_t lane = 0; lane < DS_DOUBLE_LANES; lane++)
             any |= found[lane];
         if (any)
