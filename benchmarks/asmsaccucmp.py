@@ -26,7 +26,7 @@ _EPSILON = 2.2e-16
 _LEAST = np.finfo(np.float32).eps
 _PREFIX_BYTES = 8
 _NAME = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([0-9]+)(\.[0-9]+)?\.([0-9]{1,255})")
-_TYPES = {1: np.float32, 2: np.float16, 3: np.int8, 4: np.uint8, 7: np.int32, 9: np.int64, 11: np.float64}
+_TYPES = {1: np.float32, 2: np.float16, 3: np.int8, 4: np.uint8, 7: np.int32, 8: np.int64, 12: np.float64}
 # Fields of the messages, and how they are encoded.
 _OUTPUTS, _INPUTS = 3, 4
 _DATA_TYPE, _SHAPE, _SIZE, _DIMS = 1, 3, 6, 1

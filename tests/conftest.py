@@ -37,7 +37,7 @@ settings.load_profile("any load")
 
 _FLOAT, _UINT8, _INT32 = 1, 4, 7
 _DTYPES = {"float32": _FLOAT, "uint8": _UINT8, "int32": _INT32}
-_DTYPES |= {"float16": 2, "int64": 9, "float64": 11, "bool": 12, "complex64": 16}
+_DTYPES |= {"float16": 2, "int8": 3, "int64": 8, "uint64": 10, "bool": 11, "float64": 12, "complex64": 16}
 _ND = 2
 
 _NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")

@@ -17,7 +17,7 @@ from dumpstream._errors import DumpstreamError
 from dumpstream.comparison.divergence import Finding, Trace
 from dumpstream.comparison.examination import Examination
 from dumpstream.comparison.execution import Execution
-from dumpstream.comparison.limits import LimitRules, Limits, parse_limit, read_rules
+from dumpstream.comparison.limits import LimitRules, Limits, checked_tolerance, parse_limit, read_rules
 from dumpstream.comparison.pairs.correspondence import EVERYTHING, Ties
 from dumpstream.comparison.pairs.fusion import read_fusion
 from dumpstream.comparison.pairs.namemap import read_name_map
@@ -267,7 +267,11 @@ def compare(
     if unknown:
         raise ValueError(f"{unknown[0]} is not a further metric; there is {_KL}")
     rules = LimitRules(
-        Limits(rtol=rtol, atol=atol, metrics=_checked_limits(limit or {})),
+        Limits(
+            rtol=checked_tolerance("rtol", rtol),
+            atol=checked_tolerance("atol", atol),
+            metrics=_checked_limits(limit or {}),
+        ),
         [] if limits is None else _read_limits(limits),
     )
     ranks = Ties.parse(rank, "rank")

@@ -197,8 +197,10 @@ def _role_of(
 
 def _exceeds(inputs: Iterable[Finding], outputs: Iterable[Finding]) -> bool:
     """Whether an output differs by more than inputs that are close can explain."""
-    before = max((_error(it) or 0.0 for it in inputs), default=0.0)
     differing = [it.row.metrics for it in outputs if it.row.verdict is Agreement.DIFFERENT]
+    if all(it.row.verdict is Agreement.IDENTICAL for it in inputs):
+        return bool(differing)
+    before = max((_error(it) or 0.0 for it in inputs), default=0.0)
     return any(_not_finite(it) or it.rel is None or it.rel > GROWTH * before for it in differing)
 
 

@@ -113,6 +113,15 @@ class LimitRules:
         return self.base
 
 
+def checked_tolerance(name: str, value: float | None) -> float | None:
+    """Return *value*, the tolerance *name* that the caller gives.
+
+    Raises:
+        ValueError: it is negative, or not a number.
+    """
+    return None if value is None else _number(name, value)
+
+
 def parse_limit(text: str) -> tuple[str, float]:
     """Return the metric and the value of ``METRIC=VALUE``.
 
@@ -168,14 +177,10 @@ def _rule(rule: Any) -> tuple[str, Limits]:
     if not isinstance(metrics, dict):
         raise ValueError('"limits" is not an object; write {"cosine": 0.99}')  # noqa: TRY004
     return pattern, Limits(
-        rtol=_tolerance(rule, "rtol"),
-        atol=_tolerance(rule, "atol"),
+        rtol=checked_tolerance("rtol", rule.get("rtol")),
+        atol=checked_tolerance("atol", rule.get("atol")),
         metrics={name: _checked(name, value) for name, value in metrics.items()},
     )
-
-
-def _tolerance(rule: dict[str, Any], key: str) -> float | None:
-    return None if rule.get(key) is None else _number(key, rule[key])
 
 
 def _checked(name: str, value: Any) -> float:

@@ -124,7 +124,7 @@ def _size_text(row: ComparisonRow) -> str:
     """Return how large the error is, and where it is largest."""
     metrics = row.metrics
     told = [*_not_finite(metrics)]
-    if metrics.rel is not None and (metrics.max_abs or not told):
+    if metrics.rel is not None and metrics.max_abs != 0:
         distance = metrics.rel_euclidean
         more = f" (rel_euclidean {distance:.3g})" if distance is not None else ""
         told.append(f"differs by rel {metrics.rel:.3g}{more}")

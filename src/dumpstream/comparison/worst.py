@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dumpstream.comparison.divergence import BY_SEVERITY, severity
 from dumpstream.comparison.plain.block import PairBlock
 from dumpstream.comparison.plain.comparing import ComparedBlock
-from dumpstream.comparison.plain.verdicts import DIFFERENT, errors_of, not_finite
+from dumpstream.comparison.plain.verdicts import DIFFERENT
 from dumpstream.comparison.table import Agreement, ComparisonRow
 
 _AGREE = {Agreement.IDENTICAL, Agreement.CLOSE}
@@ -65,9 +65,9 @@ class WorstRows:
         self._count += block.count
 
     def _add_records(self, block: PairBlock, found: NDArray[np.intp], rows_of: RowsOf) -> None:
-        records = block.records[found]
-        unlike, errors = not_finite(records).astype(np.int64), errors_of(records)
-        errors = np.where(records["finite"] > 0, np.nan_to_num(errors, nan=math.inf, posinf=math.inf), -1.0)
+        unlike, errors = block.unlike[found].astype(np.int64), block.errors[found]
+        errors[~np.isfinite(errors)] = math.inf
+        errors[block.records["finite"][found] == 0] = -1.0
         if len(self._kept) == self._most:
             _, least, error = self._kept[0].severity
             worse = (unlike > least) | ((unlike == least) & (errors >= error))

@@ -316,6 +316,10 @@ def test_a_side_that_does_not_exist_fails_in_one_line(
         (["--as", "msaccucmp"], "name it with --out"),
         (["--mesh", "tp"], "is not a mesh"),
         (["--shards", "rules.json"], "say how the ranks are arranged"),
+        (["--rank", "first"], "ranks are numbers"),
+        (["--step", "1:2,1:3"], "has 1 twice"),
+        (["--rtol", "-1"], "the limit -1.0 of rtol is not a number that it can have"),
+        (["--atol", "nan"], "the limit nan of atol is not a number that it can have"),
     ],
 )
 def test_flags_that_do_not_go_together_are_wrong_usage(
@@ -508,3 +512,39 @@ def test_two_empty_sides_are_not_a_success(tmp_path: Path, capsys: pytest.Captur
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 3
 
     assert capsys.readouterr().out == "There is nothing to compare: neither side has a tensor.\n"
+
+
+def test_the_devices_of_a_directory_are_the_ranks_of_a_mesh(tmp_path: Path, compared: Any) -> None:
+    whole, same = np.arange(24, dtype=np.float32).reshape(4, 6), np.ones(4, np.float32)
+    for directory, devices in (("two", (0, 1)), ("one", (0,))):
+        for device, part in zip(devices, np.split(whole, len(devices), 1), strict=True):
+            level = tmp_path / directory / f"20261118120000/{device}/net/1/0"
+            level.mkdir(parents=True)
+            for number, (name, array) in enumerate((("qkv", part), ("norm", same))):
+                data = DumpBuilder(name).output(array).build()
+                (level / f"T.{name}.{number}.0.178015966000000{number}").write_bytes(data)
+    rules = tmp_path / "shards.json"
+    rules.write_text(json.dumps([{"match": "qkv", "split": {"tp": 1}}]))
+    options = ["--mesh", "tp=2", "--shards", rules]
+
+    found = compared(tmp_path / "two", tmp_path / "one", *options, code=0)
+
+    shapes = [(row["op_name"], row["shape"], row["verdict"]) for row in found["rows"]]
+    assert shapes == [("qkv", [4, 6], "identical"), ("norm", [4], "identical")]
+    assert found["rows"][0]["mine"].endswith("and those of 1 more rank")
+
+
+def test_replicas_that_differ_are_the_answer_if_the_first_agrees(tmp_path: Path, compared: Any) -> None:
+    array = np.ones(4, np.float32)
+    for directory, device, factor in (("two", 0, 1), ("two", 1, 2), ("one", 0, 1)):
+        level = tmp_path / directory / f"20261118120000/{device}/net/1/0"
+        level.mkdir(parents=True)
+        dump = DumpBuilder("norm").input(array, address=1).output(array * np.float32(factor), address=2)
+        (level / "T.norm.0.0.1780159660000000").write_bytes(dump.build())
+
+    sentence = compared(tmp_path / "two", tmp_path / "one", "--mesh", "dp=2")["summary"]["sentence"]
+
+    assert sentence == (
+        "The first operator whose inputs agree and whose outputs do not is norm (T), model net, step 0: "
+        "output 0 differs (mine: rank 1 should hold what rank 0 does, and differs by max_abs 1)."
+    )

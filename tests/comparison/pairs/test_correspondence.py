@@ -146,5 +146,5 @@ def test_models_of_another_name_are_paired_as_told(tmp_path: Path) -> None:
     ],
 )
 def test_ties_that_make_no_sense_are_refused(texts: list[str], problem: str) -> None:
-    with pytest.raises(DumpstreamError, match=problem):
+    with pytest.raises(ValueError, match=problem):
         Ties.parse(texts, "rank")

@@ -91,7 +91,9 @@ class DrawnFile(NamedTuple):
 
 tensors = st.builds(
     Drawn,
-    st.sampled_from(["float32", "float32", "float16", "float64", "int64", "int32", "bool", "complex64"]),
+    st.sampled_from(
+        ["float32", "float32", "float16", "float64", "int64", "uint64", "int8", "bool", "complex64"]
+    ),
     st.sampled_from([(3,), (2, 2), (1, 1, 2, 2), *[(5,)] * 9, (0,)]),
     st.lists(st.sampled_from(_VALUES), min_size=1, max_size=4).map(tuple),
     st.sampled_from([*range(1, 5)] * 5 + [0]),

@@ -189,6 +189,8 @@ def test_other_files_in_a_directory_are_counted(tmp_path: Path) -> None:
     executions, notes = compared(mine, write(tmp_path / "b", RUN[:1]))
     assert len(pairs_of(executions)) == 2
     assert notes == ["mine: 2 files are not dump files, and left out"]
+    (mine / "README").unlink()
+    assert compared(mine, tmp_path / "b")[1] == ["mine: 1 file is not a dump file, and left out"]
 
 
 def test_two_files_that_the_user_names_are_paired_whatever_they_are_called(tmp_path: Path) -> None:

@@ -22,18 +22,18 @@ class Ties(NamedTuple):
         """Return the ties that ``MINE:GOLDEN`` or ``BOTH`` stand for, several also with commas.
 
         Raises:
-            DumpstreamError: one is something else, or a value comes twice.
+            ValueError: one is something else, or a value comes twice.
         """
         pairs = []
         for text in (part.strip() for given in texts for part in given.split(",")):
             mine, colon, golden = text.partition(":")
             if not mine or (colon and not golden):
-                raise DumpstreamError(f"--{what} {text}: write {what.upper()}, or MINE:GOLDEN")
+                raise ValueError(f"--{what} {text}: write {what.upper()}, or MINE:GOLDEN")
             pairs.append((_value(mine, what, whole=whole), _value(golden or mine, what, whole=whole)))
         for values in zip(*pairs, strict=True):
             twice = [value for value in values if values.count(value) > 1]
             if twice:
-                raise DumpstreamError(f"--{what} has {twice[0]} twice; each is compared with one other")
+                raise ValueError(f"--{what} has {twice[0]} twice; each is compared with one other")
         return cls(pairs)
 
 
@@ -41,7 +41,7 @@ def _value(text: str, what: str, *, whole: bool) -> int | str:
     if not whole:
         return text
     if not (text.isascii() and text.isdecimal() and len(text) < 19):  # noqa: PLR2004 - fits 63 bits
-        raise DumpstreamError(f"--{what} {text}: {what}s are numbers; write 0, or 0:3")
+        raise ValueError(f"--{what} {text}: {what}s are numbers; write 0, or 0:3")
     return int(text)
 
 

@@ -16,7 +16,15 @@ from dumpstream._native import PAIR_ROW
 from dumpstream.comparison.divergence import is_collective
 from dumpstream.comparison.execution import Execution, Pair
 from dumpstream.comparison.plain.pairing import PlainPairs
-from dumpstream.comparison.plain.verdicts import DIFFERENT, Records, Roles, roles_of
+from dumpstream.comparison.plain.verdicts import (
+    DIFFERENT,
+    Doubles,
+    Records,
+    Roles,
+    errors_of,
+    not_finite,
+    roles_of,
+)
 from dumpstream.comparison.sidetensor import Identity, SideTensor
 from dumpstream.comparison.table import Role
 from dumpstream.format.dtypes import DType, dtype_of
@@ -89,6 +97,16 @@ class PairBlock:
         self._values: dict[int, tuple[Any, ...]] = {}  # records that were read
         self.execution = records["pair"].astype(np.intp)
         self.others: list[int] = np.flatnonzero(~taken).tolist()
+
+    @cached_property
+    def errors(self) -> Doubles:
+        """`rel` of each record; NaN if no pair of elements is finite."""
+        return errors_of(self.records)
+
+    @cached_property
+    def unlike(self) -> NDArray[np.uint64]:
+        """How many elements of each record have a NaN or an infinity on one side only."""
+        return not_finite(self.records)
 
     @cached_property
     def _rows(self) -> NDArray[np.intp]:
@@ -169,7 +187,9 @@ class PairBlock:
 
     def roles(self, verdicts: NDArray[np.int8]) -> Roles:
         """Return the roles of the executions that have records."""
-        return roles_of(self.records, self.execution, verdicts, self.count)
+        return roles_of(
+            self.records, self.execution, verdicts, self.count, errors=self.errors, unlike=self.unlike
+        )
 
     def count_roles(self, roles: Roles, first: int, end: int) -> Mapping[Role, int]:
         """Return how many executions whose outputs differ have which role."""

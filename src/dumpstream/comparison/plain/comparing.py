@@ -32,7 +32,7 @@ from dumpstream.system.batches import run_batches
 
 #: Fewer executions in a block take longer, and more let threads wait for the last one.
 _LEAST_EXECUTIONS, _MOST_EXECUTIONS = 64, 512
-_BLOCKS = 16  #: if there are enough executions
+_BLOCKS = 8  #: if there are enough executions
 _RECORD: np.dtype[Any] = np.dtype(PAIR_ROW)  # type: ignore[call-overload]  # numpy has no type for a layout
 _TYPES = [
     (number, encoding.components, native_side(dtype, packed=False))

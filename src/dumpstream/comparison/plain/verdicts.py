@@ -21,10 +21,10 @@ _INPUT, _OUTPUT = ([*IO].index(it) for it in (IO.INPUT, IO.OUTPUT))
 
 Records = NDArray[np.void]
 _Mask = NDArray[np.bool_]
-_Doubles = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
-def errors_of(records: Records) -> _Doubles:
+def errors_of(records: Records) -> Doubles:
     """Return `rel` of each; NaN if no pair of elements is finite."""
     squares = records["xx"] + records["yy"]
     with np.errstate(all="ignore"):
@@ -57,7 +57,7 @@ def verdicts_of(records: Records, limits: Limits) -> tuple[NDArray[np.int8], _Ma
     return verdicts, records["is_integer"] & ~identical
 
 
-def _tolerances(records: Records, limits: Limits) -> tuple[_Doubles, _Doubles]:
+def _tolerances(records: Records, limits: Limits) -> tuple[Doubles, Doubles]:
     mine, golden = records["data_type"], records["golden_data_type"]
     types = mine.astype(np.int64) << 32 | golden
     found, places = np.unique(types, return_inverse=True)
@@ -76,18 +76,24 @@ class Roles(NamedTuple):
 
 
 def roles_of(
-    records: Records, execution: NDArray[np.intp], verdicts: NDArray[np.int8], executions: int
+    records: Records,
+    execution: NDArray[np.intp],
+    verdicts: NDArray[np.int8],
+    executions: int,
+    *,
+    errors: Doubles,
+    unlike: NDArray[np.uint64],
 ) -> Roles:
     """Return the roles of *executions*, each of which has one file on either side.
 
-    *execution* is the number of that which each of *records* is of. Collectives are not known here.
+    *execution* is the number of that which each of *records* is of, and *errors* and *unlike* are what
+    `errors_of` and `not_finite` say of them. Collectives are not known here.
     """
     different = verdicts == DIFFERENT
     if not different.any():
         nothing = np.zeros(executions, np.bool_)
         return Roles(nothing, nothing, nothing, nothing)
     inputs, outputs = records["io"] == _INPUT, records["io"] == _OUTPUT
-    errors = errors_of(records)
 
     def any_of(rows: _Mask) -> _Mask:
         return np.bincount(execution[rows], minlength=executions) > 0
@@ -97,7 +103,8 @@ def roles_of(
     known = inputs & ~np.isnan(errors)
     np.maximum.at(before, execution[known], errors[known])
     with np.errstate(invalid="ignore"):
-        exceeds = (not_finite(records) > 0) | np.isnan(errors) | (errors > GROWTH * before[execution])
+        exceeds = (unlike > 0) | np.isnan(errors) | (errors > GROWTH * before[execution])
+    exceeds |= ~any_of(inputs & (verdicts != IDENTICAL))[execution]
     inherits = any_of(inputs & ~overwritten & different)
     added = any_of(inputs) & ~any_of(overwritten) & any_of(outputs & different & exceeds) & ~inherits
     return Roles(any_of(different), any_of(outputs & different), inherits, added)

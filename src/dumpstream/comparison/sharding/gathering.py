@@ -97,10 +97,11 @@ class GatheredSide(Side):
             DumpstreamError: the side cannot be read, or has a rank that is not in the mesh.
         """
         self.sources = [_GatheredSource(self._side, self._mesh, self._rules)]
+        everything = [it for some in self._side.entries(_NothingKnown(), ranks) for it in some]
+        number_of = _device_of if _has_only_devices(everything) else _rank_of
         found: dict[int, dict[Any, list[Entry]]] = defaultdict(lambda: defaultdict(list))
-        for entries in self._side.entries(_NothingKnown(), ranks):
-            for entry in entries:
-                found[self._rank_of(entry)][_operator_of(entry)].append(entry)
+        for entry in everything:
+            found[self._checked(number_of(entry))][_operator_of(entry)].append(entry)
         together: dict[Any, list[tuple[int, Entry]]] = defaultdict(list)
         for rank in sorted(found):
             for operator, entries in found.pop(rank).items():
@@ -108,8 +109,7 @@ class GatheredSide(Side):
                     together[(operator, number)].append((rank, entry))
         yield [self._gathered(of) for of in together.values()]
 
-    def _rank_of(self, entry: Entry) -> int:
-        rank: int = entry.origin.rank or 0
+    def _checked(self, rank: int) -> int:
         try:
             self._mesh.coordinates(rank)
         except ValueError as exc:
@@ -119,7 +119,8 @@ class GatheredSide(Side):
 
     def _gathered(self, of: Sequence[tuple[int, Entry]]) -> Entry:
         (_, first), *others = of
-        file = first.file if not others else f"{first.file} and those of {len(others)} more ranks"
+        more = "1 more rank" if len(others) == 1 else f"{len(others)} more ranks"
+        file = f"{first.file} and those of {more}" if others else first.file
         parts: dict[tuple[str, int], list[_Part]] = defaultdict(list)
         for rank, entry in of:
             for tensor in unpack(entry.packed.tensors):
@@ -206,6 +207,21 @@ class _GatheredSource:
             except ShardError as exc:
                 raise DumpstreamError(str(exc)) from exc
             yield GatheredElements(whole.elements, remarks)
+
+
+def _rank_of(entry: Entry) -> int:
+    return entry.origin.rank or 0
+
+
+def _device_of(entry: Entry) -> int:
+    return entry.origin.device or 0
+
+
+def _has_only_devices(entries: Iterable[Entry]) -> bool:
+    """Whether devices are taken for ranks: there are several, and no ranks."""
+    if any(it.origin.rank is not None for it in entries):
+        return False
+    return len({it.origin.device for it in entries} - {None}) > 1
 
 
 def _joined_shape(shapes: Sequence[tuple[int, ...] | None], axis: int) -> tuple[int, ...] | None:

@@ -92,8 +92,9 @@ class Side:
             self._note(f"{problem}; the headers of its files are read instead")
             yield from self._described(self._uncovered(capture, path, known))
         if self._foreign:
-            files = "1 file is" if self._foreign == 1 else f"{self._foreign} files are"
-            self._note(f"{files} not dump files, and left out")
+            one = self._foreign == 1
+            files = "1 file is not a dump file" if one else f"{self._foreign} files are not dump files"
+            self._note(f"{files}, and left out")
 
     def mirror(self, other: Side) -> bool:
         """Have what *other* has if this is a copy of it, with the same journals; return whether it is one."""

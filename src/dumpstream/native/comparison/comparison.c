@@ -54,11 +54,17 @@ static double least_power(const struct ds_side *mine, const struct ds_side *gold
     return ldexp(1, (unit > other ? unit : other) + digits);
 }
 
+/* Copies no more of the table than the kind has: small tensors take less time than a whole one. */
+static void copy_side(struct ds_side *to, const struct ds_side *from) {
+    memcpy(to, from, offsetof(struct ds_side, table) + ds_kind_table_size(from->kind) * sizeof *from->table);
+}
+
 void ds_comparison_init(struct ds_comparison *comparison, const struct ds_side *mine,
                         const struct ds_side *golden, bool extremes) {
-    memset(comparison, 0, offsetof(struct ds_comparison, x));
-    comparison->mine = *mine;
-    comparison->golden = *golden;
+    memset(&comparison->kernels, 0,
+           offsetof(struct ds_comparison, x) - offsetof(struct ds_comparison, kernels));
+    copy_side(&comparison->mine, mine);
+    copy_side(&comparison->golden, golden);
     comparison->kernels = kernels_in_use();
     comparison->wide = mine->is_integer && golden->is_integer && (is_wide(mine) || is_wide(golden));
     comparison->raw = is_raw(mine, golden);
@@ -72,12 +78,16 @@ void ds_comparison_init(struct ds_comparison *comparison, const struct ds_side *
     comparison->totals.x_max = comparison->totals.y_max = -INFINITY;
 }
 
+static void begin_again(struct ds_comparison *comparison) {
+    ds_pairs_merge(comparison);
+    comparison->divergence = true;
+}
+
 void ds_comparison_again(struct ds_comparison *comparison) {
     fenv_t mode;
     fegetenv(&mode);
     fesetenv(FE_DFL_ENV);
-    ds_pairs_merge(comparison);
-    comparison->divergence = true;
+    begin_again(comparison);
     fesetenv(&mode);
 }
 
@@ -220,11 +230,7 @@ static uintptr_t place_of(const struct ds_side *side, const uint8_t *data, size_
     return (uintptr_t)data + start * DS_KIND[side->kind].bits / 8;
 }
 
-void ds_comparison_update(struct ds_comparison *comparison, const void *mine, const void *golden,
-                          size_t count) {
-    fenv_t mode;
-    fegetenv(&mode);
-    fesetenv(FE_DFL_ENV);
+static void take(struct ds_comparison *comparison, const uint8_t *mine, const uint8_t *golden, size_t count) {
     for (size_t start = 0, taken; start < count; start += taken) {
         size_t space = DS_COMPARISON_BLOCK - comparison->filled;
         taken = count - start < space ? count - start : space;
@@ -235,5 +241,37 @@ void ds_comparison_update(struct ds_comparison *comparison, const void *mine, co
             ds_pairs_merge(comparison);
         }
     }
+}
+
+void ds_comparison_update(struct ds_comparison *comparison, const void *mine, const void *golden,
+                          size_t count) {
+    fenv_t mode;
+    fegetenv(&mode);
+    fesetenv(FE_DFL_ENV);
+    take(comparison, mine, golden, count);
+    fesetenv(&mode);
+}
+
+void ds_comparison_result(const struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
+    struct ds_comparison whole;
+    fenv_t mode;
+    fegetenv(&mode);
+    fesetenv(FE_DFL_ENV);
+    memcpy(&whole, comparison, sizeof whole);
+    ds_pairs_summarise(&whole, summary);
+    fesetenv(&mode);
+}
+
+void ds_comparison_whole(struct ds_comparison *comparison, const void *mine, const void *golden, size_t count,
+                         struct ds_comparison_summary *summary) {
+    fenv_t mode;
+    fegetenv(&mode);
+    fesetenv(FE_DFL_ENV);
+    take(comparison, mine, golden, count);
+    if (comparison->extremes) {
+        begin_again(comparison);
+        take(comparison, mine, golden, count);
+    }
+    ds_pairs_summarise(comparison, summary);
     fesetenv(&mode);
 }

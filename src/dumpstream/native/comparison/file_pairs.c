@@ -67,12 +67,7 @@ static void compare(struct ds_file_pairs *pairs, const struct file_pair *pair,
     const uint8_t *golden = pair->file[GOLDEN].data + pair->position[GOLDEN];
     uint64_t numbers = elements * types[MINE]->components;
     ds_comparison_init(&pairs->comparison, &types[MINE]->side, &types[GOLDEN]->side, pairs->divergence);
-    ds_comparison_update(&pairs->comparison, mine, golden, numbers);
-    if (pairs->divergence) {
-        ds_comparison_again(&pairs->comparison);
-        ds_comparison_update(&pairs->comparison, mine, golden, numbers);
-    }
-    ds_comparison_finish(&pairs->comparison, summary);
+    ds_comparison_whole(&pairs->comparison, mine, golden, numbers, summary);
 }
 
 static int append_row(struct ds_file_pairs *pairs, struct file_pair *pair, const struct ds_segment *mine,

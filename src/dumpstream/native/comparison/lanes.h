@@ -186,6 +186,26 @@ static double max_ulp(const struct ds_pairs *pairs, double least) {
     return largest_of(max);
 }
 
+/* Vectors between two looks at what was found. */
+#define DS_FIND_VECTORS (32 / DS_DOUBLE_LANES)
+
+static size_t find_error(const struct ds_pairs *pairs, double error) {
+    const vd wanted = (vd){0} + error;
+    size_t start = 0, step = DS_FIND_VECTORS * DS_DOUBLE_LANES;
+    for (int64_t any = 0; start + step <= pairs->count; start += step) {
+        vl found = {0};
+        for (size_t i = start; i < start + step; i += DS_DOUBLE_LANES)
+            found |= magnitude_of(DS_LOAD(vd, pairs->x + i) - DS_LOAD(vd, pairs->y + i)) == wanted;
+        for (size_t lane = 0; lane < DS_DOUBLE_LANES; lane++)
+            any |= found[lane];
+        if (any)
+            break;
+    }
+    while (fabs(pairs->x[start] - pairs->y[start]) != error)
+        start++;
+    return start;
+}
+
 static double max_relative(const struct ds_pairs *pairs, const double *difference) {
     vd max[DS_GROUP] = {{0}};
     for (size_t i = 0; i < pairs->count;) {
@@ -236,6 +256,7 @@ static void measure_doubles(const struct ds_pairs *pairs, struct ds_errors *erro
         .measure = measure_doubles,                                                                          \
         .measure_given = measure,                                                                            \
         .max_ulp = max_ulp,                                                                                  \
+        .find_error = find_error,                                                                            \
         .max_relative = max_relative,                                                                        \
         .spread = spread,                                                                                    \
     }

@@ -41,6 +41,8 @@ struct ds_pair_kernels {
     void (*measure)(const struct ds_pairs *pairs, struct ds_errors *errors);
     /* For integers that are not exact as doubles: their differences are given. */
     void (*measure_given)(const struct ds_pairs *pairs, const double *difference, struct ds_errors *errors);
+    /* Where the first pair with this error is, which is above 0 and which one of them has. */
+    size_t (*find_error)(const struct ds_pairs *pairs, double error);
     /* The largest relative error; `difference` may be NULL. */
     double (*max_relative)(const struct ds_pairs *pairs, const double *difference);
     /* The largest error as a share of the power of two below the larger of x and y, or of `least`. It is
@@ -66,3 +68,6 @@ static inline int ds_comparison_digits(const struct ds_side *mine, const struct 
 
 /* Adds the block of a comparison to its totals, and empties it. */
 void ds_pairs_merge(struct ds_comparison *comparison);
+
+/* Ends a comparison, in the default floating-point environment. */
+void ds_pairs_summarise(struct ds_comparison *comparison, struct ds_comparison_summary *summary);

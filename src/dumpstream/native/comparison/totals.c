@@ -1,5 +1,4 @@
 /* From blocks of pairs to totals, and from totals to a summary. */
-#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
@@ -114,11 +113,10 @@ static void find_extremes(const double *x, size_t count, double *smallest, doubl
     }
 }
 
-static void note_worst(struct ds_comparison *comparison, const uint16_t *places) {
+static void note_worst(struct ds_comparison *comparison, const struct ds_pairs *pairs,
+                       const uint16_t *places) {
     struct ds_pair_totals *totals = &comparison->totals;
-    size_t at = 0;
-    while (fabs(comparison->x[at] - comparison->y[at]) != totals->max_error)
-        at++;
+    size_t at = comparison->kernels->find_error(pairs, totals->max_error);
     totals->worst = totals->count + (places ? places[at] : at);
     totals->worst_x = comparison->x[at];
     totals->worst_y = comparison->y[at];
@@ -150,7 +148,7 @@ static void merge_errors(struct ds_comparison *comparison, const struct ds_pairs
     if (errors->max_error > totals->max_error) {
         totals->max_error = errors->max_error;
         if (!comparison->wide)
-            note_worst(comparison, places);
+            note_worst(comparison, pairs, places);
     }
 }
 
@@ -352,17 +350,7 @@ static void summarise(const struct ds_comparison *comparison, struct ds_comparis
     summarise_worst(comparison, totals, summary);
 }
 
-void ds_comparison_finish(struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
-    fenv_t mode;
-    fegetenv(&mode);
-    fesetenv(FE_DFL_ENV);
+void ds_pairs_summarise(struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
     ds_pairs_merge(comparison);
     summarise(comparison, summary);
-    fesetenv(&mode);
-}
-
-void ds_comparison_result(const struct ds_comparison *comparison, struct ds_comparison_summary *summary) {
-    struct ds_comparison whole;
-    memcpy(&whole, comparison, sizeof whole);
-    ds_comparison_finish(&whole, summary);
 }
