@@ -13,6 +13,11 @@ from dumpstream.diagnosis.dataflow.flow import Flow, Link, find_flow
 from dumpstream.diagnosis.dataflow.trace import Mask, Process, Trace
 
 
+#: ``input`` or ``output``, with a type or a name of operators of which the configuration left some out.
+Hidden = frozenset[tuple[str, str]]
+NOTHING_HIDDEN: Hidden = frozenset()
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What the dump of a run says."""
@@ -22,7 +27,16 @@ class Evidence:
     findings: Findings
     flow: Flow
     exchanges: Exchanges
-    hidden: frozenset[str] = frozenset()  #: types and names of operators of which inputs were left out
+    hidden: Hidden = NOTHING_HIDDEN
+
+    def is_hidden(self, io: str, execution: int) -> bool:
+        """Whether the configuration may have left out inputs, or outputs, of *execution*."""
+        trace, executions = self.trace, self.executions
+        names = (
+            trace.texts["op_type"][int(executions.op_type[execution])],
+            trace.texts["op_name"][int(executions.op_name[execution])],
+        )
+        return bool(self.hidden) and any((io, name) in self.hidden for name in names)
 
     def rank_of_row(self, row: int) -> int | None:
         return self.trace.processes[int(self.trace.process[row])].rank
@@ -55,7 +69,7 @@ def gather(
     *,
     others: Callable[[Executions], dict[Badness, Mask]] = lambda _: {},
     compared: Mask | None = None,
-    hidden: frozenset[str] = frozenset(),
+    hidden: Hidden = NOTHING_HIDDEN,
 ) -> Evidence:
     """Return what the rows of *trace* say about bad values of these *kinds*.
 

@@ -19,7 +19,9 @@ from dumpstream.archive.manifest import MANIFEST
 from dumpstream.config.model import DumpSettings, Mode
 from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.dataflow.trace import COLUMNS, UNKNOWN, Mask, Trace, TraceBuilder
-from dumpstream.format.opname import OVERFLOW_OPERATOR
+from dumpstream.diagnosis.evidence import NOTHING_HIDDEN, Hidden
+from dumpstream.format.header import IO
+from dumpstream.format.opname import OVERFLOW_OPERATOR, as_in_file_names
 from dumpstream.reading.collection import Collection as Captures
 from dumpstream.reading.collection import Member
 from dumpstream.reading.dumpfile import DumpFile
@@ -39,8 +41,7 @@ class Subject:
     path: Path | Prefix
     trace: Trace
     missing: tuple[str, ...] = ()  #: what was not captured, or cannot be read
-    #: Types and names of operators of which the configuration left inputs out.
-    hidden: frozenset[str] = frozenset()
+    hidden: Hidden = NOTHING_HIDDEN
     records: tuple[OverflowRecord, ...] = ()  #: of overflows
     only_overflows: bool = False  #: whether only operators that overflowed were dumped
 
@@ -66,7 +67,7 @@ class _Known:
     """What the manifests and journals of captures say."""
 
     missing: list[str] = field(default_factory=list)
-    hidden: set[str] = field(default_factory=set)
+    hidden: set[tuple[str, str]] = field(default_factory=set)
     modes: set[Mode] = field(default_factory=set)
     unknown_mode: bool = False
 
@@ -180,7 +181,7 @@ def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[st
                 known.unknown_mode = True
             else:
                 known.modes |= {*settings.modes}
-                known.hidden |= _hidden(settings)
+                known.hidden |= hidden_by(settings)
     return known
 
 
@@ -198,10 +199,16 @@ def _members(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str]) ->
             raise
 
 
-def _hidden(settings: DumpSettings) -> set[str]:
-    """Return the types and names of operators of which *settings* leave inputs out."""
+def hidden_by(settings: DumpSettings) -> set[tuple[str, str]]:
+    """Return the types and names of operators of which *settings* leave tensors out, as `Hidden` has them."""
     lists = [item for it in settings.dump_list for item in (*it.optype_blacklist, *it.opname_blacklist)]
-    return {item.name for item in lists if any(pos.startswith("input") for pos in item.pos)}
+    return {
+        (str(io), name)
+        for item in lists
+        for io in (IO.INPUT, IO.OUTPUT)
+        for name in (item.name, as_in_file_names(item.name))
+        if any(pos.startswith(str(io)) for pos in item.pos)
+    }
 
 
 def _records(
