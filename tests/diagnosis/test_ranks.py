@@ -56,7 +56,7 @@ def job(bad: int | None, *, steps: int = 1) -> Run:
 def diagnosed(run: Run) -> Diagnosis:
     evidence = run.evidence()
     subject = Subject("run", evidence.trace)  # type: ignore[arg-type]  # nothing is read from it
-    return answer(subject, evidence, find_origins(evidence), first_index=lambda *_: None)
+    return answer(subject, evidence, find_origins(evidence), read_bytes=False)
 
 
 def test_what_an_all_reduce_brought_is_followed_to_the_rank_that_put_it_in() -> None:

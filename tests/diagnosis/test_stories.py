@@ -31,12 +31,12 @@ async def _capture(directory: Path, workload: Workload, sinks: Sequence[str], al
 
 
 def capture(
-    directory: Path, text: str, *, sinks: Sequence[str] = ("stats:",), alert: Any = True
+    directory: Path, text: str, *, sinks: Sequence[str] = ("stats:",), alert: Any = True, config: str = ""
 ) -> list[Alert]:
-    """Capture what *text* says, and return the alerts."""
+    """Capture what *text* says, by the workload's configuration or another *config*; return the alerts."""
     workload = Workload.parse(text)
     (directory / "npu").mkdir()
-    (directory / "acl.json").write_text(workload.config(directory / "npu"))
+    (directory / "acl.json").write_text(config or workload.config(directory / "npu"))
     return anyio.run(_capture, directory, workload, sinks, alert)
 
 
@@ -125,3 +125,19 @@ def test_several_faults_of_one_step_are_all_told(tmp_path: Path) -> None:
         ("transformer_0", 1, "layer_2_MatMulV2", "nan"),
         ("transformer_1", 1, "layer_2_MatMulV2", "nan"),
     } <= told
+
+
+_LEFT_OUT = """{"dump": {"dump_path": "%s", "dump_mode": "all", "dump_level": "op",
+    "dump_list": [{"opname_blacklist": [{"name": "layer_5_Add", "pos": ["input1"]}]}]}}"""
+
+
+def test_an_operator_of_which_inputs_are_left_out_is_not_blamed(tmp_path: Path) -> None:
+    config = _LEFT_OUT % (tmp_path / "npu")
+    text = "flow=on,models=1,ops=8,tensor_bytes=4096,op_types=Add,steps=3,dtypes=float32,nan=5@1"
+
+    alerts = capture(tmp_path, text, config=config)
+    found = diagnose(tmp_path / "run").origins[0]
+
+    for origin in (alerts[-1].origin, found):
+        assert (origin.blame, origin.op_name) == ("unknown", "layer_5_Add")
+        assert origin.reason == "the configuration left inputs of it out"
