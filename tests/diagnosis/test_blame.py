@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.diagnosis.runs import Run, T
+
+from dumpstream.diagnosis.badness import Badness
+from dumpstream.diagnosis.dataflow.trace import trace_of
+from dumpstream.diagnosis.evidence import gather
+from dumpstream.diagnosis.origins import find_origins
 
 A, B, C, D = 0x1000, 0x2000, 0x3000, 0x4000
 
@@ -72,6 +78,41 @@ def test_an_input_that_no_execution_has_leaves_a_gap_in_their_numbers() -> None:
     run = Run().op("Add.a", [T(A, 1, more={"index": 1})], [T(C, 3, nan=1)], task=1)
 
     assert run.blames() == {"a": "unknown: one of its inputs was not dumped"}
+
+
+def test_an_input_that_may_have_drifted_leaves_a_drift_open() -> None:
+    def blame(size: float) -> str:
+        run = Run()
+        for step in range(7):
+            last = step == 6
+            normal = {"l2norm": 2.0 + 0.01 * (step % 2)}
+            inputs = [T(A, step, more={"l2norm": size} if last else normal)]
+            output = T(B, 100 + step, more={"l2norm": 9.0} if last else normal)
+            run.op("Mul.a", inputs, [output], task=1, step=step)
+        (found,) = find_origins(gather(trace_of([run.rows]), [Badness.DRIFT])).judgements.values()
+        return f"{found.blame}: {found.reason}"
+
+    assert blame(2.0) == "made: its inputs are clean"
+    assert blame(3.0) == "unknown: input 0 may have drifted, too"
+    assert blame(5.0) == "passed: input 0 was bad"
+
+
+def test_an_overflow_that_only_a_record_shows_is_left_open_if_files_were_lost() -> None:
+    run = Run().op("Mul.a", [T(A, 1)], [T(B, 2)], task=1)
+
+    def blame(*, lossy: bool) -> str:
+        evidence = gather(
+            trace_of([run.rows]),
+            others=lambda _: {Badness.OVERFLOW: np.array([False, True])},
+            lossy=lossy,
+        )
+        (found,) = find_origins(evidence).judgements.values()
+        return f"{found.blame}: {found.reason}"
+
+    assert blame(lossy=False) == "made: its inputs are clean"
+    assert blame(lossy=True).startswith(
+        "unknown: files were lost, perhaps those of an operator that overflow"
+    )
 
 
 # Files of their own for inputs

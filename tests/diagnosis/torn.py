@@ -42,7 +42,10 @@ def draw_torn(seed: int) -> tuple[Workload, str, Damage]:
     """Return a workload, the configuration that it is dumped by, and what happens to its files."""
     drawn = random.Random(seed)
     workload = draw_workload(seed)
-    some = lambda: "+".join(map(str, drawn.sample(range(workload.ops), drawn.randint(0, 3))))  # noqa: E731
+
+    def some() -> str:
+        return "+".join(map(str, drawn.sample(range(workload.ops), drawn.randint(0, 3))))
+
     workload = replace(
         workload,
         io_files=drawn.choice(["joint", "separate"]),
@@ -127,7 +130,9 @@ def _executions(
 ) -> tuple[dict[tuple[str | None, str | None], Execution], list[Execution]]:
     """Return the operators of models by the names that files have, and the calls."""
     ran = [*truth_of(workload, step)]
-    models = {(f"transformer_{it.model}", it.name): it for it in ran if it.model < workload.models}
+    models: dict[tuple[str | None, str | None], Execution] = {
+        (f"transformer_{it.model}", it.name): it for it in ran if it.model < workload.models
+    }
     return models, [it for it in ran if it.model == workload.models]
 
 

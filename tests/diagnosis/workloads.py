@@ -199,8 +199,9 @@ class Story:
 
 def is_culprit(execution: Execution) -> bool:
     """Whether an operator really made something bad of clean inputs."""
-    made = any(map(is_bad, execution.outputs)) and not any(map(is_bad, execution.inputs))
-    return made and (not execution.collective or bool({"nan", "overflow", "saturate"} & {*execution.injected}))
+    if execution.collective and not {"nan", "overflow", "saturate"} & {*execution.injected}:
+        return False
+    return any(map(is_bad, execution.outputs)) and not any(map(is_bad, execution.inputs))
 
 
 def is_bad(operand: Operand) -> bool:

@@ -82,7 +82,14 @@ def examine(
 
     kinds = [*look_for] if divergence is None else [*dict.fromkeys([*look_for, Badness.DIVERGENCE])]
     compared = None if divergence is None else divergence.compared
-    evidence = gather(subject.trace, kinds, others=others, compared=compared, hidden=subject.hidden)
+    evidence = gather(
+        subject.trace,
+        kinds,
+        others=others,
+        compared=compared,
+        hidden=subject.hidden,
+        lossy=subject.lossy,
+    )
     return with_proven_slices(subject, evidence) if read_bytes else evidence
 
 

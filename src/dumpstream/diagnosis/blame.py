@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dumpstream.diagnosis.badness import Badness
 from dumpstream.diagnosis.dataflow.collectives import Exchange
-from dumpstream.diagnosis.dataflow.executions import Executions, is_call, most_tensors
+from dumpstream.diagnosis.dataflow.executions import Executions, most_tensors
+from dumpstream.diagnosis.dataflow.joins import is_call
 from dumpstream.diagnosis.evidence import Evidence, inputs_text, ranks_text
 from dumpstream.diagnosis.inplace import StandIns
 
@@ -67,9 +69,26 @@ class Judge:
         reason = self._unseen(execution, rows) or self._unsure(execution, rows)
         if reason is not None:
             return Judgement(Blame.UNKNOWN, reason)
+        clean = [row for row in rows if row not in overwritten]
+        if (reason := self._doubt(execution, clean)) is not None:
+            return Judgement(Blame.UNKNOWN, reason)
         if overwritten:
             return self._judge_in_place(execution, overwritten)
         return Judgement(Blame.MADE, "its inputs are clean" if rows else "it has no inputs")
+
+    def _doubt(self, execution: int, rows: list[int]) -> str | None:
+        """Return why *rows* may be bad in the same way as an output of *execution*, if so."""
+        findings = self._evidence.findings
+        outputs = self._evidence.executions.outputs.of(execution)
+        kinds = {findings.kind(row) for row in outputs if findings.bad[row]} & findings.doubtful.keys()
+        for kind in kinds:
+            if doubtful := [row for row in rows if findings.doubtful[kind][row]]:
+                if kind is Badness.OVERFLOW:
+                    return "files were lost, perhaps those of an operator that overflowed before"
+                return inputs_text(
+                    self._evidence.trace, doubtful, "may have drifted, too", "may have drifted, too"
+                )
+        return None
 
     def _unseen(self, execution: int, rows: list[int]) -> str | None:
         """Return why not all inputs of *execution* are among *rows*, if so."""
@@ -90,7 +109,8 @@ class Judge:
 
     def _has_gap(self, rows: list[int]) -> bool:
         """Whether *rows*, inputs or outputs of an execution, are not numbered from 0 on."""
-        return self._evidence.trace.counts["index"][rows].tolist() != [*range(len(rows))]
+        numbers: list[int] = self._evidence.trace.counts["index"][rows].tolist()
+        return numbers != [*range(len(rows))]
 
     def _unsure(self, execution: int, rows: list[int]) -> str | None:
         """Return why *rows* do not say everything about the inputs of *execution*, if so."""
@@ -122,6 +142,8 @@ class Judge:
             if bad := [it.row for it in sources if self._evidence.findings.bad[it.row]]:
                 text = inputs_text(trace, [row], "was bad before it was overwritten", "")
                 return Judgement(Blame.PASSED, text, tuple(bad))
+            if (problem := self._doubt(execution, [it.row for it in sources])) is not None:
+                return Judgement(Blame.UNKNOWN, problem)
         return Judgement(Blame.MADE, "its inputs are clean; what it overwrote was clean before")
 
     # Collectives

@@ -12,7 +12,6 @@ from dumpstream.diagnosis.dataflow.executions import Executions, find_executions
 from dumpstream.diagnosis.dataflow.flow import Flow, Link, find_flow
 from dumpstream.diagnosis.dataflow.trace import Mask, Process, Trace
 
-
 #: ``input`` or ``output``, with a type or a name of operators of which the configuration left some out.
 Hidden = frozenset[tuple[str, str]]
 NOTHING_HIDDEN: Hidden = frozenset()
@@ -70,11 +69,12 @@ def gather(
     others: Callable[[Executions], dict[Badness, Mask]] = lambda _: {},
     compared: Mask | None = None,
     hidden: Hidden = NOTHING_HIDDEN,
+    lossy: bool = False,
 ) -> Evidence:
     """Return what the rows of *trace* say about bad values of these *kinds*.
 
     *others* returns the rows that are bad by more than their statistics. With a golden run, only rows that
-    were *compared* with it may be known to be good.
+    were *compared* with it may be known to be good. *lossy* says whether files of the run were lost.
     """
     executions = find_executions(trace)
     flow = find_flow(trace, executions)
@@ -84,7 +84,7 @@ def gather(
     return Evidence(
         trace,
         executions,
-        find_bad(trace, executions, kinds, found, compared=compared),
+        find_bad(trace, executions, kinds, found, compared=compared, lossy=lossy),
         flow,
         find_exchanges(trace, executions),
         hidden,

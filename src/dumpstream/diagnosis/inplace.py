@@ -76,10 +76,10 @@ class StandIns:
         )
 
     def _ran_once(self, ran: list[int], tasks: range) -> bool:
-        """Whether each of *tasks* came once, or for different operators: an operator and its kernels have one.
+        """Whether each of *tasks* came once, or for different operators: those and their kernels share it.
 
         If not, the operators were in a loop, of which a pass may be missing, or of several processes. The
-        threads of FFTS+ have one task, too, and of those that were not dumped nothing tells.
+        threads of FFTS+ share a task, too, and nothing tells of those that were not dumped.
         """
         trace, executions = self._evidence.trace, self._evidence.executions
         seen: set[tuple[int, int, int]] = set()

@@ -53,7 +53,7 @@ def _layers(evidence: Evidence, execution: int, subject: Subject | None) -> dict
     All operators are meant if tasks are missing: those that were not dumped have no names. Likewise if a name
     is not certain, because CANN dumps nothing for one that it does not know.
     """
-    trace, executions = evidence.trace, evidence.executions
+    executions = evidence.executions
     same = (
         (executions.process == executions.process[execution])
         & (executions.step == executions.step[execution])

@@ -32,8 +32,8 @@ def sentence_of(
 ) -> str:
     """Return what *origin*, the first, says; *concurrent* so many may have been the first.
 
-    *inputs* are those of its operator. If no other rank is named, *stayed* says whether that means that none has
-    got anything.
+    *inputs* are those of its operator. If no other rank is named, *stayed* says whether it certainly reached
+    none.
     """
     word = _WORDS[origin.kind]
     several = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"

@@ -26,12 +26,14 @@ from dumpstream.reading.collection import Collection as Captures
 from dumpstream.reading.collection import Member
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.inputs import Input, find_inputs, is_capture
-from dumpstream.reading.problem import problem_of_member, problems_of_capture
+from dumpstream.reading.problem import Kind, problem_of_member, problems_of_capture
 from dumpstream.system.location import Prefix
 
 _MOST_NAMES = 4
 #: The modes in which operators are dumped as they run.
 _MODES = {Mode.MODEL, Mode.OP, Mode.OVERFLOW}
+#: What is wrong with a capture if files that came before others are not there.
+_LOSSES = {Kind.LOSS, Kind.VERDICT, Kind.MISSING, Kind.DAMAGED, Kind.JOURNAL}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,7 @@ class Subject:
     trace: Trace
     missing: tuple[str, ...] = ()  #: what was not captured, or cannot be read
     hidden: Hidden = NOTHING_HIDDEN
+    lossy: bool = False  #: whether files of it were lost
     records: tuple[OverflowRecord, ...] = ()  #: of overflows
     only_overflows: bool = False  #: whether only operators that overflowed were dumped
 
@@ -68,6 +71,7 @@ class _Known:
 
     missing: list[str] = field(default_factory=list)
     hidden: set[tuple[str, str]] = field(default_factory=set)
+    lossy: bool = False
     modes: set[Mode] = field(default_factory=set)
     unknown_mode: bool = False
 
@@ -116,7 +120,7 @@ def read_subject(
     records = [*_records(path, ranks, hosts, trace, known.missing)]
     missing = (*dict.fromkeys([*known.missing, *problems]),)
     only_overflows = known.modes == {Mode.OVERFLOW} and not known.unknown_mode
-    return Subject(path, trace, missing, frozenset(known.hidden), tuple(records), only_overflows)
+    return Subject(path, trace, missing, frozenset(known.hidden), known.lossy, tuple(records), only_overflows)
 
 
 def refuse_nothing(subject: Subject) -> None:
@@ -174,7 +178,8 @@ def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[st
         if member.capture is None:
             known.missing.append(_text(problem_of_member(member)))
             continue
-        found = problems_of_capture(member.capture, member.prefix, process=member.process)
+        found = [*problems_of_capture(member.capture, member.prefix, process=member.process)]
+        known.lossy |= not _LOSSES.isdisjoint(it.kind for it in found)
         known.missing += [_text(problem) for problem in found]
         for settings in settings_of(member.capture):
             if settings is None:

@@ -111,7 +111,7 @@ def parse_name(name: str) -> OpName:
 
 
 def as_in_file_names(name: str) -> str:
-    """Return the *name* of an operator, a type or a model as the runtime writes it into the names of files."""
+    """Return the *name* of an operator, a type or a model as the runtime has it in names of files."""
     return name.translate(_IN_FILE_NAMES)
 
 

@@ -7,18 +7,16 @@ files of a process share; the clocks of two processes are never compared.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from dumpstream.diagnosis.dataflow.joins import Files, find_joins
 from dumpstream.diagnosis.dataflow.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace
 from dumpstream.format.opname import OVERFLOW_OPERATOR
 
 _COLLECTIVE = "hcom"
-#: The type of a call of a single operator, and those of its kernels: of both the number of the call.
-_CALL = re.compile("(.+_[0-9]+)_L[02]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +69,6 @@ class Slots:
         return found
 
 
-def is_call(op_type: str | None) -> bool:
-    """Whether operators of this type are calls of single operators, which give two files."""
-    return _CALL.fullmatch(op_type or "") is not None
-
-
 def most_tensors(executions: Executions, slots: Slots) -> Numbers:
     """Return how many of *slots* each execution would have: as many as any of the same type and name."""
     _, name = np.unique(
@@ -103,9 +96,9 @@ def find_executions(trace: Trace) -> Executions:
         *(codes[name][head] for name in ("model", "op_type", "op_name")),
         *(counts[name][head] for name in ("model_id", "iteration", "stream")),
     ]
-    only_inputs, only_outputs = has_inputs & ~has_outputs, has_outputs & ~has_inputs
-    order = np.lexsort((only_outputs, counts["task"][head], counts["timestamp"][head], *reversed(key)))
-    joins = _joins(trace, key, head, order, only_inputs, only_outputs)
+    several = Files(trace, head, has_inputs & ~has_outputs, has_outputs & ~has_inputs)
+    order = np.lexsort((several.outputs, counts["task"][head], counts["timestamp"][head], *reversed(key)))
+    joins = find_joins(several, key, order)
     drafts = np.empty(files, np.int64)
     drafts[order] = np.cumsum(~joins) - 1
     # Of two files the second is the later one; executions are numbered by it.
@@ -161,71 +154,6 @@ def _files(trace: Trace, rows: Numbers) -> tuple[int, Numbers, Numbers]:
     both = trace.process[rows] * (len(trace.texts["file"]) + 1) + trace.codes["file"][rows]
     found, first, of_file = np.unique(both, return_index=True, return_inverse=True)
     return len(found), first, of_file
-
-
-def _joins(
-    trace: Trace, key: list[Numbers], head: Numbers, order: Numbers, inputs: Mask, outputs: Mask
-) -> Mask:
-    """Return which files, in *order*, have the outputs of the execution whose inputs the file before has.
-
-    If files are lost, those of two executions of one operator may come together. So they must be the only
-    two, or nothing else may have been dumped on the stream in between.
-    """
-    same = np.ones(len(order), np.bool_)
-    same[:1] = False
-    for column in key:
-        ordered = column[order]
-        same[1:] &= ordered[1:] == ordered[:-1]
-    joins = same.copy()
-    joins[1:] &= inputs[order[:-1]] & outputs[order[1:]]
-    groups = np.cumsum(~same) - 1
-    size = int(groups[-1]) + 1 if len(groups) else 0
-    before, after = np.bincount(groups, inputs[order], size), np.bincount(groups, outputs[order], size)
-    once = (before == 1) & (after == 1) & (np.bincount(groups, minlength=size) == 2)
-    numbered = (trace.counts["iteration"][head] != UNKNOWN) | _is_call(trace)[trace.codes["op_type"][head]]
-    # Where a number comes again, the operator is in a loop, or the files are those of several processes.
-    again = same & numbered[order] & ~(once[groups] & joins)
-    unique = np.ones(len(trace.processes), np.bool_)
-    unique[trace.process[head[order[again]]]] = False
-    sure = once[groups] & numbered[order] & unique[trace.process[head[order]]]
-    torn = (before != after) & (np.maximum(before, after) > 1)
-    doubtful = torn[groups] | ~_alternates(same, inputs[order], outputs[order])
-    found: Mask = joins & ~doubtful & (sure | _follows(trace, head, order, outputs))
-    return found
-
-
-def _alternates(same: Mask, inputs: Mask, outputs: Mask) -> Mask:
-    """Return of which files, beside those of the same group, neither is one before them nor one after them."""
-    twice = np.zeros(len(same), np.bool_)
-    twice[2:] |= same[2:] & same[1:-1] & inputs[:-2] & inputs[1:-1]
-    twice[:-1] |= same[1:] & outputs[:-1] & outputs[1:]
-    return ~twice
-
-
-def _follows(trace: Trace, head: Numbers, order: Numbers, outputs: Mask) -> Mask:
-    """Return which files, in *order*, were the next that was dumped on their stream after the one before.
-
-    Between the two files of a call may be those of its kernels.
-    """
-    counts, types = trace.counts, trace.codes["op_type"][head]
-    calls = [_CALL.sub(r"\1", it or "") for it in trace.texts["op_type"]]
-    _, call = np.unique(calls, return_inverse=True)
-    streams = (counts["stream"][head], trace.process[head])
-    ran = np.lexsort((outputs, counts["task"][head], counts["timestamp"][head], *streams))
-    changes = np.ones(len(ran), np.bool_)
-    changes[1:] = ~_is_call(trace)[types[ran[1:]]]
-    for column in (call.reshape(-1)[types], *streams):
-        changes[1:] |= column[ran[1:]] != column[ran[:-1]]
-    place, stretch = np.empty(len(ran), np.int64), np.empty(len(ran), np.int64)
-    place[ran], stretch[ran] = np.arange(len(ran)), np.cumsum(changes)
-    follows = np.zeros(len(order), np.bool_)
-    follows[1:] = (np.diff(place[order]) == 1) | (np.diff(stretch[order]) == 0)
-    return follows
-
-
-def _is_call(trace: Trace) -> Mask:
-    """Return which types, by their code, are of calls, each of which has a number."""
-    return np.array([is_call(it) for it in trace.texts["op_type"]], np.bool_)
 
 
 def _sequence(trace: Trace, rows: Numbers, head: Numbers, of_file: Numbers) -> Numbers:
