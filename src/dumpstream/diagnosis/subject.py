@@ -18,7 +18,7 @@ from dumpstream.analysis.sources import Wanted
 from dumpstream.archive.manifest import MANIFEST
 from dumpstream.config.model import DumpSettings, Mode
 from dumpstream.diagnosis.dataflow.executions import Executions
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, UNKNOWN, Mask, Trace, TraceBuilder
+from dumpstream.diagnosis.dataflow.trace import COLUMNS, UNKNOWN, Mask, Trace, TraceBuilder, place_of
 from dumpstream.diagnosis.evidence import NOTHING_HIDDEN, Hidden
 from dumpstream.format.header import IO
 from dumpstream.format.opname import OVERFLOW_OPERATOR, as_in_file_names
@@ -117,9 +117,14 @@ def read_subject(
             problems += file.problems
         progress(files, size)
     trace = builder.build()
-    records = [*_records(path, ranks, hosts, trace, known.missing)]
-    missing = (*dict.fromkeys([*known.missing, *problems]),)
+    records = [*_records(paths, ranks, hosts, trace, known.missing)]
     only_overflows = known.modes == {Mode.OVERFLOW} and not known.unknown_mode
+    if not records and not known.modes and _has_records(trace):  # so it was dumped in that mode
+        known.missing.append(
+            "the records of overflows are not there: all operators in the dump overflowed"
+        )
+        only_overflows = True
+    missing = (*dict.fromkeys([*known.missing, *problems]),)
     return Subject(path, trace, missing, frozenset(known.hidden), known.lossy, tuple(records), only_overflows)
 
 
@@ -151,8 +156,10 @@ def overflowed(trace: Trace, executions: Executions, records: Iterable[OverflowR
     found = np.zeros(len(trace), np.bool_)
     for record in records:
         fits = (executions.task == record.task) & (executions.stream == record.stream)
+        place = place_of(record.file)
         of_process = [
-            (it.host, it.rank) == (record.host, record.rank) and record.name.device in {None, it.device}
+            (it.host, it.rank, it.place) == (record.host, record.rank, place)
+            and record.name.device in {None, it.device}
             for it in trace.processes
         ]
         fits &= np.array(of_process, np.bool_)[executions.process]
@@ -216,18 +223,27 @@ def hidden_by(settings: DumpSettings) -> set[tuple[str, str]]:
     }
 
 
+def _has_records(trace: Trace) -> bool:
+    op_type, _ = OVERFLOW_OPERATOR
+    return op_type in trace.texts["op_type"]
+
+
 def _records(
-    path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], trace: Trace, missing: list[str]
+    paths: Sequence[Path | Prefix],
+    ranks: Sequence[int],
+    hosts: Sequence[str],
+    trace: Trace,
+    missing: list[str],
 ) -> Iterable[OverflowRecord]:
     """Yield the records of overflows; what cannot be read is added to *missing*."""
-    op_type, _ = OVERFLOW_OPERATOR
-    codes = [code for code, text in enumerate(trace.texts["op_type"]) if text == op_type]
-    rows = np.flatnonzero(np.isin(trace.codes["op_type"], codes))
-    names = {it for row in rows.tolist() if (it := trace.text("file", row)) is not None}
-    if not names:
+    if not _has_records(trace):
         return
-    for record in read_records(find_inputs([path], ranks, [*names], hosts=hosts)):
-        if isinstance(record, BadRecord):
-            missing.append(f"{record.file}: {record.problem}")
-        else:
-            yield record
+    op_type, op_name = OVERFLOW_OPERATOR
+    try:
+        for record in read_records(find_inputs(paths, ranks, [f"*{op_type}.{op_name}.*"], hosts=hosts)):
+            if isinstance(record, BadRecord):
+                missing.append(f"{record.file}: {record.problem}")
+            else:
+                yield record
+    except DumpstreamError as exc:  # the rows of the records are there, but not their files
+        missing.append(f"the records of overflows cannot be read: {exc}")
