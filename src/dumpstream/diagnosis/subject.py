@@ -120,9 +120,7 @@ def read_subject(
     records = [*_records(paths, ranks, hosts, trace, known.missing)]
     only_overflows = known.modes == {Mode.OVERFLOW} and not known.unknown_mode
     if not records and not known.modes and _has_records(trace):  # so it was dumped in that mode
-        known.missing.append(
-            "the records of overflows are not there: all operators in the dump overflowed"
-        )
+        known.missing.append("the records of overflows are not there: all operators in the dump overflowed")
         only_overflows = True
     missing = (*dict.fromkeys([*known.missing, *problems]),)
     return Subject(path, trace, missing, frozenset(known.hidden), known.lossy, tuple(records), only_overflows)
