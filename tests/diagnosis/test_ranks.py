@@ -165,6 +165,14 @@ def test_the_next_configuration_asks_for_what_came_before() -> None:
     assert settings["dump_list"] == [{"model_name": "net", "layer": ["a"]}]
 
 
+def test_the_next_configuration_names_no_operator_whose_name_the_runtime_may_have_altered() -> None:
+    run = Run().op("Mul.net_a", [T(A, 1)], [T(B, 2, nan=1)], task=1)  # perhaps net/a
+
+    settings = (diagnosed(run).next_config or {})["dump"]
+
+    assert settings["dump_list"] == [{"model_name": "net"}]
+
+
 def test_a_collective_read_what_every_rank_put_in() -> None:
     bad, clean = job(2).evidence(), job(None).evidence()
 
