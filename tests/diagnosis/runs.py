@@ -63,11 +63,10 @@ class Run:
                     stream=stream,
                     timestamp=time,
                     io=io,
-                    index=index,
                     dtype="float32",
                     shape=(it.size // 4,),
                     rank=rank,
-                    **_numbers(it),
+                    **{"index": index} | _numbers(it),
                 )
                 for index, it in enumerate(tensors)
             ]

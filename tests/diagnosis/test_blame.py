@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 from tests.diagnosis.runs import Run, T
+
+from dumpstream.diagnosis.badness import Badness
+from dumpstream.diagnosis.dataflow.trace import trace_of
+from dumpstream.diagnosis.evidence import gather
+from dumpstream.diagnosis.origins import find_origins
 
 A, B, C, D = 0x1000, 0x2000, 0x3000, 0x4000
 
@@ -65,6 +74,97 @@ def test_an_input_that_only_other_executions_have_was_not_dumped() -> None:
     assert run.blames() == {"a": "unknown: one of its inputs was not dumped"}
 
 
+def test_an_input_that_no_execution_has_leaves_a_gap_in_their_numbers() -> None:
+    run = Run().op("Add.a", [T(A, 1, more={"index": 1})], [T(C, 3, nan=1)], task=1)
+
+    assert run.blames() == {"a": "unknown: one of its inputs was not dumped"}
+
+
+def test_an_input_that_may_have_drifted_leaves_a_drift_open() -> None:
+    def blame(size: float) -> str:
+        run = Run()
+        for step in range(7):
+            last = step == 6
+            normal = {"l2norm": 2.0 + 0.01 * (step % 2)}
+            inputs = [T(A, step, more={"l2norm": size} if last else normal)]
+            output = T(B, 100 + step, more={"l2norm": 9.0} if last else normal)
+            run.op("Mul.a", inputs, [output], task=1, step=step)
+        (found,) = find_origins(gather(trace_of([run.rows]), [Badness.DRIFT])).judgements.values()
+        return f"{found.blame}: {found.reason}"
+
+    assert blame(2.0) == "made: its inputs are clean"
+    assert blame(3.0) == "unknown: input 0 may have drifted, too"
+    assert blame(5.0) == "passed: input 0 was bad"
+
+
+def test_an_overflow_that_only_a_record_shows_is_left_open_if_files_were_lost() -> None:
+    run = Run().op("Mul.a", [T(A, 1)], [T(B, 2)], task=1)
+
+    def blame(*, lossy: bool) -> str:
+        evidence = gather(
+            trace_of([run.rows]),
+            others=lambda _: {Badness.OVERFLOW: np.array([False, True])},
+            lossy=lossy,
+        )
+        (found,) = find_origins(evidence).judgements.values()
+        return f"{found.blame}: {found.reason}"
+
+    assert blame(lossy=False) == "made: its inputs are clean"
+    assert blame(lossy=True).startswith(
+        "unknown: files were lost, perhaps those of an operator that overflow"
+    )
+
+
+# Files of their own for inputs
+
+
+def test_where_inputs_have_files_of_their_own_one_may_be_missing() -> None:
+    run = Run().op("Mul.a", [T(A, 1)], [T(B, 2)], task=1, apart=True)
+    run.op("Add.b", [], [T(C, 3, nan=1)], task=2)
+
+    reason = "its inputs, if it has any, would be in a file of their own, which is not in the dump"
+    assert run.blames() == {"b": f"unknown: {reason}"}
+
+
+def passes(lost: set[int], *, step: int | None, name: str = "Add.a", between: bool = True) -> Run:
+    """Return a run of an operator that ran twice, first with clean and then with bad inputs.
+
+    Of its four files those in *lost* are missing.
+    """
+    run = Run()
+    for number in range(2):
+        run.op(name, [T(A, 1, nan=number)], [T(B, 3, nan=number)], task=1, step=step, apart=True)
+        if between:
+            run.op("Mul.b", [T(C, 4)], [T(D, 5)], task=2, step=step, apart=True)
+    files = [*dict.fromkeys(row.file for row in run.rows if f".{name.split('.')[1]}." in row.file)]
+    run.rows[:] = [row for row in run.rows if row.file not in {files[it] for it in lost}]
+    return run
+
+
+@pytest.mark.parametrize("step", [None, 0])
+def test_files_of_two_passes_are_not_taken_for_one(step: int | None) -> None:
+    found = passes({1, 2}, step=step).blames()
+
+    assert "made" not in found["a"]
+
+
+@pytest.mark.parametrize("step", [None, 0])
+def test_files_of_one_pass_belong_together(step: int | None) -> None:
+    assert passes(set(), step=step).blames() == {"a": "passed: input 0 was bad"}
+
+
+def test_a_call_may_have_files_of_its_kernels_inside() -> None:
+    run = Run()
+    clean, bad = T(A, 1), T(B, 2, nan=1)
+    files = Run().op("aclnnAdd_3_L2.aclnnAdd", [clean], [bad], task=1, step=None, apart=True).rows
+    inner = Run().op("aclnnAdd_3_L0.Add", [clean], [bad], task=1, step=None, apart=True).rows
+    for time, row in enumerate([files[0], *inner, files[1]]):
+        file = row.file.rpartition(".")[0] + f".{10**15 + time}"
+        run.rows.append(replace(row, file=file, timestamp=10**15 + time))
+
+    assert run.blames() == dict.fromkeys(["aclnnAdd", "Add"], "made: its inputs are clean")
+
+
 # In place
 
 
@@ -92,6 +192,46 @@ def test_a_task_that_is_not_in_the_dump_may_have_written_in_between() -> None:
 
 def test_the_order_of_another_stream_is_not_known() -> None:
     assert in_place(stream=2)["a"].startswith("unknown: input 0 was overwritten by its output, and operators")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        {"name": "Relu.a", "task": 3},  # in a loop, or of another process
+        {"name": "Mul.before", "task": 1},
+    ],
+)
+def test_a_task_that_came_twice_proves_nothing(again: dict[str, Any]) -> None:
+    run = Run().op(again["name"], [T(C, 5)], [T(D, 6)], task=again["task"])
+    run.op("Mul.before", [T(D, 9)], [T(A, 1)], task=1)
+    run.op("Other.next", [T(C, 7)], [T(B, 8)], task=2)
+    run.op("Relu.a", [T(A, 2, nan=1)], [T(A, 2, nan=1)], task=3)
+
+    assert run.blames()["a"].endswith("operators that were not dumped may have written it in between")
+
+
+def test_kernels_of_one_task_are_in_the_dump_together() -> None:
+    run = Run().op("Mul.before", [T(D, 9)], [T(A, 1)], task=1)
+    run.op("Mul.before_kernel", [T(D, 9)], [T(A, 1)], task=1)
+    run.op("Relu.a", [T(A, 2, nan=1)], [T(A, 2, nan=1)], task=2)
+
+    assert run.blames()["a"].startswith("made")
+
+
+def test_an_operator_in_between_whose_outputs_are_not_all_there_may_have_written_it() -> None:
+    run = Run().op("Other.next", [T(C, 7)], [T(B, 8), T(D, 1)], task=2, step=1)
+    run.op("Mul.before", [T(D, 9)], [T(A, 1)], task=1)
+    run.op("Other.next", [T(C, 7)], [T(B, 8)], task=2)
+    run.op("Relu.a", [T(A, 2, nan=1)], [T(A, 2, nan=1)], task=3)
+
+    assert run.blames()["a"].endswith("operators that were not dumped may have written it in between")
+
+
+def test_an_output_that_is_not_there_may_lie_on_an_input() -> None:
+    run = Run().op("Split.a", [T(A, 1)], [T(B, 2, nan=1, more={"index": 1})], task=1)
+
+    reason = "it may have worked in place: one of its outputs was not dumped"
+    assert run.blames() == {"a": f"unknown: {reason}"}
 
 
 def test_what_was_there_in_another_step_says_nothing() -> None:

@@ -56,7 +56,7 @@ def job(bad: int | None, *, steps: int = 1) -> Run:
 def diagnosed(run: Run) -> Diagnosis:
     evidence = run.evidence()
     subject = Subject("run", evidence.trace)  # type: ignore[arg-type]  # nothing is read from it
-    return answer(subject, evidence, find_origins(evidence), first_index=lambda *_: None)
+    return answer(subject, evidence, find_origins(evidence), read_bytes=False)
 
 
 def test_what_an_all_reduce_brought_is_followed_to_the_rank_that_put_it_in() -> None:
@@ -120,12 +120,57 @@ def test_two_ranks_at_once_are_independent() -> None:
     assert found.sentence.startswith("Rank 0 made one of 2 independent first NaNs: ")
 
 
+def test_with_outputs_only_what_ran_before_a_collective_comes_first() -> None:
+    run = job(2)
+    run.rows[:] = [row for row in run.rows if row.io == "output"]
+
+    found = diagnosed(run)
+
+    assert found.sentence == (
+        "Rank 2 has the first NaN in the dump: step 0, operator a (Mul), output 0: 1 of 16 elements; "
+        "what made it is not known: only outputs were dumped."
+    )
+
+
+def test_that_no_other_rank_was_reached_is_said_only_if_it_is_known() -> None:
+    alone = Run()
+    for rank in range(2):
+        alone.op("Mul.a", [T(A, rank)], [T(B, 5 + rank, nan=rank)], task=1, rank=rank)
+
+    assert diagnosed(alone).sentence.endswith("; in the dump it reached no other rank.")
+
+
+def test_several_infinities_are_called_so() -> None:
+    run = Run()
+    for rank in range(2):
+        run.op("Mul.a", [T(A, rank)], [T(B, 5 + rank, more={"pos_inf": 1})], task=1, rank=rank)
+
+    assert diagnosed(run).sentence.startswith("Rank 0 made one of 2 independent first infinities: ")
+
+
+def test_streams_of_one_rank_may_both_have_been_first() -> None:
+    run = Run()
+    for stream in range(2):
+        for task in range(2):
+            run.op(f"Mul.{stream}{task}", [T(A, task)], [T(B, 5, nan=1)], task=task, stream=stream)
+
+    assert diagnosed(run).sentence.startswith("Rank 0 made one of 2 independent first NaNs: ")
+
+
 def test_the_next_configuration_asks_for_what_came_before() -> None:
     settings = (diagnosed(job(2, steps=4)).next_config or {})["dump"]
 
     assert settings["dump_mode"] == "all"
     assert settings["dump_step"] == "1-3"
     assert settings["dump_list"] == [{"model_name": "net", "layer": ["a"]}]
+
+
+def test_the_next_configuration_names_no_operator_whose_name_the_runtime_may_have_altered() -> None:
+    run = Run().op("Mul.net_a", [T(A, 1)], [T(B, 2, nan=1)], task=1)  # perhaps net/a
+
+    settings = (diagnosed(run).next_config or {})["dump"]
+
+    assert settings["dump_list"] == [{"model_name": "net"}]
 
 
 def test_a_collective_read_what_every_rank_put_in() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -10,10 +11,13 @@ import pytest
 import dumpstream
 from dumpstream.diagnosis.answer import diagnose
 from dumpstream.simulation import SimulatedRuntime, Workload, simulated_library
+from dumpstream.statistics.files import origin_of, whole_file
+from dumpstream.statistics.parquet import ParquetWriter
+from dumpstream.statistics.table import COLUMNS
+from dumpstream.statistics.tensors import TensorRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from dumpstream.diagnosis.alerts import Alert
 
@@ -31,12 +35,12 @@ async def _capture(directory: Path, workload: Workload, sinks: Sequence[str], al
 
 
 def capture(
-    directory: Path, text: str, *, sinks: Sequence[str] = ("stats:",), alert: Any = True
+    directory: Path, text: str, *, sinks: Sequence[str] = ("stats:",), alert: Any = True, config: str = ""
 ) -> list[Alert]:
-    """Capture what *text* says, and return the alerts."""
+    """Capture what *text* says, by the workload's configuration or another *config*; return the alerts."""
     workload = Workload.parse(text)
     (directory / "npu").mkdir()
-    (directory / "acl.json").write_text(workload.config(directory / "npu"))
+    (directory / "acl.json").write_text(config or workload.config(directory / "npu"))
     return anyio.run(_capture, directory, workload, sinks, alert)
 
 
@@ -76,6 +80,24 @@ def test_without_the_bytes_of_the_records_the_configuration_says_what_overflowed
 
     assert (found.origins[0].kind, found.origins[0].op_name) == ("overflow", "layer_4_MatMulV2")
     assert any("Opdebug.Node_OpDebug" in line for line in found.missing)
+
+
+def test_an_overflow_in_a_directory_that_cann_wrote_and_in_a_table_of_it(tmp_path: Path) -> None:
+    workload = Workload.parse(f"{_CHAIN},mode=overflow,steps=4,dtypes=float16,saturate=4@2")
+    rows = TensorRows()
+    for file in workload.expected_files(tmp_path / "npu"):
+        path = Path(file.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+        rows += whole_file(origin_of(file.name), file.data)
+    with (tmp_path / "run.parquet").open("wb") as out:
+        writer = ParquetWriter(out)
+        writer.write(rows.columns(COLUMNS))
+        writer.close()
+
+    for run in ("npu", "run.parquet"):
+        origin = diagnose(tmp_path / run).origins[0]
+        assert (origin.kind, origin.blame, origin.op_name) == ("overflow", "made", "layer_4_MatMulV2"), run
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
@@ -125,3 +147,19 @@ def test_several_faults_of_one_step_are_all_told(tmp_path: Path) -> None:
         ("transformer_0", 1, "layer_2_MatMulV2", "nan"),
         ("transformer_1", 1, "layer_2_MatMulV2", "nan"),
     } <= told
+
+
+_LEFT_OUT = """{"dump": {"dump_path": "%s", "dump_mode": "all", "dump_level": "op",
+    "dump_list": [{"opname_blacklist": [{"name": "layer_5_Add", "pos": ["input1"]}]}]}}"""
+
+
+def test_an_operator_of_which_inputs_are_left_out_is_not_blamed(tmp_path: Path) -> None:
+    config = _LEFT_OUT % (tmp_path / "npu")
+    text = "flow=on,models=1,ops=8,tensor_bytes=4096,op_types=Add,steps=3,dtypes=float32,nan=5@1"
+
+    alerts = capture(tmp_path, text, config=config)
+    found = diagnose(tmp_path / "run").origins[0]
+
+    for origin in (alerts[-1].origin, found):
+        assert (origin.blame, origin.op_name) == ("unknown", "layer_5_Add")
+        assert origin.reason == "the configuration left inputs of it out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.diagnosis.torn import wrongly_blamed
 from tests.diagnosis.workloads import Story, describe, draw_replicas, draw_workload, is_bad
 
 from dumpstream.diagnosis.blame import Blame
@@ -61,6 +62,20 @@ def test_the_culprit_is_right_or_unknown(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_culprit_of_replicas_is_right_or_unknown(seed: int) -> None:
     check_replicas(seed)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_operator_is_wrongly_blamed_if_files_are_missing_or_mixed_up(seed: int) -> None:
+    assert wrongly_blamed(seed)[0] == []
+
+
+@pytest.mark.workloads
+@pytest.mark.parametrize("first", range(100, 1600, 10))
+def test_no_operator_is_wrongly_blamed_in_a_thousand_damaged_runs(first: int) -> None:
+    found = [wrongly_blamed(seed) for seed in range(first, first + 10)]
+
+    assert [files for files, _ in found if files] == []
+    assert sum(blamed for _, blamed in found)  # not because nothing is blamed any more
 
 
 @pytest.mark.workloads

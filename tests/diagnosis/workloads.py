@@ -31,7 +31,7 @@ _TYPES = (
 )
 
 
-_KINDS = (Badness.NAN, Badness.INF, Badness.SATURATION)
+KINDS = (Badness.NAN, Badness.INF, Badness.SATURATION)
 
 
 def draw_replicas(seed: int) -> tuple[Workload, Workload, set[int]]:
@@ -123,7 +123,7 @@ class Story:
         if captured is not None:
             self._ran = {rank: ran for rank, ran in self._ran.items() if rank in captured}
         rows = TensorRows(row for rank in self._ran for row in self._rows(rank))
-        self.evidence: Evidence = gather(trace_of([rows]), _KINDS)
+        self.evidence: Evidence = gather(trace_of([rows]), KINDS)
         self.origins: Origins = find_origins(self.evidence)
 
     def key(self, origin: Origin) -> Key:
@@ -153,8 +153,7 @@ class Story:
     def culprits(self) -> Iterator[tuple[Key, Execution]]:
         """Yield the executions that really made something bad of clean inputs."""
         for key, it in self.truth.items():
-            made = any(map(is_bad, it.outputs)) and not any(map(is_bad, it.inputs))
-            if made and (not it.collective or {"nan", "overflow", "saturate"} & {*it.injected}):
+            if is_culprit(it):
                 yield key, it
 
     def can_be_known(self, key: Key, execution: Execution) -> bool | None:
@@ -196,6 +195,13 @@ class Story:
         for file in self._ran[rank].expected_files(f"/dump{rank}"):
             rows = whole_file(replace(origin_of(file.name), rank=rank), file.data)
             yield from (row for row in rows if row.io is not None)
+
+
+def is_culprit(execution: Execution) -> bool:
+    """Whether an operator really made something bad of clean inputs."""
+    if execution.collective and not {"nan", "overflow", "saturate"} & {*execution.injected}:
+        return False
+    return any(map(is_bad, execution.outputs)) and not any(map(is_bad, execution.inputs))
 
 
 def is_bad(operand: Operand) -> bool:

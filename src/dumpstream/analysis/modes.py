@@ -26,9 +26,14 @@ def settings_of(capture: StoredCapture | None) -> list[DumpSettings | None]:
     return [None] if capture is None else [_settings(config) for run in runs for config in _configs(run)]
 
 
+def known_settings(configured: Iterable[Configured]) -> list[DumpSettings]:
+    """Return those settings of *configured* that are known."""
+    return [settings for it in configured if (settings := _settings(it.config)) is not None]
+
+
 def modes_of(configured: Iterable[Configured]) -> tuple[str, ...] | None:
     """Return the known modes of *configured*; None if none is known."""
-    known = [settings for it in configured if (settings := _settings(it.config)) is not None]
+    known = known_settings(configured)
     return tuple(dict.fromkeys(mode for it in known for mode in it.modes)) if known else None
 
 

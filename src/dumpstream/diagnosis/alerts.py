@@ -16,15 +16,16 @@ from typing_extensions import Buffer
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.overflow import OverflowRecord, records_of
 from dumpstream.archive.alertrow import AlertRow
+from dumpstream.config.model import DumpSettings
 from dumpstream.diagnosis.answer import wanted_origins
 from dumpstream.diagnosis.badness import DEFAULT, SATURATED, Badness
 from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.dataflow.trace import Mask, Process, trace_of
-from dumpstream.diagnosis.evidence import Evidence, gather
+from dumpstream.diagnosis.evidence import NOTHING_HIDDEN, Evidence, gather
 from dumpstream.diagnosis.origins import Origin, find_origins, find_spread
 from dumpstream.diagnosis.report import OriginReport, report_origin
 from dumpstream.diagnosis.sentence import sentence_of
-from dumpstream.diagnosis.subject import overflowed
+from dumpstream.diagnosis.subject import hidden_by, overflowed
 from dumpstream.format.opname import parse_name
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.stages.notices import Notice, Notices, OnSlow
@@ -58,7 +59,7 @@ class Alert(Notice):
     @property
     def sentence(self) -> str:
         """What happened, in words."""
-        return sentence_of(self.origin, concurrent=1, ranks=1)
+        return sentence_of(self.origin, concurrent=1, stayed=False)
 
     def as_row(self, time: str) -> AlertRow:
         """Return the line of it in the journal; *time* is when it was told."""
@@ -139,11 +140,17 @@ class Lookout:
         self._rows = 0
         self._behind = 0  # rows since the first bad one
         self._bad: set[int | None] = set()  # devices that have something bad
+        self._hidden = NOTHING_HIDDEN
         self._told: dict[Process, tuple[object, ...]] = {}
         self._counts: Counter[Process] = Counter()
         self.due = False  #: whether rows have come that may change what was told
         self.pressing = False  #: whether that is the first of a device, which is not to wait for long
         self.over = False  #: whether nothing can change that any more
+
+    def configure(self, settings: Iterable[DumpSettings]) -> None:
+        """Heed what *settings*, one after the other those of the run, leave out of files."""
+        for it in settings:
+            self._hidden |= hidden_by(it)
 
     def hear(self, measured: FileColumns | TensorRows) -> None:
         """Keep what was *measured*, as long as it may be needed."""
@@ -187,7 +194,7 @@ class Lookout:
         others: Callable[[Executions], dict[Badness, Mask]] = lambda ran: (  # noqa: E731 - it is short
             {Badness.OVERFLOW: overflowed(trace, ran, records)} if records else {}
         )
-        evidence = gather(trace, self._look_for, others=others)
+        evidence = gather(trace, self._look_for, others=others, hidden=self._hidden)
         origins = find_origins(evidence)
         first: dict[Process, Origin] = {}
         for it in wanted_origins(evidence, origins):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,7 +82,14 @@ def examine(
 
     kinds = [*look_for] if divergence is None else [*dict.fromkeys([*look_for, Badness.DIVERGENCE])]
     compared = None if divergence is None else divergence.compared
-    evidence = gather(subject.trace, kinds, others=others, compared=compared, hidden=subject.hidden)
+    evidence = gather(
+        subject.trace,
+        kinds,
+        others=others,
+        compared=compared,
+        hidden=subject.hidden,
+        lossy=subject.lossy,
+    )
     return with_proven_slices(subject, evidence) if read_bytes else evidence
 
 
@@ -92,9 +99,13 @@ def answer(
     origins: Origins,
     *,
     every: bool = False,
-    first_index: Callable[[Subject, Evidence, int], tuple[int, ...] | None] = first_bad_element,
+    read_bytes: bool = True,
 ) -> Diagnosis:
-    """Return what *origins* mean; *first_index* finds the first bad element of a row."""
+    """Return what *origins* mean.
+
+    *read_bytes*, if the capture has them, for the place of the first bad element, and for the names of
+    operators before the runtime wrote them into names of files.
+    """
     wanted = wanted_origins(evidence, origins)
     missing = (*limits_of(evidence), *subject.missing)
     if not wanted:
@@ -102,21 +113,22 @@ def answer(
         return Diagnosis(found=False, sentence=sentence, missing=missing)
     told = []
     for it in wanted if every else wanted[:1]:
-        place = first_index(subject, evidence, it.row)
+        place = first_bad_element(subject, evidence, it.row) if read_bytes else None
         spread = find_spread(evidence, origins, it)
         told.append(
             replace(report_origin(evidence, it, spread, gaps_before(evidence, it)), first_index=place)
         )
-    ranks = len({(it.host, it.rank) for it in subject.trace.processes})
-    concurrent = max(sum(it in origins.found[: origins.concurrent] for it in wanted), 1)
+    several = len({(it.host, it.rank) for it in subject.trace.processes}) > 1
+    stayed = several and origins.unexplained <= {int(evidence.executions.process[wanted[0].execution])}
+    concurrent = max(sum(it in origins.concurrent for it in wanted), 1)
     return Diagnosis(
         found=True,
-        sentence=sentence_of(told[0], _inputs(evidence, wanted[0]), concurrent=concurrent, ranks=ranks),
+        sentence=sentence_of(told[0], _inputs(evidence, wanted[0]), concurrent=concurrent, stayed=stayed),
         origins=tuple(told),
         evidence=_evidence_of(evidence, wanted[0]),
         later=origins.later,
         missing=missing,
-        next_config=next_config(evidence, wanted[0]),
+        next_config=next_config(evidence, wanted[0], subject if read_bytes else None),
     )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Mask, Numbers, Trace
 
-#: How many steps a tensor's history must have, and how many spreads from the median are far.
-_HISTORY, _FAR = 5, 10.0
+#: How many steps a tensor's history must have, and how many spreads from the median are far, and near.
+_HISTORY, _FAR, _NEAR = 5, 10.0, 5.0
 _NORMAL = 1.4826  #: times the median deviation is the standard deviation of normal values
 
 
@@ -39,6 +39,7 @@ class Findings:
     of_kind: dict[Badness, Mask]  #: the bad rows; not finite values are found whether looked for or not
     bad: Mask  #: of one of the kinds, or not finite
     known: Mask  #: whether all of the tensor was seen, so that it is good if it is not bad
+    doubtful: dict[Badness, Mask]  #: the rows that may be bad in this way, although they do not show it
 
     def kind(self, row: int) -> Badness:
         """Return the worst that is bad about *row*."""
@@ -52,25 +53,30 @@ def find_bad(
     others: Mapping[Badness, Mask] | None = None,
     *,
     compared: Mask | None = None,
+    lossy: bool = False,
     saturated: float = SATURATED,
 ) -> Findings:
     """Return the bad rows of *trace*, and of *others*, which are bad by more than their statistics.
 
-    With a golden run, only rows that were *compared* with it may be known to be good.
+    With a golden run, only rows that were *compared* with it may be known to be good. If files were lost,
+    which is what *lossy* says, so may be records of overflows.
     """
     counts = trace.counts
     of_kind = {
         Badness.NAN: counts["nan"] > 0,
         Badness.INF: (counts["pos_inf"] > 0) | (counts["neg_inf"] > 0),
     }
+    doubtful: dict[Badness, Mask] = {}
     if Badness.SATURATION in kinds:
         of_kind[Badness.SATURATION] = trace.reals["saturated"] > saturated
     if Badness.DRIFT in kinds:
-        of_kind[Badness.DRIFT] = _drifted(trace, executions)
+        of_kind[Badness.DRIFT], doubtful[Badness.DRIFT] = _drifted(trace, executions)
     of_kind |= others or {}
+    if lossy and Badness.OVERFLOW in of_kind:
+        doubtful[Badness.OVERFLOW] = ~of_kind[Badness.OVERFLOW]
     bad = np.logical_or.reduce([*of_kind.values()])
     known = _known(trace) if compared is None else _known(trace) & compared
-    return Findings(tuple(kinds), of_kind, bad, known)
+    return Findings(tuple(kinds), of_kind, bad, known, doubtful)
 
 
 def _known(trace: Trace) -> Mask:
@@ -82,9 +88,12 @@ def _known(trace: Trace) -> Mask:
     return known
 
 
-def _drifted(trace: Trace, executions: Executions) -> Mask:
-    """Return the rows whose size, by the norm, is far from that of the same tensor in earlier steps."""
-    drifted = np.zeros(len(trace), np.bool_)
+def _drifted(trace: Trace, executions: Executions) -> tuple[Mask, Mask]:
+    """Return the rows whose size, by the norm, is far from that of the same tensor in earlier steps.
+
+    And those of which it is neither far nor near, or not known.
+    """
+    drifted, doubtful = np.zeros(len(trace), np.bool_), np.ones(len(trace), np.bool_)
     size = trace.reals["l2norm"]
     rows = np.flatnonzero((executions.of_row != UNKNOWN) & np.isfinite(size))
     for same in _histories(trace, executions, rows):
@@ -93,8 +102,9 @@ def _drifted(trace: Trace, executions: Executions) -> Mask:
             before = values[:place]
             median = np.median(before)
             spread = max(_NORMAL * float(np.median(np.abs(before - median))), 0.05)
-            drifted[same[place]] = abs(values[place] - median) > _FAR * spread
-    return drifted
+            far = abs(values[place] - median) / spread
+            drifted[same[place]], doubtful[same[place]] = far > _FAR, _NEAR < far <= _FAR
+    return drifted, doubtful
 
 
 def _histories(trace: Trace, executions: Executions, rows: Numbers) -> list[Numbers]:

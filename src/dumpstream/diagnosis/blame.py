@@ -5,18 +5,17 @@ An operator made it only if every input was seen, whole and clean, as it was whe
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
+from dumpstream.diagnosis.badness import Badness
 from dumpstream.diagnosis.dataflow.collectives import Exchange
-from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.executions import Executions, most_tensors
+from dumpstream.diagnosis.dataflow.joins import is_call
 from dumpstream.diagnosis.evidence import Evidence, inputs_text, ranks_text
 from dumpstream.diagnosis.inplace import StandIns
-
-_CALL = re.compile(r".+_[0-9]+_L[02]")
 
 
 class Blame(StrEnum):
@@ -44,7 +43,9 @@ class Judge:
         self._stand_ins = StandIns(evidence)
         self._inputs_seen = np.zeros(len(evidence.trace.processes), np.bool_)
         self._inputs_seen[executions.process[executions.inputs.lengths > 0]] = True
-        self._most_inputs = _most_inputs(executions)
+        self._joint = _joint(executions)
+        self._most_inputs: list[int] = most_tensors(executions, executions.inputs).tolist()
+        self._most_outputs: list[int] = most_tensors(executions, executions.outputs).tolist()
         self._passed: dict[Exchange, Judgement | None] = {}
 
     def bad(self) -> list[int]:
@@ -68,24 +69,48 @@ class Judge:
         reason = self._unseen(execution, rows) or self._unsure(execution, rows)
         if reason is not None:
             return Judgement(Blame.UNKNOWN, reason)
+        clean = [row for row in rows if row not in overwritten]
+        if (reason := self._doubt(execution, clean)) is not None:
+            return Judgement(Blame.UNKNOWN, reason)
         if overwritten:
             return self._judge_in_place(execution, overwritten)
         return Judgement(Blame.MADE, "its inputs are clean" if rows else "it has no inputs")
 
+    def _doubt(self, execution: int, rows: list[int]) -> str | None:
+        """Return why *rows* may be bad in the same way as an output of *execution*, if so."""
+        findings = self._evidence.findings
+        outputs = self._evidence.executions.outputs.of(execution)
+        kinds = {findings.kind(row) for row in outputs if findings.bad[row]} & findings.doubtful.keys()
+        for kind in kinds:
+            if doubtful := [row for row in rows if findings.doubtful[kind][row]]:
+                if kind is Badness.OVERFLOW:
+                    return "files were lost, perhaps those of an operator that overflowed before"
+                return inputs_text(
+                    self._evidence.trace, doubtful, "may have drifted, too", "may have drifted, too"
+                )
+        return None
+
     def _unseen(self, execution: int, rows: list[int]) -> str | None:
         """Return why not all inputs of *execution* are among *rows*, if so."""
         executions = self._evidence.executions
-        name = int(executions.op_type[execution]), int(executions.op_name[execution])
-        most = self._most_inputs[name]
+        most = self._most_inputs[execution]
         if not rows and not self._inputs_seen[executions.process[execution]]:
             return "only outputs were dumped"
-        op_type = self._evidence.trace.texts["op_type"][name[0]]
-        is_call = _CALL.fullmatch(op_type or "") is not None
-        if not rows and (most or is_call):
+        op_type = self._evidence.trace.texts["op_type"][int(executions.op_type[execution])]
+        if not rows and (most or is_call(op_type)):
             return "its inputs were not dumped"
-        if not self._evidence.hidden.isdisjoint({op_type, self._evidence.trace.texts["op_name"][name[1]]}):
+        if not rows and (executions.process[execution], executions.model[execution]) not in self._joint:
+            return "its inputs, if it has any, would be in a file of their own, which is not in the dump"
+        if self._evidence.is_hidden("input", execution):
             return "the configuration left inputs of it out"
-        return "one of its inputs was not dumped" if len(rows) < most else None
+        if len(rows) < most or self._has_gap(rows):
+            return "one of its inputs was not dumped"
+        return None
+
+    def _has_gap(self, rows: list[int]) -> bool:
+        """Whether *rows*, inputs or outputs of an execution, are not numbered from 0 on."""
+        numbers: list[int] = self._evidence.trace.counts["index"][rows].tolist()
+        return numbers != [*range(len(rows))]
 
     def _unsure(self, execution: int, rows: list[int]) -> str | None:
         """Return why *rows* do not say everything about the inputs of *execution*, if so."""
@@ -96,9 +121,14 @@ class Judge:
                 return inputs_text(trace, [row], "was not dumped", "")
             if not evidence.findings.known[row]:
                 return inputs_text(trace, [row], "is not whole, or not of numbers", "")
-        both = [*rows, *evidence.executions.outputs.of(execution)]
+        outputs = evidence.executions.outputs.of(execution)
+        both = [*rows, *outputs]
         if rows and (~evidence.flow.addressed[both] & (size[both] != 0)).any():
             return "it may have worked in place: the dump does not have all addresses"
+        if rows and not evidence.executions.separate[execution]:
+            most, hidden = self._most_outputs[execution], evidence.is_hidden("output", execution)
+            if hidden or len(outputs) < most or self._has_gap(outputs):
+                return "it may have worked in place: one of its outputs was not dumped"
         return None
 
     def _judge_in_place(self, execution: int, rows: list[int]) -> Judgement:
@@ -112,6 +142,8 @@ class Judge:
             if bad := [it.row for it in sources if self._evidence.findings.bad[it.row]]:
                 text = inputs_text(trace, [row], "was bad before it was overwritten", "")
                 return Judgement(Blame.PASSED, text, tuple(bad))
+            if (problem := self._doubt(execution, [it.row for it in sources])) is not None:
+                return Judgement(Blame.UNKNOWN, problem)
         return Judgement(Blame.MADE, "its inputs are clean; what it overwrote was clean before")
 
     # Collectives
@@ -161,10 +193,13 @@ class Judge:
         return None
 
 
-def _most_inputs(executions: Executions) -> dict[tuple[int, int], int]:
-    """Return how many inputs an operator of a type and name has, where it has most."""
-    most: dict[tuple[int, int], int] = {}
-    columns = [executions.op_type, executions.op_name, executions.inputs.lengths]
-    for op_type, op_name, length in np.unique(np.stack(columns, axis=1), axis=0).tolist():
-        most[op_type, op_name] = max(length, most.get((op_type, op_name), 0))
-    return most
+def _joint(executions: Executions) -> set[tuple[int, int]]:
+    """Return of which process and model the inputs of every operator are in one file with its outputs.
+
+    Those of collectives and calls never are.
+    """
+    found: list[set[tuple[int, int]]] = []
+    for mask in (executions.joint, executions.separate & ~executions.collective):
+        columns = np.stack([executions.process[mask], executions.model[mask]], axis=1)
+        found.append({*map(tuple, np.unique(columns, axis=0).tolist())})
+    return found[0] - found[1]

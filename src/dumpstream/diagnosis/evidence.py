@@ -12,6 +12,10 @@ from dumpstream.diagnosis.dataflow.executions import Executions, find_executions
 from dumpstream.diagnosis.dataflow.flow import Flow, Link, find_flow
 from dumpstream.diagnosis.dataflow.trace import Mask, Process, Trace
 
+#: ``input`` or ``output``, with a type or a name of operators of which the configuration left some out.
+Hidden = frozenset[tuple[str, str]]
+NOTHING_HIDDEN: Hidden = frozenset()
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -22,7 +26,16 @@ class Evidence:
     findings: Findings
     flow: Flow
     exchanges: Exchanges
-    hidden: frozenset[str] = frozenset()  #: types and names of operators of which inputs were left out
+    hidden: Hidden = NOTHING_HIDDEN
+
+    def is_hidden(self, io: str, execution: int) -> bool:
+        """Whether the configuration may have left out inputs, or outputs, of *execution*."""
+        trace, executions = self.trace, self.executions
+        names = (
+            trace.texts["op_type"][int(executions.op_type[execution])],
+            trace.texts["op_name"][int(executions.op_name[execution])],
+        )
+        return bool(self.hidden) and any((io, name) in self.hidden for name in names)
 
     def rank_of_row(self, row: int) -> int | None:
         return self.trace.processes[int(self.trace.process[row])].rank
@@ -55,12 +68,13 @@ def gather(
     *,
     others: Callable[[Executions], dict[Badness, Mask]] = lambda _: {},
     compared: Mask | None = None,
-    hidden: frozenset[str] = frozenset(),
+    hidden: Hidden = NOTHING_HIDDEN,
+    lossy: bool = False,
 ) -> Evidence:
     """Return what the rows of *trace* say about bad values of these *kinds*.
 
     *others* returns the rows that are bad by more than their statistics. With a golden run, only rows that
-    were *compared* with it may be known to be good.
+    were *compared* with it may be known to be good. *lossy* says whether files of the run were lost.
     """
     executions = find_executions(trace)
     flow = find_flow(trace, executions)
@@ -70,7 +84,7 @@ def gather(
     return Evidence(
         trace,
         executions,
-        find_bad(trace, executions, kinds, found, compared=compared),
+        find_bad(trace, executions, kinds, found, compared=compared, lossy=lossy),
         flow,
         find_exchanges(trace, executions),
         hidden,

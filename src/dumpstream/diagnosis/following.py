@@ -42,7 +42,7 @@ def follow(
         begun = time.monotonic()
         subject = read_subject(path, ranks, hosts)
         evidence = examine(subject, look_for, read_bytes=False)
-        diagnosis = answer(subject, evidence, find_origins(evidence), first_index=lambda *_: None)
+        diagnosis = answer(subject, evidence, find_origins(evidence), read_bytes=False)
         if diagnosis.found and diagnosis.sentence != told:
             told = diagnosis.sentence
             tell(told)

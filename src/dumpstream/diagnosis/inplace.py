@@ -12,10 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from dumpstream.diagnosis.dataflow.executions import Executions
+from dumpstream.diagnosis.dataflow.executions import Executions, most_tensors
 from dumpstream.diagnosis.dataflow.flow import Source
 from dumpstream.diagnosis.dataflow.trace import UNKNOWN
 from dumpstream.diagnosis.evidence import Evidence
+from dumpstream.format.opname import Scheme, parse_name
 
 _Stream = tuple[int, int, int]
 
@@ -26,9 +27,10 @@ class StandIns:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
         executions, trace = evidence.executions, evidence.trace
-        # Where an operator wrote is known if all its outputs have addresses.
+        # Where an operator wrote is known if all its outputs are there, and have addresses.
         unplaced = ~evidence.flow.addressed & (trace.counts["size"] != 0)
-        self._placed = ~executions.outputs.any(unplaced) & (executions.outputs.lengths > 0)
+        lengths, most = executions.outputs.lengths, most_tensors(executions, executions.outputs)
+        self._placed = ~executions.outputs.any(unplaced) & (lengths > 0) & (lengths == most)
         self._streams = _streams(executions)
 
     def problem(self, execution: int, row: int, sources: list[Source]) -> str | None:
@@ -62,14 +64,33 @@ class StandIns:
         if self._stream_of(writer) != stream:
             return False
         ran = self._streams[stream]
-        ran = ran[bisect_left(ran, writer) : bisect_left(ran, execution) + 1]
-        tasks: list[int] = self._evidence.executions.task[ran].tolist()
+        between = ran[bisect_left(ran, writer) : bisect_left(ran, execution) + 1]
+        tasks: list[int] = self._evidence.executions.task[between].tolist()
         return (
-            len(ran) > 1
-            and bool(self._placed[ran].all())
+            len(between) > 1
+            and bool(self._placed[between].all())
+            and not any(self._evidence.is_hidden("output", it) for it in between)
             and 0 <= tasks[0] < tasks[-1]
             and all(later - earlier in {0, 1} for earlier, later in pairwise(tasks))
+            and self._ran_once(ran, range(tasks[0], tasks[-1] + 1))
         )
+
+    def _ran_once(self, ran: list[int], tasks: range) -> bool:
+        """Whether each of *tasks* came once, or for different operators: those and their kernels share it.
+
+        If not, the operators were in a loop, of which a pass may be missing, or of several processes. The
+        threads of FFTS+ share a task, too, and nothing tells of those that were not dumped.
+        """
+        trace, executions = self._evidence.trace, self._evidence.executions
+        seen: set[tuple[int, int, int]] = set()
+        for it in ran:
+            key = int(executions.task[it]), int(executions.op_type[it]), int(executions.op_name[it])
+            if key[0] in tasks:
+                row = (*executions.outputs.of(it), *executions.inputs.of(it))[0]
+                if key in seen or parse_name(trace.text("file", row) or "").scheme is Scheme.FFTS:
+                    return False
+                seen.add(key)
+        return True
 
     def _stream_of(self, execution: int) -> _Stream:
         it = self._evidence.executions

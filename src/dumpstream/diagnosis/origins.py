@@ -49,11 +49,12 @@ class Origins:
     """The origins of a run, the first first."""
 
     found: tuple[Origin, ...]
-    concurrent: int  #: how many of them may have been the first
+    concurrent: tuple[Origin, ...]  #: those of them that may have been the first, one of each stream
     later: int  #: places where bad values came from outside the dump after an origin of the same process
     judgements: dict[int, Judgement]  #: of every execution with a bad output
     users: dict[int, list[int]]  #: the executions that read the bad values of an execution
     suggested: frozenset[int]  #: the executions of which it is only suggested what they read
+    unexplained: frozenset[int]  #: the processes with bad values of which it is not known what made them
 
 
 class _Node(NamedTuple):
@@ -79,10 +80,11 @@ def find_origins(evidence: Evidence) -> Origins:
     for number, node in nodes.items():
         for source in node.sources:
             users[source].append(number)
-    first = {_moment(evidence, epochs, it.execution) for it in independent[:1]}
-    concurrent = sum(_moment(evidence, epochs, it.execution) in first for it in independent)
     suggested = frozenset(it for it, node in nodes.items() if node.suggested or graph.is_loose(it))
-    return Origins(tuple(independent), concurrent, later, judgements, users, suggested)
+    process = evidence.executions.process
+    unexplained = frozenset(int(process[it.execution]) for it in drafts if it.blame is not Blame.MADE)
+    concurrent = _concurrent(evidence, epochs, independent)
+    return Origins(tuple(independent), concurrent, later, judgements, users, suggested, unexplained)
 
 
 class _Graph:
@@ -226,12 +228,27 @@ def epochs_of(evidence: Evidence) -> Numbers:
 
 
 def _moment(evidence: Evidence, epochs: Numbers, execution: int) -> tuple[int, int]:
-    """Return what orders executions of different ranks: in the same moment, either may have been first."""
-    return int(evidence.executions.step[execution]), int(epochs[execution])
+    """Return what orders executions of different ranks: in the same moment, either may have been first.
+
+    What a collective leaves comes after all that ran before it, on any rank.
+    """
+    collective = bool(evidence.executions.collective[execution])
+    return int(evidence.executions.step[execution]), 2 * int(epochs[execution]) + collective
 
 
 def _order(evidence: Evidence, epochs: Numbers, it: Origin) -> tuple[int, ...]:
     return *_moment(evidence, epochs, it.execution), it.execution
+
+
+def _concurrent(evidence: Evidence, epochs: Numbers, origins: list[Origin]) -> tuple[Origin, ...]:
+    """Return those of *origins* that may have been the first: on a stream, only one can."""
+    executions = evidence.executions
+    first: dict[tuple[int, int], Origin] = {}
+    for it in origins:
+        if _moment(evidence, epochs, it.execution) == _moment(evidence, epochs, origins[0].execution):
+            stream = int(executions.process[it.execution]), int(executions.stream[it.execution])
+            first.setdefault(stream, it)
+    return (*first.values(),)
 
 
 def _independent(evidence: Evidence, drafts: list[Origin]) -> tuple[list[Origin], int]:

@@ -28,14 +28,16 @@ def nothing_bad(kinds: Sequence[Badness], rows: int) -> str:
 
 
 def sentence_of(
-    origin: OriginReport, inputs: Sequence[TensorReport] = (), *, concurrent: int, ranks: int
+    origin: OriginReport, inputs: Sequence[TensorReport] = (), *, concurrent: int, stayed: bool
 ) -> str:
     """Return what *origin*, the first, says; *concurrent* so many may have been the first.
 
-    *inputs* are those of its operator.
+    *inputs* are those of its operator. If no other rank is named, *stayed* says whether it certainly reached
+    none.
     """
     word = _WORDS[origin.kind]
-    which = f"the first {word}" if concurrent == 1 else f"one of {concurrent} independent first {word}s"
+    several = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    which = f"the first {word}" if concurrent == 1 else f"one of {concurrent} independent first {several}"
     where = "" if origin.host is None else f"of host {origin.host} "
     who = "" if origin.rank is None else f"Rank {origin.rank} {where}"
     if origin.blame is Blame.MADE:
@@ -43,7 +45,7 @@ def sentence_of(
     else:
         unknown = f"what made it is not known: {origin.reason}"
         text = f"{who}has {which} in the dump: {_place(origin)}; {unknown}"
-    text = (text if who else text[0].upper() + text[1:]) + _spread(origin, ranks)
+    text = (text if who else text[0].upper() + text[1:]) + _spread(origin, stayed=stayed)
     return f"{text}."
 
 
@@ -65,9 +67,9 @@ def _ranges(inputs: Sequence[TensorReport]) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-def _spread(origin: OriginReport, ranks: int) -> str:
+def _spread(origin: OriginReport, *, stayed: bool) -> str:
     if not origin.victims:
-        return "; it reached no other rank" if ranks > 1 else ""
+        return "; in the dump it reached no other rank" if stayed else ""
     count = len(origin.victims)
     through = origin.path[1:][:_MOST_NAMES]
     others = "1 other rank" if count == 1 else f"{count} other ranks"

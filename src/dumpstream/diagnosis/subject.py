@@ -17,19 +17,23 @@ from dumpstream.analysis.sources import Wanted
 from dumpstream.archive.manifest import MANIFEST
 from dumpstream.config.model import DumpSettings, Mode
 from dumpstream.diagnosis.dataflow.executions import Executions
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, UNKNOWN, Mask, Trace, TraceBuilder
-from dumpstream.format.opname import OVERFLOW_OPERATOR
+from dumpstream.diagnosis.dataflow.trace import COLUMNS, UNKNOWN, Mask, Trace, TraceBuilder, place_of
+from dumpstream.diagnosis.evidence import NOTHING_HIDDEN, Hidden
+from dumpstream.format.header import IO
+from dumpstream.format.opname import OVERFLOW_OPERATOR, as_in_file_names
 from dumpstream.reading.collection import Collection as Captures
 from dumpstream.reading.collection import Member
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.inputs import Input, find_inputs, is_capture
-from dumpstream.reading.problem import problem_of_member, problems_of_capture
+from dumpstream.reading.problem import Kind, problem_of_member, problems_of_capture
 from dumpstream.system.location import Prefix
 from dumpstream.system.walk import walk_paths
 
 _MOST_NAMES = 4
 #: The modes in which operators are dumped as they run.
 _MODES = {Mode.MODEL, Mode.OP, Mode.OVERFLOW}
+#: What is wrong with a capture if files that came before others are not there.
+_LOSSES = {Kind.LOSS, Kind.VERDICT, Kind.MISSING, Kind.DAMAGED, Kind.JOURNAL}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +43,8 @@ class Subject:
     path: Path | Prefix
     trace: Trace
     missing: tuple[str, ...] = ()  #: what was not captured, or cannot be read
-    #: Types and names of operators of which the configuration left inputs out.
-    hidden: frozenset[str] = frozenset()
+    hidden: Hidden = NOTHING_HIDDEN
+    lossy: bool = False  #: whether files of it were lost
     records: tuple[OverflowRecord, ...] = ()  #: of overflows
     only_overflows: bool = False  #: whether only operators that overflowed were dumped
 
@@ -66,7 +70,8 @@ class _Known:
     """What the manifests and journals of captures say."""
 
     missing: list[str] = field(default_factory=list)
-    hidden: set[str] = field(default_factory=set)
+    hidden: set[tuple[str, str]] = field(default_factory=set)
+    lossy: bool = False
     modes: set[Mode] = field(default_factory=set)
     unknown_mode: bool = False
 
@@ -112,10 +117,13 @@ def read_subject(
             problems += file.problems
         progress(files, size)
     trace = builder.build()
-    records = [*_records(path, ranks, hosts, trace, known.missing)]
-    missing = (*dict.fromkeys([*known.missing, *problems]),)
+    records = [*_records(paths, ranks, hosts, trace, known.missing)]
     only_overflows = known.modes == {Mode.OVERFLOW} and not known.unknown_mode
-    return Subject(path, trace, missing, frozenset(known.hidden), tuple(records), only_overflows)
+    if not records and not known.modes and _has_records(trace):  # so it was dumped in that mode
+        known.missing.append("the records of overflows are not there: all operators in the dump overflowed")
+        only_overflows = True
+    missing = (*dict.fromkeys([*known.missing, *problems]),)
+    return Subject(path, trace, missing, frozenset(known.hidden), known.lossy, tuple(records), only_overflows)
 
 
 def refuse_nothing(subject: Subject) -> None:
@@ -145,8 +153,10 @@ def overflowed(trace: Trace, executions: Executions, records: Iterable[OverflowR
     found = np.zeros(len(trace), np.bool_)
     for record in records:
         fits = (executions.task == record.task) & (executions.stream == record.stream)
+        place = place_of(record.file)
         of_process = [
-            (it.host, it.rank) == (record.host, record.rank) and record.name.device in {None, it.device}
+            (it.host, it.rank, it.place) == (record.host, record.rank, place)
+            and record.name.device in {None, it.device}
             for it in trace.processes
         ]
         fits &= np.array(of_process, np.bool_)[executions.process]
@@ -172,14 +182,15 @@ def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[st
         if member.capture is None:
             known.missing.append(_text(problem_of_member(member)))
             continue
-        found = problems_of_capture(member.capture, member.prefix, process=member.process)
+        found = [*problems_of_capture(member.capture, member.prefix, process=member.process)]
+        known.lossy |= not _LOSSES.isdisjoint(it.kind for it in found)
         known.missing += [_text(problem) for problem in found]
         for settings in settings_of(member.capture):
             if settings is None:
                 known.unknown_mode = True
             else:
                 known.modes |= {*settings.modes}
-                known.hidden |= _hidden(settings)
+                known.hidden |= hidden_by(settings)
     return known
 
 
@@ -197,24 +208,39 @@ def _members(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str]) ->
             raise
 
 
-def _hidden(settings: DumpSettings) -> set[str]:
-    """Return the types and names of operators of which *settings* leave inputs out."""
+def hidden_by(settings: DumpSettings) -> set[tuple[str, str]]:
+    """Return the types and names of operators of which *settings* leave tensors out, as `Hidden` has them."""
     lists = [item for it in settings.dump_list for item in (*it.optype_blacklist, *it.opname_blacklist)]
-    return {item.name for item in lists if any(pos.startswith("input") for pos in item.pos)}
+    return {
+        (str(io), name)
+        for item in lists
+        for io in (IO.INPUT, IO.OUTPUT)
+        for name in (item.name, as_in_file_names(item.name))
+        if any(pos.startswith(str(io)) for pos in item.pos)
+    }
+
+
+def _has_records(trace: Trace) -> bool:
+    op_type, _ = OVERFLOW_OPERATOR
+    return op_type in trace.texts["op_type"]
 
 
 def _records(
-    path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], trace: Trace, missing: list[str]
+    paths: Sequence[Path | Prefix],
+    ranks: Sequence[int],
+    hosts: Sequence[str],
+    trace: Trace,
+    missing: list[str],
 ) -> Iterable[OverflowRecord]:
     """Yield the records of overflows; what cannot be read is added to *missing*."""
-    op_type, _ = OVERFLOW_OPERATOR
-    codes = [code for code, text in enumerate(trace.texts["op_type"]) if text == op_type]
-    rows = np.flatnonzero(np.isin(trace.codes["op_type"], codes))
-    names = {it for row in rows.tolist() if (it := trace.text("file", row)) is not None}
-    if not names:
+    if not _has_records(trace):
         return
-    for record in read_records(find_inputs([path], ranks, [*names], hosts=hosts)):
-        if isinstance(record, BadRecord):
-            missing.append(f"{record.file}: {record.problem}")
-        else:
-            yield record
+    op_type, op_name = OVERFLOW_OPERATOR
+    try:
+        for record in read_records(find_inputs(paths, ranks, [f"*{op_type}.{op_name}.*"], hosts=hosts)):
+            if isinstance(record, BadRecord):
+                missing.append(f"{record.file}: {record.problem}")
+            else:
+                yield record
+    except DumpstreamError as exc:  # the rows of the records are there, but not their files
+        missing.append(f"the records of overflows cannot be read: {exc}")

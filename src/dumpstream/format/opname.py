@@ -45,6 +45,7 @@ _EXCEPTION_THERE = [
     re.compile(rf"(?P<op_type>[^./]+)\.(?P<op_name>[^./]+)\.(?P<task>{_N})\.(?P<timestamp>{_N})"),
 ]
 
+_IN_FILE_NAMES = str.maketrans(dict.fromkeys(" ./\\", "_"))
 _MODEL_LEVELS = 3
 _TEXT_FIELDS = {"op_type", "op_name", "core_type"}
 _KNOWN_DIRECTORIES, _KNOWN_TYPES = 64, 1024  # how many are remembered
@@ -107,6 +108,11 @@ def parse_name(name: str) -> OpName:
     if text and parsed is not None:
         parsed = parsed._replace(scheme=Scheme.STATISTICS)
     return parsed or OpName()
+
+
+def as_in_file_names(name: str) -> str:
+    """Return the *name* of an operator, a type or a model as the runtime has it in names of files."""
+    return name.translate(_IN_FILE_NAMES)
 
 
 def _components(path: str) -> list[str]:

@@ -11,7 +11,9 @@ from time import monotonic
 import anyio
 from anyio.to_thread import run_sync
 
+from dumpstream.analysis.modes import known_settings
 from dumpstream.archive.journal import Lines
+from dumpstream.archive.manifest import Configured
 from dumpstream.archive.rows import timestamp
 from dumpstream.diagnosis.alerts import Alert, Lookout
 from dumpstream.diagnosis.badness import Badness
@@ -36,6 +38,10 @@ class Alerting:
         self._turn = anyio.Lock()
         wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self._wake)
         self.lookout = Lookout(map(Badness, look_for), wake)  #: hears what the sinks measure
+
+    def configure(self, configured: Iterable[Configured]) -> None:
+        """Heed the dump configurations of the run."""
+        self.lookout.configure(known_settings(configured))
 
     async def run(self, journal: Lines) -> None:
         """Tell what is found, until `finish` is called."""

@@ -98,7 +98,7 @@ async def prepared(
     ):
         notices = Notices()
         wanted = partial(notices.wants, FinishedFile) if forwarder is None else forwarder.is_wanted
-        alerting = await _make_alerting(request, notices)
+        alerting = await _make_alerting(request, asked, notices)
         listener = None if alerting is None else alerting.lookout
         resources = replace(resources, outbox=outbox, rows_wanted=wanted, listener=listener)
         spool = Spool(wanted) if isinstance(destination, Nowhere) else None
@@ -276,13 +276,16 @@ async def _make_outlet(
     return Outlet(kind, make_sink(kind, factory, location, settings))
 
 
-async def _make_alerting(request: Request, notices: Notices) -> Alerting | None:
+async def _make_alerting(request: Request, asked: AclConfig | None, notices: Notices) -> Alerting | None:
     if request.alert is None:
         return None
     await run_sync(import_module, _ALERTING)  # numpy takes long to load
     from dumpstream.run.alerting import Alerting  # noqa: PLC0415 - likewise
 
-    return Alerting(request.alert, notices)
+    alerting = Alerting(request.alert, notices)
+    if asked is not None:
+        alerting.lookout.configure([asked.dump])
+    return alerting
 
 
 def _measuring(request: Request, resources: Resources, outlets: Sequence[Outlet]) -> list[Outlet]:

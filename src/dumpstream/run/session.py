@@ -141,6 +141,8 @@ class Session:
     async def configure(self, configured: Sequence[Configured]) -> None:
         """Record what is known of the dump configurations; if that fails, the end of the run repeats it."""
         self._modes = await run_sync(_modes_of, configured)
+        if self._alerting is not None:
+            await run_sync(self._alerting.configure, configured)
         with suppress(DestinationError):
             await run_sync(self.destination.configure_run, configured)
 

@@ -95,6 +95,8 @@ def test_statistics_of_many_ranks_are_enough(tmp_path: Path, capsys: CaptureFixt
 def test_the_next_configuration_is_ready_to_use(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     config = diagnosed(capsys, write_dumps(tmp_path))["next_config"]
 
+    (chosen,) = config["dump"]["dump_list"]
+    assert chosen["layer"][-2:] == ["layer_3_LayerNorm", "layer_4_MatMulV2"]
     config["dump"]["dump_path"] = str(tmp_path)
     assert not check_bytes(json.dumps(config).encode()).errors
 

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dumpstream.diagnosis.dataflow.joins import Files, find_joins
 from dumpstream.diagnosis.dataflow.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace
 from dumpstream.format.opname import OVERFLOW_OPERATOR
 
@@ -33,6 +34,7 @@ class Executions:
     model: Numbers
     collective: Mask
     separate: Mask  #: whether its inputs are in a file that was dumped before that of its outputs
+    joint: Mask  #: whether inputs and outputs are in one file
     inputs: Slots
     outputs: Slots
 
@@ -67,6 +69,17 @@ class Slots:
         return found
 
 
+def most_tensors(executions: Executions, slots: Slots) -> Numbers:
+    """Return how many of *slots* each execution would have: as many as any of the same type and name."""
+    _, name = np.unique(
+        np.stack([executions.op_type, executions.op_name], axis=1), axis=0, return_inverse=True
+    )
+    name = name.reshape(-1)
+    most = np.zeros(len(executions), np.int64)
+    np.maximum.at(most, name, slots.lengths)
+    return most[name]
+
+
 def find_executions(trace: Trace) -> Executions:
     """Return the executions of *trace*."""
     usable = _is_usable(trace)
@@ -83,8 +96,9 @@ def find_executions(trace: Trace) -> Executions:
         *(codes[name][head] for name in ("model", "op_type", "op_name")),
         *(counts[name][head] for name in ("model_id", "iteration", "stream")),
     ]
-    order = np.lexsort((counts["task"][head], counts["timestamp"][head], *reversed(key)))
-    joins = _joins(key, order, has_inputs & ~has_outputs, has_outputs & ~has_inputs)
+    several = Files(trace, head, has_inputs & ~has_outputs, has_outputs & ~has_inputs)
+    order = np.lexsort((several.outputs, counts["task"][head], counts["timestamp"][head], *reversed(key)))
+    joins = find_joins(several, key, order)
     drafts = np.empty(files, np.int64)
     drafts[order] = np.cumsum(~joins) - 1
     # Of two files the second is the later one; executions are numbered by it.
@@ -104,8 +118,9 @@ def find_executions(trace: Trace) -> Executions:
     of_row = np.full(len(trace), UNKNOWN, np.int64)
     of_row[rows] = number[drafts][of_file]
     of_last = of_last[ran]
-    two_files = np.zeros(len(ran), np.bool_)
+    two_files, one_file = np.zeros((2, len(ran)), np.bool_)
     two_files[number[drafts[order[joins]]]] = True
+    one_file[number[drafts[has_inputs & has_outputs]]] = True
     return Executions(
         of_row=of_row,
         sequence=_sequence(trace, rows, head, of_file),
@@ -118,6 +133,7 @@ def find_executions(trace: Trace) -> Executions:
         model=codes["model"][of_last],
         collective=_collective(trace)[codes["op_type"][of_last]],
         separate=two_files,
+        joint=one_file,
         inputs=_slots(trace, of_row, INPUT, len(ran)),
         outputs=_slots(trace, of_row, OUTPUT, len(ran)),
     )
@@ -138,25 +154,6 @@ def _files(trace: Trace, rows: Numbers) -> tuple[int, Numbers, Numbers]:
     both = trace.process[rows] * (len(trace.texts["file"]) + 1) + trace.codes["file"][rows]
     found, first, of_file = np.unique(both, return_index=True, return_inverse=True)
     return len(found), first, of_file
-
-
-def _joins(key: list[Numbers], order: Numbers, inputs: Mask, outputs: Mask) -> Mask:
-    """Return which files, in *order*, have the outputs of the execution whose inputs the file before has."""
-    same = np.ones(len(order), np.bool_)
-    same[:1] = False
-    for column in key:
-        ordered = column[order]
-        same[1:] &= ordered[1:] == ordered[:-1]
-    joins = same.copy()
-    joins[1:] &= inputs[order[:-1]] & outputs[order[1:]]
-    # If it ran several times in the step and a file is missing, it is not known which belong together.
-    groups = np.cumsum(~same) - 1
-    size = int(groups[-1]) + 1 if len(groups) else 0
-    before = np.bincount(groups, inputs[order], size)
-    after = np.bincount(groups, outputs[order], size)
-    torn = (before != after) & (np.maximum(before, after) > 1)
-    found: Mask = joins & ~torn[groups]
-    return found
 
 
 def _sequence(trace: Trace, rows: Numbers, head: Numbers, of_file: Numbers) -> Numbers:

@@ -173,7 +173,7 @@ def _packed(values: NDArray[np.int64]) -> Numbers:
 def _processes(columns: TraceColumns) -> Shared:
     """Return the different processes, as `Process` has them, and which of them each row is of."""
     files, of_file = columns.shared("file")
-    directories = [_place_of_directory((file or "").rpartition("/")[0]) for file in files]
+    directories = [place_of(file or "") for file in files]
     places, of_place = _different(directories)
     shared = [
         columns.shared("capture"),
@@ -199,6 +199,11 @@ def _different(values: Sequence[Any]) -> Shared:
     codes = _Codes()
     of = codes.take(values)
     return [*codes.numbers], of
+
+
+def place_of(file: str) -> str:
+    """Return the directory that the runtime made for a process, as the name of its *file* has it."""
+    return _place_of_directory(file.rpartition("/")[0])
 
 
 @lru_cache(4096)
