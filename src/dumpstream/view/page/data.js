@@ -16,17 +16,21 @@ export function unpack(buffer) {
 
 async function asked(path, method = "GET") {
   const answer = await fetch(path, { method, cache: "no-store" });
-  if (!answer.ok) throw new Error((await answer.text()).slice(0, 500) || answer.statusText);
+  if (!answer.ok) throw Object.assign(new Error((await answer.text()).slice(0, 500) || answer.statusText), { isStale: answer.status === 410 });
   return answer;
 }
 
 /** A run that a server reads, which may be growing. */
 export class ServedRun {
   live = true;
+  version = ""; // of the run whose rows the page knows
 
   async load() {
     const answer = await asked("api/run");
-    return answer.status === 204 ? null : unpack(await answer.arrayBuffer());
+    if (answer.status === 204) return null;
+    const run = unpack(await answer.arrayBuffer());
+    this.version = run.status.version;
+    return run;
   }
 
   /** Returns the columns of the difference from another run, or null if they do not fit the `run`. */
@@ -43,11 +47,11 @@ export class ServedRun {
   }
 
   async tensor(row) {
-    return (await asked(`api/tensor/${row}`)).json();
+    return (await asked(`api/tensor/${row}?version=${encodeURIComponent(this.version)}`)).json();
   }
 
   async content(row) {
-    return (await asked(`api/content/${row}`)).json();
+    return (await asked(`api/content/${row}?version=${encodeURIComponent(this.version)}`)).json();
   }
 
   /** Calls `heard` with every status of the run, and `lost` when the server does not answer. */
