@@ -92,8 +92,8 @@ class _Routes:
     async def _tried(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
         try:
             return await answer(request)
-        except _GrownError as exc:
-            return _text(str(exc), 410)
+        except _GrownError:
+            return Response(status_code=204)
         except LookupError as exc:
             return _text(str(exc), 404)
         except (DumpstreamError, OSError) as exc:
@@ -134,7 +134,7 @@ class _Routes:
             _GrownError: the page has its number from an earlier version of the run.
         """
         if request.query_params.get("version", self._watch.version) != self._watch.version:
-            raise _GrownError("the run has grown; what is new is shown in a moment")
+            raise _GrownError
         row: int = request.path_params["row"]
         return row
 

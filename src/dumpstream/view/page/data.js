@@ -16,7 +16,7 @@ export function unpack(buffer) {
 
 async function asked(path, method = "GET") {
   const answer = await fetch(path, { method, cache: "no-store" });
-  if (!answer.ok) throw Object.assign(new Error((await answer.text()).slice(0, 500) || answer.statusText), { isStale: answer.status === 410 });
+  if (!answer.ok) throw new Error((await answer.text()).slice(0, 500) || answer.statusText);
   return answer;
 }
 
@@ -47,11 +47,18 @@ export class ServedRun {
   }
 
   async tensor(row) {
-    return (await asked(`api/tensor/${row}?version=${encodeURIComponent(this.version)}`)).json();
+    return this.about("tensor", row);
   }
 
   async content(row) {
-    return (await asked(`api/content/${row}?version=${encodeURIComponent(this.version)}`)).json();
+    return this.about("content", row);
+  }
+
+  /** Returns what the server knows of a row, if the row has the same number there. */
+  async about(what, row) {
+    const answer = await asked(`api/${what}/${row}?version=${encodeURIComponent(this.version)}`);
+    if (answer.status === 204) throw Object.assign(new Error("The run has grown. The tensor is shown again in a moment."), { isStale: true });
+    return answer.json();
   }
 
   /** Calls `heard` with every status of the run, and `lost` when the server does not answer. */

@@ -157,7 +157,7 @@ function overview() {
   const { columns } = run;
   const count = (is) => columns.row.reduce((sum, _, i) => sum + (is(i) ? 1 : 0), 0);
   const known = run.steps.filter((step) => step !== null);
-  const steps = known.length ? `${known[0]} to ${known.at(-1)}, ${numberText(known.length)} of them` : "not known";
+  const steps = known.length ? `${numberText(known.length)}, from ${known[0]} to ${known.at(-1)}` : "not known";
   const [nan, inf] = [count((i) => columns.nan[i]), count((i) => columns.inf[i])];
   return {
     steps, operators: run.operators.length, processes: run.processes.length, tensors: run.rows,

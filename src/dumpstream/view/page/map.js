@@ -252,6 +252,7 @@ export class StepMap {
     const pen = canvas.getContext("2d");
     pen.clearRect(0, 0, canvas.width, canvas.height);
     const area = this.area();
+    canvas.dataset.left = area.left; // where its places begin
     this.paintCells(pen, area, scale);
     pen.scale(scale, scale);
     this.paintNames(pen, area);
