@@ -124,7 +124,8 @@ def test_statistics_are_offered_and_computed_with_progress(browser: Browser, tmp
 
 def test_run_that_has_nothing_yet_says_so(browser: Browser, builder: CaptureBuilder) -> None:
     with viewed(builder.finish()) as address, opened(browser, address) as page:
-        expect(page.locator("#notice")).to_contain_text("No tensor has been captured")
+        expect(page.locator("#notice")).to_contain_text("No tensor was captured.")
+        expect(page.locator("#map")).to_be_hidden()
 
 
 def test_one_bad_cell_of_very_many_is_seen_in_every_arrangement(browser: Browser, tmp_path: Path) -> None:

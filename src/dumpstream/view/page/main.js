@@ -210,7 +210,7 @@ function showSentence(id, sentence, row) {
 }
 
 function notice(words) {
-  const empty = run && !run.rows ? "No tensor has been captured yet." : "";
+  const empty = run && !run.rows ? (status?.state === "running" ? "No tensor has been captured yet." : "No tensor was captured.") : "";
   const shown = [words || (status && stateText(status)), empty].filter(Boolean).join(" ");
   byId("notice").hidden = !shown;
   if (byId("notice").textContent !== shown) byId("notice").textContent = shown;
@@ -221,7 +221,8 @@ async function load() {
   loading = true;
   try {
     const loaded = await source.load();
-    for (const id of ["controls", "mapping", "panel", "bad-box"]) byId(id).hidden = !loaded;
+    const isSeen = loaded && (loaded.rows || loaded.lost.length);
+    for (const id of ["controls", "mapping", "panel", "bad-box"]) byId(id).hidden = !isSeen;
     if (!loaded) return;
     run = loaded;
     known = run.status.version;
@@ -302,7 +303,7 @@ function apply() {
   map.look(view.zoom);
   const row = rowNamed(view.sel);
   if (row < 0) {
-    if (!view.sel || panel.shown === null) panel.empty(run.rows ? "Choose a place on the map, or a bad tensor below it." : "There is nothing to choose yet.", overview());
+    if (!view.sel || panel.shown === null) panel.empty("Choose a place on the map, or a bad tensor below it.", overview());
     return;
   }
   point(row);

@@ -73,7 +73,7 @@ export function measuresOf(run) {
   if (columns.difference) {
     // As the server has them: not a logarithm is what is identical, has no counterpart, or is NaN on one side.
     const text = (value) =>
-      value >= 90 ? "NaN or infinity on one side only" : value <= -90 ? "identical" : value <= -40 ? "not compared" : `relative difference 10^${numberText(value)}`;
+      value >= 90 ? "NaN or infinity on one side only" : value <= -90 ? "identical" : value <= -40 ? "not compared" : `relative difference ${numberText(Number((10 ** value).toPrecision(3)))}`;
     found.difference = {
       title: "difference from the other run",
       lost: 98, // below what is NaN on one side

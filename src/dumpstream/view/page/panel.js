@@ -165,7 +165,7 @@ export class Panel {
     box.append(make("h4", { textContent: "Against the other run" }), make("p", { className: `verdict ${VERDICTS[found.verdict] ?? ""}`, textContent: words }));
     if (lines.length) box.append(make("table", { className: "sides" }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...lines)));
     box.append(facts);
-    if (found.golden) box.append(make("code", { textContent: found.golden }));
+    if (found.golden) box.append(make("h4", { textContent: "Its file in the other run" }), make("code", { textContent: found.golden }));
   }
 
   place(more, { file, extract }) {
