@@ -121,7 +121,9 @@ def test_missing_operator_does_not_change_the_order_of_the_others() -> None:
 
 def test_operators_of_which_some_are_missing_in_every_step_are_in_order() -> None:
     files = [*Workload.parse("models=2,ops=10,steps=8,tensor_bytes=64-128").expected_files("/dump")]
-    kept = [(file.name, file.data) for number, file in enumerate(files) if number % 17 != 2 and number % 23 != 3]
+    kept = [
+        (file.name, file.data) for number, file in enumerate(files) if number % 17 != 2 and number % 23 != 3
+    ]
     trace = trace_of([measure_whole(kept).columns])
 
     cells = cells_of(trace, find_executions(trace))

@@ -90,6 +90,7 @@ def test_running_job_shows_its_ring_rate_and_alerts_and_that_it_died(
             row = page.locator("#processes tbody tr", has_text="rank-1")
             expect(row.locator("meter")).to_have_attribute("aria-label", "ring 0 % full", timeout=LIMIT_MS)
             expect(row).to_contain_text("/s")
+            expect(page.locator("#missing")).to_contain_text("more may follow")
             page.click("#alerts button", timeout=LIMIT_MS)
             expect(page.locator("#panel h3")).to_contain_text("layer_2_")
             capturing.send_signal(signal.SIGKILL)

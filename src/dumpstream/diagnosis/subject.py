@@ -24,10 +24,11 @@ from dumpstream.reading.collection import Collection as Captures
 from dumpstream.reading.collection import Member
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.inputs import Input, find_inputs, is_capture
-from dumpstream.reading.problem import problem_of_member, problems_of_capture
+from dumpstream.reading.problem import Kind, problem_of_member, problems_of_capture
 from dumpstream.system.location import Prefix
 
 _MOST_NAMES = 4
+_GROWING = "is still being captured, so more may follow"
 #: The modes in which operators are dumped as they run.
 _MODES = {Mode.MODEL, Mode.OP, Mode.OVERFLOW}
 
@@ -174,7 +175,9 @@ def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[st
             known.missing.append(_text(problem_of_member(member)))
             continue
         found = problems_of_capture(member.capture, member.prefix, process=member.process)
-        known.missing += [_text(problem) for problem in found]
+        known.missing += [
+            f"{it.subject}: {_GROWING}" if it.kind is Kind.RUNNING else _text(it) for it in found
+        ]
         for settings in settings_of(member.capture):
             if settings is None:
                 known.unknown_mode = True

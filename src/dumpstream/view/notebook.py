@@ -96,7 +96,9 @@ class OpenRun:
         scene, said = self._snapshot.scene(), self._snapshot.details().said()
         summary = f"{len(scene.cells):,} tensors, {len(scene.cells.operators)} operators"
         sentence = f"<p><b>{escape(said.sentence)}</b></p>" if said.sentence else ""
-        return f"<p><code>{escape(str(self.path))}</code>: {summary}</p>{sentence}{_map(scene)}{_table(scene)}"
+        return (
+            f"<p><code>{escape(str(self.path))}</code>: {summary}</p>{sentence}{_map(scene)}{_table(scene)}"
+        )
 
 
 class RunFile:

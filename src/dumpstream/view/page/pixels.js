@@ -6,8 +6,9 @@ export function spans(pixels, start, cells, gap) {
   for (let pixel = 0; pixel < pixels; pixel++) {
     const first = start + (pixel * cells) / pixels;
     const last = start + ((pixel + 1) * cells) / pixels;
-    const cell = Math.floor(first);
-    const isGap = gap && ((first - cell) * pixels) / cells < gap;
+    const cell = Math.floor(first + 1e-9);
+    const begin = Math.ceil(((cell - start) * pixels) / cells - 1e-6); // its first pixel, so that all gaps are as wide
+    const isGap = gap && pixel - begin < Math.round(gap);
     // Cells that are apart share no pixel.
     found[pixel] = isGap ? null : [cell, gap ? cell + 1 : Math.max(Math.ceil(last - 1e-9), cell + 1)];
   }
