@@ -104,7 +104,7 @@ def _operators(trace: Trace, executions: Executions) -> tuple[list[Operator], Nu
 
 
 def _followers(operator: Numbers, group: Numbers) -> dict[int, list[int]]:
-    """Return which operators ran right behind each one in some *group*, unless one ran the other way round."""
+    """Return which operators ran right behind each one in some *group*, and never before it."""
     same = group[1:] == group[:-1]
     pairs = {*zip(operator[:-1][same].tolist(), operator[1:][same].tolist(), strict=True)}
     found: dict[int, list[int]] = {}
