@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,17 @@ def compared(runs: tuple[Path, Path]) -> Iterator[str]:
     mine, golden = runs
     with viewed(mine, "--against", golden) as address:
         yield address
+
+
+@contextmanager
+def killed_at_the_end(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run *command*, and kill it and the job that it has started, which goes on if only the capture dies."""
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_difference_from_another_run_colours_the_map(browser: Browser, compared: str) -> None:
@@ -82,8 +95,8 @@ def test_running_job_shows_its_ring_rate_and_alerts_and_that_it_died(
     workload = "models=1,ops=6,flow=on,tensor_bytes=1024-2048,rate=100000"
     job = dumpstream("simulate", "--ranks", 2, "--workload", workload, "--steps", 100000)
     job += ["--fault", "rank1:nan=2@1"]
-    with subprocess.Popen(
-        dumpstream("capture", "--out", run, "--quiet", "--alert", "--", *job), stderr=subprocess.DEVNULL
+    with killed_at_the_end(
+        dumpstream("capture", "--out", run, "--quiet", "--alert", "--", *job)
     ) as capturing:
         wait_for_file(run, capturing)
         with viewed(run) as address, opened(browser, address) as page:
