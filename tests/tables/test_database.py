@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,11 @@ def test_processes_of_several_ranks_are_told_apart(collection: CollectionBuilder
         "set allowed_paths = ['/etc/passwd']",
         "from '/proc/self/environ'",
         "export database '{directory}/all'",
+        "pragma database_list",
+        "reset allowed_paths",
+        "from query('copy (select 1) to ''{directory}/out.csv''')",
+        "from sqlite_scan('{directory}/other.db', 'x')",
+        "select getenv('HOME')",
     ],
 )
 def test_nothing_but_the_tables_can_be_reached(run: Path, tmp_path: Path, query: str) -> None:
@@ -145,6 +151,23 @@ def test_nothing_but_the_tables_can_be_reached(run: Path, tmp_path: Path, query:
     with open_database([run], query="tensors files") as database, pytest.raises(QueryError):
         [*database.ask(query.format(directory=tmp_path))]
 
+    assert {*tmp_path.iterdir()} == before
+
+
+def test_rows_that_do_not_fit_into_memory_wait_in_a_directory_that_goes_away(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {*tmp_path.iterdir()}
+    query = "select current_setting('temp_directory') as spill from tensors limit 1"
+
+    with open_database([run], query=query) as database:
+        (batch,) = database.ask(query)
+        spill = Path(batch["spill"][0].as_py())
+        assert stat.S_IMODE(spill.stat().st_mode) == 0o700
+        assert tmp_path not in spill.parents
+
+    assert not spill.exists()
     assert {*tmp_path.iterdir()} == before
 
 

@@ -171,3 +171,11 @@ def test_change_between_two_waits_is_not_missed(run: Path) -> None:
     watch.status = {**watch.status, "problem": "the store does not answer"}
 
     assert anyio.run(watch.changed, seen) == watch.told
+
+
+def test_row_of_an_earlier_version_of_the_run_is_not_answered(client: _Client) -> None:
+    version = _header(client)["status"]["version"]
+
+    for path in ("/api/tensor/0", "/api/content/0"):
+        assert client.get(f"{path}?version={version}").status_code == 200
+        assert client.get(f"{path}?version=earlier").status_code == 204

@@ -117,3 +117,28 @@ def test_missing_operator_does_not_change_the_order_of_the_others() -> None:
     cells = cells_of(trace, find_executions(trace))
 
     assert [str(it.op_name).split("_")[1] for it in cells.operators] == [*"01234"]
+
+
+def test_operators_of_which_some_are_missing_in_every_step_are_in_order() -> None:
+    files = [*Workload.parse("models=2,ops=10,steps=8,tensor_bytes=64-128").expected_files("/dump")]
+    kept = [
+        (file.name, file.data) for number, file in enumerate(files) if number % 17 != 2 and number % 23 != 3
+    ]
+    trace = trace_of([measure_whole(kept).columns])
+
+    cells = cells_of(trace, find_executions(trace))
+
+    ran = [(str(it.model), int(str(it.op_name).split("_")[1])) for it in cells.operators]
+    assert ran == sorted(ran)
+
+
+def test_operators_that_ran_in_both_orders_are_all_there() -> None:
+    files = [*Workload.parse("models=1,ops=4,steps=2,tensor_bytes=64-128").expected_files("/dump")]
+    trace = trace_of([measure_whole([(file.name, file.data) for file in files]).columns])
+    executions = find_executions(trace)
+    swapped = executions.op_name.copy()
+    swapped[5], swapped[6] = executions.op_name[6], executions.op_name[5]
+
+    cells = cells_of(trace, replace(executions, op_name=swapped))
+
+    assert len({it.op_name for it in cells.operators}) == 4

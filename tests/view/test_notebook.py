@@ -68,6 +68,16 @@ def test_run_shows_itself_with_its_sentence_and_a_map(run: Path) -> None:
     assert opened.diagnose().sentence.partition(":")[0] in shown
 
 
+def test_run_shows_a_table_of_its_first_bad_tensors(run: Path) -> None:
+    shown = dumpstream.open_run(run)._repr_html_()
+
+    first = shown.partition("<td>")[2].partition("</tr>")[0]
+    assert "the first bad tensors" in shown
+    assert first.startswith("1</td>")
+    assert "layer_2_" in first
+    assert "output 0" in first
+
+
 def test_names_of_a_hostile_run_are_not_markup(tmp_path: Path) -> None:
     builder = CaptureBuilder(tmp_path / "<script>alert(1)<")
     for file in _FILES:

@@ -41,7 +41,7 @@ def colour_at(page: Page, step: int, line: int, lines: int, steps: int) -> tuple
     script = """([step, line, lines, steps]) => {
         const canvas = document.getElementById("map");
         const scale = canvas.width / canvas.clientWidth;
-        const left = canvas.clientWidth < 500 ? 118 : 190;
+        const left = Number(canvas.dataset.left);
         const x = left + (step + 0.6) * (canvas.clientWidth - left - 4) / steps;
         const y = 7 + (line + 0.6) * (canvas.clientHeight - 31) / lines;
         return [...canvas.getContext("2d").getImageData(x * scale, y * scale, 1, 1).data].slice(0, 3);

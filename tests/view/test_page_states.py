@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,17 @@ def compared(runs: tuple[Path, Path]) -> Iterator[str]:
     mine, golden = runs
     with viewed(mine, "--against", golden) as address:
         yield address
+
+
+@contextmanager
+def killed_at_the_end(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run *command*, and kill it and the job that it has started, which goes on if only the capture dies."""
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_difference_from_another_run_colours_the_map(browser: Browser, compared: str) -> None:
@@ -82,14 +95,15 @@ def test_running_job_shows_its_ring_rate_and_alerts_and_that_it_died(
     workload = "models=1,ops=6,flow=on,tensor_bytes=1024-2048,rate=100000"
     job = dumpstream("simulate", "--ranks", 2, "--workload", workload, "--steps", 100000)
     job += ["--fault", "rank1:nan=2@1"]
-    with subprocess.Popen(
-        dumpstream("capture", "--out", run, "--quiet", "--alert", "--", *job), stderr=subprocess.DEVNULL
+    with killed_at_the_end(
+        dumpstream("capture", "--out", run, "--quiet", "--alert", "--", *job)
     ) as capturing:
         wait_for_file(run, capturing)
         with viewed(run) as address, opened(browser, address) as page:
             row = page.locator("#processes tbody tr", has_text="rank-1")
             expect(row.locator("meter")).to_have_attribute("aria-label", "ring 0 % full", timeout=LIMIT_MS)
             expect(row).to_contain_text("/s")
+            expect(page.locator("#missing")).to_contain_text("more may follow")
             page.click("#alerts button", timeout=LIMIT_MS)
             expect(page.locator("#panel h3")).to_contain_text("layer_2_")
             capturing.send_signal(signal.SIGKILL)
@@ -124,7 +138,8 @@ def test_statistics_are_offered_and_computed_with_progress(browser: Browser, tmp
 
 def test_run_that_has_nothing_yet_says_so(browser: Browser, builder: CaptureBuilder) -> None:
     with viewed(builder.finish()) as address, opened(browser, address) as page:
-        expect(page.locator("#notice")).to_contain_text("No tensor has been captured")
+        expect(page.locator("#notice")).to_contain_text("No tensor was captured.")
+        expect(page.locator("#map")).to_be_hidden()
 
 
 def test_one_bad_cell_of_very_many_is_seen_in_every_arrangement(browser: Browser, tmp_path: Path) -> None:
@@ -165,6 +180,88 @@ def test_lost_and_not_captured_have_colours_of_their_own(browser: Browser, build
     assert absent == (226, 231, 238)
 
 
+@pytest.mark.parametrize("colour", ["bad", "magnitude", "drift", "lost"])
+def test_lost_file_has_the_same_colour_whatever_the_others_are_coloured_by(
+    browser: Browser, builder: CaptureBuilder, colour: str
+) -> None:
+    files = [*Workload.parse("models=1,ops=3,steps=2,tensor_bytes=64-128").expected_files("/dump")]
+    for number, file in enumerate(files):
+        data, verdict = (file.data[:40], Verdict.SHORT) if number == 1 else (file.data, Verdict.COMPLETE)
+        builder.add(file.name, data, verdict)
+
+    with viewed(builder.finish()) as address, opened(browser, f"{address}#colour={colour}") as page:
+        page.select_option("#colour", colour)
+        painted(page)
+        assert colour_at(page, 0, 1, 3, 2) == _LOST
+
+
+@pytest.mark.parametrize("colour", ["magnitude", "drift"])
+def test_nan_keeps_its_colour_beside_numbers(browser: Browser, builder: CaptureBuilder, colour: str) -> None:
+    for file in Workload.parse("models=1,ops=3,steps=4,tensor_bytes=64-128,nan=1@2").expected_files("/dump"):
+        builder.add(file.name, file.data, Verdict.COMPLETE)
+
+    with viewed(builder.finish()) as address, opened(browser, address) as page:
+        for lines, number, of in (("operators", 1, 3), ("ranks", 0, 1)):
+            page.select_option("#lines", lines)
+            page.select_option("#colour", colour)
+            painted(page)
+            assert colour_at(page, 2, number, of, 4) == _NAN
+
+
+def test_bad_place_that_is_too_small_to_be_pointed_at_is_opened_by_a_click_near_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    run = captured(tmp_path / "run", "models=1,ops=1500,steps=2,tensor_bytes=16-64,nan=777@1")
+    size = """([red, green, blue]) => {
+        const canvas = document.getElementById("map");
+        const { width, height } = canvas;
+        const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+        const lines = [...Array(height).keys()].filter((y) => {
+            const i = (y * width + width - 20) * 4;
+            return data[i] === red && data[i + 1] === green && data[i + 2] === blue;
+        });
+        return [lines.length, lines[0] * canvas.clientHeight / height];
+    }"""
+
+    with viewed(run) as address, opened(browser, address) as page:
+        painted(page)
+        height, top = page.evaluate(size, [*_NAN])
+        assert 3 <= height <= 8
+        box = page.locator("#map").bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + box["width"] - 20, box["y"] + top + 0.5)
+
+        expect(page.locator("#panel h3")).to_contain_text("layer_777_")
+
+
+def test_filters_are_in_the_address_by_name_and_list_what_they_leave(browser: Browser, story: Path) -> None:
+    with viewed(story) as address, opened(browser, address) as page:
+        expect(page.locator("#bad-count")).not_to_have_text("")
+        page.select_option("#rank", label="rank 1")
+        expect(page.locator("#bad-count")).to_have_text("")
+        assert "rank=rank+1" in page.url
+        listed = page.locator("#bad").inner_text()
+        second = page.context.new_page()
+        second.goto(page.url)
+        second.wait_for_selector("body[data-ready]")
+
+        assert second.locator("#rank").input_value() == "rank 1"
+        assert second.locator("#bad").inner_text() == listed
+
+
+def test_wheel_zooms_in_and_scrolls_the_page_when_the_whole_map_is_there(
+    browser: Browser, story: Path
+) -> None:
+    with viewed(story) as address, opened(browser, address) as page:
+        page.hover("#map")
+        page.mouse.wheel(0, 300)
+        page.wait_for_function("() => scrollY > 0")
+        page.evaluate("() => scrollTo(0, 0)")
+        page.hover("#map")
+        page.mouse.wheel(0, -300)
+        page.wait_for_url("**zoom=**")
+
+
 def test_label_of_a_process_is_shown_as_it_is(browser: Browser, story: Path) -> None:
     with viewed(story) as address, opened(browser, address) as page:
         expect(page.locator("#processes tbody th")).to_have_text([f"rank-{rank}" for rank in range(4)])
@@ -174,9 +271,9 @@ def test_focus_goes_from_the_controls_to_the_map_and_the_panel(browser: Browser,
     with viewed(story) as address, opened(browser, address) as page:
         page.focus("#lines")
         seen = []
-        for _ in range(7):
+        for _ in range(9):
             page.keyboard.press("Tab")
             seen.append(page.evaluate("document.activeElement.id"))
 
-    assert seen[:6] == ["colour", "rank", "model", "find", "reset", "map"]
-    assert seen[6] != "map"
+    assert seen[:8] == ["colour", "rank", "model", "find", "closer", "farther", "reset", "map"]
+    assert seen[8] != "map"

@@ -30,6 +30,7 @@ from dumpstream.system.location import Prefix
 from dumpstream.system.walk import walk_paths
 
 _MOST_NAMES = 4
+_GROWING = "is still being captured, so more may follow"
 #: The modes in which operators are dumped as they run.
 _MODES = {Mode.MODEL, Mode.OP, Mode.OVERFLOW}
 #: What is wrong with a capture if files that came before others are not there.
@@ -184,7 +185,9 @@ def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[st
             continue
         found = [*problems_of_capture(member.capture, member.prefix, process=member.process)]
         known.lossy |= not _LOSSES.isdisjoint(it.kind for it in found)
-        known.missing += [_text(problem) for problem in found]
+        known.missing += [
+            f"{it.subject}: {_GROWING}" if it.kind is Kind.RUNNING else _text(it) for it in found
+        ]
         for settings in settings_of(member.capture):
             if settings is None:
                 known.unknown_mode = True

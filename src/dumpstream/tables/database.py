@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
@@ -21,6 +22,12 @@ _BATCH_ROWS = 8192
 _OF_TENSORS = {
     "tensors": "SELECT * FROM {} WHERE io IS NOT NULL",
     "problems": "SELECT file, problem FROM {} WHERE io IS NULL",
+}
+#: Neither variables of the program nor extensions, which would be downloaded, stand behind a name.
+_SHUT_IN = {
+    "python_enable_replacements": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
 }
 
 
@@ -116,7 +123,8 @@ def open_database(
 
     mentioned = query.lower()
     with ExitStack() as stack:
-        connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
+        spill = stack.enter_context(TemporaryDirectory(prefix="dumpstream-sql-"))
+        connection = duckdb.connect(":memory:", config={**_SHUT_IN, "temp_directory": spill})
         stack.callback(connection.close)
         views: dict[str, str] = {}
         allowed: list[str] = []

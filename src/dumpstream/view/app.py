@@ -37,6 +37,10 @@ _KEEP_ALIVE_S = 15.0
 _REFUSAL = "open the address that dumpstream view has printed, with its token"
 
 
+class _GrownError(Exception):
+    """Another version of the run is asked for than that which is there now."""
+
+
 def make_app(watch: Watch, token: str) -> Starlette:
     """Return the application that serves *watch* to those who have the *token*."""
 
@@ -88,6 +92,8 @@ class _Routes:
     async def _tried(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
         try:
             return await answer(request)
+        except _GrownError:
+            return Response(status_code=204)
         except LookupError as exc:
             return _text(str(exc), 404)
         except (DumpstreamError, OSError) as exc:
@@ -121,15 +127,27 @@ class _Routes:
         self._watch.asked.set()
         return Response(status_code=204)
 
+    def _row(self, request: Request) -> int:
+        """Return the row that is asked for.
+
+        Raises:
+            _GrownError: the page has its number from an earlier version of the run.
+        """
+        if request.query_params.get("version", self._watch.version) != self._watch.version:
+            raise _GrownError
+        row: int = request.path_params["row"]
+        return row
+
     async def _tensor(self, request: Request) -> Response:
-        row = request.path_params["row"]
+        row = self._row(request)
         details = await self._watch.details()
         tensor = await run_sync(details.tensor, row)
         return _json({**tensor, "against": self._watch.against_of(row)})
 
     async def _content(self, request: Request) -> Response:
+        row = self._row(request)
         details = await self._watch.details()
-        return _json(await run_sync(details.content, request.path_params["row"]))
+        return _json(await run_sync(details.content, row))
 
     async def _events(self, _: Request) -> Response:
         self._watch.shown.set()  # pages listen when they have drawn the run

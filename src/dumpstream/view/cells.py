@@ -7,6 +7,7 @@ so a single bad tensor is never averaged away.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,11 +87,12 @@ def _operators(trace: Trace, executions: Executions) -> tuple[list[Operator], Nu
     )
     starts, group = np.flatnonzero(new), np.cumsum(new)
     place = np.arange(len(executions)) - (starts[group - 1] if len(starts) else 0)
-    first = np.unique(_combined(of, group), return_index=True)[1]  # of each operator in each step
+    first = np.sort(np.unique(_combined(of, group), return_index=True)[1])  # of each operator in each step
     # Where something is missing, others come earlier than they ran: the latest place is the right one.
     latest = np.zeros(len(found), np.int64)
     np.maximum.at(latest, of[first], place[first])
-    order = np.lexsort((np.arange(len(found)), executions.task[one], latest))
+    ranked = np.lexsort((np.arange(len(found)), executions.task[one], latest))
+    order = _ordered(ranked, _followers(of[first], group[first]))
     number = np.empty(len(found), np.int64)
     number[order] = np.arange(len(found))
     texts = trace.texts
@@ -99,6 +101,39 @@ def _operators(trace: Trace, executions: Executions) -> tuple[list[Operator], Nu
         for model, op_type, op_name in found[order].tolist()
     ]
     return names, number[of]
+
+
+def _followers(operator: Numbers, group: Numbers) -> dict[int, list[int]]:
+    """Return which operators ran right behind each one in some *group*, and never before it."""
+    same = group[1:] == group[:-1]
+    pairs = {*zip(operator[:-1][same].tolist(), operator[1:][same].tolist(), strict=True)}
+    found: dict[int, list[int]] = {}
+    for before, after in pairs:
+        if (after, before) not in pairs:
+            found.setdefault(before, []).append(after)
+    return found
+
+
+def _ordered(ranked: Numbers, followers: dict[int, list[int]]) -> Numbers:
+    """Return *ranked* so that each is before its *followers*; where they go round in a circle, as it was."""
+    rank = {it: place for place, it in enumerate(ranked.tolist())}
+    waits = dict.fromkeys(rank, 0)
+    for after in (it for some in followers.values() for it in some):
+        waits[after] += 1
+    ready = [rank[it] for it, count in waits.items() if not count]
+    heapify(ready)
+    rest = iter(ranked.tolist())
+    ordered: dict[int, None] = {}
+    while len(ordered) < len(rank):
+        it = int(ranked[heappop(ready)]) if ready else next(rest)
+        if it in ordered:
+            continue
+        ordered[it] = None
+        for after in followers.get(it, ()):
+            waits[after] -= 1
+            if not waits[after]:
+                heappush(ready, rank[after])
+    return np.array([*ordered], np.int64)
 
 
 def _magnitude(trace: Trace, rows: Numbers) -> NDArray[np.float32]:

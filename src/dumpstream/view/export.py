@@ -19,7 +19,10 @@ from dumpstream.view.scene import Scene
 from dumpstream.view.snapshot import Snapshot
 
 #: The modules of the page, each behind those that it imports.
-_MODULES = ("words", "colours", "data", "measures", "grid", "map", "charts", "panel", "status", "main")
+_MODULES = (
+    *("words", "colours", "data", "measures", "grid", "pixels", "map", "charts", "panel", "status"),
+    "main",
+)
 #: Tensors whose details are in the file.
 _MOST_DETAILS = 200
 _IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)

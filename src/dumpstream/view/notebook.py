@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 120, 60  #: places of the map; more share a place, and the worst one counts
 _CELL = 6  #: pixels
+_IO = tuple(IO)
 _COLOURS = ("#96bae0", "#f08c14", "#d61860")  #: nothing, infinity, NaN
 _NOTHING = "#e2e7ee"
+_MOST_ROWS = 10  #: of the table
+_NUMBERS = ("count", "nan", "inf", "min", "max", "mean")  #: columns of the table
 
 
 def open_run(path: str | os.PathLike[str] | Prefix, *, ranks: Sequence[int] = ()) -> OpenRun:
@@ -93,7 +96,9 @@ class OpenRun:
         scene, said = self._snapshot.scene(), self._snapshot.details().said()
         summary = f"{len(scene.cells):,} tensors, {len(scene.cells.operators)} operators"
         sentence = f"<p><b>{escape(said.sentence)}</b></p>" if said.sentence else ""
-        return f"<p><code>{escape(str(self.path))}</code>: {summary}</p>{sentence}{_map(scene)}"
+        return (
+            f"<p><code>{escape(str(self.path))}</code>: {summary}</p>{sentence}{_map(scene)}{_table(scene)}"
+        )
 
 
 class RunFile:
@@ -120,6 +125,29 @@ class RunFile:
                     return np.array(dump.array(tensor))
             have = ", ".join(tensor.label for tensor in dump.tensors if tensor.stored) or "nothing"
         raise LookupError(f"{self.name} has no {io} {index}; it has {have}")
+
+
+def _table(scene: Scene) -> str:
+    """Return a table of the first bad tensors; of the first ones, if none is bad."""
+    cells = scene.cells
+    columns = cells.columns
+    bad = (columns["nan"] > 0) | (columns["inf"] > 0)
+    order = np.lexsort((columns["operator"], columns["step"], ~bad))[:_MOST_ROWS].tolist()
+    titles = ("step", "process", "operator", "tensor", *_NUMBERS)
+    lines = ["".join(f"<th>{title}</th>" for title in titles)]
+    for i in order:
+        _, op_type, op_name = cells.operators[int(columns["operator"][i])]
+        words = (
+            cells.steps[int(columns["step"][i])],
+            cells.processes[int(columns["process"][i])],
+            op_name or op_type,
+            f"{_IO[int(columns['io'][i])]} {columns['index'][i]}",
+            *(f"{columns[name][i]:.6g}" for name in _NUMBERS),
+        )
+        lines.append("".join(f"<td>{'' if it is None else escape(str(it))}</td>" for it in words))
+    shown = "the first bad tensors" if bad.any() else "the first tensors"
+    rows = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><caption>{shown}, of {len(cells):,}</caption>{rows}</table>" if order else ""
 
 
 def _map(scene: Scene) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,13 +47,18 @@ def status_of(path: Path | Prefix, ranks: Sequence[int] = ()) -> dict[str, Any]:
     return {
         "run": str(path),
         "state": state,
-        "version": str([state, *(it.version for it in captures)]),
+        "version": _digest([state, *(it.version for it in captures)]),
         "files": sum(it["files"] for it in described),
         "bytes": sum(it["bytes"] for it in described),
         "measured": _have_statistics(captures),
         "alerts": _alerts(members),
         "members": described[:_MOST_PROCESSES],
     }
+
+
+def _digest(value: object) -> str:
+    """Return a short text, another one for another *value*."""
+    return hashlib.sha256(repr(value).encode("utf-8", "backslashreplace")).hexdigest()[:24]
 
 
 def _have_statistics(captures: Iterable[StoredCapture]) -> bool:

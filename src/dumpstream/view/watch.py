@@ -26,7 +26,7 @@ from dumpstream.view.snapshot import Snapshot
 from dumpstream.view.status import status_of
 
 #: Changes when the same run would be packed otherwise.
-_FORMAT = "view 2"
+_FORMAT = "view 3"
 _LOOK_S, _LOOK_AT_STORE_S = 1.0, 5.0
 _TELL_S = 0.5  #: how often a page hears of work that goes on
 #: Reading again may take this share of the time, so that a large run does not keep a core busy.
@@ -84,6 +84,11 @@ class Watch:
         """Whether the run has to be measured first, which takes so long that a person should ask for it."""
         measured = self.status.get("measured", True)
         return not self._packed and not measured and self.status["bytes"] > _ASK_BYTES
+
+    @property
+    def version(self) -> str:
+        """The version of what a page draws now."""
+        return self._shown
 
     @property
     def packed(self) -> bytes:
@@ -192,8 +197,8 @@ class Watch:
             return snapshot.scene(progress).packed({**status, "members": []})
 
         finished = version and status["state"] != State.RUNNING
-        self._packed = self._kept("map", version, packed) if finished else packed()
-        self._snapshot, self._shown = snapshot, version
+        drawn = self._kept("map", version, packed) if finished else packed()
+        self._packed, self._snapshot, self._shown = drawn, snapshot, version
 
     def _find_said(self) -> Said:
         snapshot, version = self._snapshot, self._shown

@@ -9,7 +9,7 @@ PAGE = {
     **dict.fromkeys(
         (
             *("charts.js", "colours.js", "data.js", "grid.js", "main.js"),
-            *("map.js", "measures.js", "panel.js", "status.js", "words.js"),
+            *("map.js", "measures.js", "panel.js", "pixels.js", "status.js", "words.js"),
         ),
         "text/javascript",
     ),

@@ -23,10 +23,14 @@ async function asked(path, method = "GET") {
 /** A run that a server reads, which may be growing. */
 export class ServedRun {
   live = true;
+  version = ""; // of the run whose rows the page knows
 
   async load() {
     const answer = await asked("api/run");
-    return answer.status === 204 ? null : unpack(await answer.arrayBuffer());
+    if (answer.status === 204) return null;
+    const run = unpack(await answer.arrayBuffer());
+    this.version = run.status.version;
+    return run;
   }
 
   /** Returns the columns of the difference from another run, or null if they do not fit the `run`. */
@@ -43,11 +47,18 @@ export class ServedRun {
   }
 
   async tensor(row) {
-    return (await asked(`api/tensor/${row}`)).json();
+    return this.about("tensor", row);
   }
 
   async content(row) {
-    return (await asked(`api/content/${row}`)).json();
+    return this.about("content", row);
+  }
+
+  /** Returns what the server knows of a row, if the row has the same number there. */
+  async about(what, row) {
+    const answer = await asked(`api/${what}/${row}?version=${encodeURIComponent(this.version)}`);
+    if (answer.status === 204) throw Object.assign(new Error("The run has grown. The tensor is shown again in a moment."), { isStale: true });
+    return answer.json();
   }
 
   /** Calls `heard` with every status of the run, and `lost` when the server does not answer. */

@@ -42,17 +42,26 @@ function groupsOf(run, view, lines) {
 
 export const modelsOf = (run) => [...new Set(run.operators.map(([model]) => model ?? "no model"))];
 
-/** Returns which rows the filters leave, or null if they leave all. */
+/** Returns the process that is left, or -1, and which operators are; or null if the filters leave everything. */
 function chosen(run, { rank, model, find }) {
   const wanted = find.trim().toLowerCase();
   if (rank === "" && model === "" && !wanted) return null;
+  const process = run.processes.indexOf(rank); // a rank or model that the run has not does not hide all others
+  model = modelsOf(run).includes(model) ? model : "";
   const operators = run.operators.map(
     ([of, type, name]) =>
       (model === "" || (of ?? "no model") === model) &&
       (!wanted || `${name} ${type}`.toLowerCase().includes(wanted)),
   );
+  return { process, operators };
+}
+
+/** Returns the rows that the filters leave, as a function of their numbers. */
+export function isChosen(run, view) {
+  const wanted = chosen(run, view);
+  if (!wanted) return () => true;
   const { operator, process } = run.columns;
-  return (i) => operators[operator[i]] && (rank === "" || process[i] === Number(rank));
+  return (i) => wanted.operators[operator[i]] && (wanted.process < 0 || process[i] === wanted.process);
 }
 
 /** Builds the grid of a run: lines without rows are left out, `worst` has the row that each place shows, and
@@ -61,16 +70,12 @@ export function buildGrid(run, measure, view) {
   const arrangement = ARRANGEMENTS[view.lines] ?? ARRANGEMENTS.operators;
   const of = arrangement.of(run);
   const names = arrangement.names(run);
-  const wanted = chosen(run, view);
+  const wanted = isChosen(run, view);
+  const only = chosen(run, view);
   const used = new Uint8Array(names.length);
   const { step } = run.columns;
-  for (let i = 0; i < run.rows; i++) if (!wanted || wanted(i)) used[of[i]] = 1;
-  const lost = run.lost.filter(([process, , operator]) => {
-    const [model, type, name] = run.operators[operator];
-    const text = `${name} ${type}`.toLowerCase();
-    return (view.rank === "" || process === Number(view.rank)) && (view.model === "" || (model ?? "no model") === view.model) &&
-      text.includes(view.find.trim().toLowerCase());
-  });
+  for (let i = 0; i < run.rows; i++) if (wanted(i)) used[of[i]] = 1;
+  const lost = run.lost.filter(([process, , operator]) => !only || (only.operators[operator] && (only.process < 0 || process === only.process)));
   const lineOfLost = ([process, , operator]) =>
     view.lines === "ranks" ? process : view.lines === "models" ? modelsOf(run).indexOf(run.operators[operator][0] ?? "no model") : operator;
   for (const it of lost) used[lineOfLost(it)] = 1;
@@ -86,7 +91,7 @@ export function buildGrid(run, measure, view) {
   const worst = new Int32Array(width * height).fill(-1);
   const bad = new Uint8Array(width * height);
   for (let i = 0; i < run.rows; i++) {
-    if (wanted && !wanted(i)) continue;
+    if (!wanted(i)) continue;
     const at = place[of[i]] * width + step[i];
     const value = measure.severity(i);
     if (badness(run.columns, i)) bad[at] = 1;

@@ -2,12 +2,12 @@
 
 import { LOST, css, ground, onThemeChange, ramp, unknown } from "./colours.js";
 import { EmbeddedRun, ServedRun } from "./data.js";
-import { arrangements, buildGrid, modelsOf } from "./grid.js";
+import { arrangements, buildGrid, isChosen, modelsOf } from "./grid.js";
 import { StepMap } from "./map.js";
 import { badness, measuresOf } from "./measures.js";
 import { Panel } from "./panel.js";
 import { showOffer, showStatus, showWork, stateText } from "./status.js";
-import { IO, byId, make, stepText, tensorText } from "./words.js";
+import { IO, byId, countText, make, numberText, stepText, tensorText } from "./words.js";
 
 const MOST_LISTED = 200;
 const DEFAULTS = { lines: "operators", colour: "bad", rank: "", model: "", find: "", sel: "", zoom: "" };
@@ -34,10 +34,10 @@ function writeAddress(push = false) {
 }
 
 /** What names a row in the address, also after the run has grown. */
-function nameOf(i) {
-  const { columns } = run;
-  const [model, , name] = run.operators[columns.operator[i]];
-  return JSON.stringify([columns.process[i], run.steps[columns.step[i]], model, name, columns.io[i], columns.index[i]]);
+function nameOf(i, of = run) {
+  const { columns } = of;
+  const [model, , name] = of.operators[columns.operator[i]];
+  return JSON.stringify([of.processes[columns.process[i]], of.steps[columns.step[i]], model, name, columns.io[i], columns.index[i]]);
 }
 
 function rowNamed(words) {
@@ -48,8 +48,9 @@ function rowNamed(words) {
     return -1; // there is none, or it is not from here
   }
   if (!Array.isArray(wanted)) return -1;
-  const [process, step, model, name, io, index] = wanted;
+  const [label, step, model, name, io, index] = wanted;
   const { columns } = run;
+  const process = run.processes.indexOf(label);
   const number = run.steps.indexOf(step);
   const operators = run.operators.map((it) => it[0] === model && it[2] === name);
   for (let i = 0; i < run.rows; i++) {
@@ -67,7 +68,7 @@ function fill(select, options, chosen) {
 function fillControls() {
   fill(byId("lines"), arrangements, view.lines);
   fill(byId("colour"), Object.entries(measures).map(([name, { title }]) => [name, title]), view.colour);
-  fill(byId("rank"), [["", "all"], ...run.processes.map((name, number) => [String(number), name])], view.rank);
+  fill(byId("rank"), [["", "all"], ...run.processes.map((name) => [name, name])], view.rank);
   fill(byId("model"), [["", "all"], ...modelsOf(run).map((name) => [name, name])], view.model);
   byId("find").value = view.find;
 }
@@ -89,7 +90,7 @@ function drawLegend(measure) {
     parts.push(make("span", {}, `${legend.low} `, box, legend.high), ...(legend.more ?? [["no finite value", unknown]]).map(([words, colour]) => swatch(colour(), words)));
   }
   parts.push(swatch(ground(), "not captured"));
-  if (run.lost.length) parts.push(swatch(LOST, "not whole"));
+  if (run.lost.length || view.colour === "lost") parts.push(swatch(LOST, "not whole"));
   byId("legend").replaceChildren(...parts);
 }
 
@@ -140,11 +141,28 @@ function open(place, byKey = false) {
   if (byKey) byId("panel").focus();
 }
 
-function select(i) {
-  view.sel = nameOf(i);
+/** Shows the tensor that was row `from` of a run, which may have grown since. */
+function select(from, of = run) {
+  const name = nameOf(from, of);
+  const i = of === run ? from : rowNamed(name);
+  if (i < 0) return;
+  view.sel = name;
   writeAddress(true);
   point(i);
-  panel.show(run, source, i);
+  panel.show(run, source, i, name);
+}
+
+/** What the panel has when no tensor is selected. */
+function overview() {
+  const { columns } = run;
+  const count = (is) => columns.row.reduce((sum, _, i) => sum + (is(i) ? 1 : 0), 0);
+  const known = run.steps.filter((step) => step !== null);
+  const steps = known.length ? `${numberText(known.length)}, from ${known[0]} to ${known.at(-1)}` : "not known";
+  const [nan, inf] = [count((i) => columns.nan[i]), count((i) => columns.inf[i])];
+  return {
+    steps, operators: run.operators.length, processes: run.processes.length, tensors: run.rows,
+    "with NaN": nan, "with infinity": inf, ...(run.lost.length ? { "files not whole": run.lost.length } : {}),
+  };
 }
 
 /** Puts the cursor of the map on a row, if the filters show it. */
@@ -158,18 +176,20 @@ function point(i) {
 function listBad() {
   const { columns } = run;
   const bad = [];
-  for (let i = 0; i < run.rows; i++) if (badness(columns, i)) bad.push(i);
+  const wanted = isChosen(run, view);
+  for (let i = 0; i < run.rows; i++) if (badness(columns, i) && wanted(i)) bad.push(i);
+  byId("bad-count").textContent = bad.length ? numberText(bad.length) : "";
   bad.sort((a, b) => columns.step[a] - columns.step[b] || columns.operator[a] - columns.operator[b] || columns.process[a] - columns.process[b]);
   const items = bad.slice(0, MOST_LISTED).map((i) => {
     const [, , name] = run.operators[columns.operator[i]];
-    const what = columns.nan[i] ? `${columns.nan[i]} NaN` : `${columns.inf[i]} infinite`;
-    const words = `step ${stepText(run, columns.step[i])}, ${run.processes[columns.process[i]]}: ${name} ${tensorText(run, i)}, ${what}`;
-    const button = make("button", { type: "button", textContent: words });
+    const what = columns.nan[i] ? `${numberText(columns.nan[i])} NaN` : `${numberText(columns.inf[i])} infinite`;
+    const words = [`step ${stepText(run, columns.step[i])}`, run.processes[columns.process[i]], `${name ?? "operator"} ${tensorText(run, i)}`, what];
+    const button = make("button", { type: "button", ariaLabel: words.join(", ") }, ...words.map((text) => make("span", { textContent: text })));
     button.onclick = () => select(i);
     return make("li", {}, button);
   });
-  if (bad.length > MOST_LISTED) items.push(make("li", { textContent: `${bad.length - MOST_LISTED} more` }));
-  byId("bad").replaceChildren(...(items.length ? items : [make("p", { className: "empty", textContent: "None." })]));
+  if (bad.length > MOST_LISTED) items.push(make("li", { className: "empty", textContent: `${numberText(bad.length - MOST_LISTED)} more` }));
+  byId("bad").replaceChildren(...(items.length ? items : [make("li", { className: "empty", textContent: "None." })]));
 }
 
 /** Shows a sentence, with a button that leads to the row it is about. */
@@ -190,7 +210,7 @@ function showSentence(id, sentence, row) {
 }
 
 function notice(words) {
-  const empty = run && !run.rows ? "No tensor has been captured yet." : "";
+  const empty = run && !run.rows ? (status?.state === "running" ? "No tensor has been captured yet." : "No tensor was captured.") : "";
   const shown = [words || (status && stateText(status)), empty].filter(Boolean).join(" ");
   byId("notice").hidden = !shown;
   if (byId("notice").textContent !== shown) byId("notice").textContent = shown;
@@ -201,11 +221,9 @@ async function load() {
   loading = true;
   try {
     const loaded = await source.load();
-    byId("controls").hidden = byId("main").hidden = byId("bad-box").hidden = !loaded;
-    if (!loaded) {
-      panel.empty("The map is drawn as soon as the run was read.");
-      return;
-    }
+    const isSeen = loaded && (loaded.rows || loaded.lost.length);
+    for (const id of ["controls", "mapping", "panel", "bad-box"]) byId(id).hidden = !isSeen;
+    if (!loaded) return;
     run = loaded;
     known = run.status.version;
     compared = "";
@@ -213,7 +231,6 @@ async function load() {
     byId("missing-box").hidden = !run.missing.length;
     byId("missing").replaceChildren(...run.missing.map((words) => make("li", { textContent: words })));
     await loadAgainst();
-    listBad();
     apply();
   } catch (error) {
     notice(error.message);
@@ -236,7 +253,7 @@ async function loadAgainst() {
 function rowOfAlert({ rank, step, model, op_name: name, io, index }) {
   const processes = run.processes.map((label) => rank === null || label.split(", ").includes(`rank ${rank}`));
   for (const [process, fits] of processes.entries()) {
-    const row = fits ? rowNamed(JSON.stringify([process, step, model, name, IO.indexOf(io), index])) : -1;
+    const row = fits ? rowNamed(JSON.stringify([run.processes[process], step, model, name, IO.indexOf(io), index])) : -1;
     if (row >= 0) return row;
   }
   return -1;
@@ -257,7 +274,7 @@ function listAlerts(alerts) {
       if (row >= 0) select(row);
       else notice("That tensor is not on the map yet.");
     };
-    return make("li", {}, time, ` ${alert.process} `, button);
+    return make("li", {}, time, " ", make("span", { textContent: alert.process }), " ", button);
   });
   box.replaceChildren(...items);
 }
@@ -265,9 +282,11 @@ function listAlerts(alerts) {
 /** Shows everything but the map. */
 function show(told) {
   status = told;
-  showStatus(status, run ? run.rows : 0);
+  showStatus(status, run?.rows);
   showSentence("sentence", status.sentence, status.origin);
   showSentence("difference", status.against?.sentence, status.against?.first);
+  byId("difference-notes").replaceChildren(...(status.against?.notes ?? []).map((words) => make("li", { textContent: words })));
+  byId("difference-notes").hidden = !status.against?.notes?.length;
   listAlerts(status.alerts);
   showWork(status.doing);
   showOffer(status.offer, () => source.ask().catch((error) => notice(error.message)));
@@ -279,13 +298,17 @@ function apply() {
   measures = measuresOf(run);
   fillControls();
   draw();
+  listBad();
   if (!map.grid) return;
   map.look(view.zoom);
   const row = rowNamed(view.sel);
-  if (row >= 0) {
-    point(row);
-    if (panel.shown !== row) panel.show(run, source, row);
-  } else if (panel.shown === null) panel.empty("Choose a place on the map, or a bad tensor below it.");
+  if (row < 0) {
+    if (!view.sel || panel.shown === null) panel.empty("Choose a place on the map, or a bad tensor below it.", overview());
+    return;
+  }
+  point(row);
+  if (panel.shown === view.sel && !panel.isStale) panel.update(run, row);
+  else panel.show(run, source, row, view.sel);
 }
 
 async function hear(told) {
@@ -303,11 +326,15 @@ for (const [id, name] of [["lines", "lines"], ["colour", "colour"], ["rank", "ra
     view[name] = event.target.value;
     notice(status?.problem ?? "");
     writeAddress();
-    if (run) draw();
+    if (!run) return;
+    draw();
+    listBad();
   });
 }
 byId("controls").addEventListener("submit", (event) => event.preventDefault());
-byId("reset").addEventListener("click", () => map.grid && map.reset());
+for (const [id, change] of [["closer", () => map.zoom(0.7)], ["farther", () => map.zoom(1.4)], ["reset", () => map.reset()]]) {
+  byId(id).addEventListener("click", () => map.grid && change());
+}
 addEventListener("hashchange", () => {
   readAddress();
   if (run) apply();

@@ -1,10 +1,14 @@
 // The map: a canvas on which every place of the grid is drawn, and which is zoomed, moved and walked.
 
 import { css, ground, isDark } from "./colours.js";
-import { colourOf } from "./measures.js";
+import { colourOf, loudness } from "./measures.js";
+import { fitted, grow, spans } from "./pixels.js";
 
-const LEFT = 190;
-const NARROW_LEFT = 118;
+const WIDEST_LEFT = 240; // of the names of lines
+const NARROW_LEFT = 118; // the same on a narrow screen
+const LEAST_LEFT = 56;
+const MEASURED = 60; // names, the longest ones, of which the widest is looked for
+const SEEN_FROM = 4; // pixels that a bad place has at least
 const TOP = 7; // half a line of a name
 const BOTTOM = 24;
 const GAP_FROM = 7; // pixels of a cell, from which on cells are apart
@@ -36,9 +40,19 @@ export class StepMap {
     this.grid = grid;
     this.measure = measure;
     this.stepNames = stepNames;
+    this.widest = this.widestName();
     if (!sameShape || !this.window) this.reset();
     if (this.cursor) this.cursor = this.clamp(this.cursor);
     this.draw();
+  }
+
+  /** The width of the widest name of a line, and of what is left of it. */
+  widestName() {
+    const pen = this.canvas.getContext("2d");
+    pen.font = FONT;
+    const longest = this.grid.names.toSorted((a, b) => b.length - a.length).slice(0, MEASURED);
+    const widths = longest.map((name) => (name.length > 200 ? WIDEST_LEFT : pen.measureText(name).width));
+    return Math.ceil(Math.max(0, ...widths)) + 12 + (this.grid.groups.length ? GROUP : 0);
   }
 
   reset() {
@@ -47,11 +61,14 @@ export class StepMap {
     this.draw();
   }
 
+  get isWhole() {
+    return this.window.width === this.grid.width && this.window.height === this.grid.height;
+  }
+
   /** The window as text, which `look` takes again; empty if it is the whole map. */
   get looked() {
     const { x, y, width, height } = this.window;
-    const whole = width === this.grid.width && height === this.grid.height;
-    return whole ? "" : [x, y, width, height].map((value) => Number(value.toFixed(2))).join(",");
+    return this.isWhole ? "" : [x, y, width, height].map((value) => Number(value.toFixed(2))).join(",");
   }
 
   look(text) {
@@ -87,7 +104,8 @@ export class StepMap {
   }
 
   area() {
-    const left = this.canvas.clientWidth < 500 ? NARROW_LEFT : LEFT;
+    const most = this.canvas.clientWidth < 500 ? NARROW_LEFT : WIDEST_LEFT;
+    const left = Math.min(Math.max(this.widest, LEAST_LEFT), most);
     return { left, top: TOP, width: Math.max(this.canvas.clientWidth - left - 4, 10), height: Math.max(this.canvas.clientHeight - BOTTOM - TOP, 10) };
   }
 
@@ -97,7 +115,25 @@ export class StepMap {
     const across = (event.clientX - box.left - area.left) / area.width;
     const down = (event.clientY - box.top - area.top) / area.height;
     if (across < 0 || across > 1 || down < 0 || down > 1) return null;
-    return this.clamp({ x: Math.floor(this.window.x + across * this.window.width), y: Math.floor(this.window.y + down * this.window.height) });
+    const place = { x: this.window.x + across * this.window.width, y: this.window.y + down * this.window.height };
+    return this.loudestNear(place, area) ?? this.clamp({ x: Math.floor(place.x), y: Math.floor(place.y) });
+  }
+
+  /** Returns the bad place that is drawn under a pointer, where places are too small to be pointed at; or null. */
+  loudestNear({ x, y }, area) {
+    const { grid, measure, window: view } = this;
+    const [across, down] = [view.width / area.width, view.height / area.height].map((cells) => (cells > 1 / SEEN_FROM ? (cells * SEEN_FROM) / 2 : 0));
+    if (!across && !down) return null;
+    let found = null;
+    let [most, nearest] = [0, 0];
+    for (let line = Math.max(Math.floor(y - down), 0); line <= Math.min(y + down, grid.height - 1); line++) {
+      for (let column = Math.max(Math.floor(x - across), 0); column <= Math.min(x + across, grid.width - 1); column++) {
+        const loud = loudness(measure, grid.severity[line * grid.width + column]);
+        const away = Math.hypot(column + 0.5 - x, line + 0.5 - y);
+        if (loud > most || (loud && loud === most && away < nearest)) [found, most, nearest] = [{ x: column, y: line }, loud, away];
+      }
+    }
+    return found;
   }
 
   zoom(factor, place) {
@@ -116,7 +152,7 @@ export class StepMap {
   }
 
   onWheel(event) {
-    if (!this.grid) return;
+    if (!this.grid || (event.deltaY > 0 && this.isWhole)) return; // the page scrolls
     event.preventDefault();
     this.zoom(Math.exp(Math.min(Math.max(event.deltaY, -120), 120) / 400), this.placeAt(event));
   }
@@ -217,6 +253,7 @@ export class StepMap {
     const pen = canvas.getContext("2d");
     pen.clearRect(0, 0, canvas.width, canvas.height);
     const area = this.area();
+    canvas.dataset.left = area.left; // where its places begin
     this.paintCells(pen, area, scale);
     pen.scale(scale, scale);
     this.paintNames(pen, area);
@@ -238,6 +275,9 @@ export class StepMap {
       return found;
     };
     const [cellWidth, cellHeight] = [width / view.width, height / view.height];
+    const seen = SEEN_FROM * scale;
+    const grown = Math.min(cellWidth, cellHeight) < seen;
+    const loud = []; // stretches of bad pixels
     const columns = spans(width, view.x, view.width, cellWidth >= GAP_FROM * scale ? scale : 0);
     const lines = spans(height, view.y, view.height, cellHeight >= GAP_FROM * scale ? scale : 0);
     for (let y = 0; y < height; y++) {
@@ -261,8 +301,15 @@ export class StepMap {
           }
         }
         pixels[y * width + x] = known ? colour(value) : line && column ? empty : 0;
+        const level = grown && known ? loudness(measure, value) : 0;
+        if (!level) continue;
+        const at = y * width + x;
+        const before = loud.at(-1);
+        if (before && before.end === at && before.level === level && x) before.end = at + 1;
+        else loud.push({ start: at, end: at + 1, level, colour: pixels[at] });
       }
     }
+    if (grown) grow(pixels, width, height, loud, ...[cellWidth, cellHeight].map((cell) => (cell < seen ? Math.round(seen / 2) : 0)));
     pen.putImageData(image, Math.round(area.left * scale), Math.round(area.top * scale));
   }
 
@@ -323,31 +370,4 @@ export class StepMap {
     pen.strokeStyle = isDark() ? "#ffffff" : "#0b1220";
     pen.strokeRect(x - 1, y - 1, Math.max(width, 5) + 1, Math.max(height, 5) + 1);
   }
-}
-
-/** Returns for each pixel the first cell that it shows and the one behind the last, or null for a gap. */
-function spans(pixels, start, cells, gap) {
-  const found = new Array(pixels);
-  for (let pixel = 0; pixel < pixels; pixel++) {
-    const first = start + (pixel * cells) / pixels;
-    const last = start + ((pixel + 1) * cells) / pixels;
-    const cell = Math.floor(first);
-    const isGap = gap && ((first - cell) * pixels) / cells < gap;
-    // Cells that are apart share no pixel.
-    found[pixel] = isGap ? null : [cell, gap ? cell + 1 : Math.max(Math.ceil(last - 1e-9), cell + 1)];
-  }
-  return found;
-}
-
-/** Returns `text`, shortened in the middle if it is wider than `width`. */
-function fitted(pen, text, width) {
-  if (pen.measureText(text).width <= width) return text;
-  let keep = text.length;
-  if (keep > 400) keep = 400; // of a longer one, no more could fit
-  while (keep > 4) {
-    keep -= 1;
-    const short = `${text.slice(0, Math.ceil(keep / 2))}…${text.slice(text.length - Math.floor(keep / 2))}`;
-    if (pen.measureText(short).width <= width) return short;
-  }
-  return "…";
 }

@@ -2,7 +2,7 @@
 
 import { exponentChart, histogram, lineChart } from "./charts.js";
 import { badness } from "./measures.js";
-import { make, numberText, stepText, tensorText } from "./words.js";
+import { make, numberText, sizeText, stepText, tensorText } from "./words.js";
 
 const VERDICTS = { identical: "good", close: "good", different: "bad" };
 /** What is shown of both sides: a name, and the fields of this run's and the other's. */
@@ -32,16 +32,29 @@ export class Panel {
   constructor(element, { select }) {
     this.element = element;
     this.select = select;
-    this.shown = null;
+    this.shown = null; // the name of a tensor
+    this.asked = null; // stands for what was shown last
+    this.isStale = false; // whether the run has grown before everything was there
   }
 
-  empty(words) {
-    this.shown = null;
-    this.element.replaceChildren(make("p", { className: "empty", textContent: words }));
+  empty(words, facts = {}) {
+    this.shown = this.asked = null;
+    const list = make("dl");
+    this.facts(list, facts, 0);
+    this.element.replaceChildren(make("p", { className: "empty", textContent: words }), list);
   }
 
-  async show(run, source, i) {
-    this.shown = i;
+  /** Shows the tensor that is row `i` of a run that has grown since it was shown first. */
+  update(run, i) {
+    this.chart.replaceWith((this.chart = this.line(run, i)));
+  }
+
+  /** Shows the tensor that is row `i`, and that the address calls `selected`. */
+  async show(run, source, i, selected) {
+    this.shown = selected;
+    this.isStale = false;
+    const asked = (this.asked = Symbol(selected));
+    this.chart = this.line(run, i);
     const { columns } = run;
     const [model, type, name] = run.operators[columns.operator[i]];
     const step = stepText(run, columns.step[i]);
@@ -55,11 +68,12 @@ export class Panel {
       this.choices(run, i),
       facts,
       beside,
-      this.line(run, i),
+      this.chart,
       more,
     );
-    this.facts(facts, { count: columns.count[i], NaN: columns.nan[i], infinite: columns.inf[i], max: columns.max[i], min: columns.min[i], mean: columns.mean[i] }, badness(columns, i));
-    await this.fill(run, source, i, { facts, beside, more });
+    this.element.scrollTop = 0;
+    this.facts(facts, { elements: columns.count[i], NaN: columns.nan[i], infinite: columns.inf[i], max: columns.max[i], min: columns.min[i], mean: columns.mean[i] }, badness(columns, i));
+    await this.fill(run, source, i, asked, { facts, beside, more });
   }
 
   choices(run, i) {
@@ -68,7 +82,7 @@ export class Panel {
       const button = make("button", { type: "button", textContent: tensorText(run, j) });
       button.setAttribute("aria-pressed", String(j === i));
       button.disabled = j === i;
-      button.onclick = () => this.select(j);
+      button.onclick = () => this.select(j, run);
       list.append(make("li", {}, button));
     }
     return list;
@@ -94,13 +108,13 @@ export class Panel {
     }
   }
 
-  async fill(run, source, i, { facts, beside, more }) {
+  async fill(run, source, i, asked, { facts, beside, more }) {
     const row = run.columns.row[i];
     const waiting = make("p", { className: "empty", textContent: "Reading the run …" });
     more.append(waiting);
     try {
       const tensor = await source.tensor(row);
-      if (this.shown !== i) return;
+      if (this.asked !== asked) return;
       waiting.remove();
       if (!tensor) {
         more.append(make("p", { className: "empty", textContent: "The rest is only in the run itself: open it with dumpstream view." }));
@@ -113,10 +127,12 @@ export class Panel {
       this.neighbours(more, "Read by", tensor.to, run);
       this.place(more, tensor);
       const content = await source.content(row);
-      if (this.shown === i && content) this.content(more, content);
+      if (this.asked === asked && content) this.content(more, content);
     } catch (error) {
       waiting.remove();
-      if (this.shown === i) more.append(make("p", { className: "empty", textContent: error.message }));
+      if (this.asked !== asked) return;
+      this.isStale = error.isStale ?? false;
+      more.append(make("p", { className: "empty", textContent: error.message }));
     }
   }
 
@@ -128,7 +144,7 @@ export class Panel {
       const button = make("button", { type: "button", textContent: words });
       button.onclick = () => {
         const i = run.columns.row.indexOf(it.row);
-        if (i >= 0) this.select(i);
+        if (i >= 0) this.select(i, run);
       };
       list.append(make("li", {}, button));
     }
@@ -149,7 +165,7 @@ export class Panel {
     box.append(make("h4", { textContent: "Against the other run" }), make("p", { className: `verdict ${VERDICTS[found.verdict] ?? ""}`, textContent: words }));
     if (lines.length) box.append(make("table", { className: "sides" }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...lines)));
     box.append(facts);
-    if (found.golden) box.append(make("code", { textContent: found.golden }));
+    if (found.golden) box.append(make("h4", { textContent: "Its file in the other run" }), make("code", { textContent: found.golden }));
   }
 
   place(more, { file, extract }) {
@@ -161,12 +177,14 @@ export class Panel {
     if (tensor?.histogram) more.append(make("h4", { textContent: "Values" }), histogram(tensor.histogram));
     if (tensor?.exponents?.counts.length) more.append(make("h4", { textContent: "Exponents" }), exponentChart(tensor.exponents));
     if (tensor?.first?.length) {
-      const values = [...tensor.first.map(String), ...(tensor.last?.length ? ["…", ...tensor.last.map(String)] : [])];
-      more.append(make("p", { className: "values", textContent: values.join("  ") }));
+      const short = (value) => (typeof value === "number" ? numberText(value) : String(value));
+      const values = [...tensor.first.map(short), ...(tensor.last?.length ? ["…", ...tensor.last.map(short)] : [])];
+      more.append(make("h4", { textContent: tensor.last?.length ? "First and last values" : "Values in order" }));
+      more.append(make("p", { className: "values" }, ...values.flatMap((value) => [make("span", { textContent: value }), " "])));
     }
     if (tensor?.problem) more.append(make("p", { className: "empty", textContent: tensor.problem }));
     const facts = make("dl");
-    const shown = { verdict: header.verdict, version: header.version, format: tensor?.format, bytes: header.bytes, problem: header.problem };
+    const shown = { verdict: header.verdict, version: header.version, format: tensor?.format, size: header.bytes === undefined || header.bytes === null ? null : sizeText(header.bytes), problem: header.problem };
     this.facts(facts, shown, 0);
     more.append(make("h4", { textContent: "Header" }), facts);
   }

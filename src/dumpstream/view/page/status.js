@@ -16,7 +16,7 @@ export function showStatus(status, rows) {
   if (state.textContent !== status.state) state.textContent = status.state; // a screen reader says what changes
   state.className = `chip ${status.state}`;
   const rate = status.members.reduce((sum, it) => sum + (it.rate ?? 0), 0);
-  const totals = [countText(rows, "tensor"), countText(status.files, "file"), sizeText(status.bytes)];
+  const totals = [...(rows === undefined ? [] : [countText(rows, "tensor")]), countText(status.files, "file"), sizeText(status.bytes)];
   if (status.state === "running") totals.push(`${sizeText(rate)}/s`);
   byId("totals").textContent = totals.join(" · ");
   byId("against").hidden = !status.against;
@@ -29,7 +29,7 @@ export const stateText = (status) => STATES[status.state] ?? "";
 
 function showProcesses(status) {
   const live = status.members.some((it) => it.ring);
-  const titles = ["Process", "State", ...(live ? ["Ring", "Rate"] : []), "Files", "Size", "Lost"];
+  const titles = ["Process", "State", "Lost", ...(live ? ["Ring", "Rate"] : []), "Size", "Files"];
   const numeric = new Set(["Rate", "Size"]);
   const head = titles.map((text) => make("th", { scope: "col", textContent: text, className: numeric.has(text) ? "number" : "" }));
   const lines = status.members.map((it) => make("tr", {}, ...cellsOf(it, live)));
@@ -44,10 +44,9 @@ function cellsOf(it, live) {
   const words = it.problem ?? (running ? "running" : it.ending ?? it.state ?? "");
   const state = make("td", { textContent: words, className: it.problem ? "bad" : running ? "good" : "" });
   const name = make("th", { scope: "row", textContent: it.name, title: it.command });
-  const cells = [name, state];
+  const cells = [name, state, make("td", { className: lost ? "bad" : "", textContent: lost || "nothing" })];
   if (live) cells.push(ringOf(it), make("td", { className: "number", textContent: it.rate === undefined ? "–" : `${sizeText(it.rate)}/s` }));
-  cells.push(make("td", { textContent: verdicts || "none yet" }), make("td", { className: "number", textContent: sizeText(it.bytes) }));
-  cells.push(make("td", { className: lost ? "bad" : "", textContent: lost || "nothing" }));
+  cells.push(make("td", { className: "number", textContent: sizeText(it.bytes) }), make("td", { textContent: verdicts || "none yet" }));
   return cells;
 }
 

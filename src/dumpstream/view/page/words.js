@@ -9,8 +9,13 @@ export function make(name, properties = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-export const numberText = (value) =>
-  value === null || Number.isNaN(value) ? "not known" : Math.abs(value) >= 1e5 || (value && Math.abs(value) < 1e-3) ? value.toExponential(3) : String(Number(value.toPrecision(6)));
+export function numberText(value) {
+  if (value === null || Number.isNaN(value)) return "not known";
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e9) return value.toLocaleString("en");
+  if (size >= 1e9 || size < 1e-3) return Number(value.toPrecision(5)).toExponential();
+  return value.toLocaleString("en", { maximumSignificantDigits: 6 });
+}
 
 export const countText = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
