@@ -69,8 +69,9 @@ DS_INLINE size_t spread_some(unsigned width, const uint8_t *is_kept, const void 
         for (size_t i = 0; i < count; i += DS_TILE) {                                                        \
             size_t some = count - i < DS_TILE ? count - i : DS_TILE;                                         \
             type tile[DS_TILE];                                                                              \
-            for (size_t j = 0; j < some; j++)                                                                \
-                tile[j] = moved_##name(element[i + j], i + j ? element[i + j - 1] : 0, flags);               \
+            tile[0] = moved_##name(element[i], i ? element[i - 1] : 0, flags);                               \
+            for (size_t j = 1; j < some; j++)                                                                \
+                tile[j] = moved_##name(element[i + j], element[i + j - 1], flags);                           \
             for (unsigned p = 0; p < sizeof(type); p++)                                                      \
                 for (size_t j = 0; j < some; j++)                                                            \
                     planes[p * step + i + j] = (uint8_t)(tile[j] >> (8 * p));                                \

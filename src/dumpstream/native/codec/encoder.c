@@ -138,8 +138,8 @@ struct choice {
 #define ALL_PLACES 255u
 
 static struct choice choose_repetitive(const struct job *job) {
-    size_t period = ds_period(job->bytes, job->length);
-    if (period && period <= job->length / LEAST_REPEATED)
+    size_t period = ds_period(job->bytes, job->length, job->length / LEAST_REPEATED);
+    if (period)
         return (struct choice){DS_BLOCK_REPEATED, 0, NULL, (unsigned)period};
     return (struct choice){job->encoder->matching ? DS_BLOCK_ZSTD : DS_BLOCK_RAW, 0, job->encoder->matching,
                            0};

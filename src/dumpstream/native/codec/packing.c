@@ -4,7 +4,6 @@
 #include "sample.h"
 
 #define SAMPLED 256u
-#define LEAST_BASE (1u << DS_MOST_BITS)
 
 static unsigned exponent_at(enum ds_element element, const uint8_t *value) {
     uint16_t bits;
@@ -25,11 +24,7 @@ static struct ds_window choose(enum ds_element element, const uint8_t *values, s
     }
     for (unsigned e = 0; e < 256; e++)
         exponents[e] = (uint16_t)(counted[0][e] + counted[1][e] + counted[2][e] + counted[3][e]);
-    struct ds_window window = ds_window_choose(exponents, SAMPLED);
-    /* Distances are bytes: from a lower base, the largest exponents would seem to be below it. */
-    if (element == DS_BFLOAT && window.base < LEAST_BASE)
-        window.base = LEAST_BASE;
-    return window;
+    return ds_window_choose(exponents, SAMPLED);
 }
 
 static size_t pack_group(enum ds_element element, const uint8_t *values, size_t count, uint8_t *out) {
