@@ -146,6 +146,19 @@ def test_a_block_cannot_claim_more_than_the_limit(*, hidden: bool) -> None:
         hide_libzstd(False)
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_length_that_cannot_be_is_not_read(*, hidden: bool) -> None:
+    header = MAGIC + bytes([1, 0, 0, 0]) + (1 << 20).to_bytes(4, "little") + b"\xff" * 4 + bytes(4)
+    file = io.BytesIO(header + bytes(8 << 20))
+    hide_libzstd(hidden)
+    try:
+        with pytest.raises(DecodingError, match="too long"):
+            list(decode_file(file))
+    finally:
+        hide_libzstd(False)
+    assert file.tell() < 1 << 20
+
+
 def test_concatenated_files_are_one() -> None:
     assert whole(encode("auto", b"one", 0) + encode("none", b"", 0) + encode("float", b"two", 0)) == b"onetwo"
 

@@ -15,6 +15,7 @@ from dumpstream.reading.content import content_of_stored
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.verification import verify
 from dumpstream.simulation import Workload
+from dumpstream.simulation.library import load_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 _DTYPES = "float32+float16+bfloat16+int32"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _simulated_library() -> None:
+    """Load it before an event loop runs, which must not wait for the disk."""
+    load_library()
 
 
 def dump_files() -> dict[str, bytes]:

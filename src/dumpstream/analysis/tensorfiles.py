@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dumpstream.system.publishing import write_all
+from typing_extensions import Buffer
 
 _BLOCK_BYTES = 1 << 20  #: the most that is written at once
 _CSV_ELEMENTS = 1 << 16
@@ -31,26 +30,25 @@ def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype("<f4") if dtype.isbuiltin == _REGISTERED else dtype
 
 
-def write_array(fd: int, array: NDArray[Any], file_format: FileFormat) -> int:
-    """Write *array* to *fd* and return how many bytes that took.
+def array_pieces(array: NDArray[Any], file_format: FileFormat) -> Iterator[Buffer]:
+    """Yield the bytes of the file of *array*, without a copy if numpy knows its type."""
+    return element_pieces([array.reshape(-1)], array.dtype, array.shape, file_format)
 
-    A contiguous array of a type that numpy knows is written without a copy.
+
+def element_pieces(
+    blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any], shape: tuple[int, ...], file_format: FileFormat
+) -> Iterator[Buffer]:
+    """Yield the bytes of the file of an array of *dtype* and *shape*, whose elements come in *blocks*.
+
+    A piece is valid as long as its block is.
     """
-    return write_elements(fd, [array.reshape(-1)], array.dtype, array.shape, file_format)
-
-
-def write_elements(
-    fd: int,
-    blocks: Iterable[NDArray[Any]],
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    file_format: FileFormat,
-) -> int:
-    """Write an array of *dtype* and *shape*, whose elements come in *blocks*, as `write_array` does."""
     if file_format is FileFormat.CSV:
-        return sum(write_all(fd, text.encode("ascii")) for text in _lines(blocks, dtype, shape))
-    size = write_all(fd, npy_header(plain_dtype(dtype), shape)) if file_format is FileFormat.NPY else 0
-    return size + sum(write_all(fd, data) for block in blocks for data in _pieces(block))
+        yield from (text.encode("ascii") for text in _lines(blocks, dtype, shape))
+        return
+    if file_format is FileFormat.NPY:
+        yield npy_header(plain_dtype(dtype), shape)
+    for block in blocks:
+        yield from _pieces(block)
 
 
 @lru_cache(maxsize=1024)

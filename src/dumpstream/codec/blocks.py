@@ -78,10 +78,16 @@ class BlockDecoder:
 
     def _decode_slowly(self, blocks: memoryview, out: Buffer) -> tuple[int, int]:
         """Decode one block with `zstandard`."""
-        if len(blocks) < BLOCK_HEADER or len(blocks) < _block_length(blocks):
+        if len(blocks) < BLOCK_HEADER:
+            return 0, 0
+        length = _block_length(blocks)
+        if len(blocks) < length:
+            # The caller waits for the rest of the block, unless no block can be so long.
+            fault = self._decoder.decode(blocks[:BLOCK_HEADER], out)[3]
+            if fault is not None:
+                raise DecodingError(fault)
             return 0, 0
         assert self._zstd is not None
-        length = _block_length(blocks)
         _, made, _, fault = self._decoder.decode(_decompressed(blocks[:length], self._zstd), out)
         if fault is not None:
             raise DecodingError(fault)

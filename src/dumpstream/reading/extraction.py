@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import compress, groupby, islice
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -15,7 +15,7 @@ from dumpstream.archive.rows import FileRow
 from dumpstream.reading.collection import Member
 from dumpstream.reading.outputs import OutputNameError, Outputs
 from dumpstream.reading.selection import FEW, Selection
-from dumpstream.reading.smallfiles import read_small
+from dumpstream.reading.smallfiles import read_small_files
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile, parts_of
 from dumpstream.system.batches import run_batches
@@ -96,7 +96,8 @@ def _extract_batch(
     batch: Sequence[Extracted], *, outputs: Outputs, sparse: bool
 ) -> list[tuple[Extracted, int | ExtractionError]]:
     results: list[tuple[Extracted, int | ExtractionError]] = []
-    for directory, group in groupby(zip(batch, _contents(batch), strict=True), key=_directory):
+    small = read_small_files([(it.capture, it.file) for it in batch])
+    for directory, group in groupby(zip(batch, small, strict=True), key=_directory):
         files, contents = zip(*group, strict=True)
         if directory is None:
             results += [(it, _extract(it, outputs, sparse=sparse)) for it in files]
@@ -111,16 +112,6 @@ def _directory(extracted: tuple[Extracted, Buffer | None]) -> Target | None:
     """Return where a small file goes, with others that go there."""
     it, content = extracted
     return None if content is None else it.target[:-1]
-
-
-def _contents(batch: Sequence[Extracted]) -> Iterator[Buffer | None]:
-    """Yield the bytes of small files in one part, and None for the others."""
-    for _, group in groupby(batch, key=lambda it: id(it.capture)):
-        of_capture = [*group]
-        is_simple = [len(it.file.rows) == 1 and it.file.rows[0].verdict.whole for it in of_capture]
-        rows = [it.file.rows[0] for it in compress(of_capture, is_simple)]
-        contents = iter(read_small(of_capture[0].capture, rows))
-        yield from (next(contents) if simple else None for simple in is_simple)
 
 
 def _extract(it: Extracted, outputs: Outputs, *, sparse: bool) -> int | ExtractionError:

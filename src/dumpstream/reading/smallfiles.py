@@ -15,7 +15,7 @@ from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.codec import RAW_SUFFIX
 from dumpstream.codec.blocks import MAGIC, BlockDecoder, DecodingError, decode_whole
 from dumpstream.reading.stored import StoredCapture
-from dumpstream.reading.storedfile import is_readable, misfit, parts_of
+from dumpstream.reading.storedfile import StoredFile, is_readable, misfit, parts_of
 from dumpstream.system.location import is_url
 
 _MOST_BYTES = 256 << 10
@@ -29,6 +29,19 @@ def read_small(capture: StoredCapture, rows: Sequence[FileRow]) -> list[Buffer |
     These are files that are large, in several parts or in an object store, and damaged ones.
     """
     return read_small_parts(capture, [*map(_only_part, rows)])
+
+
+def read_small_files(files: Sequence[tuple[StoredCapture | None, StoredFile | None]]) -> list[Buffer | None]:
+    """Do as `read_small` with whole files, each of a capture; also return None for files of no capture."""
+    data: list[Buffer | None] = [None] * len(files)
+    rows: dict[StoredCapture, dict[int, FileRow]] = defaultdict(dict)
+    for number, (capture, file) in enumerate(files):
+        if capture is not None and file is not None and len(file.rows) == 1 and file.rows[0].verdict.whole:
+            rows[capture][number] = file.rows[0]
+    for capture, of_capture in rows.items():
+        for number, content in zip(of_capture, read_small(capture, [*of_capture.values()]), strict=True):
+            data[number] = content
+    return data
 
 
 def read_small_parts(capture: StoredCapture, parts: Sequence[StoredPart | None]) -> list[Buffer | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,12 +17,14 @@ from dumpstream._errors import DestinationError
 from dumpstream.archive.rows import FileRow
 from dumpstream.format.verdict import Verdict
 from dumpstream.names import hashed_component, hashed_name
-from dumpstream.reading.outputs import Outputs
+from dumpstream.reading.outputs import OutputNameError, Outputs
 from dumpstream.testing import HOSTILE_NAMES
 
 from .conftest import FLOATS, NAME, PLAIN, Rig, dump, output, stored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dumpstream.archive.rows import StoredPart
 
 
@@ -72,6 +74,32 @@ def test_link_planted_in_the_directory_is_not_followed(rig: Rig, tmp_path: Path)
 
     assert "cannot be written under this name" in (converted.problem or "")
     assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_of_small_files_that_are_written_together_only_the_one_in_whose_way_something_is_fails(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{step}/Conv2D.conv{number:02}.4.1.1780159660546556" for step in "01" for number in range(50)]
+    for name in names:
+        rig.add(PLAIN, name)
+    (rig.out / f"1/{names[70][2:]}.output.0.npy").mkdir(parents=True)
+    calls: list[int] = []
+    write = Outputs.write
+
+    def counted(*args: Any) -> Iterator[OutputNameError | None]:
+        calls.append(1)
+        yield from write(*args)
+
+    monkeypatch.setattr(Outputs, "write", counted)
+
+    converted = rig.convert(replace=True)
+
+    assert [it.input.name for it in converted] == names
+    assert [number for number, it in enumerate(converted) if it.problem] == [70]
+    assert "cannot be written under this name" in (converted[70].problem or "")
+    assert (converted[70].tensors, converted[71].tensors) == (0, 1)
+    assert rig.files().keys() == {f"{name}.output.0.npy" for name in names} - {f"{names[70]}.output.0.npy"}
+    assert len(calls) <= 4
 
 
 @pytest.mark.parametrize("length", [240, 300])

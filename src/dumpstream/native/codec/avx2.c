@@ -1,9 +1,16 @@
 /* The kernels for x86-64 with AVX2 and PCLMULQDQ. */
 #include <immintrin.h>
 
-#define DS_SHUFFLE(bytes, places, out)                                                                       \
+#define DS_SHUFFLE_8(bytes, places, out)                                                                     \
     _mm_storel_epi64((__m128i *)(out), _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i *)(bytes)),           \
                                                         _mm_loadl_epi64((const __m128i *)(places))))
+#define DS_SHUFFLE_16(bytes, places, out)                                                                    \
+    _mm_storeu_si128((__m128i *)(out), _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(bytes)),           \
+                                                        _mm_loadu_si128((const __m128i *)(places))))
+/* A bit for each byte of a row that is `value`. */
+#define DS_EQUAL_BITS(bytes, value)                                                                          \
+    ((uint32_t)_mm256_movemask_epi8(                                                                         \
+        _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)(bytes)), _mm256_set1_epi8((char)(value)))))
 
 #include "elements.h"
 

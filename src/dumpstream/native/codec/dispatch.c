@@ -19,15 +19,34 @@ static const struct ds_codec_kernels *fastest(void) {
 #endif
 }
 
-uint8_t ds_kept_places[256][8];
-uint8_t ds_kept_count[256];
+/* As a place, it stands for 0 in every set of vectors. */
+#define NO_BYTE 0x80
+
+struct ds_places ds_places;
 static pthread_once_t made = PTHREAD_ONCE_INIT;
+
+/* Makes the tables of elements of `width` bytes, which are so many in a vector. */
+static void make_places(unsigned width, unsigned elements, uint8_t *keep, uint8_t *spread) {
+    const unsigned bytes = width * elements;
+    memset(spread, NO_BYTE, (size_t)bytes << elements);
+    for (unsigned mask = 0; mask < 1u << elements; mask++, keep += bytes, spread += bytes)
+        for (unsigned element = 0, kept = 0; element < elements; element++)
+            if (mask >> element & 1) {
+                for (unsigned byte = 0; byte < width; byte++) {
+                    unsigned from = element * width + byte, to = kept * width + byte;
+                    keep[to] = (uint8_t)from;
+                    spread[from] = (uint8_t)to;
+                }
+                kept++;
+            }
+}
 
 static void make_tables(void) {
     for (unsigned mask = 0; mask < 256; mask++)
-        for (uint8_t place = 0; place < 8; place++)
-            if (mask >> place & 1)
-                ds_kept_places[mask][ds_kept_count[mask]++] = place;
+        ds_places.count[mask] = (uint8_t)__builtin_popcount(mask);
+    make_places(1, 8, *ds_places.keep_1, *ds_places.spread_1);
+    make_places(2, 8, *ds_places.keep_2, *ds_places.spread_2);
+    make_places(4, 4, *ds_places.keep_4, *ds_places.spread_4);
 }
 
 const struct ds_codec_kernels *ds_codec_kernels(void) {

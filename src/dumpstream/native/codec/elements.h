@@ -22,6 +22,36 @@ static void join(const uint8_t *low, const uint8_t *high, size_t count, uint8_t 
         element[i] = first[i] | (uint32_t)second[i] << 16;
 }
 
+/* How many elements of a type are moved at once by their places; 0 if that is not possible. */
+#ifdef DS_SHUFFLE_16
+#define DS_VECTOR_OF(type) (sizeof(type) < 8 ? 16 / sizeof(type) : 0)
+#else
+#define DS_VECTOR_OF(type) 0
+#define DS_SHUFFLE_16(bytes, places, out) ((void)(bytes), (void)(places), (void)(out))
+#endif
+
+/* Returns 16 bytes' worth of bytes that are 0 or 1 as bits. */
+DS_INLINE unsigned bits_of(unsigned width, const uint8_t *is_kept) {
+    uint64_t eight = 0;
+    memcpy(&eight, is_kept, 16 / width);
+    return (unsigned)(eight * 0x0102040810204080u >> 56);
+}
+
+/* Writes those elements of 16 bytes that are kept, and 16 bytes in all; returns how many there are. */
+DS_INLINE size_t keep_some(unsigned width, const uint8_t *is_kept, const void *elements, void *kept) {
+    const unsigned bits = bits_of(width, is_kept);
+    DS_SHUFFLE_16(elements, width == 2 ? ds_places.keep_2[bits] : ds_places.keep_4[bits], kept);
+    return ds_places.count[bits];
+}
+
+/* The reverse: writes 16 bytes of elements, 0 where none is kept; reads 16 bytes, of which it needs so many.
+ */
+DS_INLINE size_t spread_some(unsigned width, const uint8_t *is_kept, const void *kept, void *elements) {
+    const unsigned bits = bits_of(width, is_kept);
+    DS_SHUFFLE_16(kept, width == 2 ? ds_places.spread_2[bits] : ds_places.spread_4[bits], elements);
+    return ds_places.count[bits];
+}
+
 /* The loops below are made for each type of element. `before` is the element before these, for
  * differences. */
 #define DS_TYPED(type, any, name)                                                                            \
@@ -39,8 +69,9 @@ static void join(const uint8_t *low, const uint8_t *high, size_t count, uint8_t 
         for (size_t i = 0; i < count; i += DS_TILE) {                                                        \
             size_t some = count - i < DS_TILE ? count - i : DS_TILE;                                         \
             type tile[DS_TILE];                                                                              \
-            for (size_t j = 0; j < some; j++)                                                                \
-                tile[j] = moved_##name(element[i + j], i + j ? element[i + j - 1] : 0, flags);               \
+            tile[0] = moved_##name(element[i], i ? element[i - 1] : 0, flags);                               \
+            for (size_t j = 1; j < some; j++)                                                                \
+                tile[j] = moved_##name(element[i + j], element[i + j - 1], flags);                           \
             for (unsigned p = 0; p < sizeof(type); p++)                                                      \
                 for (size_t j = 0; j < some; j++)                                                            \
                     planes[p * step + i + j] = (uint8_t)(tile[j] >> (8 * p));                                \
@@ -75,7 +106,11 @@ static void join(const uint8_t *low, const uint8_t *high, size_t count, uint8_t 
             for (size_t j = 0; j < some; j++)                                                                \
                 is_kept[j] = element[j] != 0;                                                                \
             pack_1(is_kept, 0, bitmap);                                                                      \
-            for (size_t j = 0; j < some; j++) {                                                              \
+            size_t j = 0;                                                                                    \
+            if (DS_VECTOR_OF(type) && some == DS_STRIP)                                                      \
+                for (; j < some; j += DS_VECTOR_OF(type))                                                    \
+                    found += keep_some(sizeof(type), is_kept + j, element + j, (any *)kept + found);         \
+            for (; j < some; j++) {                                                                          \
                 ((any *)kept)[found] = element[j];                                                           \
                 found += is_kept[j];                                                                         \
             }                                                                                                \
@@ -95,7 +130,12 @@ static void join(const uint8_t *low, const uint8_t *high, size_t count, uint8_t 
                 store_row(is_kept + DS_ROW * k, packed >> k & 1);                                            \
             /* An element is read also for a zero, so there must be one. */                                  \
             if (most - found > some) {                                                                       \
-                for (size_t j = 0; j < some; j++) {                                                          \
+                size_t j = 0;                                                                                \
+                if (DS_VECTOR_OF(type) && some == DS_STRIP)                                                  \
+                    for (; j < some; j += DS_VECTOR_OF(type))                                                \
+                        found +=                                                                             \
+                            spread_some(sizeof(type), is_kept + j, (const any *)kept + found, element + j);  \
+                for (; j < some; j++) {                                                                      \
                     element[j] = (type)(((const any *)kept)[found] & (type) - (type)is_kept[j]);             \
                     found += is_kept[j];                                                                     \
                 }                                                                                            \

@@ -23,7 +23,7 @@ struct ds_encoder {
     enum ds_effort effort;
     void *matching; /* compressors of libzstd, */
     void *quick;    /* of which this one codes literals only */
-    uint8_t kept[ELEMENTS_BLOCK + 8];
+    uint8_t kept[ELEMENTS_BLOCK + 16];
     uint8_t high[ELEMENTS_BLOCK / 2];
     uint8_t coded[ELEMENTS_BLOCK]; /* a plane has half as many bytes, or fewer */
     uint8_t tried[TRIED];
@@ -138,8 +138,8 @@ struct choice {
 #define ALL_PLACES 255u
 
 static struct choice choose_repetitive(const struct job *job) {
-    size_t period = ds_period(job->bytes, job->length);
-    if (period && period <= job->length / LEAST_REPEATED)
+    size_t period = ds_period(job->bytes, job->length, job->length / LEAST_REPEATED);
+    if (period)
         return (struct choice){DS_BLOCK_REPEATED, 0, NULL, (unsigned)period};
     return (struct choice){job->encoder->matching ? DS_BLOCK_ZSTD : DS_BLOCK_RAW, 0, job->encoder->matching,
                            0};
@@ -289,14 +289,25 @@ static size_t encode_elements(struct ds_encoder *encoder, const uint8_t *bytes, 
     return (size_t)(out - first);
 }
 
-size_t ds_encode(struct ds_encoder *encoder, const uint8_t *bytes, size_t length, uint64_t position,
-                 const struct ds_run *runs, size_t count, uint8_t *out) {
+/* Bytes as they are, in as few blocks as possible. */
+static size_t encode_raw(struct ds_encoder *encoder, const uint8_t *bytes, size_t length, uint8_t *out) {
+    const uint8_t *const first = out;
+    size_t at = 0;
+    do {
+        size_t some = length - at < DS_BLOCK_MOST ? length - at : DS_BLOCK_MOST;
+        struct job job = {encoder, bytes + at, some, DS_BYTES, out + DS_BLOCK_HEADER};
+        out += encode_block(&job, &(struct choice){DS_BLOCK_RAW, 0, NULL, 0}, true);
+        at += some;
+    } while (at < length);
+    return (size_t)(out - first);
+}
+
+/* Each tensor as blocks of its own, and so what is between tensors. */
+static size_t encode_runs(struct ds_encoder *encoder, const uint8_t *bytes, size_t length, uint64_t position,
+                          const struct ds_run *runs, size_t count, uint8_t *out) {
     const uint8_t *const first = out;
     size_t at = 0, waiting = 0; /* the bytes from here to `at` are not elements */
     uint64_t start = 0;         /* of the run */
-    if (!length)
-        return encode_block(&(struct job){encoder, bytes, 0, DS_BYTES, out + DS_BLOCK_HEADER},
-                            &(struct choice){DS_BLOCK_RAW, 0, NULL, 0}, true);
     for (size_t i = 0; i < count && at < length; start = runs[i++].end) {
         if (runs[i].end <= position + at || runs[i].end < start || runs[i].element >= DS_ELEMENTS)
             continue;
@@ -313,4 +324,15 @@ size_t ds_encode(struct ds_encoder *encoder, const uint8_t *bytes, size_t length
         at = end;
     }
     return (size_t)(out - first) + encode_elements(encoder, bytes + waiting, length - waiting, DS_BYTES, out);
+}
+
+size_t ds_encode(struct ds_encoder *encoder, const uint8_t *bytes, size_t length, uint64_t position,
+                 const struct ds_run *runs, size_t count, uint8_t *out) {
+    if (length) {
+        size_t made = encode_runs(encoder, bytes, length, position, runs, count, out);
+        /* The headers of many small tensors may take more than was saved. */
+        if (made <= DS_ENCODED_MOST(length))
+            return made;
+    }
+    return encode_raw(encoder, bytes, length, out);
 }

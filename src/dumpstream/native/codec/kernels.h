@@ -29,7 +29,7 @@ struct ds_codec_kernels {
                   uint8_t *elements);
 
     /* Writes a bitmap of the elements that are not 0, and these elements, for which `kept` has room
-     * with one more; returns how many there are. */
+     * with 16 bytes more; returns how many there are. */
     size_t (*drop_zeros)(const uint8_t *elements, size_t count, unsigned width, uint8_t *bitmap,
                          uint8_t *kept);
     /* The reverse. Returns how many of the `most` elements it needed, which may be more than that:
@@ -53,7 +53,13 @@ const struct ds_codec_kernels *ds_codec_kernels(void);
 /* For machines without an instruction for it. */
 uint32_t ds_crc32_portable(uint32_t crc, const uint8_t *bytes, size_t length);
 
-/* By a mask of 8 bits: the places of its bits, from the lowest, and how many there are. Made before
- * kernels are used. */
-extern uint8_t ds_kept_places[256][8];
-extern uint8_t ds_kept_count[256];
+/* By a mask with a bit for each element: how many bits it has; the places of the bytes of these elements, to
+ * keep them; and the reverse, to spread them, where the bytes of others have no place. The elements of the
+ * tables have 1, 2 and 4 bytes. Made before kernels are used. */
+struct ds_places {
+    uint8_t count[256];
+    uint8_t keep_1[256][8], spread_1[256][8];
+    uint8_t keep_2[256][16], spread_2[256][16];
+    uint8_t keep_4[16][16], spread_4[16][16];
+};
+extern struct ds_places ds_places;

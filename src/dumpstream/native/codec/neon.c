@@ -2,7 +2,9 @@
 #include <arm_neon.h>
 #include <sys/auxv.h>
 
-#define DS_SHUFFLE(bytes, places, out) vst1_u8(out, vtbl1_u8(vld1_u8(bytes), vld1_u8(places)))
+#define DS_SHUFFLE_8(bytes, places, out) vst1_u8(out, vtbl1_u8(vld1_u8(bytes), vld1_u8(places)))
+#define DS_SHUFFLE_16(bytes, places, out)                                                                    \
+    vst1q_u8((uint8_t *)(out), vqtbl1q_u8(vld1q_u8((const uint8_t *)(bytes)), vld1q_u8(places)))
 
 #include "elements.h"
 

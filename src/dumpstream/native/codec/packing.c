@@ -4,21 +4,27 @@
 #include "sample.h"
 
 #define SAMPLED 256u
-#define LEAST_BASE (1u << DS_MOST_BITS)
+
+static unsigned exponent_at(enum ds_element element, const uint8_t *value) {
+    uint16_t bits;
+    memcpy(&bits, value, sizeof bits);
+    return element == DS_HALF ? bits >> 10 & 31 : bits >> 7 & 255;
+}
 
 static struct ds_window choose(enum ds_element element, const uint8_t *values, size_t count) {
-    uint16_t exponents[256] = {0};
+    /* Exponents are alike, and a counter that was just added to is not ready to be added to again. */
+    enum { COUNTERS = 4 };
+    uint8_t counted[COUNTERS][256] = {0};
+    uint16_t exponents[256];
     const size_t step = count / SAMPLED;
+    size_t beyond = 0; /* the place in a step, a different one each time */
     for (size_t i = 0; i < SAMPLED; i++) {
-        uint16_t value;
-        memcpy(&value, values + 2 * (i * step + i % step), sizeof value);
-        exponents[element == DS_HALF ? value >> 10 & 31 : value >> 7 & 255]++;
+        counted[i % COUNTERS][exponent_at(element, values + 2 * (i * step + beyond))]++;
+        beyond = beyond + 1 < step ? beyond + 1 : 0;
     }
-    struct ds_window window = ds_window_choose(exponents, SAMPLED);
-    /* Distances are bytes: from a lower base, the largest exponents would seem to be below it. */
-    if (element == DS_BFLOAT && window.base < LEAST_BASE)
-        window.base = LEAST_BASE;
-    return window;
+    for (unsigned e = 0; e < 256; e++)
+        exponents[e] = (uint16_t)(counted[0][e] + counted[1][e] + counted[2][e] + counted[3][e]);
+    return ds_window_choose(exponents, SAMPLED);
 }
 
 static size_t pack_group(enum ds_element element, const uint8_t *values, size_t count, uint8_t *out) {

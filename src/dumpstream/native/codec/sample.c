@@ -117,11 +117,11 @@ uint64_t ds_planes_cost(enum ds_element element, const struct ds_sample *sample,
     return cost;
 }
 
-size_t ds_period(const uint8_t *bytes, size_t length) {
+size_t ds_period(const uint8_t *bytes, size_t length, size_t most) {
     const size_t print = 16;
-    if (length < 2 * print)
+    if (!most || most + print > length)
         return 0;
-    const uint8_t *again = memmem(bytes + 1, length / 2 + print - 1, bytes, print);
+    const uint8_t *again = memmem(bytes + 1, most + print - 1, bytes, print);
     size_t period = again ? (size_t)(again - bytes) : 0;
     return period && memcmp(bytes, bytes + period, length - period) == 0 ? period : 0;
 }

@@ -35,6 +35,6 @@ uint64_t ds_planes_cost(enum ds_element element, const struct ds_sample *sample,
 /* Whether most of the words that come up in steps come again. */
 bool ds_is_repetitive(const uint8_t *bytes, size_t length);
 
-/* Returns the length of the bytes at the beginning that are repeated to the end, with at most half of
- * `length`; 0 if there are none. */
-size_t ds_period(const uint8_t *bytes, size_t length);
+/* Returns the length of the bytes at the beginning that are repeated to the end, if it is at most `most`;
+ * 0 if there are none. */
+size_t ds_period(const uint8_t *bytes, size_t length, size_t most);

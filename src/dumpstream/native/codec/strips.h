@@ -84,16 +84,56 @@ DS_INLINE uint64_t escape_mask(const uint8_t *codes, uint8_t escape) {
 /* Writes those of 8 exponents that have a bit in `mask`, and up to 8 bytes in all; returns how many there
  * are. Most often there are none or one, and which it is cannot be predicted. */
 DS_INLINE size_t keep_escapes(uint64_t mask, const uint8_t *exponents, uint8_t *escapes) {
-#ifdef DS_SHUFFLE
+#ifdef DS_SHUFFLE_8
     unsigned places = (unsigned)(mask * 0x0002040810204081u >> 56);
-    DS_SHUFFLE(exponents, ds_kept_places[places], escapes);
-    return ds_kept_count[places];
+    DS_SHUFFLE_8(exponents, ds_places.keep_1[places], escapes);
+    return ds_places.count[places];
 #else
     size_t kept = 0;
     for (; mask; mask &= mask - 1)
         escapes[kept++] = exponents[(unsigned)__builtin_ctzll(mask) / 8];
     return kept;
 #endif
+}
+
+/* Writes the exponents of a row whose code is `escape`, and up to 8 bytes in all; returns how many there are.
+ */
+DS_INLINE size_t keep_escapes_of_row(const uint8_t *codes, uint8_t escape, const uint8_t *exponents,
+                                     uint8_t *escapes) {
+    const uint8_t *const first = escapes;
+#ifdef DS_EQUAL_BITS
+    enum { FEW = 4 }; /* are written without asking whether they are there */
+    uint32_t bits = DS_EQUAL_BITS(codes, escape);
+    unsigned count = (unsigned)__builtin_popcount(bits);
+    if (count <= FEW) {
+        for (unsigned k = 0; k < FEW; k++, bits &= bits - 1)
+            escapes[k] = exponents[__builtin_ctz(bits | 1u << 31)];
+        return count;
+    }
+#endif
+    for (unsigned j = 0; j < DS_ROW; j += 8)
+        escapes += keep_escapes(escape_mask(codes + j, escape), exponents + j, escapes);
+    return (size_t)(escapes - first);
+}
+
+/* Puts those of the `count` escapes that follow the `used` ones where 8 exponents have a bit in `mask`, as
+ * far as there are enough; returns how many are used then, or should be. */
+DS_INLINE size_t take_escapes(uint64_t mask, const uint8_t *escapes, size_t used, size_t count,
+                              uint8_t *exponents) {
+#ifdef DS_SHUFFLE_8
+    if (used + 8 <= count) { /* it reads as many, whichever it needs */
+        unsigned places = (unsigned)(mask * 0x0002040810204081u >> 56);
+        uint64_t eight, taken;
+        DS_SHUFFLE_8(escapes + used, ds_places.spread_1[places], (uint8_t *)&taken);
+        memcpy(&eight, exponents, sizeof eight);
+        eight = (eight & ~((mask >> 7) * 255)) | taken;
+        memcpy(exponents, &eight, sizeof eight);
+        return used + ds_places.count[places];
+    }
+#endif
+    for (; mask; mask &= mask - 1, used++)
+        exponents[(unsigned)__builtin_ctzll(mask) / 8] = used < count ? escapes[used] : 0;
+    return used;
 }
 
 /* Elements wherever they are in memory. */
@@ -148,8 +188,8 @@ DS_INLINE size_t pack_strips(enum ds_element element, const uint8_t *values, siz
             residues += 3 * DS_ROW;
         }
         pack_bits(code, bits, codes);
-        for (unsigned j = 0; j < DS_STRIP; j += 8)
-            escapes += keep_escapes(escape_mask(code + j, escape), exponent + j, escapes);
+        for (unsigned j = 0; j < DS_STRIP; j += DS_ROW)
+            escapes += keep_escapes_of_row(code + j, escape, exponent + j, escapes);
     }
     return (size_t)(escapes - first);
 }
@@ -165,8 +205,7 @@ DS_INLINE size_t unpack_strips(enum ds_element element, const uint8_t *residues,
         for (unsigned j = 0; j < DS_STRIP; j++)
             exponent[j] = (uint8_t)(base - code[j]);
         for (unsigned j = 0; j < DS_STRIP; j += 8)
-            for (uint64_t mask = escape_mask(code + j, escape); mask; mask &= mask - 1, used++)
-                exponent[j + (unsigned)__builtin_ctzll(mask) / 8] = used < count ? escapes[used] : 0;
+            used = take_escapes(escape_mask(code + j, escape), escapes, used, count, exponent + j);
         const uint8_t *low = residues;
         residues += DS_STRIP;
         if (element == DS_HALF) {

@@ -46,7 +46,7 @@ struct ds_encoder;
 struct ds_encoder *ds_encoder_new(enum ds_effort effort, int level);
 void ds_encoder_free(struct ds_encoder *encoder);
 
-/* Returns the most bytes that so many become. */
+/* Returns the room that ds_encode needs for so many bytes, more than they become. */
 size_t ds_encoded_bound(size_t length);
 
 /* Encodes the bytes at `position` of a file with these runs, and returns how many bytes it has
@@ -57,6 +57,8 @@ size_t ds_encode(struct ds_encoder *encoder, const uint8_t *bytes, size_t length
 /* No block has more original bytes. */
 #define DS_BLOCK_MOST (1u << 20)
 #define DS_BLOCK_HEADER 20u
+/* The most that so many bytes become. */
+#define DS_ENCODED_MOST(length) ((length) + ((length) / DS_BLOCK_MOST + 1) * DS_BLOCK_HEADER)
 /* The longest payload for so many. An encoder makes none that is longer than the original bytes; planes
  * and a bitmap that are not compressed may be. */
 #define DS_PAYLOAD_MOST(raw) ((raw) + (raw) / 8 + 64)
