@@ -17,6 +17,8 @@ from dumpstream.statistics.parquet import require_pyarrow
 _HEADING, _RESULT = b"dumpstream.part", b"dumpstream.result"
 _NAME = re.compile(r"part-([0-9a-f]{16})-([0-9]{1,9})-of-([0-9]{1,9})-([0-9a-f]{32})\.parquet", re.ASCII)
 _READ_ROWS = 16384
+#: In the result of a part that is made of a slice: what it is a slice of, and the digest of that.
+SLICED = "sliced"
 
 
 class PartName(NamedTuple):
@@ -98,7 +100,7 @@ class Part:
             self._parquet = pyarrow.parquet.ParquetFile(file)
             about = self._parquet.metadata.metadata or {}
             self.heading = Heading.from_json(about[_HEADING])
-            self.result: Mapping[str, Any] = json.loads(about[_RESULT])
+            self.result: Mapping[str, Any] = dict(json.loads(about[_RESULT]))
 
     def tables(self) -> Iterator[Any]:
         """Yield its rows, a few thousand at a time, as tables of Arrow."""

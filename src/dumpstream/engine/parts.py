@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.engine.part import Part, PartName
+from dumpstream.engine.part import SLICED, Part, PartName
 from dumpstream.engine.partsplace import PartsPlace
 from dumpstream.engine.plan import Plan
 
@@ -32,7 +32,20 @@ class Parts:
         self._kept = kept
 
     def __iter__(self) -> Iterator[Part]:
-        return (part for kept in self._kept for part in self._read(kept))
+        """Read them.
+
+        Raises:
+            DumpstreamError: one is damaged, or slices of one capture were made of different journals.
+        """
+        whole: Any = None
+        for kept in self._kept:
+            for part in self._read(kept):
+                before, whole = whole, part.result.get(SLICED)
+                if before and whole and before[0] == whole[0] and before != whole:
+                    raise DumpstreamError(
+                        f"{whole[0]} has changed while its slices were computed; compute all of them again"
+                    )
+                yield part
 
     @property
     def request(self) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """Runs the plan of a command: all of it on an engine, or a shard of it here."""
 
+import shlex
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -46,9 +47,10 @@ def _run_shard(args: Namespace, plan: Plan) -> int:
         say(str(failure))
     kept = f", {computed.kept} of them there before" if computed.kept else ""
     number, count = args.shard
+    location = place.location.url if isinstance(place.location, Prefix) else place.location
     summarise(
-        f"shard {number} of {count}: {count_text(computed.done, 'part')} in {place.location}{kept}; "
-        f"`dumpstream merge {place.location}` puts all shards together",
+        f"shard {number} of {count}: {count_text(computed.done, 'part')} in {location}{kept}; "
+        f"`dumpstream merge {shlex.quote(str(location))}` puts all shards together",
         good=not computed.failures,
     )
     return FAILED if computed.failures else 0
