@@ -131,11 +131,11 @@ def running_cluster(directory: Path, environment: Mapping[str, str], workers: in
 
 
 class Command:
-    """A command that runs beside the test."""
+    """A command that runs beside the test, without a line of progress if it takes long."""
 
-    def __init__(self, *arguments: object, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: str, *arguments: object, environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dumpstream", *map(str, arguments)],
+            [sys.executable, "-m", "dumpstream", command, "--progress", "none", *map(str, arguments)],
             env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -157,10 +157,10 @@ class Command:
 
 
 def finished(
-    *arguments: object, environment: Mapping[str, str] | None = None
+    command: str, *arguments: object, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end."""
-    return Command(*arguments, environment=environment).ended()
+    return Command(command, *arguments, environment=environment).ended()
 
 
 def until(condition: Callable[[], bool]) -> None:
