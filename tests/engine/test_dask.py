@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from typing import TYPE_CHECKING
 
 import obstore
 import pytest
+import zstandard
 
+from dumpstream import DumpstreamError
+from dumpstream.cli import main
+from dumpstream.cli.engine import running
+from dumpstream.engine.comparing import Comparing
 from dumpstream.remote.storelock import STORE_LOCK
-from s3server import BUCKET, WEED, running_server
+from s3server import ACCESS_KEY, BUCKET, SECRET, WEED, running_server
 
 from .cluster import Command, Gate, finished, running_cluster
 
@@ -19,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from dumpstream.engine.computing import Computed
+    from dumpstream.engine.plan import Plan
     from s3server import S3Server
 
     from .cluster import Cluster
@@ -183,6 +191,31 @@ def test_ctrl_c_cancels_what_was_submitted(cluster: Cluster, gate: Gate) -> None
     assert (ended.returncode, ended.stdout) == (130, b"")
     assert b"Traceback" not in ended.stderr
     assert cluster.tasks() == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["stats", _JOB], ["verify", _JOB, "--deep"], ["compare", _JOB, _OTHER]], ids=lambda it: it[0]
+)
+def test_no_task_has_credentials_in_it(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    sent: list[bytes] = []
+
+    def send(plan: Plan, *_: object) -> Computed:
+        for task in plan.tasks:
+            sent.append(pickle.dumps(task))
+            if isinstance(task, Comparing):
+                sent.append(zstandard.decompress(task.packed))
+        raise DumpstreamError("that is all")
+
+    monkeypatch.setattr(running, "compute_on_dask", send)
+
+    assert main([*arguments, "--engine", "dask"]) == 1
+    assert len(sent) > 1
+    assert b"job" in b"".join(sent)
+    for secret in (ACCESS_KEY, SECRET):
+        assert secret in server.environment.values()
+        assert not any(secret.encode() in data for data in sent)
 
 
 def test_a_scheduler_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:

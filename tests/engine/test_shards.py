@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet
 import pytest
@@ -257,6 +258,36 @@ def test_a_part_that_is_not_what_its_name_says_is_refused(
 
     assert refused.code == 1
     assert first.name in refused.err
+    assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"dumpstream.part", {"request": ["stats"]}),
+        (b"dumpstream.part", {"request": {"command": ["stats"]}}),
+        (b"dumpstream.part", {"request": {"command": "os"}}),
+        (b"dumpstream.part", {"request": {"command": "stats", "output": 3, "patterns": []}}),
+        (b"dumpstream.part", {"format": 2}),
+        (b"dumpstream.result", 3),
+        (b"dumpstream.result", {"skipped": None}),
+        (b"dumpstream.result", {"sliced": 7}),
+    ],
+    ids=str,
+)
+def test_what_no_task_has_written_is_refused_in_a_line(
+    tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str], key: bytes, value: Any
+) -> None:
+    shards(capsys, tmp_path / "parts", 1, "stats", job)
+    for path in (tmp_path / "parts").iterdir():
+        table = pyarrow.parquet.read_table(path)
+        about = dict(pyarrow.parquet.read_metadata(path).metadata)
+        about[key] = json.dumps({**json.loads(about[key]), **value} if isinstance(value, dict) else value)
+        pyarrow.parquet.write_table(table.replace_schema_metadata(about), path)
+
+    refused = run(capsys, "merge", tmp_path / "parts")
+
+    assert (refused.code, refused.out) == (1, "")
     assert refused.err.count("\n") == 1
 
 
