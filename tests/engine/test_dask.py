@@ -18,7 +18,7 @@ from dumpstream.engine.comparing import Comparing
 from dumpstream.remote.storelock import STORE_LOCK
 from s3server import ACCESS_KEY, BUCKET, SECRET, WEED, running_server
 
-from .cluster import Command, Gate, finished, running_cluster
+from .cluster import Command, Gate, finished, running_cluster, until
 
 if TYPE_CHECKING:
     import subprocess
@@ -193,8 +193,26 @@ def test_ctrl_c_cancels_what_was_submitted(cluster: Cluster, gate: Gate) -> None
     assert cluster.tasks() == 0
 
 
+def test_ctrl_c_stops_the_cluster_that_was_started_here(gate: Gate, tmp_path: Path) -> None:
+    gate.holds = "/files/"
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{gate.port}",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    command = Command("stats", _JOB, "--engine", "dask", environment=environment)
+    assert gate.held.wait(120)
+
+    command.interrupt()
+    ended = command.ended()
+
+    assert said(ended) == (130, b"", b"")
+    until(lambda: not command.left())
+
+
 @pytest.mark.parametrize(
-    "arguments", [["stats", _JOB], ["verify", _JOB, "--deep"], ["compare", _JOB, _OTHER]], ids=lambda it: it[0]
+    "arguments",
+    [["stats", _JOB], ["verify", _JOB, "--deep"], ["compare", _JOB, _OTHER]],
+    ids=lambda it: it[0],
 )
 def test_no_task_has_credentials_in_it(
     server: S3Server, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
