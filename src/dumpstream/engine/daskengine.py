@@ -160,7 +160,7 @@ def _client(address: str | None) -> Iterator[Any]:
 
 
 def _start_tracker() -> None:
-    """Start what removes the semaphores of workers if this process cannot, and have it say nothing about that.
+    """Start what removes the semaphores of workers if this process cannot, and have it say nothing of them.
 
     Ctrl-C ends this process and its workers at once. Of the semaphores that are left, multiprocessing warns.
     """

@@ -116,7 +116,7 @@ class _Writer:
             self._flush()
 
     def close(self, unmatched: list[str], more: Mapping[str, Any]) -> None:
-        """Write what is left, and what is *more* to say; no file matched one of the patterns in *unmatched*."""
+        """Write what is left, and what *more* there is to say; no file matched a pattern in *unmatched*."""
         self._flush()
         self._part.close({**self._counts, "unmatched": unmatched, **more})
 

@@ -21,7 +21,6 @@ from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture, open_place
 from dumpstream.system.location import Prefix, as_location
 
-
 #: How much of a large capture is a portion by itself, about.
 _PORTION_BYTES = 256 << 20
 

@@ -70,8 +70,8 @@ class FileList(Sequence[StoredFile]):
     def without(self, texts: Sequence[bytes], within: Slice | None = None) -> Iterator[StoredFile]:
         """Yield the files, but none whose only line contains one of *texts*, which may grow meanwhile.
 
-        Such lines are not parsed, and take a tenth of the time. With *within*, only the files come whose first
-        lines are in that slice of it.
+        Such lines are not parsed, and take a tenth of the time. With *within*, only those files come whose
+        first lines are in that slice.
         """
         for offset, block, repeated in self._blocks(self._span(within)):
             yield from self._files_of_block(offset, block, repeated, texts)

@@ -40,7 +40,7 @@ class Selection:
         return not self._patterns
 
     def files(self, member: Member, within: Slice | None = None) -> Iterator[StoredFile]:
-        """Yield the files of *member* that are selected, each once; if all are, only those *within* a slice."""
+        """Yield the files of *member* that are selected, each once, or those *within* a slice if all are."""
         if member.capture is None:
             return
         files, prefix = member.capture.files, member.prefix
