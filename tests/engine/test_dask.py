@@ -116,6 +116,17 @@ def test_a_cluster_is_started_here_if_none_is_named(tmp_path: Path, server: S3Se
     assert said(finished("stats", _JOB, "--format", "csv", "--engine", "dask")) == one
 
 
+def test_parts_of_an_earlier_run_do_not_count(cluster: Cluster, tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    arguments = ["stats", _JOB, "--format", "csv", "--engine", f"dask={cluster.address}", "--parts", parts]
+    one = said(finished(*arguments))
+    for part in [*parts.iterdir()]:  # as if the captures had had other journals then
+        stem, _, inputs = part.stem.rpartition("-")
+        part.rename(parts / f"{stem}-{inputs[::-1]}.parquet")
+
+    assert said(finished(*arguments)) == one
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["stats", _JOB, "--format", "csv"], ["compare", _JOB, _OTHER, "--json"], ["verify", _JOB, "--deep"]],

@@ -54,7 +54,7 @@ def compute_on_dask(
         StoreError: a store does not answer.
     """
     require_distributed()
-    computed = Computed()
+    computed, names = Computed(), set[str]()
     with _client(address) as client:
         _refuse_other_versions(client)
         for result in _results(client, plan):
@@ -63,9 +63,10 @@ def compute_on_dask(
             else:
                 name, data = result
                 place.write(name, BytesIO(data))
+                names.add(name)
                 computed = computed._replace(done=computed.done + 1)
             tell(computed.done + len(computed.failures))
-    return computed._replace(failures=tuple(sorted(computed.failures)))
+    return computed._replace(failures=tuple(sorted(computed.failures)), names=frozenset(names))
 
 
 def _results(client: Any, plan: Plan) -> Iterator[tuple[str, bytes] | Failure]:

@@ -60,20 +60,27 @@ class Parts:
             yield part
 
 
-def find_parts(places: Sequence[PartsPlace], absent: Collection[int] = (), plan: Plan | None = None) -> Parts:
+def find_parts(
+    places: Sequence[PartsPlace],
+    absent: Collection[int] = (),
+    plan: Plan | None = None,
+    names: Collection[str] | None = None,
+) -> Parts:
     """Return the parts that are kept at *places*.
 
     Args:
         places: where they are; other files may be beside them.
         absent: the numbers of tasks, counted from 1, that are known to have none.
         plan: whose parts are meant; by default all that are there.
+        names: which of them are meant; by default all.
 
     Raises:
         DumpstreamError: they are of different plans, or not all of a plan are there, or one is there twice.
     """
     found: dict[int, list[KeptPart]] = defaultdict(list)
     for place in places:
-        for name in map(PartName.parse, sorted(place.names())):
+        there = (it for it in sorted(place.names()) if names is None or it in names)
+        for name in map(PartName.parse, there):
             if name is not None and (plan is None or name.plan == plan.key):
                 found[name.task].append(KeptPart(place, name))
     kept = [part for number in sorted(found) for part in found[number]]

@@ -36,7 +36,8 @@ def run_planned(args: Namespace, plan: Plan, finish: Finish) -> int:
             plan, len(plan.tasks), partial(compute_on_dask, plan, place, args.engine.address)
         )
         absent = [failure.task for failure in computed.failures]
-        return finish(find_parts([place], absent, plan), computed.failures)
+        # What an earlier run has left there, of captures that have changed since, does not count.
+        return finish(find_parts([place], absent, plan, computed.names), computed.failures)
 
 
 def _run_shard(args: Namespace, plan: Plan) -> int:
