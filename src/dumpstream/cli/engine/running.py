@@ -19,6 +19,8 @@ from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.system.location import Prefix
 from dumpstream.system.scratch import ScratchDirectory
 
+#: A task may take minutes, and then nothing is done for as long.
+_WINDOW_S = 600.0
 #: Prints the answer of all parts but those of failed tasks, and returns the exit code.
 Finish = Callable[[Parts, Sequence[Failure]], int]
 
@@ -58,6 +60,7 @@ def _run_shard(args: Namespace, plan: Plan) -> int:
 
 
 def _with_progress(plan: Plan, count: int, compute: Callable[[Callable[[int], None]], Computed]) -> Computed:
-    with Progress(f"{plan.request['command']}: computing", "task") as progress:
+    doing = f"{plan.request['command']}: computing"
+    with Progress(doing, "task", window_s=_WINDOW_S) as progress:
         progress.expect(count)
         return compute(progress.show)
