@@ -176,6 +176,21 @@ def test_rows_of_a_table_come_once_however_the_capture_is_cut(
     assert run(capsys, "merge", tmp_path / "parts") == one
 
 
+def test_problems_come_in_the_order_of_the_files_however_the_capture_is_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [DumpedFile(kind, number, (1.0,)) for number, kind in enumerate(["missing", "short"] * 2)]
+    job = leave(tmp_path / "job", Job([Rank(files, "finished")]))
+    one = run(capsys, "verify", job)
+
+    with portions_of(1):
+        shards(capsys, tmp_path / "parts", 1, "verify", job)
+
+    kinds = [line.split()[0] for line in one.out.splitlines()]
+    assert kinds[:4] == ["missing", "verdict"] * 2
+    assert run(capsys, "merge", tmp_path / "parts") == one
+
+
 def test_slices_of_a_capture_that_has_changed_in_between_are_refused(
     tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

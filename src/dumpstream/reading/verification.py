@@ -177,7 +177,9 @@ class _Verifier:
             self._result.problems += problems_of_capture(capture, prefix, process=process, waiting=waiting)
         inventory: dict[str, Listed] | None = None
         try:
-            inventory = _take_inventory(capture)
+            # Where everything is read again, only those that look for files of no row need a listing.
+            needless = self._deep and not self._is_last and not capture.totals.at_urls
+            inventory = {} if needless else _take_inventory(capture)
         except StoreError as exc:
             if capture.in_store:
                 raise
@@ -263,7 +265,9 @@ class _Check:
             for (row, part), content in zip(some, contents, strict=True):
                 if self._stopped.is_set():
                     return [result]
-                if content is None:
+                if part is None:
+                    result.problems.append(problem_of_row(row))
+                elif content is None:
                     self._check_part(row, part, result)
                 else:
                     _judge(row, part, memoryview(content).nbytes, read_header(content), result)
@@ -271,13 +275,16 @@ class _Check:
 
     def _parts_to_read(
         self, rows: Iterable[FileRow], result: Verification
-    ) -> Iterator[tuple[FileRow, StoredPart]]:
-        """Yield the parts that have to be read again, and count the others."""
+    ) -> Iterator[tuple[FileRow, StoredPart | None]]:
+        """Yield the parts that have to be read again, and count the others.
+
+        Before those of a row that is not whole, there is None.
+        """
         for row in rows:
             result.rows += 1
             result.row_bytes += row.bytes
             if not row.verdict.whole:
-                result.problems.append(problem_of_row(row))
+                yield row, None
             elif not row.stored and row.not_stored is None:
                 result.unstored_files += 1
             skipped = 0
