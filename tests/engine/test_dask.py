@@ -14,11 +14,13 @@ import zstandard
 from dumpstream import DumpstreamError
 from dumpstream.cli import main
 from dumpstream.cli.engine import running
+from dumpstream.engine import portion
 from dumpstream.engine.comparing import Comparing
 from dumpstream.remote.storelock import STORE_LOCK
 from s3server import ACCESS_KEY, BUCKET, SECRET, WEED, running_server
 
 from .cluster import Command, Gate, finished, running_cluster, until
+from .jobs import run
 
 if TYPE_CHECKING:
     import subprocess
@@ -263,3 +265,21 @@ def test_shards_and_their_parts_may_be_in_the_store(server: S3Server, tmp_path: 
         assert finished(*arguments, "--shard", f"{number}/2", "--parts", parts).returncode == 0
 
     assert said(finished("merge", parts)) == one
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    "arguments", [["stats", _JOB, "--format", "csv"], ["verify", _JOB, "--deep"]], ids=lambda it: it[0]
+)
+def test_slices_of_captures_in_the_store_come_to_the_whole(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    one = run(capsys, *arguments)
+    monkeypatch.setattr(portion, "_PORTION_BYTES", 1 << 14)
+    assert run(capsys, *arguments, "--shard", "1/1", "--parts", tmp_path).code == 0
+
+    assert len([*tmp_path.iterdir()]) > 16
+    assert run(capsys, "merge", tmp_path) == one
