@@ -120,7 +120,8 @@ def test_a_cluster_is_started_here_if_none_is_named(tmp_path: Path, server: S3Se
 
 def test_parts_of_an_earlier_run_do_not_count(cluster: Cluster, tmp_path: Path) -> None:
     parts = tmp_path / "parts"
-    arguments = ["stats", _JOB, "--format", "csv", "--engine", f"dask={cluster.address}", "--parts", parts]
+    arguments = ["stats", _JOB, "--format", "csv", "--engine", f"dask={cluster.address}"]
+    arguments += ["--parts", str(parts)]
     one = said(finished(*arguments))
     for part in [*parts.iterdir()]:  # as if the captures had had other journals then
         stem, _, inputs = part.stem.rpartition("-")
