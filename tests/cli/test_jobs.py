@@ -321,6 +321,30 @@ class TestRanksThatComeAgain:
             builder.finish()
         return tmp_path / "local"
 
+    @pytest.mark.parametrize(
+        ("mode", "key"), [("overflow", "overflows"), ("watch", "watched")], ids=["overflow", "watch"]
+    )
+    def test_what_the_modes_find_has_its_host(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str, key: str
+    ) -> None:
+        files = [*Workload.parse(f"{mode},models=1,steps=2").expected_files("/dump")]
+        for host in ("a", "b"):
+            builder = CollectionBuilder(tmp_path / "job", host)
+            capture = builder.begin(rank=0)
+            for file in files:
+                capture.add(os.path.normpath(file.name), file.data, Verdict.COMPLETE)
+            builder.end(capture)
+            builder.finish()
+        code = {"overflow": 0, "watch": 3}[mode]
+
+        found = json_of(capsys, mode, tmp_path / "job", code=code)[key]
+        of_b = json_of(capsys, mode, tmp_path / "job", "--host", "b", code=code)[key]
+        text = output_of(capsys, mode, tmp_path / "job", code=code)
+
+        assert [it["host"] for it in found] == ["a", "b"] * len(of_b)
+        assert {(it["host"], it["rank"]) for it in of_b} == {("b", 0)}
+        assert text.count(", host a, rank 0, ") == text.count(", host b, rank 0, ") == len(of_b)
+
     def test_diagnose_tells_the_processes_of_two_hosts_apart(self, local: Path) -> None:
         subject = read_subject(local)
 

@@ -131,19 +131,29 @@ def running_cluster(directory: Path, environment: Mapping[str, str], workers: in
 
 
 class Command:
-    """A command that runs beside the test."""
+    """A command that runs beside the test, without a line of progress if it takes long."""
 
-    def __init__(self, *arguments: object, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: str, *arguments: object, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dumpstream", *map(str, arguments)],
+            [sys.executable, "-m", "dumpstream", command, "--progress", "none", *map(str, arguments)],
             env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def interrupt(self) -> None:
-        """Do as Ctrl-C does."""
-        self._process.send_signal(signal.SIGINT)
+        """Do as Ctrl-C does in a terminal, which the command and what it has started get."""
+        os.killpg(self._process.pid, signal.SIGINT)
+
+    def left(self) -> list[Path]:
+        """Return the processes that it has started and that live."""
+        processes = [Path("/proc", name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - ends
+        stats = {it: _read(it / "stat").rpartition(") ")[2].split() for it in processes}
+        group = str(self._process.pid)
+        return [it for it, (state, _, of, *_) in stats.items() if of == group and state != "Z"]
 
     def ended(self, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[bytes]:
         """Return how it has ended, once it has."""
@@ -156,11 +166,18 @@ class Command:
         return subprocess.CompletedProcess(self._process.args, self._process.returncode, out, err)
 
 
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # it has ended
+        return ") Z 0 0"
+
+
 def finished(
-    *arguments: object, environment: Mapping[str, str] | None = None
+    command: str, *arguments: object, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end."""
-    return Command(*arguments, environment=environment).ended()
+    return Command(command, *arguments, environment=environment).ended()
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -136,7 +136,12 @@ def _leave(path: Path, host: str | None, ranks: dict[int, Rank]) -> Path:
         if rank.ending == "refused":
             collection.refuse(pid=100 + number)
             continue
-        capture = collection.begin(rank=number, pid=100 + number)
+        figures = {
+            "files": len({it.name for it in rank.files}),
+            "bytes": sum(len(it.data) for it in rank.files),
+        }
+        known = figures if rank.ending == "finished" else {}
+        capture = collection.begin(rank=number, pid=100 + number, **known)
         _add(capture, rank)
         if rank.ending == "interrupted":
             capture.interrupt()

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from typing import TYPE_CHECKING
 
+import obstore
 import pytest
+import zstandard
 
-from s3server import BUCKET, WEED, running_server
+from dumpstream import DumpstreamError
+from dumpstream.cli import main
+from dumpstream.cli.engine import running
+from dumpstream.engine import portion
+from dumpstream.engine.comparing import Comparing
+from dumpstream.remote.storelock import STORE_LOCK
+from s3server import ACCESS_KEY, BUCKET, SECRET, WEED, running_server
 
-from .cluster import Command, Gate, finished, running_cluster
+from .cluster import Command, Gate, finished, running_cluster, until
+from .jobs import run
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
+    from dumpstream.engine.computing import Computed
+    from dumpstream.engine.plan import Plan
     from s3server import S3Server
 
     from .cluster import Cluster
@@ -38,6 +50,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         capture(_JOB, "node-0", "--fault", "nan=5@1")
         capture(_JOB, "node-1")
         interrupt_capture(_JOB, "node-2")
+        # It counts as running until its lock is stale, which would be in the middle of a test.
+        obstore.delete(server.client(), f"job/node-2/{STORE_LOCK}")
         for host in ("node-0", "node-1"):
             capture(_OTHER, host)
         yield server
@@ -102,6 +116,18 @@ def test_a_cluster_is_started_here_if_none_is_named(tmp_path: Path, server: S3Se
     one = said(finished("stats", _JOB, "--format", "csv"))
 
     assert said(finished("stats", _JOB, "--format", "csv", "--engine", "dask")) == one
+
+
+def test_parts_of_an_earlier_run_do_not_count(cluster: Cluster, tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    arguments = ["stats", _JOB, "--format", "csv", "--engine", f"dask={cluster.address}"]
+    arguments += ["--parts", str(parts)]
+    one = said(finished(*arguments))
+    for part in [*parts.iterdir()]:  # as if the captures had had other journals then
+        stem, _, inputs = part.stem.rpartition("-")
+        part.rename(parts / f"{stem}-{inputs[::-1]}.parquet")
+
+    assert said(finished(*arguments)) == one
 
 
 @pytest.mark.parametrize(
@@ -181,6 +207,49 @@ def test_ctrl_c_cancels_what_was_submitted(cluster: Cluster, gate: Gate) -> None
     assert cluster.tasks() == 0
 
 
+def test_ctrl_c_stops_the_cluster_that_was_started_here(gate: Gate, tmp_path: Path) -> None:
+    gate.holds = "/files/"
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{gate.port}",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    command = Command("stats", _JOB, "--engine", "dask", environment=environment)
+    assert gate.held.wait(120)
+
+    command.interrupt()
+    ended = command.ended()
+
+    assert said(ended) == (130, b"", b"")
+    until(lambda: not command.left())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["stats", _JOB], ["verify", _JOB, "--deep"], ["compare", _JOB, _OTHER]],
+    ids=lambda it: it[0],
+)
+def test_no_task_has_credentials_in_it(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    sent: list[bytes] = []
+
+    def send(plan: Plan, *_: object) -> Computed:
+        for task in plan.tasks:
+            sent.append(pickle.dumps(task))
+            if isinstance(task, Comparing):
+                sent.append(zstandard.decompress(task.packed))
+        raise DumpstreamError("that is all")
+
+    monkeypatch.setattr(running, "compute_on_dask", send)
+
+    assert main([*arguments, "--engine", "dask"]) == 1
+    assert len(sent) > 1
+    assert b"job" in b"".join(sent)
+    for secret in (ACCESS_KEY, SECRET):
+        assert secret in server.environment.values()
+        assert not any(secret.encode() in data for data in sent)
+
+
 def test_a_scheduler_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
     ended = finished("stats", _JOB, "--engine", "dask=tcp://127.0.0.1:9", environment=dict(os.environ))
 
@@ -197,3 +266,21 @@ def test_shards_and_their_parts_may_be_in_the_store(server: S3Server, tmp_path: 
         assert finished(*arguments, "--shard", f"{number}/2", "--parts", parts).returncode == 0
 
     assert said(finished("merge", parts)) == one
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    "arguments", [["stats", _JOB, "--format", "csv"], ["verify", _JOB, "--deep"]], ids=lambda it: it[0]
+)
+def test_slices_of_captures_in_the_store_come_to_the_whole(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    one = run(capsys, *arguments)
+    monkeypatch.setattr(portion, "_PORTION_BYTES", 1 << 14)
+    assert run(capsys, *arguments, "--shard", "1/1", "--parts", tmp_path).code == 0
+
+    assert len([*tmp_path.iterdir()]) > 16
+    assert run(capsys, "merge", tmp_path) == one

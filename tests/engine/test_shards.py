@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dumpstream.engine import portion
 from dumpstream.engine.part import PartName
 
 from .jobs import DumpedFile, Job, Rank, jobs, leave, run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import CaptureBuilder
+
     from .jobs import Ended
 
 _COMMANDS = [
@@ -31,6 +38,14 @@ _COMMANDS = [
 _WHOLE = Rank([DumpedFile("whole", number, (1.0, 2.0)) for number in range(3)], "finished")
 
 
+@contextmanager
+def portions_of(size: int) -> Iterator[None]:
+    """Cut captures that have more than *size* bytes into slices."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(portion, "_PORTION_BYTES", size)
+        yield
+
+
 def shards(capsys: pytest.CaptureFixture[str], parts: Path, count: int, *arguments: object) -> list[Ended]:
     numbers = range(1, count + 1)
     return [run(capsys, *arguments, "--shard", f"{it}/{count}", "--parts", parts) for it in numbers]
@@ -42,11 +57,16 @@ def job(tmp_path: Path) -> Path:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(job=jobs, count=st.integers(1, 4), command=st.sampled_from(_COMMANDS))
+@given(
+    job=jobs,
+    count=st.integers(1, 4),
+    command=st.sampled_from(_COMMANDS),
+    size=st.sampled_from([1, 300, 1 << 20]),
+)
 def test_merged_shards_are_what_one_process_prints(
-    capsys: pytest.CaptureFixture[str], job: Job, count: int, command: list[str]
+    capsys: pytest.CaptureFixture[str], job: Job, count: int, command: list[str], size: int
 ) -> None:
-    with TemporaryDirectory() as directory:
+    with TemporaryDirectory() as directory, portions_of(size):
         path, parts = leave(Path(directory) / "job", job), Path(directory) / "parts"
         name, *flags = command
         one = run(capsys, name, path, *flags)
@@ -125,6 +145,67 @@ def test_a_shard_that_is_resumed_computes_only_what_is_missing(
     assert run(capsys, "merge", parts) == one
 
 
+@pytest.mark.parametrize("command", [["stats", "--format", "csv"], ["verify"]], ids=lambda it: it[0])
+def test_a_large_capture_of_one_process_is_cut_into_slices(
+    tmp_path: Path, builder: CaptureBuilder, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    name, *flags = command
+    for file in _WHOLE.files:
+        builder.add(file.name, file.data, file.verdict)
+    capture = builder.finish()
+    one = run(capsys, name, capture, *flags)
+
+    with portions_of(len(_WHOLE.files[0].data)):
+        (ended,) = shards(capsys, tmp_path / "parts", 1, name, capture, *flags)
+
+    assert "3 parts" in ended.out
+    assert run(capsys, "merge", tmp_path / "parts") == one
+
+
+def test_rows_of_a_table_come_once_however_the_capture_is_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [DumpedFile("whole", number, (1.0, 2.0)) for number in range(8)]
+    job = leave(tmp_path / "job", Job([Rank(files, "finished", has_tables=True)]))
+    one = run(capsys, "stats", job, "--format", "csv")
+
+    with portions_of(1):
+        (ended,) = shards(capsys, tmp_path / "parts", 1, "stats", job, "--format", "csv")
+
+    assert "8 parts" in ended.out
+    assert run(capsys, "merge", tmp_path / "parts") == one
+
+
+def test_problems_come_in_the_order_of_the_files_however_the_capture_is_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [DumpedFile(kind, number, (1.0,)) for number, kind in enumerate(["missing", "short"] * 2)]
+    job = leave(tmp_path / "job", Job([Rank(files, "finished")]))
+    one = run(capsys, "verify", job)
+
+    with portions_of(1):
+        shards(capsys, tmp_path / "parts", 1, "verify", job)
+
+    kinds = [line.split()[0] for line in one.out.splitlines()]
+    assert kinds[:4] == ["missing", "verdict"] * 2
+    assert run(capsys, "merge", tmp_path / "parts") == one
+
+
+def test_slices_of_a_capture_that_has_changed_in_between_are_refused(
+    tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with portions_of(1):
+        run(capsys, "stats", job, "--shard", "1/2", "--parts", tmp_path / "parts")
+        with (job / "rank-1" / "journal.jsonl").open("a", encoding="ascii") as journal:
+            journal.write('{"type":"loss","cause":"ring_full","chunks":1,"bytes":8}\n')
+        run(capsys, "stats", job, "--shard", "2/2", "--parts", tmp_path / "parts")
+
+    refused = run(capsys, "merge", tmp_path / "parts")
+
+    assert refused.code == 1
+    assert "rank-1 has changed while its slices were computed" in refused.err
+
+
 def test_missing_parts_are_refused_by_their_numbers(
     tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +273,36 @@ def test_a_part_that_is_not_what_its_name_says_is_refused(
 
     assert refused.code == 1
     assert first.name in refused.err
+    assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"dumpstream.part", {"request": ["stats"]}),
+        (b"dumpstream.part", {"request": {"command": ["stats"]}}),
+        (b"dumpstream.part", {"request": {"command": "os"}}),
+        (b"dumpstream.part", {"request": {"command": "stats", "output": 3, "patterns": []}}),
+        (b"dumpstream.part", {"format": 2}),
+        (b"dumpstream.result", 3),
+        (b"dumpstream.result", {"skipped": None}),
+        (b"dumpstream.result", {"sliced": 7}),
+    ],
+    ids=str,
+)
+def test_what_no_task_has_written_is_refused_in_a_line(
+    tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str], key: bytes, value: Any
+) -> None:
+    shards(capsys, tmp_path / "parts", 1, "stats", job)
+    for path in (tmp_path / "parts").iterdir():
+        table = pyarrow.parquet.read_table(path)
+        about = dict(pyarrow.parquet.read_metadata(path).metadata)
+        about[key] = json.dumps({**json.loads(about[key]), **value} if isinstance(value, dict) else value)
+        pyarrow.parquet.write_table(table.replace_schema_metadata(about), path)
+
+    refused = run(capsys, "merge", tmp_path / "parts")
+
+    assert (refused.code, refused.out) == (1, "")
     assert refused.err.count("\n") == 1
 
 

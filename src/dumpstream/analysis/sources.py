@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError, DumpstreamError, StoreError
-from dumpstream.archive.rows import FileRow, part_beginning
+from dumpstream.archive.rows import FileRow, part_beginning, sink_beginning
 from dumpstream.format.opname import parse_name
 from dumpstream.reading.content import Content, content_of_path, content_of_stored
 from dumpstream.reading.smallfiles import read_small
@@ -285,6 +285,11 @@ def left_by_sink(row: FileRow, suffix: str) -> list[str]:
     """Return the paths that end with *suffix* among those where the statistics sink left something."""
     parts = [part for part in row.stored if part.sink == _SINK]
     return [part.path for part in parts if part.path is not None and part.path.endswith(suffix)]
+
+
+def measures_files(capture: StoredCapture) -> bool:
+    """Whether the statistics sink has left something of files of *capture*."""
+    return capture.files.has_text(sink_beginning(_SINK).encode())
 
 
 def table_text(path: str) -> bytes:

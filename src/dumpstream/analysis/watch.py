@@ -51,6 +51,7 @@ class Watched:
 
     op_name: str
     name: OpName  #: model, device and so on, from its first dump
+    host: str | None  #: that the process ran on, in a job of several
     rank: int | None  #: of the process, in a capture of several
     early: int  #: dumps before its own, or all if that is missing; they say nothing
     dumps: tuple[WatchDump, ...]  #: from its own on, in the order of time; none if its own is missing
@@ -187,6 +188,7 @@ def _execution(op_name: str, dumps: Sequence[WatchDump], layer: Sequence[str]) -
     return Watched(
         op_name=op_name,
         name=dumps[min(early, len(dumps) - 1)].name,
+        host=dumps[0].input.host,
         rank=dumps[0].input.rank,
         early=early,
         dumps=tuple(dumps[early:]),

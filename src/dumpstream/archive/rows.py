@@ -157,7 +157,12 @@ def _line(kind: str, row: BeginRow | LossRow | MergedRow | EndRow) -> str:
 
 def part_beginning(sink: str, path: str | None) -> str:
     """Return text that is in a line if, and only if, the file has a part of *sink* at *path*."""
-    return f'{{"sink":{quote(sink)},"path":{"null" if path is None else quote(path)},'
+    return f'{sink_beginning(sink)}"path":{"null" if path is None else quote(path)},'
+
+
+def sink_beginning(sink: str) -> str:
+    """Return text that is in a line if, and only if, the file has a part of *sink*."""
+    return f'{{"sink":{quote(sink)},'
 
 
 def _part_text(part: StoredPart) -> str:

@@ -30,6 +30,7 @@ class Computed(NamedTuple):
     done: int = 0  #: tasks whose parts are there by now,
     kept: int = 0  #: and those among them whose parts were there before
     failures: tuple[Failure, ...] = ()
+    names: frozenset[str] = frozenset()  #: of their parts, if a cluster has computed them
 
 
 def compute_kept(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -10,6 +11,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import islice
+from multiprocessing import resource_tracker
 from secrets import token_hex
 from typing import Any
 
@@ -23,6 +25,8 @@ from dumpstream.system.batches import WORKERS
 _RETRIES = 8
 #: Tasks that are submitted ahead: for each thread of the cluster, and for those that join later.
 _AHEAD, _LEAST_AHEAD = 4, 64
+#: A warning of multiprocessing, as Python's own variable names it.
+_UNSAID = "ignore:resource_tracker:UserWarning"
 _CONNECT_S = 10
 _WORKERS_S = 30
 
@@ -50,7 +54,7 @@ def compute_on_dask(
         StoreError: a store does not answer.
     """
     require_distributed()
-    computed = Computed()
+    computed, names = Computed(), set[str]()
     with _client(address) as client:
         _refuse_other_versions(client)
         for result in _results(client, plan):
@@ -59,9 +63,10 @@ def compute_on_dask(
             else:
                 name, data = result
                 place.write(name, BytesIO(data))
+                names.add(name)
                 computed = computed._replace(done=computed.done + 1)
             tell(computed.done + len(computed.failures))
-    return computed._replace(failures=tuple(sorted(computed.failures)))
+    return computed._replace(failures=tuple(sorted(computed.failures)), names=frozenset(names))
 
 
 def _results(client: Any, plan: Plan) -> Iterator[tuple[str, bytes] | Failure]:
@@ -127,6 +132,7 @@ def _client(address: str | None) -> Iterator[Any]:
     for name in ("distributed", "tornado"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is told in a line
     if address is None:
+        _start_tracker()
         with (
             distributed.LocalCluster(
                 n_workers=WORKERS,
@@ -152,6 +158,22 @@ def _client(address: str | None) -> Iterator[Any]:
                 f"the dask scheduler at {address} has no workers; start some with: dask worker {address}"
             ) from None
         yield client
+
+
+def _start_tracker() -> None:
+    """Start what removes the semaphores of workers if this process cannot, and have it say nothing of them.
+
+    Ctrl-C ends this process and its workers at once. Of the semaphores that are left, multiprocessing warns.
+    """
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join([*([before] if before else []), _UNSAID])
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def _refuse_other_versions(client: Any) -> None:

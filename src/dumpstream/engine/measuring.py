@@ -10,10 +10,10 @@ from functools import cached_property, partial
 from typing import IO, Any, NamedTuple
 
 from dumpstream.analysis.measurement import measure_selected
-from dumpstream.analysis.sources import Batch, Wanted
+from dumpstream.analysis.sources import Batch, Wanted, measures_files
 from dumpstream.engine.part import Part, PartWriter, decoded
 from dumpstream.engine.plan import Heading
-from dumpstream.engine.portion import Portion, digest_of, inputs_of
+from dumpstream.engine.portion import Portion, digest_of, inputs_of, slice_result
 from dumpstream.reading.collection import Member
 from dumpstream.statistics.columns import FileColumns, join_columns
 from dumpstream.statistics.parquet import require_pyarrow
@@ -60,13 +60,25 @@ class _OpenMeasuring:
         unmatched = {*task.wanted.patterns}
         columns = task.wanted.columns
         stored = tuple(dict.fromkeys([*columns, *(_MADE_OF[it] for it in columns if it in _MADE_OF)]))
-        find = partial(inputs_of, task.portion, self.member, unmatched)
-        batches = measure_selected(find, task.wanted, workers=task.workers)
-        with closing(batches), PartWriter(file, heading, _schema(stored)) as part:
+        with PartWriter(file, heading, _schema(stored)) as part:
             writer = _Writer(part, stored)
-            for batch in batches:
-                writer.add(batch)
-            writer.close(sorted(unmatched))
+            if (portion := self._measured_here()) is not None:
+                find = partial(inputs_of, portion, self.member, unmatched)
+                with closing(measure_selected(find, task.wanted, workers=task.workers)) as batches:
+                    for batch in batches:
+                        writer.add(batch)
+            writer.close(sorted(unmatched), slice_result(task.portion, self.digest))
+
+    def _measured_here(self) -> Portion | None:
+        """Return what this task measures, if anything.
+
+        A table of the statistics sink may have rows of files of all slices: the first has it all then.
+        """
+        portion = self.task.portion
+        capture = None if self.member is None else self.member.capture
+        if portion.within is None or capture is None or not measures_files(capture):
+            return portion
+        return portion.whole if portion.is_first else None
 
 
 def _schema(columns: tuple[str, ...]) -> Any:
@@ -103,10 +115,10 @@ class _Writer:
         if self._rows + len(self._problems) >= _GROUP_ROWS:
             self._flush()
 
-    def close(self, unmatched: list[str]) -> None:
-        """Write what is left; no file matched one of the patterns in *unmatched*."""
+    def close(self, unmatched: list[str], more: Mapping[str, Any]) -> None:
+        """Write what is left, and what *more* there is to say; no file matched a pattern in *unmatched*."""
         self._flush()
-        self._part.close({**self._counts, "unmatched": unmatched})
+        self._part.close({**self._counts, "unmatched": unmatched, **more})
 
     def _hold(self, tensors: Tensors) -> None:
         """Keep *tensors* until there are more like them."""

@@ -22,6 +22,8 @@ _READ_ROWS = 16384
 _LEAST_VALUES, _VALUES_PER_BYTE = 256 << 20, 200
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _TOO_LONG = "the values are too long"
+#: In the result of a part that is made of a slice: what it is a slice of, and the digest of that.
+SLICED = "sliced"
 
 
 class PartName(NamedTuple):
@@ -114,7 +116,7 @@ class Part:
             self._parquet = pyarrow.parquet.ParquetFile(file, metadata=metadata, read_dictionary=binary)
             about = self._parquet.metadata.metadata or {}
             self.heading = Heading.from_json(about[_HEADING])
-            self.result: Mapping[str, Any] = json.loads(about[_RESULT])
+            self.result: Mapping[str, Any] = dict(json.loads(about[_RESULT]))
 
     def tables(self) -> Iterator[Any]:
         """Yield its rows, a few thousand at a time, as tables of Arrow."""

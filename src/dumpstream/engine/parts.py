@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.engine.part import Part, PartName
+from dumpstream.engine.part import SLICED, Part, PartName
 from dumpstream.engine.partsplace import PartsPlace
 from dumpstream.engine.plan import Plan
 
@@ -31,7 +31,20 @@ class Parts:
         self._kept = kept
 
     def __iter__(self) -> Iterator[Part]:
-        return (part for kept in self._kept for part in self._read(kept))
+        """Read them.
+
+        Raises:
+            DumpstreamError: one is damaged, or slices of one capture were made of different journals.
+        """
+        whole: Any = None
+        for kept in self._kept:
+            for part in self._read(kept):
+                before, whole = whole, part.result.get(SLICED)
+                if before and whole and before[0] == whole[0] and before != whole:
+                    raise DumpstreamError(
+                        f"{whole[0]} has changed while its slices were computed; compute all of them again"
+                    )
+                yield part
 
     @property
     def request(self) -> Mapping[str, Any]:
@@ -46,20 +59,27 @@ class Parts:
             yield part
 
 
-def find_parts(places: Sequence[PartsPlace], absent: Collection[int] = (), plan: Plan | None = None) -> Parts:
+def find_parts(
+    places: Sequence[PartsPlace],
+    absent: Collection[int] = (),
+    plan: Plan | None = None,
+    names: Collection[str] | None = None,
+) -> Parts:
     """Return the parts that are kept at *places*.
 
     Args:
         places: where they are; other files may be beside them.
         absent: the numbers of tasks, counted from 1, that are known to have none.
         plan: whose parts are meant; by default all that are there.
+        names: which of them are meant; by default all.
 
     Raises:
         DumpstreamError: they are of different plans, or not all of a plan are there, or one is there twice.
     """
     found: dict[int, list[KeptPart]] = defaultdict(list)
     for place in places:
-        for name in map(PartName.parse, sorted(place.names())):
+        there = (it for it in sorted(place.names()) if names is None or it in names)
+        for name in map(PartName.parse, there):
             if name is not None and (plan is None or name.plan == plan.key):
                 found[name.task].append(KeptPart(place, name))
     kept = [part for number in sorted(found) for part in found[number]]

@@ -61,7 +61,10 @@ class Heading(NamedTuple):
         found = json.loads(text)
         if found.pop("format") != FORMAT:
             raise ValueError(FORMAT)
-        return cls(**found)
+        heading = cls(**found)
+        if not isinstance(heading.request, dict):
+            raise TypeError(heading.request)
+        return heading
 
 
 @dataclass(frozen=True)

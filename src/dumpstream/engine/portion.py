@@ -5,23 +5,29 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
 from dumpstream.archive.manifest import Process
+from dumpstream.engine.part import SLICED
 from dumpstream.reading.collection import Collection, Member, read_member
+from dumpstream.reading.filelist import Slice
 from dumpstream.reading.inputs import Input, inputs_at, inputs_of_member, is_capture
 from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture, open_place
 from dumpstream.system.location import Prefix, as_location
 from dumpstream.system.walk import walk_paths
 
+#: How much of a large capture is a portion by itself, about.
+_PORTION_BYTES = 256 << 20
+
 
 class Portion(NamedTuple):
-    """The capture of one process, or everything else at a location; has no credentials in it."""
+    """The capture of one process, a slice of it, or everything else at a location; has no credentials."""
 
     location: Path | Prefix
     captured: bool = False  #: whether there are captures,
@@ -30,14 +36,32 @@ class Portion(NamedTuple):
     below: str = ""  #: as `Member.below`
     problem: str | None = None  #: why it cannot be read, if that is known already
     given: str | None = None  #: the path that the caller gave, if there were several
+    within: Slice | None = None  #: if it is only a slice of the capture
 
     def __str__(self) -> str:
+        if self.within is not None:
+            return f"{self.whole}, slice {self.within.number} of {self.within.of}"
         if self.process is None:
             return str(self.location)
         directory = self.process.directory
         return (
             f"{self.location}/{directory}" if directory else f"process {self.process.pid} of {self.location}"
         )
+
+    @property
+    def whole(self) -> Portion:
+        """What it is a slice of."""
+        return self._replace(within=None)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing of the capture is before it."""
+        return self.within is None or self.within.number == 1
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing of the capture is behind it."""
+        return self.within is None or self.within.number == self.within.of
 
     def read(self) -> Member | None:
         """Return the capture, as it is now; None if it is not one.
@@ -97,6 +121,29 @@ def portions_of(collection: Collection) -> Iterator[Portion]:
             yield from (of_host._replace(process=process) for process in host.processes)
 
 
+def sliced(portions: Iterable[Portion]) -> Iterator[Portion]:
+    """Yield *portions*, and instead of a large capture that is finished, the slices of it."""
+    for portion in portions:
+        count = _slices(portion)
+        if count > 1:
+            yield from (portion._replace(within=Slice(number, count)) for number in range(1, count + 1))
+        else:
+            yield portion
+
+
+def _slices(portion: Portion) -> int:
+    """Return into how many slices *portion* is cut: by its manifest, or if that has no sizes, its journal."""
+    files = size = 0
+    if portion.process is not None:
+        files, size = portion.process.files or 0, portion.process.bytes or 0
+    elif portion.captured and portion.problem is None:
+        with suppress(DumpstreamError):  # which the task will tell
+            member = portion.read()
+            if member is not None and member.capture is not None and not member.capture.running:
+                files, size = member.capture.totals.files, member.capture.totals.bytes
+    return max(1, min(files, -(-size // _PORTION_BYTES)))
+
+
 def inputs_of(
     portion: Portion, member: Member | None, unmatched: set[str], selection: Selection
 ) -> Iterator[Input]:
@@ -107,7 +154,7 @@ def inputs_of(
     if member is None:
         found = inputs_at(portion.location, (), (), selection)
     else:
-        found = inputs_of_member(member, selection)
+        found = inputs_of_member(member, selection, portion.within)
     named = False
     for item in found:
         named |= item.named
@@ -122,6 +169,14 @@ def digest_of(portion: Portion, member: Member | None) -> str:
         return member.capture.files.digest()
     lines = [str(member)] if member is not None else [*_lines_below(Path(str(portion.location)))]
     return xxhash.xxh3_128_hexdigest("\n".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def slice_result(portion: Portion, digest: str) -> dict[str, Any]:
+    """Return what the part of *portion* says, so that slices of different journals are refused.
+
+    *digest* is that of the capture.
+    """
+    return {} if portion.within is None else {SLICED: [str(portion.whole), digest]}
 
 
 def digest_at(location: Path | Prefix) -> str:

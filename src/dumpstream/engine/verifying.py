@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ import xxhash
 
 from dumpstream.engine.part import Part, PartWriter, decoded
 from dumpstream.engine.plan import Heading
-from dumpstream.engine.portion import Portion, digest_of, portions_of
+from dumpstream.engine.portion import Portion, digest_of, portions_of, slice_result, sliced
 from dumpstream.reading.collection import Collection, HostCaptures, Member
 from dumpstream.reading.problem import Kind, Problem
 from dumpstream.reading.stored import State
@@ -53,9 +53,12 @@ class _OpenVerifying:
         return digest_of(self.task.portion, self.member)
 
     def write(self, file: IO[bytes], heading: Heading) -> None:
-        result = verify_member(self.member, deep=self.task.deep, workers=self.task.workers)
+        portion = self.task.portion
+        result = verify_member(
+            self.member, deep=self.task.deep, workers=self.task.workers, within=portion.within
+        )
         state = None if self.member.capture is None else str(result.state)
-        _write(file, heading, result, state)
+        _write(file, heading, result, state, slice_result(portion, self.digest))
 
 
 class VerifyingRoot(NamedTuple):
@@ -84,12 +87,15 @@ class _OpenRoot(NamedTuple):
         return xxhash.xxh3_128_hexdigest(directories.encode())
 
     def write(self, file: IO[bytes], heading: Heading) -> None:
-        _write(file, heading, verify_root(self.host), None)
+        _write(file, heading, verify_root(self.host), None, {})
 
 
 def verifying_tasks(collection: Collection, *, deep: bool) -> list[Verifying | VerifyingRoot]:
     """Return a task for each capture of *collection*, and one for what is beside those of each host."""
-    tasks: list[Verifying | VerifyingRoot] = [Verifying(it, deep) for it in portions_of(collection)]
+    portions = portions_of(collection)
+    if deep or isinstance(collection.path, Path):  # elsewhere, a store is only asked what it has
+        portions = sliced(portions)
+    tasks: list[Verifying | VerifyingRoot] = [Verifying(it, deep) for it in portions]
     return [*tasks, *(VerifyingRoot(host.place.path, host.below) for host in roots_of(collection))]
 
 
@@ -104,7 +110,9 @@ def verification_of(parts: Iterable[Part]) -> tuple[Verification, list[State]]:
     return total, states
 
 
-def _write(file: IO[bytes], heading: Heading, result: Verification, state: str | None) -> None:
+def _write(
+    file: IO[bytes], heading: Heading, result: Verification, state: str | None, more: Mapping[str, Any]
+) -> None:
     import pyarrow as pa  # noqa: PLC0415 - slow, and optional
 
     schema = pa.schema([(name, pa.binary()) for name in Problem._fields])
@@ -113,7 +121,7 @@ def _write(file: IO[bytes], heading: Heading, result: Verification, state: str |
     with PartWriter(file, heading, schema) as part:
         if rows:
             part.write_columns(dict(zip(Problem._fields, zip(*rows, strict=True), strict=True)))
-        part.close({**{name: getattr(result, name) for name in NUMBERS}, "state": state})
+        part.close({**{name: getattr(result, name) for name in NUMBERS}, "state": state, **more})
 
 
 def _read(part: Part) -> Verification:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from io import BytesIO
 from itertools import islice
 from json.encoder import encode_basestring_ascii
-from typing import overload
+from typing import NamedTuple, overload
 
 import xxhash
 
@@ -19,6 +19,18 @@ from dumpstream.reading.index import Index
 from dumpstream.reading.storedfile import StoredFile
 
 _WILDCARDS = re.compile(r"[*?]")
+
+
+class Slice(NamedTuple):
+    """The Kth of several stretches of a journal, which have about as many bytes each."""
+
+    number: int  #: counted from 1
+    of: int
+
+    def span(self, size: int) -> range:
+        """Return where the lines begin that are in it, in a journal of *size* bytes."""
+        start, stop = (size * number // self.of for number in (self.number - 1, self.number))
+        return range(start, stop)
 
 
 def summary_of(file: StoredFile) -> FileSummary:
@@ -55,18 +67,25 @@ class FileList(Sequence[StoredFile]):
     def __iter__(self) -> Iterator[StoredFile]:
         return self.without(())
 
-    def without(self, texts: Sequence[bytes]) -> Iterator[StoredFile]:
+    def without(self, texts: Sequence[bytes], within: Slice | None = None) -> Iterator[StoredFile]:
         """Yield the files, but none whose only line contains one of *texts*, which may grow meanwhile.
 
-        Such lines are not parsed, and take a tenth of the time.
+        Such lines are not parsed, and take a tenth of the time. With *within*, only those files come whose
+        first lines are in that slice.
         """
-        for offset, block, repeated in self._blocks():
+        for offset, block, repeated in self._blocks(self._span(within)):
             yield from self._files_of_block(offset, block, repeated, texts)
 
-    def rows(self) -> Iterator[FileRow]:
-        """Yield the rows of all files, in the order of the journal."""
-        for offset, block in self._journal.blocks():
+    def rows(self, within: Slice | None = None) -> Iterator[FileRow]:
+        """Yield the rows of all files, in the order of the journal; with *within*, of that slice of it."""
+        for offset, block in self._lines_in(self._span(within)):
             yield from (row for _, row in self._journal.file_rows(offset, block))
+
+    def has_text(self, text: bytes) -> bool:
+        """Whether a line contains *text*."""
+        key = self._index.key
+        lines = (self._journal.records(block, key, text) for _, block in self._journal.blocks())
+        return any(True for of_block in lines for _ in of_block)
 
     def summaries(self) -> Iterator[list[FileSummary]]:
         """Yield what a list shows, in the order of the files, many at a time: far faster than the files."""
@@ -85,19 +104,35 @@ class FileList(Sequence[StoredFile]):
                 found.insert(position, summary_of(StoredFile(row.name, (row,))))
         return found
 
-    def _blocks(self) -> Iterator[tuple[int, bytes, dict[int, int]]]:
+    def _blocks(self, span: range | None = None) -> Iterator[tuple[int, bytes, dict[int, int]]]:
         """Yield the blocks of the journal with their offsets, and the lines in them of names that come again.
 
         These are by their offsets, each with the offset of the first line of its name.
         """
         repeated = self._index.repeated()
         upcoming = next(repeated, None)
-        for offset, block in self._journal.blocks():
+        for offset, block in self._lines_in(span):
             inside: dict[int, int] = {}
             while upcoming is not None and upcoming[0] < offset + len(block):
                 inside[upcoming[0]] = upcoming[1]
                 upcoming = next(repeated, None)
             yield offset, block, inside
+
+    def _span(self, within: Slice | None) -> range | None:
+        return None if within is None else within.span(self._journal.size)
+
+    def _lines_in(self, span: range | None) -> Iterator[tuple[int, bytes]]:
+        """Yield blocks of the lines that begin in *span*, with their offsets; by default of all lines."""
+        for offset, block in self._journal.blocks():
+            if span is None:
+                yield offset, block
+            elif offset >= span.stop:
+                return
+            elif offset + len(block) > span.start:
+                start = _line_from(block, span.start - offset)
+                stop = _line_from(block, span.stop - offset)
+                if start < stop:
+                    yield offset + start, block[start:stop]
 
     def _files_of_block(
         self, offset: int, block: bytes, repeated: Mapping[int, int], without: Sequence[bytes] = ()
@@ -158,6 +193,13 @@ class FileList(Sequence[StoredFile]):
     def _file_at(self, first: int) -> StoredFile:
         rows = [*self._index.rows_at(self._index.lines_of(first))]
         return StoredFile(rows[0].name, rows)
+
+
+def _line_from(block: bytes, position: int) -> int:
+    """Return where the first line begins that begins at *position* or behind it; the end if none does."""
+    if position <= 0:
+        return 0
+    return block.find(b"\n", position - 1) + 1 or len(block)
 
 
 def _needle(pattern: str, prefix: str) -> bytes:

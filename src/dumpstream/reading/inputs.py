@@ -15,6 +15,7 @@ from dumpstream.format.verdict import Verdict
 from dumpstream.names import MAPPING
 from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.dumpfile import DumpFile
+from dumpstream.reading.filelist import Slice
 from dumpstream.reading.selection import Dispensable, Selection
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
@@ -135,10 +136,10 @@ def _inputs_of_collection(collection: Collection, selection: Selection) -> Itera
         yield from inputs_of_member(member, selection)
 
 
-def inputs_of_member(member: Member, selection: Selection) -> Iterator[Input]:
-    """Yield the files of one capture that are selected, as `find_inputs` does."""
+def inputs_of_member(member: Member, selection: Selection, within: Slice | None = None) -> Iterator[Input]:
+    """Yield the files of one capture that are selected, as `find_inputs` does, or those *within* a slice."""
     prefix, rank = member.prefix, member.rank
-    for file in selection.files(member):
+    for file in selection.files(member, within):
         name = prefix + file.name
         yield Input(
             label=name,

@@ -8,6 +8,7 @@ from itertools import islice
 from dumpstream._errors import DumpstreamError
 from dumpstream.names import NamePatterns
 from dumpstream.reading.collection import Collection, Member
+from dumpstream.reading.filelist import Slice
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
 
@@ -38,13 +39,13 @@ class Selection:
         """Whether all files are selected."""
         return not self._patterns
 
-    def files(self, member: Member) -> Iterator[StoredFile]:
-        """Yield the files of *member* that are selected, each once."""
+    def files(self, member: Member, within: Slice | None = None) -> Iterator[StoredFile]:
+        """Yield the files of *member* that are selected, each once, or those *within* a slice if all are."""
         if member.capture is None:
             return
         files, prefix = member.capture.files, member.prefix
         if self.everything:
-            yield from files.without(self._dispensable(member.capture))
+            yield from files.without(self._dispensable(member.capture), within)
         elif any(map(_WILDCARD.search, self._patterns)) and len(self._patterns) > 1:
             yield from (file for file in files if self.selects(prefix + file.name))
         else:

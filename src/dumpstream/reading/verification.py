@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, fields
@@ -16,6 +17,7 @@ from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.format.text import TEXT_SUFFIX
 from dumpstream.format.verdict import Header, HeaderReader, Verdict, judge
 from dumpstream.reading.collection import Collection, HostCaptures, Member
+from dumpstream.reading.filelist import Slice
 from dumpstream.reading.problem import (
     Kind,
     Problem,
@@ -109,10 +111,15 @@ def verify(
     return result
 
 
-def verify_member(member: Member, *, deep: bool = False, workers: int | None = None) -> Verification:
-    """Do as `verify` with one capture of several; its state is FINISHED if there is no capture."""
+def verify_member(
+    member: Member, *, deep: bool = False, workers: int | None = None, within: Slice | None = None
+) -> Verification:
+    """Do as `verify` with one capture of several; its state is FINISHED if there is no capture.
+
+    All slices together, in order, come to what comes out for the whole capture.
+    """
     result = Verification(State.FINISHED if member.capture is None else member.capture.state)
-    _Verifier(result, None, deep=deep, workers=workers).verify_member(member)
+    _Verifier(result, None, deep=deep, workers=workers, within=within).verify_member(member)
     return result
 
 
@@ -147,9 +154,12 @@ class _Verifier:
         *,
         deep: bool,
         workers: int | None,
+        within: Slice | None = None,
     ) -> None:
         self._result, self._progress = result, progress
-        self._deep, self._workers = deep, workers
+        self._deep, self._workers, self._within = deep, workers, within
+        self._is_first = within is None or within.number == 1
+        self._is_last = within is None or within.number == within.of
 
     def verify_member(self, member: Member) -> None:
         """Verify the capture of *member*, or say why there is none."""
@@ -160,22 +170,27 @@ class _Verifier:
 
     def verify(self, capture: StoredCapture, prefix: str, process: Process | None = None) -> None:
         """Verify *capture*, whose names get the *prefix*; of several, it is that of *process*."""
-        self._result.files += capture.totals.files
-        self._result.not_stored += capture.totals.not_stored
-        waiting = _find_waiting(capture)
-        self._result.problems += problems_of_capture(capture, prefix, process=process, waiting=waiting)
+        if self._is_first:
+            self._result.files += capture.totals.files
+            self._result.not_stored += capture.totals.not_stored
+            waiting = _find_waiting(capture)
+            self._result.problems += problems_of_capture(capture, prefix, process=process, waiting=waiting)
         inventory: dict[str, Listed] | None = None
         try:
-            inventory = _take_inventory(capture)
+            # Where everything is read again, only those that look for files of no row need a listing.
+            needless = self._deep and not self._is_last and not capture.totals.at_urls
+            inventory = {} if needless else _take_inventory(capture)
         except StoreError as exc:
             if capture.in_store:
                 raise
-            # The files on the disk can be verified all the same.
-            self._result.problems.append(Problem(Kind.UNREACHABLE, str(capture.path), str(exc)))
+            if self._is_first:  # the files on the disk can be verified all the same
+                self._result.problems.append(Problem(Kind.UNREACHABLE, str(capture.path), str(exc)))
         with PathSet() as known:
             self._read_again(capture, inventory, known, prefix)
             # A running capture always has some: files being written, or whose rows are not written yet.
-            if not capture.running:
+            if self._is_last and not capture.running:
+                if not self._is_first:
+                    deque(_noting(known, capture.files.rows()), maxlen=0)  # what the other slices have
                 profiles = {PROFILE} if capture.manifest.profiled else ()
                 listed = (
                     inventory.values() if capture.in_store and inventory else capture.place.list(profiles)
@@ -197,7 +212,7 @@ class _Verifier:
         check = _Check(capture, inventory, deep=self._deep)
         checked = run_batches(
             check.check_rows,
-            _noting(known, capture.files.rows()),
+            _noting(known, capture.files.rows(self._within)),
             bytes_of=lambda row: row.bytes,
             most_items=_BATCH_ROWS,
             workers=self._workers,
@@ -250,7 +265,9 @@ class _Check:
             for (row, part), content in zip(some, contents, strict=True):
                 if self._stopped.is_set():
                     return [result]
-                if content is None:
+                if part is None:
+                    result.problems.append(problem_of_row(row))
+                elif content is None:
                     self._check_part(row, part, result)
                 else:
                     _judge(row, part, memoryview(content).nbytes, read_header(content), result)
@@ -258,13 +275,16 @@ class _Check:
 
     def _parts_to_read(
         self, rows: Iterable[FileRow], result: Verification
-    ) -> Iterator[tuple[FileRow, StoredPart]]:
-        """Yield the parts that have to be read again, and count the others."""
+    ) -> Iterator[tuple[FileRow, StoredPart | None]]:
+        """Yield the parts that have to be read again, and count the others.
+
+        Before those of a row that is not whole, there is None.
+        """
         for row in rows:
             result.rows += 1
             result.row_bytes += row.bytes
             if not row.verdict.whole:
-                result.problems.append(problem_of_row(row))
+                yield row, None
             elif not row.stored and row.not_stored is None:
                 result.unstored_files += 1
             skipped = 0

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dumpstream.cli.screen.pace import Pace, duration_text
+from dumpstream.cli.screen.progress import Progress
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 5), st.integers(0, 10**12)), max_size=50))
@@ -31,6 +33,15 @@ def test_rate_is_that_of_the_last_seconds() -> None:
     assert pace.seconds_left(900, 1000) == 5
 
 
+def test_rate_of_what_comes_seldom_is_that_of_a_longer_time() -> None:
+    pace = Pace(window_s=600)
+    for second in range(120):
+        pace.note(second, second // 30)
+
+    assert pace.per_second == pytest.approx(3 / 119)
+    assert pace.seconds_left(3, 4) == pytest.approx(119 / 3)
+
+
 def test_amount_that_shrinks_begins_again() -> None:
     pace = Pace()
     pace.note(0, 100)
@@ -44,3 +55,13 @@ def test_durations_are_read_as_on_a_clock() -> None:
     assert [duration_text(it) for it in (0, 7.9, 65, 3600, 100_000)] == [
         *("0:00", "0:07", "1:05", "1:00:00", "27:46:40")
     ]
+
+
+def test_progress_of_long_tasks_says_their_rate_and_the_time_left() -> None:
+    progress = Progress("computing", "task", window_s=600)
+    progress.expect(8)
+    for second in range(60):
+        progress.show(second // 30)
+        progress.note(second)
+
+    assert progress.text() == "computing: 12 %, 1 of 8 tasks, 0.02 tasks/s, 6:53 left"

@@ -18,7 +18,9 @@ from dumpstream.cli._arguments import local_path, location
 from dumpstream.engine.parts import find_parts
 from dumpstream.engine.partsplace import open_parts
 
-_COMMANDS = {"stats", "verify", "compare"}
+_COMMANDS = ("stats", "verify", "compare")
+#: What values that no task has written can raise.
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -37,6 +39,6 @@ def run(args: Namespace) -> int:
     module = import_module(f"dumpstream.cli.commands.{command}")
     try:
         code: int = module.merge(args, request, parts, ())
-    except (LookupError, TypeError, ValueError) as exc:
+    except _DAMAGE as exc:
         raise DumpstreamError(f"the parts are damaged ({exc!r}); compute them again") from exc
     return code

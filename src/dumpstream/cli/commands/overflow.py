@@ -41,7 +41,7 @@ from dumpstream.statistics.table import TensorRow, json_object
 from dumpstream.statistics.tensors import TensorRows
 
 _SHOWN = ("io", "index", "dtype", "shape", "count", "nan", "pos_inf", "neg_inf", "finite_max", "finite_min")
-_PLACES = ("rank", "model", "model_id", "iteration", "device", "task", "stream")
+_PLACES = ("host", "rank", "model", "model_id", "iteration", "device", "task", "stream")
 _ORIGIN = ("op_type", "op_name", *_PLACES, "timestamp")
 
 
@@ -134,7 +134,7 @@ def _origin(overflow: Overflow) -> dict[str, Any]:
     record = overflow.record
     assert record is not None
     named = attributes(record.name, "model", "model_id", "iteration", "device", "timestamp")
-    return dict.fromkeys(_ORIGIN) | named | attributes(record, "rank", "task", "stream")
+    return dict.fromkeys(_ORIGIN) | named | attributes(record, "host", "rank", "task", "stream")
 
 
 def _as_json(overflow: Overflow) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from dumpstream.engine.computing import Failure
 from dumpstream.engine.measuring import Measuring, measured_blocks
 from dumpstream.engine.parts import Parts
 from dumpstream.engine.plan import Plan
-from dumpstream.engine.portion import find_portions
+from dumpstream.engine.portion import find_portions, sliced
 from dumpstream.reading.outputs import open_output
 from dumpstream.reading.selection import refuse_unmatched
 from dumpstream.statistics.canncsv import DEFAULT_SELECTION, SELECTABLE, CannCsv
@@ -188,6 +188,8 @@ class _Request(NamedTuple):
             "output": self.output._asdict(),
         }
         portions = find_portions(self.paths, args.rank, args.host)
+        if not self.wanted.patterns:  # which select few files
+            portions = sliced(portions)
         return Plan(request, [Measuring(it, self.wanted, args.workers) for it in portions])
 
 

@@ -93,7 +93,7 @@ def _state(result: WatchResult) -> str:
 
 def _summary(watched: Sequence[Watched], counts: Counter[str]) -> str:
     operators = len(
-        {(it.rank, it.name.device, it.name.model, it.name.model_id, it.op_name) for it in watched}
+        {(it.host, it.rank, it.name.device, it.name.model, it.name.model_id, it.op_name) for it in watched}
     )
     dumps = sum(len(it.dumps) + it.early for it in watched)
     text = f"{count_text(operators, 'operator')} watched in {count_text(len(watched), 'execution')}, "
@@ -107,7 +107,8 @@ def _summary(watched: Sequence[Watched], counts: Counter[str]) -> str:
 
 def _origin(watched: Watched) -> dict[str, Any]:
     """Return what tells operators of the same name apart."""
-    return {"rank": watched.rank} | attributes(watched.name, "model", "model_id", "iteration", "device")
+    names = ("model", "model_id", "iteration", "device")
+    return attributes(watched, "host", "rank") | attributes(watched.name, *names)
 
 
 def _print_result(result: WatchResult) -> str:

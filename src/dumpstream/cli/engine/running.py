@@ -1,5 +1,6 @@
 """Runs the plan of a command: all of it on an engine, or a shard of it here."""
 
+import shlex
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -18,6 +19,8 @@ from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.system.location import Prefix
 from dumpstream.system.scratch import ScratchDirectory
 
+#: A task may take minutes, and then nothing is done for as long.
+_WINDOW_S = 600.0
 #: Prints the answer of all parts but those of failed tasks, and returns the exit code.
 Finish = Callable[[Parts, Sequence[Failure]], int]
 
@@ -35,7 +38,8 @@ def run_planned(args: Namespace, plan: Plan, finish: Finish) -> int:
             plan, len(plan.tasks), partial(compute_on_dask, plan, place, args.engine.address)
         )
         absent = [failure.task for failure in computed.failures]
-        return finish(find_parts([place], absent, plan), computed.failures)
+        # What an earlier run has left there, of captures that have changed since, does not count.
+        return finish(find_parts([place], absent, plan, computed.names), computed.failures)
 
 
 def _run_shard(args: Namespace, plan: Plan) -> int:
@@ -46,15 +50,17 @@ def _run_shard(args: Namespace, plan: Plan) -> int:
         say(str(failure))
     kept = f", {computed.kept} of them there before" if computed.kept else ""
     number, count = args.shard
+    location = place.location.url if isinstance(place.location, Prefix) else place.location
     summarise(
-        f"shard {number} of {count}: {count_text(computed.done, 'part')} in {place.location}{kept}; "
-        f"`dumpstream merge {place.location}` puts all shards together",
+        f"shard {number} of {count}: {count_text(computed.done, 'part')} in {location}{kept}; "
+        f"`dumpstream merge {shlex.quote(str(location))}` puts all shards together",
         good=not computed.failures,
     )
     return FAILED if computed.failures else 0
 
 
 def _with_progress(plan: Plan, count: int, compute: Callable[[Callable[[int], None]], Computed]) -> Computed:
-    with Progress(f"{plan.request['command']}: computing", "task") as progress:
+    doing = f"{plan.request['command']}: computing"
+    with Progress(doing, "task", window_s=_WINDOW_S) as progress:
         progress.expect(count)
         return compute(progress.show)

@@ -2,14 +2,15 @@
 
 from collections import deque
 
-_WINDOW_S = 10.0
+WINDOW_S = 10.0
 _LEAST_S = 0.2
 
 
 class Pace:
-    """The rate of the last seconds, from samples of an amount."""
+    """The rate of the last *window_s* seconds, from samples of an amount."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
         self._samples: deque[tuple[float, int]] = deque()
 
     def note(self, now: float, amount: int) -> None:
@@ -20,7 +21,7 @@ class Pace:
         if len(samples) > 1 and now - samples[-2][0] < _LEAST_S:
             samples.pop()
         samples.append((now, amount))
-        while len(samples) > 2 and now - samples[1][0] >= _WINDOW_S:  # noqa: PLR2004 - a rate needs two
+        while len(samples) > 2 and now - samples[1][0] >= self._window_s:  # noqa: PLR2004 - a rate needs two
             samples.popleft()
 
     @property

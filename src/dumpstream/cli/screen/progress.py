@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._display import count_text, size_text
 from dumpstream.cli.screen.live import Live
-from dumpstream.cli.screen.pace import Pace, duration_text
+from dumpstream.cli.screen.pace import WINDOW_S, Pace, duration_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,16 +34,22 @@ class Progress:
     """The progress of *doing* something, in *noun*s and bytes; shown while the block runs.
 
     *count_all* returns what `expect` takes. It is called in another thread, and only if the work takes long.
+    The rate is that of the last *window_s* seconds.
     """
 
     def __init__(
-        self, doing: str, noun: str = "file", *, count_all: Callable[[], tuple[int, int]] | None = None
+        self,
+        doing: str,
+        noun: str = "file",
+        *,
+        count_all: Callable[[], tuple[int, int]] | None = None,
+        window_s: float = WINDOW_S,
     ) -> None:
         self._doing, self._noun = doing, noun
         self._count_all = count_all
         # Each is replaced as a whole, because a thread reads them.
         self._total, self._done = _Amount(), _Amount()
-        self._pace = Pace()
+        self._pace = Pace(window_s)
         self._started = time.monotonic()
         self._stack = ExitStack()
         self._async_stack = AsyncExitStack()
@@ -146,7 +152,9 @@ class Progress:
             parts["size"] = size_text(done.size) + (f" of {size_text(total.size)}" if total.size else "")
         rate = self._pace.per_second
         if rate is not None and (done.size or not self._in_bytes):
-            parts["rate"] = f"{size_text(int(rate))}/s" if self._in_bytes else f"{rate:.0f} {self._noun}s/s"
+            slow = 0 < rate < 1
+            number = f"{rate:.1g}" if slow else f"{rate:.0f}"
+            parts["rate"] = f"{size_text(int(rate))}/s" if self._in_bytes else f"{number} {self._noun}s/s"
         left = self._pace.seconds_left(*self._measured) if fraction is not None else None
         if left is not None:
             parts["time"] = f"{duration_text(left)} left"
