@@ -59,7 +59,6 @@ _ALLOWED: dict[str, tuple[set[str], str]] = {
     "remote/outboxes.py": ({"rmdir", "unlink"}, _BELOW_A_DESCRIPTOR),
     "diagnosis/dataflow/flow.py": ({"link"}, _NO_FILE),
     "diagnosis/origins.py": ({"link"}, _NO_FILE),
-    "tables/database.py": ({"TemporaryDirectory"}, _PRIVATE),
     "tables/edgetable.py": ({"TemporaryFile"}, _NAMELESS),
     "tables/filetable.py": ({"TemporaryFile"}, _NAMELESS),
     "tables/perfetto.py": ({"link"}, _NO_FILE),

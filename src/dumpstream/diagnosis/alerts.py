@@ -38,8 +38,8 @@ _ROWS = 8192
 _RECORDS = 1024
 #: How often a device is told of: once, and the corrections.
 _MOST = 8
-#: The devices that are told of: more than a process has, but their numbers come from names, of which a hostile
-#: one has any number. Each alert may start a command.
+#: The devices that are told of: more than a process has. Their numbers come from names, so a hostile process
+#: has any number of them, and each alert may start a command.
 _MOST_DEVICES = 64
 #: Alerts that may wait for a consumer.
 _WAITING = 1024

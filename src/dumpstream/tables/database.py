@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.statistics.table import COLUMNS
 from dumpstream.system.location import Prefix
+from dumpstream.system.scratch import ScratchDirectory
 
 _BATCH_ROWS = 8192
 _OF_TENSORS = {
@@ -123,8 +123,8 @@ def open_database(
 
     mentioned = query.lower()
     with ExitStack() as stack:
-        spill = stack.enter_context(TemporaryDirectory(prefix="dumpstream-sql-"))
-        connection = duckdb.connect(":memory:", config={**_SHUT_IN, "temp_directory": spill})
+        spill = stack.enter_context(ScratchDirectory("sql"))
+        connection = duckdb.connect(":memory:", config={**_SHUT_IN, "temp_directory": str(spill.path)})
         stack.callback(connection.close)
         views: dict[str, str] = {}
         allowed: list[str] = []
