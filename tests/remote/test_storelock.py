@@ -187,6 +187,15 @@ def test_lock_covers_what_is_below_its_place(store: Store, other: str, *, covere
     assert not lock.covers(Prefix.of(MemoryStore(), other))
 
 
+async def test_lock_that_a_renewal_has_written_is_taken(store: Store) -> None:
+    lock = StoreLock(store.prefix)
+    async with lock.held():
+        await lock.confirm()
+        await run_sync(lock.take)
+
+    assert await run_sync(find_lock, store) is None
+
+
 async def test_lock_is_written_again_while_it_is_held(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dumpstream.remote.storelock._REFRESH_S", 0.01)
     lock = StoreLock(store.prefix)

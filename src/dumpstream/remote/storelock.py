@@ -217,6 +217,8 @@ def take_store_lock(store: Store, text: bytes, *, left: str | None = None) -> Wr
         taken = store.create(STORE_LOCK, text)
     else:
         entry, data = found
+        if data == text:  # by a renewal that was faster, or a request whose answer was lost
+            return None
         if (left is None or data != left.encode()) and not _is_stale_there(store, entry):
             return _writer(data)
         taken = store.replace(entry, text)
