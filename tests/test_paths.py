@@ -34,6 +34,7 @@ _ALLOWED: dict[str, tuple[set[str], str]] = {
     "system/cache.py": ({"TemporaryFile", "mkdir", "unlink"}, "a private directory of the user's"),
     "system/scratch.py": ({"mkdtemp", "open", "rename"}, "a temporary directory of this process's own"),
     "system/heldbytes.py": ({"TemporaryFile"}, _NAMELESS),
+    "analysis/npyfiles.py": ({"new_npy_files"}, _BELOW_A_DESCRIPTOR),
     "archive/destination.py": ({"mkdir", "rmdir"}, f"{_USERS_PATH} for a capture, and the directories to it"),
     "archive/journal.py": ({"TemporaryFile", "open"}, f"{_NAMELESS}; the journal by `open_regular`"),
     "archive/journalfile.py": ({"TemporaryFile"}, _NAMELESS),
@@ -72,8 +73,9 @@ _ALLOWED: dict[str, tuple[set[str], str]] = {
 }
 
 _CHANGES = {
-    *("unlink", "rename", "renames", "rename_noreplace", "new_files", "rmdir", "removedirs", "rmtree"),
+    *("unlink", "rename", "renames", "rename_noreplace", "rmdir", "removedirs", "rmtree"),
     *("symlink", "symlink_to", "link", "hardlink_to", "mkdir", "makedirs", "mkfifo", "mknod", "chmod"),
+    *("new_files", "new_npy_files"),
     *("write_text", "write_bytes", "touch", "copyfile", "copytree", "copy2"),
     *("NamedTemporaryFile", "TemporaryDirectory", "TemporaryFile", "mkstemp", "mkdtemp"),
 }

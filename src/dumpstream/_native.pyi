@@ -434,6 +434,18 @@ def new_files(dir_fd: int, names: list[str], contents: list[Buffer], /) -> tuple
     it exists, ``EOPNOTSUPP`` if the file system cannot do it. Releases the GIL while it writes.
     """
 
+def new_npy_files(
+    dir_fd: int, files: list[str | Buffer], stems: list[str], types: list[tuple[int, str, int, bool]], /
+) -> list[tuple[int, int, int, int, int] | None]:
+    """Make an NPY file for each tensor of small plain dump *files*, paths or bytes, as `new_files` does.
+
+    Their names begin with *stems*, of at most 220 bytes. *types* are the data types that numpy reads as they
+    lie: number, numpy's name, bytes of an element, and whether the array has the tensor's shape. Returns for
+    each file how many NPY files were made, how large they are, and the errno, the kind and the index of the
+    first that could not be made, or 0; None if the file is not plain, and nothing was made. Stops behind a
+    file with an errno. Releases the GIL while it writes.
+    """
+
 def rename_noreplace(src_dir_fd: int, src: str, dst_dir_fd: int, dst: str, /) -> None:
     """Rename *src* to *dst*, each relative to its directory.
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from dumpstream._errors import DumpFormatError, PartError
+from dumpstream.analysis.npyfiles import Written, write_npy_files
 from dumpstream.analysis.tensorfiles import FileFormat, array_pieces, element_pieces
 from dumpstream.analysis.tensornames import NAMES, RESERVED, Naming, is_raw, suffix_of
 from dumpstream.format.dtypes import element_shape
@@ -46,6 +47,11 @@ class ConversionOptions:
     shape: tuple[int, ...] = ()  #: their shape in that layout, if the header has none or a wrong one
     names: Naming = Naming.DUMPSTREAM  #: whose names the files have
     workers: int | None = None  #: threads; by default as many as are useful
+
+    @property
+    def as_stored(self) -> bool:
+        """Whether the tensors are written as they lie in the dump files."""
+        return (self.format, self.layout, self.names) == (FileFormat.NPY, None, Naming.DUMPSTREAM)
 
 
 class Converted(NamedTuple):
@@ -84,15 +90,26 @@ def _convert_batch(
 ) -> list[Converted]:
     together = _Together(outputs)
     contents = read_small_files([(item.capture, item.file) for item, _ in batch])
+    written: list[Written | None] = [None] * len(batch)
+    if options.as_stored:
+        written = write_npy_files(batch, contents, outputs)
     results = [
         _Conversion(item, target, outputs, options).run(content, partial(together.add, number))
-        for number, ((item, target), content) in enumerate(zip(batch, contents, strict=True))
+        if done is None
+        else _converted(item, done)
+        for number, ((item, target), content, done) in enumerate(zip(batch, contents, written, strict=True))
     ]
     together.write()
     for number, problem in together.problems.items():
         item = results[number].input
         results[number] = Converted(item, problem=_with_verdict(item, str(problem)))
     return results
+
+
+def _converted(item: Input, written: Written) -> Converted:
+    if written.problem is not None:
+        return Converted(item, problem=str(written.problem))
+    return Converted(item, written.tensors, written.bytes)
 
 
 class _Together:

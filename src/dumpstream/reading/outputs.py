@@ -8,7 +8,7 @@ import io
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import IO, Self
@@ -142,11 +142,33 @@ class Outputs:
         try:
             problems = write_files(fd, names, contents, replace=self.replace)
             for name, problem in zip(names, problems, strict=True):
-                if isinstance(problem, FileExistsError):
-                    raise DestinationError(self.path.joinpath(*directory, name), _EXISTS.format(_OUT))
-                yield None if problem is None else self._name_problem((*directory, name), problem)
+                yield self.problem((*directory, name), 0 if problem is None else problem.errno or 0)
         finally:
             os.close(fd)
+
+    @contextmanager
+    def existing(self, directory: Target) -> Iterator[int | None]:
+        """Have the descriptor of a directory while the block runs; None if it is not there."""
+        fd: int | None = None
+        with suppress(OSError):
+            fd = open_directory(self._root, directory)
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def problem(self, target: Target, error: int) -> OutputNameError | None:
+        """Return why only the file at *target* could not be written, given an errno; None if it was, by 0.
+
+        Raises:
+            DestinationError: nothing more can be written.
+        """
+        if not error:
+            return None
+        if error == errno.EEXIST:
+            raise DestinationError(self.path.joinpath(*target), _EXISTS.format(_OUT))
+        return self._name_problem(target, OSError(error, os.strerror(error)))
 
     def _name_problem(self, target: Target, problem: OSError) -> OutputNameError:
         """Return why only the file at *target* cannot be written, or raise `DestinationError`."""

@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "dumpstream/file_pairs.h"
+#include "small_files.h"
 
 /* The layout of a record, for numpy. */
 
@@ -110,84 +110,7 @@ static int read_types(PyObject *list, PyObject *arranged, struct pair_types *typ
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* A file: its path, or its bytes. */
-struct item {
-    PyObject *path; /* bytes, or NULL */
-    const char *text;
-    Py_buffer view;
-};
-
-struct items {
-    struct item *item;
-    Py_ssize_t count;
-};
-
-static void release_items(struct items *items) {
-    for (Py_ssize_t i = 0; i < items->count; i++) {
-        if (items->item[i].path)
-            Py_DECREF(items->item[i].path);
-        else
-            PyBuffer_Release(&items->item[i].view);
-    }
-    free(items->item);
-}
-
-static int take_item(PyObject *object, struct item *item) {
-    if (!PyUnicode_Check(object))
-        return PyObject_GetBuffer(object, &item->view, PyBUF_SIMPLE);
-    if (!PyUnicode_FSConverter(object, &item->path))
-        return -1;
-    item->text = PyBytes_AsString(item->path);
-    return 0;
-}
-
-static int take_items(PyObject *list, struct items *items) {
-    Py_ssize_t count = PyList_Size(list);
-    *items = (struct items){calloc((size_t)count + 1, sizeof *items->item), 0};
-    if (!items->item) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (; items->count < count; items->count++) {
-        if (take_item(PyList_GetItem(list, items->count), &items->item[items->count]) != 0) {
-            release_items(items);
-            return -1;
-        }
-    }
-    return 0;
-}
-
 /* Rows */
-
-/* What reads the files of one side. */
-struct reading {
-    struct ds_last_directory last;
-    uint8_t buffer[DS_SMALL_FILE + 1];
-};
-
-static struct reading *begin_reading(void) {
-    struct reading *reading = malloc(sizeof *reading);
-    if (reading)
-        reading->last.fd = -1;
-    return reading;
-}
-
-static void end_reading(struct reading *reading) {
-    if (reading && reading->last.fd >= 0)
-        close(reading->last.fd);
-    free(reading);
-}
-
-/* Returns the bytes of the file, valid until the next, or NULL. */
-static const uint8_t *read_item(const struct item *item, struct reading *reading, size_t *length) {
-    if (!item->path) {
-        *length = (size_t)item->view.len;
-        return item->view.buf;
-    }
-    ssize_t taken = ds_read_small_file(&reading->last, item->text, reading->buffer);
-    *length = taken < 0 ? 0 : (size_t)taken;
-    return taken < 0 ? NULL : reading->buffer;
-}
 
 static int add_pairs(struct ds_file_pairs *pairs, const struct items *mine, const struct items *golden,
                      uint8_t *taken) {

@@ -110,6 +110,7 @@ static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NO
                                   {"summarise_journal", summarise_journal, METH_VARARGS, NULL},
                                   {"hash_name", hash_name, METH_VARARGS, NULL},
                                   {"new_files", new_files, METH_VARARGS, NULL},
+                                  {"new_npy_files", new_npy_files, METH_VARARGS, NULL},
                                   {"rename_noreplace", rename_noreplace, METH_VARARGS, NULL},
                                   {"sync_filesystem", sync_filesystem, METH_VARARGS, NULL},
                                   {"layout_of", layout_of, METH_O, NULL},

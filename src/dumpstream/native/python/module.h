@@ -120,6 +120,7 @@ PyObject *scan_journal(PyObject *module, PyObject *args);
 PyObject *summarise_journal(PyObject *module, PyObject *args);
 PyObject *hash_name(PyObject *module, PyObject *args);
 PyObject *new_files(PyObject *module, PyObject *args);
+PyObject *new_npy_files(PyObject *module, PyObject *args);
 PyObject *rename_noreplace(PyObject *module, PyObject *args);
 PyObject *sync_filesystem(PyObject *module, PyObject *args);
 PyObject *layout_of(PyObject *module, PyObject *data);
