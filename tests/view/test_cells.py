@@ -16,7 +16,7 @@ from dumpstream.diagnosis.dataflow.trace import Trace, trace_of
 from dumpstream.simulation import Workload
 from dumpstream.statistics.engine import measure_whole
 from dumpstream.view.cells import Cells, cells_of
-from dumpstream.view.packing import pack, unpack
+from dumpstream.view.packing import narrowed, pack, unpack
 
 
 def _trace(text: str) -> Trace:
@@ -142,3 +142,13 @@ def test_operators_that_ran_in_both_orders_are_all_there() -> None:
     cells = cells_of(trace, replace(executions, op_name=swapped))
 
     assert len({it.op_name for it in cells.operators}) == 4
+
+
+def test_whole_numbers_are_narrowed_to_what_holds_them() -> None:
+    for largest, name in ((0, "u1"), (255, "u1"), (256, "u2"), (65535, "u2"), (65536, "u4")):
+        values = np.array([0, largest], np.uint32)
+
+        assert narrowed(values).dtype == np.dtype(name)
+        assert narrowed(values).tolist() == [0, largest]
+    assert narrowed(np.array([], np.uint32)).dtype == np.dtype("u4")
+    assert narrowed(np.array([1.0], np.float32)).dtype == np.dtype("f4")

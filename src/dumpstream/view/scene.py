@@ -17,7 +17,7 @@ from dumpstream.reading.collection import Collection
 from dumpstream.reading.inputs import is_capture
 from dumpstream.system.location import Prefix
 from dumpstream.view.cells import Cells, Operator, cells_of
-from dumpstream.view.packing import pack
+from dumpstream.view.packing import narrowed, pack
 
 _MOST_LOST = 10_000  #: cells of files that are not whole
 
@@ -46,7 +46,8 @@ class Scene:
             "lost": self.lost,
             **more,
         }
-        return pack(header, {**self.cells.columns, **(columns or {})})
+        drawn = {name: narrowed(values) for name, values in self.cells.columns.items()}
+        return pack(header, {**drawn, **(columns or {})})
 
 
 def read_scene(

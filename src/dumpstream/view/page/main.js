@@ -155,10 +155,13 @@ function select(from, of = run) {
 /** What the panel has when no tensor is selected. */
 function overview() {
   const { columns } = run;
-  const count = (is) => columns.row.reduce((sum, _, i) => sum + (is(i) ? 1 : 0), 0);
   const known = run.steps.filter((step) => step !== null);
   const steps = known.length ? `${numberText(known.length)}, from ${known[0]} to ${known.at(-1)}` : "not known";
-  const [nan, inf] = [count((i) => columns.nan[i]), count((i) => columns.inf[i])];
+  let [nan, inf] = [0, 0];
+  for (let i = 0; i < run.rows; i++) {
+    if (columns.nan[i]) nan += 1;
+    if (columns.inf[i]) inf += 1;
+  }
   return {
     steps, operators: run.operators.length, processes: run.processes.length, tensors: run.rows,
     "with NaN": nan, "with infinity": inf, ...(run.lost.length ? { "files not whole": run.lost.length } : {}),
@@ -175,12 +178,21 @@ function point(i) {
 
 function listBad() {
   const { columns } = run;
-  const bad = [];
+  const bad = []; // the first of them, in order; there may be a million
+  let count = 0;
   const wanted = isChosen(run, view);
-  for (let i = 0; i < run.rows; i++) if (badness(columns, i) && wanted(i)) bad.push(i);
-  byId("bad-count").textContent = bad.length ? numberText(bad.length) : "";
-  bad.sort((a, b) => columns.step[a] - columns.step[b] || columns.operator[a] - columns.operator[b] || columns.process[a] - columns.process[b]);
-  const items = bad.slice(0, MOST_LISTED).map((i) => {
+  const order = (a, b) => columns.step[a] - columns.step[b] || columns.operator[a] - columns.operator[b] || columns.process[a] - columns.process[b];
+  for (let i = 0; i < run.rows; i++) {
+    if (!badness(columns, i) || !wanted(i)) continue;
+    count += 1;
+    if (bad.length === MOST_LISTED && order(i, bad.at(-1)) >= 0) continue;
+    let at = bad.length;
+    while (at && order(i, bad[at - 1]) < 0) at -= 1;
+    bad.splice(at, 0, i);
+    if (bad.length > MOST_LISTED) bad.pop();
+  }
+  byId("bad-count").textContent = count ? numberText(count) : "";
+  const items = bad.map((i) => {
     const [, , name] = run.operators[columns.operator[i]];
     const what = columns.nan[i] ? `${numberText(columns.nan[i])} NaN` : `${numberText(columns.inf[i])} infinite`;
     const words = [`step ${stepText(run, columns.step[i])}`, run.processes[columns.process[i]], `${name ?? "operator"} ${tensorText(run, i)}`, what];
@@ -188,7 +200,7 @@ function listBad() {
     button.onclick = () => select(i);
     return make("li", {}, button);
   });
-  if (bad.length > MOST_LISTED) items.push(make("li", { className: "empty", textContent: `${numberText(bad.length - MOST_LISTED)} more` }));
+  if (count > bad.length) items.push(make("li", { className: "empty", textContent: `${numberText(count - bad.length)} more` }));
   byId("bad").replaceChildren(...(items.length ? items : [make("li", { className: "empty", textContent: "None." })]));
 }
 
