@@ -20,6 +20,7 @@ _SOURCE = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static int failed;
@@ -34,17 +35,40 @@ static int is_target(int fd) {
   return strstr(path, wanted) != NULL;
 }
 
+static int is_to_fail(int fd, size_t size) {
+  size_t least = (size_t)atol(getenv("FAILING_WRITES_LEAST") ? getenv("FAILING_WRITES_LEAST") : "2");
+  return !failed && size >= least && is_target(fd);
+}
+
 ssize_t write(int fd, const void *data, size_t size) {
   static ssize_t (*real)(int, const void *, size_t);
   if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "write");
-  size_t least = (size_t)atol(getenv("FAILING_WRITES_LEAST") ? getenv("FAILING_WRITES_LEAST") : "2");
-  if (!failed && size >= least && is_target(fd)) {
+  if (is_to_fail(fd, size)) {
     failed = 1;
     real(fd, data, size / 2);
     errno = EIO;
     return -1;
   }
   return real(fd, data, size);
+}
+
+ssize_t writev(int fd, const struct iovec *pieces, int count) {
+  static ssize_t (*real)(int, const struct iovec *, int);
+  if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "writev");
+  size_t size = 0;
+  for (int i = 0; i < count; i++) size += pieces[i].iov_len;
+  if (is_to_fail(fd, size)) {
+    failed = 1;
+    size_t left = size / 2;
+    for (int i = 0; i < count && left > 0; i++) {
+      struct iovec piece = {pieces[i].iov_base, pieces[i].iov_len < left ? pieces[i].iov_len : left};
+      real(fd, &piece, 1);
+      left -= piece.iov_len;
+    }
+    errno = EIO;
+    return -1;
+  }
+  return real(fd, pieces, count);
 }
 """
 
