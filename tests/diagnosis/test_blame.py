@@ -153,6 +153,31 @@ def test_files_of_one_pass_belong_together(step: int | None) -> None:
     assert passes(set(), step=step).blames() == {"a": "passed: input 0 was bad"}
 
 
+@pytest.mark.parametrize("kept", [{0, 1, 2, 3, 4, 7}, {0, 2, 3, 4, 7}])
+def test_files_of_two_processes_are_not_taken_for_one(kept: set[int]) -> None:
+    # Two processes that wrote into one directory call Add twice each; one reads clean values, one bad ones.
+    run = Run()
+    for call in range(2):
+        for nan in range(2):
+            of_call = (T(A, 1, nan=nan), T(B, 2, nan=nan))
+            run.op(f"aclnnAdd_{call}_L2.aclnnAdd", of_call[:1], of_call[1:], task=1, step=None, apart=True)
+    files = [*dict.fromkeys(row.file for row in run.rows)]
+    run.rows[:] = [row for row in run.rows if row.file in {files[it] for it in kept}]
+
+    assert "made" not in run.blames()["aclnnAdd"]
+
+
+@pytest.mark.parametrize(("lost", "blame"), [(0, "made"), (1, "unknown")])
+def test_files_that_follow_each_other_are_of_one_pass_unless_others_were_lost(lost: int, blame: str) -> None:
+    run = Run()
+    for number in range(2):
+        run.op("Mul.a", [T(A, 1)], [T(B, 2)], task=1, apart=True)
+        run.op("Add.b", [T(B, 2)], [T(C, 3, nan=number)], task=2, apart=True)
+    del run.rows[:lost]
+
+    assert run.blames()["b"].partition(":")[0] == blame
+
+
 def test_a_call_may_have_files_of_its_kernels_inside() -> None:
     run = Run()
     clean, bad = T(A, 1), T(B, 2, nan=1)

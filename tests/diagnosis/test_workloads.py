@@ -70,12 +70,13 @@ def test_no_operator_is_wrongly_blamed_if_files_are_missing_or_mixed_up(seed: in
 
 
 @pytest.mark.workloads
-@pytest.mark.parametrize("first", range(100, 1600, 10))
+@pytest.mark.parametrize("first", range(100, 1600, 50))
 def test_no_operator_is_wrongly_blamed_in_a_thousand_damaged_runs(first: int) -> None:
-    found = [wrongly_blamed(seed) for seed in range(first, first + 10)]
+    found = [wrongly_blamed(seed) for seed in range(first, first + 50)]
 
     assert [files for files, _ in found if files] == []
-    assert sum(blamed for _, blamed in found)  # not because nothing is blamed any more
+    # Not because nothing is blamed any more: one in three of such runs has an operator that can be.
+    assert sum(blamed > 0 for _, blamed in found) > 5
 
 
 @pytest.mark.workloads

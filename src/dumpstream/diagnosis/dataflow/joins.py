@@ -15,6 +15,7 @@ from dumpstream.diagnosis.dataflow.trace import UNKNOWN, Mask, Numbers, Trace
 
 #: The type of a call of a single operator, and those of its kernels: of both the number of the call.
 _CALL = re.compile("(.+_[0-9]+)_L[02]")
+_CALLED = re.compile("(.+_[0-9]+)_L2")
 _BOTH = 2
 
 
@@ -39,11 +40,10 @@ class Files:
     def type(self) -> Numbers:
         return self.trace.codes["op_type"][self.rows]
 
-    @property
-    def is_of_call(self) -> Mask:
-        """Whether each is of a call, which has a number."""
-        calls = np.array([is_call(it) for it in self.trace.texts["op_type"]], np.bool_)
-        found: Mask = calls[self.type]
+    def is_of(self, call: re.Pattern[str]) -> Mask:
+        """Return which are of calls whose type matches *call*."""
+        matches = [call.fullmatch(it or "") is not None for it in self.trace.texts["op_type"]]
+        found: Mask = np.array(matches, np.bool_)[self.type]
         return found
 
 
@@ -56,7 +56,8 @@ def find_joins(files: Files, key: list[Numbers], order: Numbers) -> Mask:
     """Return which *files*, in *order*, have the outputs of the execution whose inputs the file before has.
 
     They have the same *key*, and are the only two that have it, or nothing else was dumped on the stream in
-    between.
+    between. The latter proves nothing if files of the process were lost, perhaps those in between. It proves
+    nothing of calls, either: a process numbers them, so that a number that comes again is of another process.
     """
     same = np.ones(len(order), np.bool_)
     same[:1] = False
@@ -69,15 +70,17 @@ def find_joins(files: Files, key: list[Numbers], order: Numbers) -> Mask:
     groups = np.cumsum(~same) - 1
     size = int(groups[-1]) + 1 if len(groups) else 0
     before, after = np.bincount(groups, inputs, size), np.bincount(groups, outputs, size)
-    once = (before == 1) & (after == 1) & (np.bincount(groups, minlength=size) == _BOTH)
-    torn = (before != after) & (np.maximum(before, after) > 1)
-    numbered = ((files.count("iteration") != UNKNOWN) | files.is_of_call)[order]
+    once = ((before == 1) & (after == 1) & (np.bincount(groups, minlength=size) == _BOTH))[groups]
+    torn = ((before != after) & (np.maximum(before, after) > 1))[groups]
+    process, called = files.process[order], files.is_of(_CALLED)[order]
+    stepped = files.count("iteration")[order] != UNKNOWN
+    unique, whole = np.ones((2, len(files.trace.processes)), np.bool_)
     # Where a number comes again, the operator is in a loop, or the files are those of several processes.
-    again = same & numbered & ~(once[groups] & joins)
-    unique = np.ones(len(files.trace.processes), np.bool_)
-    unique[files.process[order[again]]] = False
-    sure = once[groups] & numbered & unique[files.process[order]]
-    found: Mask = joins & ~torn[groups] & _alternate(same, inputs, outputs) & (sure | _follow(files, order))
+    unique[process[same & (stepped | called) & ~(once & joins)]] = False
+    whole[process[torn]] = False
+    sure = once & (stepped | files.is_of(_CALL)[order]) & unique[process]
+    follow = _follow(files, order) & whole[process] & ~called
+    found: Mask = joins & ~torn & _alternate(same, inputs, outputs) & (sure | follow)
     return found
 
 
@@ -99,7 +102,7 @@ def _follow(files: Files, order: Numbers) -> Mask:
     streams = (files.count("stream"), files.process)
     ran = np.lexsort((files.outputs, files.count("task"), files.count("timestamp"), *streams))
     changes = np.ones(len(ran), np.bool_)
-    changes[1:] = ~files.is_of_call[ran[1:]]
+    changes[1:] = ~files.is_of(_CALL)[ran[1:]]
     for column in (call.reshape(-1)[files.type], *streams):
         changes[1:] |= column[ran[1:]] != column[ran[:-1]]
     place, stretch = np.empty(len(ran), np.int64), np.empty(len(ran), np.int64)
