@@ -44,14 +44,14 @@ class AlertTeller:
         self._telling: set[anyio.Event] = set()
         self._is_late = False  # whether no further command is started
 
-    def tell(self, capture: Capture, label: str | None = None) -> None:
-        """Say what is bad in *capture* from now on."""
+    def tell(self, capture: Capture, process: CapturedProcess | None = None) -> None:
+        """Say what is bad in *capture*, which may be that of a *process*, from now on."""
         self._telling.add(ended := anyio.Event())
-        self._tasks.start_soon(self._tell, capture, label, ended)
+        self._tasks.start_soon(self._tell, capture, process, ended)
 
     def tell_process(self, process: CapturedProcess, capture: Capture) -> None:
         """Say what is bad in *capture*, which is that of *process*, from now on."""
-        self.tell(capture, process.label)
+        self.tell(capture, process)
 
     async def finish(self) -> None:
         """Return when everything is said about captures, which have ended; commands then have 30 seconds."""
@@ -64,14 +64,14 @@ class AlertTeller:
         for ended in [*self._telling]:
             await ended.wait()
 
-    async def _tell(self, capture: Capture, label: str | None, ended: anyio.Event) -> None:
-        left_out = 0
+    async def _tell(self, capture: Capture, process: CapturedProcess | None, ended: anyio.Event) -> None:
+        left_out, whose = 0, "" if process is None else f"{process.label}: "
         try:
             async for alert in capture.alerts():
                 word = "alert, corrected" if alert.corrects else "alert"
-                say(f"{word}: {alert.sentence}" if label is None else f"{word}: {label}: {alert.sentence}")
+                say(f"{word}: {whose}{alert.sentence}")
                 if self._command is not None and not self._is_late:
-                    await _run(self._command, alert, label)
+                    await _run(self._command, alert, process)
                 elif self._command is not None:
                     left_out += 1
         except DumpstreamError:
@@ -83,9 +83,10 @@ class AlertTeller:
                 say(f"--on-alert was not run for the last {count_text(left_out, 'alert')}: it takes too long")
 
 
-async def _run(command: str, alert: Alert, label: str | None) -> None:
+async def _run(command: str, alert: Alert, process: CapturedProcess | None) -> None:
+    label, rank = (None, None) if process is None else (process.label, process.record.rank)
     told = {"process": label, "file": alert.file, "sentence": alert.sentence, "corrects": alert.corrects}
-    told |= asdict(alert.origin)
+    told |= asdict(alert.origin) | {"rank": rank}
     # In a thread: a command that does not read its input must not break anything.
     code = await run_sync(_run_shell, command, json.dumps(told).encode(), abandon_on_cancel=True)
     if code:

@@ -200,7 +200,7 @@ def test_a_capture_tells_the_culprit_while_it_runs(tmp_path: Path, capsys: Captu
 def test_a_job_of_several_processes_tells_which_has_what(tmp_path: Path) -> None:
     workload = f"{WORKLOAD}+HcomAllReduce"
     job = ["simulate", "--ranks", "2", "--workload", workload, "--fault", "rank1:nan=3@1"]
-    flags = ["--out", str(tmp_path / "job"), "--alert"]
+    flags = ["--out", str(tmp_path / "job"), "--on-alert", f"cat > {tmp_path}/alert-$$"]
 
     program = [sys.executable, "-m", "dumpstream"]
     done = subprocess.run(
@@ -208,6 +208,8 @@ def test_a_job_of_several_processes_tells_which_has_what(tmp_path: Path) -> None
     )
 
     assert "rank-1: Made the first NaN: step 1, operator layer_3_LayerNorm" in done.stderr
+    given = [json.loads(alert.read_bytes()) for alert in tmp_path.glob("alert-*")]
+    assert {(it["process"], it["rank"]) for it in given} == {("rank-0", 0), ("rank-1", 1)}
     for rank in range(2):
         rows = [*read_journal(tmp_path / "job" / f"rank-{rank}" / "journal.jsonl")]
         told = [row for row in rows if isinstance(row, AlertRow)]
