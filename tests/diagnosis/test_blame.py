@@ -97,6 +97,16 @@ def test_an_input_that_may_have_drifted_leaves_a_drift_open() -> None:
     assert blame(5.0) == "passed: input 0 was bad"
 
 
+@pytest.mark.parametrize(("size", "blame"), [(100, ["made: its inputs are clean"]), (200, [])])
+def test_a_part_of_a_tensor_is_as_saturated_as_the_whole_is_at_least(size: int, blame: list[str]) -> None:
+    part = {"saturated": 0.015, "bytes": 100, "problem": "is cut off"}
+    run = Run().op("Mul.a", [T(A, 1)], [T(B, 2, size=size, more=part)], task=1)
+
+    found = find_origins(gather(trace_of([run.rows]), [Badness.SATURATION])).judgements.values()
+
+    assert [f"{it.blame}: {it.reason}" for it in found] == blame
+
+
 def test_an_overflow_that_only_a_record_shows_is_left_open_if_files_were_lost() -> None:
     run = Run().op("Mul.a", [T(A, 1)], [T(B, 2)], task=1)
 
@@ -224,10 +234,13 @@ def test_the_order_of_another_stream_is_not_known() -> None:
     [
         {"name": "Relu.a", "task": 3},  # in a loop, or of another process
         {"name": "Mul.before", "task": 1},
+        {"name": "Add.c", "task": 9, "step": 2},  # of several processes, so that those before may be, too
     ],
 )
 def test_a_task_that_came_twice_proves_nothing(again: dict[str, Any]) -> None:
-    run = Run().op(again["name"], [T(C, 5)], [T(D, 6)], task=again["task"])
+    run = Run()
+    for _ in range(1 + (again["task"] == 9)):
+        run.op(inputs=[T(C, 5)], outputs=[T(D, 6)], **again)
     run.op("Mul.before", [T(D, 9)], [T(A, 1)], task=1)
     run.op("Other.next", [T(C, 7)], [T(B, 8)], task=2)
     run.op("Relu.a", [T(A, 2, nan=1)], [T(A, 2, nan=1)], task=3)

@@ -68,7 +68,7 @@ def find_bad(
     }
     doubtful: dict[Badness, Mask] = {}
     if Badness.SATURATION in kinds:
-        of_kind[Badness.SATURATION] = trace.reals["saturated"] > saturated
+        of_kind[Badness.SATURATION] = _saturated(trace) > saturated
     if Badness.DRIFT in kinds:
         of_kind[Badness.DRIFT], doubtful[Badness.DRIFT] = _drifted(trace, executions)
     of_kind |= others or {}
@@ -86,6 +86,14 @@ def _known(trace: Trace) -> Mask:
     numbers = (counts["nan"] != UNKNOWN) & (counts["pos_inf"] != UNKNOWN) & (counts["neg_inf"] != UNKNOWN)
     known: Mask = no_problem & whole & numbers
     return known
+
+
+def _saturated(trace: Trace) -> Numbers:
+    """Return the share of each tensor that is certainly saturated; a part that was cut off may not be."""
+    size = trace.counts["size"]
+    seen = np.clip(trace.counts["bytes"] / np.maximum(size, 1), 0, 1)
+    found: Numbers = trace.reals["saturated"] * np.where(size > 0, seen, 1)
+    return found
 
 
 def _drifted(trace: Trace, executions: Executions) -> tuple[Mask, Mask]:

@@ -8,6 +8,7 @@ the stream in between. A wait for another stream would be a task, too.
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -72,25 +73,33 @@ class StandIns:
             and not any(self._evidence.is_hidden("output", it) for it in between)
             and 0 <= tasks[0] < tasks[-1]
             and all(later - earlier in {0, 1} for earlier, later in pairwise(tasks))
-            and self._ran_once(ran, range(tasks[0], tasks[-1] + 1))
+            and stream[0] not in self._repeating
+            and not self._has_threads(ran, range(tasks[0], tasks[-1] + 1))
         )
 
-    def _ran_once(self, ran: list[int], tasks: range) -> bool:
-        """Whether each of *tasks* came once, or for different operators: those and their kernels share it.
+    def _has_threads(self, ran: list[int], tasks: range) -> bool:
+        """Whether one of *tasks* is of FFTS+, whose threads share it, and nothing tells which are missing."""
+        task = self._evidence.executions.task
+        return any(task[it] in tasks and self._is_thread(it) for it in ran)
 
-        If not, the operators were in a loop, of which a pass may be missing, or of several processes. The
-        threads of FFTS+ share a task, too, and nothing tells of those that were not dumped.
-        """
+    def _is_thread(self, execution: int) -> bool:
         trace, executions = self._evidence.trace, self._evidence.executions
-        seen: set[tuple[int, int, int]] = set()
-        for it in ran:
-            key = int(executions.task[it]), int(executions.op_type[it]), int(executions.op_name[it])
-            if key[0] in tasks:
-                row = (*executions.outputs.of(it), *executions.inputs.of(it))[0]
-                if key in seen or parse_name(trace.text("file", row) or "").scheme is Scheme.FFTS:
-                    return False
-                seen.add(key)
-        return True
+        rows = (*executions.outputs.of(execution), *executions.inputs.of(execution))
+        return any(parse_name(trace.text("file", row) or "").scheme is Scheme.FFTS for row in rows[:1])
+
+    @cached_property
+    def _repeating(self) -> set[int]:
+        """The processes of which an operator ran twice as the same task of a step.
+
+        It was in a loop, of which a pass may be missing, or the files are those of several processes. An
+        operator and its kernels share a task; they differ in their names.
+        """
+        it = self._evidence.executions
+        keys = np.stack([it.process, it.stream, it.step, it.task, it.op_type, it.op_name])
+        order = np.lexsort(keys)
+        again = order[1:][(np.diff(keys[:, order]) == 0).all(axis=0)]
+        twice: list[int] = again[(it.step[again] != UNKNOWN) & (it.task[again] != UNKNOWN)].tolist()
+        return {int(it.process[number]) for number in twice if not self._is_thread(number)}
 
     def _stream_of(self, execution: int) -> _Stream:
         it = self._evidence.executions
