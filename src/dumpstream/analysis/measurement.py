@@ -132,7 +132,7 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted, used: _UsedTables) -> Iterat
     capture: _Capture | None = None
     given: str | None = None
     for item in inputs:
-        is_table = item.path is not None and item.path.suffix == _PARQUET
+        is_table = item.path is not None and item.path.endswith(_PARQUET)
         # The rows of a dump file that was named have its path as `file`.
         of = Provenance(item.rank, None if item.named and not is_table else item.given, item.host)
         if capture is not None and capture.stored is not item.capture:
@@ -143,7 +143,7 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted, used: _UsedTables) -> Iterat
             paths, tables = Paths(wanted, of=of), StoredTables(wanted, of=of)
         if item.path is not None:
             if is_table:
-                table = StoredTable(item.label, partial(_open_file, item.path), item.bytes)
+                table = StoredTable.at(item.path, item.label, item.bytes)
                 yield from (_Task(tables, portion, _TABLE_BYTES) for portion in table.portions())
             else:
                 file = Item(item.full_name, item.label, item.bytes, item.path, may_be_foreign=not item.named)
@@ -155,10 +155,6 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted, used: _UsedTables) -> Iterat
                 yield from capture.tasks(row)
     if capture is not None:
         yield from capture.missing_tables()
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 class _Capture:

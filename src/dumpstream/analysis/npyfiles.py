@@ -1,6 +1,5 @@
 """NPY files: the tensors of small plain dump files, which native code finds and writes many at a time."""
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -73,7 +72,7 @@ def _source(item: Input, content: Buffer | None) -> str | Buffer | None:
         return None
     if item.path is None:
         return content
-    return os.fspath(item.path) if item.bytes <= _MOST_BYTES else None
+    return item.path if item.bytes <= _MOST_BYTES else None
 
 
 def _has_own_name(item: Input, target: Target) -> bool:

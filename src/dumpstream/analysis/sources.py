@@ -78,6 +78,11 @@ class StoredTable(NamedTuple):
     bytes: int = 0
     groups: Sequence[int] | None = None  #: the row groups of the portion
 
+    @classmethod
+    def at(cls, path: str, label: str, size: int) -> StoredTable:
+        """Return the table in a file of *size* bytes."""
+        return cls(label, lambda: Path(path).open("rb"), size)
+
     def portions(self) -> list[StoredTable]:
         """Return it in portions that take little memory; one that cannot be read stays whole."""
         groups: list[range] = []
@@ -128,7 +133,7 @@ class Item(NamedTuple):
     name: str  #: says what its tensors are of
     label: str  #: what to call it
     bytes: int
-    place: Any  #: where its bytes are: a `Path`, or a `FileRow` of a capture
+    place: Any  #: where its bytes are: a path, or a `FileRow` of a capture
     may_be_foreign: bool  #: whether it need not be a dump file
     step: int | None = None  #: that was marked, if its name has none
 

@@ -31,7 +31,7 @@ class Input(NamedTuple):
     name: str  #: the runtime's name for it, below the directory it was found in
     bytes: int  #: its size, compressed or not, as far as that is known
     named: bool  #: whether the user named this very file
-    path: Path | None = None  #: unless it is in a capture
+    path: str | None = None  #: unless it is in a capture
     capture: StoredCapture | None = None
     file: StoredFile | None = None  #: of the capture
     prefix: str = ""  #: of label and name, if the capture is one of several
@@ -44,8 +44,7 @@ class Input(NamedTuple):
         """The name with the directories that tell its model and device."""
         if self.path is None:
             return self.name
-        path = os.fspath(self.path)
-        absolute = path if path.startswith("/") else f"{Path.cwd()}/{path}"
+        absolute = self.path if self.path.startswith("/") else f"{Path.cwd()}/{self.path}"
         return f"{absolute.rpartition('/')[0]}/{self.name.rpartition('/')[2]}"
 
     @property
@@ -126,7 +125,7 @@ def inputs_at(
             yield from _inputs_below(path, selection)
         else:
             name = without_suffix(path.name)
-            yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=path)
+            yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=str(path))
     except OSError as exc:
         raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
 
@@ -183,7 +182,7 @@ def _inputs_of_files(
             if not selection.selects(name):
                 continue
             size = entry.stat(follow_symlinks=False).st_size
-            yield Input(label=entry.path, name=name, bytes=size, named=False, path=Path(entry.path))
+            yield Input(label=entry.path, name=name, bytes=size, named=False, path=entry.path)
 
 
 def _read_mapping(path: Path) -> dict[str, str]:

@@ -47,7 +47,7 @@ class PlainFiles(NamedTuple):
     def input(self, file: int) -> Input:
         """Return a file as those who read dump files know it."""
         path = self.path(file)
-        return Input(label=path, name=self.names[file], bytes=0, named=False, path=Path(path))
+        return Input(label=path, name=self.names[file], bytes=0, named=False, path=path)
 
     def origin(self, file: int) -> Origin:
         """Return the origin of a file."""

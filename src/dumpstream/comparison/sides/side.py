@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.sources import StoredTable
@@ -189,9 +188,9 @@ class Side:
                     capture = self._add(CaptureSource, item.capture, item.prefix, item.rank)
                 for file in captured_files([item.file]):
                     yield _Task(capture, file, file.row.bytes, item.remote)
-            elif item.path is not None and item.path.suffix == _PARQUET:
+            elif item.path is not None and item.path.endswith(_PARQUET):
                 table = self._add(TableSource, None, None, stored=False)
-                whole = StoredTable(item.label, partial(_open_file, item.path), item.bytes)
+                whole = StoredTable.at(item.path, item.label, item.bytes)
                 yield from (_Task(table, portion, _TABLE_BYTES) for portion in whole.portions())
             else:
                 yield _Task(paths, item, item.bytes)
@@ -296,7 +295,3 @@ def _describe(tasks: Sequence[_Task]) -> list[_Described]:
         known = [entry for entry in entries if entry is not None]
         found.append(_Described(known, len(entries) - len(known), failure))
     return found
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    return path.open("rb")

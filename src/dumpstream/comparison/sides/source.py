@@ -81,7 +81,7 @@ class PathSource:
 
     def _dump(self, item: Input) -> Entry | None:
         assert item.path is not None
-        path = str(item.path)
+        path = item.path
         origin = origin_of_dump(item.full_name, item.rank)
         entry = Entry(origin, item.label, self._number, path)
         try:
@@ -101,9 +101,10 @@ class PathSource:
         return entry.describe(descriptors_of(header, length, None))
 
     def _npy(self, item: Input) -> Entry:
+        assert item.path is not None
         origin, io, index = origin_of_npy(item.full_name, item.rank)
-        tensor = describe_npy(str(item.path), io, index)
-        return Entry(origin, item.label, self._number, str(item.path)).describe([tensor])
+        tensor = describe_npy(item.path, io, index)
+        return Entry(origin, item.label, self._number, item.path).describe([tensor])
 
     def _texts(self, item: Input) -> Iterator[Entry | None]:
         assert item.path is not None
