@@ -1,7 +1,7 @@
 /* A process that is captured, and hands over as many small chunks as it can
  * until it is told to end.
  *
- * flood KIND COUNT
+ * flood KIND COUNT [PAUSE_US]
  *
  *   tiny   files of one byte, each with a name of its own
  *   same   files of one byte, all with the same name
@@ -9,8 +9,9 @@
  *   text   short statistics text, each with a name of its own
  *   rows   statistics text of many rows, all with the same name
  *
- * Prints a line when it has handed over COUNT chunks (0: it never has), and
- * then waits for the end of its input. */
+ * Waits after each chunk if it is given a pause, which makes it an honest
+ * process. Prints a line when it has handed over COUNT chunks (0: it never
+ * has), and then waits for the end of its input. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,18 +67,21 @@ static void number(const char *kind, uint64_t file) {
 
 int main(int argc, char **argv) {
     char byte;
-    if (argc != 3 || prepare(argv[1]) != 0 || aclInit(NULL) != 0)
+    if (argc < 3 || argc > 4 || prepare(argv[1]) != 0 || aclInit(NULL) != 0)
         return FAILED;
     acldumpCallback callback = bench_registered();
     if (callback == NULL)
         return NOT_CAPTURED;
     const char *kind = argv[1];
     uint64_t count = strtoull(argv[2], NULL, 10);
+    useconds_t pause_us = argc == 4 ? (useconds_t)strtoul(argv[3], NULL, 10) : 0;
     int32_t length = (int32_t)(offsetof(acldumpChunk, dataBuf) + message.chunk.bufLen);
     for (uint64_t file = 0; count == 0 || file < count; file++) {
         number(kind, file);
         if (callback(&message.chunk, length) != 0)
             break; /* the collector takes nothing more */
+        if (pause_us)
+            usleep(pause_us);
     }
     puts("done");
     fflush(stdout);
