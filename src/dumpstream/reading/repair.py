@@ -26,7 +26,7 @@ from dumpstream.remote.segments import last_segment, merged_through
 from dumpstream.remote.storelock import STORE_LOCK
 from dumpstream.system.location import Prefix
 from dumpstream.system.lock import LOCK, shared_folders
-from dumpstream.system.pathset import PathSet
+from dumpstream.system.paths import PathSet
 
 _MARKS = {MANIFEST, LOCK, STORE_LOCK}
 

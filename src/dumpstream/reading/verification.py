@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from itertools import islice
@@ -33,7 +33,7 @@ from dumpstream.reading.storedfile import is_readable, misfit, parts_of
 from dumpstream.remote.outboxes import find_waiting, spills_of
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import is_url
-from dumpstream.system.pathset import PathSet
+from dumpstream.system.paths import MOST, PathSet, PathTable
 
 _LONGEST_HEADER = 16 << 20
 _BATCH_ROWS = 256
@@ -175,17 +175,8 @@ class _Verifier:
             self._result.not_stored += capture.totals.not_stored
             waiting = _find_waiting(capture)
             self._result.problems += problems_of_capture(capture, prefix, process=process, waiting=waiting)
-        inventory: dict[str, Listed] | None = None
-        try:
-            # Where everything is read again, only those that look for files of no row need a listing.
-            needless = self._deep and not self._is_last and not capture.totals.at_urls
-            inventory = {} if needless else _take_inventory(capture)
-        except StoreError as exc:
-            if capture.in_store:
-                raise
-            if self._is_first:  # the files on the disk can be verified all the same
-                self._result.problems.append(Problem(Kind.UNREACHABLE, str(capture.path), str(exc)))
-        with PathSet() as known:
+        with PathSet() as known, PathTable() as objects:
+            inventory = self._take_inventory(capture, objects)
             self._read_again(capture, inventory, known, prefix)
             # A running capture always has some: files being written, or whose rows are not written yet.
             if self._is_last and not capture.running:
@@ -193,9 +184,23 @@ class _Verifier:
                     deque(_noting(known, capture.files.rows()), maxlen=0)  # what the other slices have
                 profiles = {PROFILE} if capture.manifest.profiled else ()
                 listed = (
-                    inventory.values() if capture.in_store and inventory else capture.place.list(profiles)
+                    inventory.listed() if capture.in_store and inventory else capture.place.list(profiles)
                 )
                 self._find_unknown((it for it in listed if it.path not in known), prefix)
+
+    def _take_inventory(self, capture: StoredCapture, objects: PathTable) -> _Inventory | None:
+        """Return the inventory of *capture*, kept in *objects*; None if its stores cannot be reached."""
+        # Where everything is read again, only those that look for files of no row need a listing.
+        if self._deep and not self._is_last and not capture.totals.at_urls:
+            return _Inventory(objects)
+        try:
+            return _Inventory.take(capture, objects)
+        except StoreError as exc:
+            if capture.in_store:
+                raise
+            if self._is_first:  # the files on the disk can be verified all the same
+                self._result.problems.append(Problem(Kind.UNREACHABLE, str(capture.path), str(exc)))
+            return None
 
     def verify_root(self, host: HostCaptures) -> None:
         """Look for what is wrong in the directory of the processes' captures."""
@@ -206,7 +211,7 @@ class _Verifier:
         self._find_unknown(host.place.list(without=own), host.below)
 
     def _read_again(
-        self, capture: StoredCapture, inventory: Mapping[str, Listed] | None, known: PathSet, prefix: str
+        self, capture: StoredCapture, inventory: _Inventory | None, known: PathSet, prefix: str
     ) -> None:
         result = self._result
         check = _Check(capture, inventory, deep=self._deep)
@@ -248,7 +253,7 @@ class _Check:
         deep: whether to read also what the stores say is unchanged.
     """
 
-    def __init__(self, capture: StoredCapture, inventory: Mapping[str, Listed] | None, *, deep: bool) -> None:
+    def __init__(self, capture: StoredCapture, inventory: _Inventory | None, *, deep: bool) -> None:
         self._capture, self._inventory, self._deep = capture, inventory, deep
         self._stopped = threading.Event()
 
@@ -292,7 +297,7 @@ class _Check:
                 path = part.path or ""
                 if not self._can_read(part):
                     skipped += 1
-                elif not self._deep and self._inventory and _is_as_stored(part, self._inventory.get(path)):
+                elif not self._deep and self._inventory and _is_as_stored(part, self._inventory.find(path)):
                     result.found_parts += 1
                 else:
                     yield row, part
@@ -354,16 +359,36 @@ def _find_waiting(capture: StoredCapture) -> Problem | None:
     return None if found is None else waiting_at(capture.path, found[1])
 
 
-def _take_inventory(capture: StoredCapture) -> dict[str, Listed]:
-    """Return the objects of *capture* by the path that rows have for them; raises `StoreError`."""
-    found: dict[str, Listed] = {}
-    if capture.in_store:
-        found = {listed.path: listed for listed in capture.place.list()}
-    if not capture.totals.at_urls:
-        return found
-    parts = (part for row in capture.files.rows() for part in row.stored if is_readable(part))
-    urls = {part.path for part in parts if part.path is not None and is_url(part.path)}
-    return found | {listed.path: listed for listed in capture.buckets.list(urls) if listed.path in urls}
+class _Inventory:
+    """The objects of a capture by the path that rows have for them."""
+
+    def __init__(self, objects: PathTable) -> None:
+        self._objects = objects
+
+    @classmethod
+    def take(cls, capture: StoredCapture, objects: PathTable) -> _Inventory:
+        """Return that of *capture*, in *objects*; raises `StoreError`."""
+        if capture.in_store:
+            objects.add(map(_storable, capture.place.list()))
+        if capture.totals.at_urls:
+            parts = (part for row in capture.files.rows() for part in row.stored if is_readable(part))
+            urls = {part.path for part in parts if part.path is not None and is_url(part.path)}
+            objects.add(_storable(it) for it in capture.buckets.list(urls) if it.path in urls)
+        return cls(objects)
+
+    def find(self, path: str) -> Listed | None:
+        """Return the object at *path*; any thread may ask."""
+        row = self._objects.get(path)
+        return None if row is None else Listed(*row)
+
+    def listed(self) -> Iterator[Listed]:
+        """Yield all objects."""
+        return (Listed(*row) for row in self._objects)
+
+
+def _storable(listed: Listed) -> Listed:
+    """Return *listed* with a size that a table takes; a store may say any."""
+    return listed if listed.size is None or listed.size <= MOST else listed._replace(size=MOST)
 
 
 def _is_as_stored(part: StoredPart, listed: Listed | None) -> bool:
