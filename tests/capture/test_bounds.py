@@ -117,6 +117,10 @@ async def test_closing_very_many_files_at_the_end_does_not_stop_the_loop(rig: Ri
     count = 16_000
     most = 0
 
+    def push_beginnings() -> None:  # in a thread, because the ring has no room for so many
+        for number in range(count):
+            rig.push(f"file {number}", b"data")
+
     async def watch(capture: Capture) -> None:
         nonlocal most
         while True:
@@ -126,8 +130,7 @@ async def test_closing_very_many_files_at_the_end_does_not_stop_the_loop(rig: Ri
 
     async with anyio.create_task_group() as tasks:
         async with rig.pushed(sinks=["null:"]) as capture:
-            for number in range(count):
-                rig.push(f"file {number}", b"data")
+            await run_sync(push_beginnings)
             await rig.until(lambda: capture.report.open_files == count)
             tasks.start_soon(watch, capture)
         tasks.cancel_scope.cancel()

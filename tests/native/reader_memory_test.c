@@ -141,6 +141,30 @@ static void resumed_reader_goes_on_where_the_other_stopped(void) {
     close_both();
 }
 
+/* A ring of 4 MiB with a record as short as its content, as the version before made them. */
+static void leave_short_record(uint64_t version) {
+    unlink(path);
+    CHECK_EQUAL(ds_reader_create(&reader, 4u << 20, path), 0);
+    CHECK_EQUAL(ds_ring_map(&producer, reader.ring.memory_fd, 4u << 20), 0);
+    producer.wake = count_wake;
+    producer.data.least = 0;
+    CHECK_EQUAL(push("a", "short", 5, 0), 0);
+    producer.control->version = version;
+    ds_ring_destroy(&reader.ring);
+    CHECK_EQUAL(ds_reader_resume(&reader, path), 0);
+}
+
+static void ring_of_an_older_version_may_have_shorter_records(void) {
+    struct ds_batch batch;
+    leave_short_record(3);
+    expect_text("short");
+    close_both();
+
+    leave_short_record(4);
+    CHECK_EQUAL(ds_reader_take(&reader, ALL, HUGE_BATCH, &batch), -EBADMSG);
+    close_both();
+}
+
 static void file_that_is_no_ring_is_not_resumed(void) {
     struct ds_reader other;
     const uint64_t words[] = {offsetof(struct ds_control, magic),     offsetof(struct ds_control, version),
@@ -173,6 +197,7 @@ int main(void) {
     only_a_ring_of_that_size_is_mapped();
     truncated_file_does_not_kill();
     resumed_reader_goes_on_where_the_other_stopped();
+    ring_of_an_older_version_may_have_shorter_records();
     file_that_is_no_ring_is_not_resumed();
     unlink(path);
     return 0;

@@ -62,6 +62,21 @@ static void damaged_length_is_found(void) {
     }
 }
 
+/* A producer that writes more records than a ring has room for would keep its reader busy. */
+static void record_that_is_shorter_than_the_least_is_found(void) {
+    struct ds_message message = {.name = "n", .name_length = 1}, view;
+    uint64_t position = 0;
+    CHECK_EQUAL(ds_ring_create(&ring, 4u << 20, NULL), 0);
+    CHECK_EQUAL(ds_ring_push(&ring, &ring.data, &message), 0);
+    CHECK_EQUAL(ds_ring_peek(&ring, &ring.data, &position, &view), 1);
+    CHECK_EQUAL(position, 1024);
+
+    ((struct ds_record *)(void *)ring.data.base)->length = 64; /* which its content takes */
+    position = 0;
+    CHECK_EQUAL(ds_ring_peek(&ring, &ring.data, &position, &view), -EBADMSG);
+    ds_ring_destroy(&ring);
+}
+
 static void damaged_name_length_is_found(void) {
     const uint32_t lengths[] = {0, 17, 4095, 4096, RING_BYTES, UINT32_MAX - 60, UINT32_MAX};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -164,6 +179,7 @@ int main(void) {
     expect(1);
     damaged_stamp_is_no_record();
     damaged_length_is_found();
+    record_that_is_shorter_than_the_least_is_found();
     damaged_name_length_is_found();
     damaged_data_length_is_found();
     damaged_flags_are_found();

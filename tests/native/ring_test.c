@@ -84,6 +84,30 @@ static void sixteen_sixteenths_fill_the_ring_exactly(void) {
     ds_ring_destroy(&ring);
 }
 
+static void ring_has_room_for_as_many_records_as_kibibytes(void) {
+    const uint64_t sizes[] = {4u << 20, 16u << 20, 100u << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct ds_ring ring;
+        uint64_t count = 0;
+        CHECK_EQUAL(ds_ring_create(&ring, sizes[i], NULL), 0);
+        while (push(&ring, count, 1) == 0)
+            count++;
+        CHECK_EQUAL(count, sizes[i] >> 10);
+        CHECK_EQUAL(drain(&ring, &ring.data), count);
+        ds_ring_destroy(&ring);
+    }
+}
+
+static void small_ring_has_room_for_4096_records(void) {
+    struct ds_ring ring;
+    uint64_t count = 0;
+    CHECK_EQUAL(ds_ring_create(&ring, 1u << 20, NULL), 0);
+    while (push(&ring, count, 1) == 0)
+        count++;
+    CHECK_EQUAL(count, 4096);
+    ds_ring_destroy(&ring);
+}
+
 static void record_that_does_not_fit_the_rest_of_a_lap_starts_the_next(void) {
     struct ds_ring ring = make_ring();
     for (uint64_t i = 0; i < 15; i++)
@@ -300,6 +324,8 @@ int main(void) {
         payload[i] = (uint8_t)(i * 31);
     every_field_of_a_record_comes_out();
     sixteen_sixteenths_fill_the_ring_exactly();
+    ring_has_room_for_as_many_records_as_kibibytes();
+    small_ring_has_room_for_4096_records();
     record_that_does_not_fit_the_rest_of_a_lap_starts_the_next();
     padding_is_not_claimed_unless_the_record_fits_too();
     records_survive_many_laps_of_odd_sizes();

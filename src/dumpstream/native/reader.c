@@ -21,8 +21,7 @@ int ds_records_next(const struct ds_records *records, uint64_t *position, struct
         /* The end of a copy and every length are multiples of 16: there is a stamp. */
         if (atomic_load_explicit(&record->stamp, memory_order_relaxed) != ds_stamp(ring->nonce, *position))
             return -EBADMSG;
-        int found =
-            ds_record_read(record, rest < left ? rest : left, ds_known_flags(ring, lane), position, message);
+        int found = ds_record_read(ring, lane, record, rest < left ? rest : left, position, message);
         if (found)
             return found;
     }

@@ -73,8 +73,9 @@ static uint32_t data_start(uint32_t name_length) {
     return (uint32_t)ds_align_up(sizeof(struct ds_record) + name_length, DS_RECORD_ALIGN);
 }
 
-static uint64_t record_length(uint32_t name_length, uint32_t data_length) {
-    return ds_align_up((uint64_t)data_start(name_length) + data_length, DS_RECORD_ALIGN);
+static uint64_t record_length(const struct ds_lane *lane, uint32_t name_length, uint32_t data_length) {
+    uint64_t length = ds_align_up((uint64_t)data_start(name_length) + data_length, DS_RECORD_ALIGN);
+    return length > lane->least ? length : lane->least;
 }
 
 /* Enters the pages from `position` on in the page tables, if they are new to this process. They are in memory
@@ -101,7 +102,7 @@ void ds_ring_touch(struct ds_ring *ring) {
 
 int ds_ring_push(struct ds_ring *ring, struct ds_lane *lane, const struct ds_message *message) {
     uint32_t at = data_start(message->name_length);
-    uint32_t need = (uint32_t)record_length(message->name_length, message->data_length);
+    uint32_t need = (uint32_t)record_length(lane, message->name_length, message->data_length);
     uint64_t position;
     int error = claim(ring, lane, need, message->flags, &position);
     if (error)
@@ -204,8 +205,13 @@ static bool is_plausible(const struct ds_message *message) {
            message->offset <= INT64_MAX - (int64_t)message->data_length;
 }
 
-int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
-                   struct ds_message *message) {
+/* The flags that a record of the lane may have. */
+static uint32_t known_flags(const struct ds_ring *ring, const struct ds_lane *lane) {
+    return DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE | DS_RECORD_MARK);
+}
+
+int ds_record_read(const struct ds_ring *ring, const struct ds_lane *lane, const struct ds_record *record,
+                   uint64_t rest, uint64_t *position, struct ds_message *message) {
     uint32_t flags = *(const volatile uint32_t *)&record->flags;
     uint32_t length = *(const volatile uint32_t *)&record->length;
     if (length == 0 || length % DS_RECORD_ALIGN || length > rest)
@@ -216,13 +222,13 @@ int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known
         *position += length;
         return 0;
     }
-    if (length < sizeof *record || flags & ~known)
+    if (length < sizeof *record || flags & ~known_flags(ring, lane))
         return -EBADMSG;
     message->name_length = *(const volatile uint32_t *)&record->name_length;
     message->data_length = *(const volatile uint32_t *)&record->data_length;
     message->offset = *(const volatile int64_t *)&record->offset;
     message->flags = flags;
-    if (!is_plausible(message) || length != record_length(message->name_length, message->data_length))
+    if (!is_plausible(message) || length != record_length(lane, message->name_length, message->data_length))
         return -EBADMSG;
     *position += length;
     message->name = (const char *)(record + 1);
@@ -247,7 +253,7 @@ int ds_ring_peek(const struct ds_ring *ring, const struct ds_lane *lane, uint64_
             return 0;
         if (!lane->base) /* now that the stamp is known to be there */
             ds_ring_load(ring, lane->start + offset, &head, rest < sizeof head ? rest : sizeof head);
-        int found = ds_record_read(record, rest, ds_known_flags(ring, lane), position, message);
+        int found = ds_record_read(ring, lane, record, rest, position, message);
         if (found)
             return found;
     }

@@ -5,8 +5,11 @@
 #include "dumpstream/ring.h"
 
 #define DS_RING_MAGIC 0x676e697273706d64u /* "dmpsring" */
-#define DS_RING_VERSION 3u
-#define DS_RING_WITHOUT_MARKS 2u /* the version before, which has the same layout */
+#define DS_RING_VERSION 4u
+/* The oldest version that can still be read: it has no marks, but the same layout. */
+#define DS_RING_WITHOUT_MARKS 2u
+/* The latest version in which records were as short as their content. */
+#define DS_RING_WITHOUT_LEAST 3u
 #define DS_PAGE 4096u
 #define DS_ABANDON_BYTES (48u << 10)
 #define DS_NOTE_LANE_BYTES ((64u << 10) + DS_ABANDON_BYTES)
@@ -31,11 +34,6 @@ static inline struct ds_record *ds_record_at(const struct ds_lane *lane, uint64_
     return (struct ds_record *)(void *)(lane->base + position % lane->size);
 }
 
-/* The flags that a record of the lane may have. */
-static inline uint32_t ds_known_flags(const struct ds_ring *ring, const struct ds_lane *lane) {
-    return DS_RECORD_LAST | (lane == &ring->notes ? DS_RECORD_ABANDON : DS_RECORD_MORE | DS_RECORD_MARK);
-}
-
 /* Access to a ring that is mapped, or only in its file. `at` counts from the beginning of
  * the ring. Bytes that are no longer in the file read as zeros, which are not a record. */
 void ds_ring_load(const struct ds_ring *ring, uint64_t at, void *to, size_t bytes);
@@ -44,8 +42,8 @@ void ds_ring_load(const struct ds_ring *ring, uint64_t at, void *to, size_t byte
 uint64_t ds_word_load(const struct ds_ring *ring, const _Atomic uint64_t *word);
 void ds_word_store(struct ds_ring *ring, _Atomic uint64_t *word, uint64_t value);
 
-/* Reads the head of the record at `*position`, checks it, and moves `*position` past the
- * record. Reads each number once. The lane has `rest` bytes from that position on. Returns
- * 1 and fills `message`, 0 for a pad, which must fill the rest, or -EBADMSG. */
-int ds_record_read(const struct ds_record *record, uint64_t rest, uint32_t known, uint64_t *position,
-                   struct ds_message *message);
+/* Reads the head of the record at `*position` of the lane, checks it, and moves `*position`
+ * past the record. Reads each number once. The lane has `rest` bytes from that position on.
+ * Returns 1 and fills `message`, 0 for a pad, which must fill the rest, or -EBADMSG. */
+int ds_record_read(const struct ds_ring *ring, const struct ds_lane *lane, const struct ds_record *record,
+                   uint64_t rest, uint64_t *position, struct ds_message *message);

@@ -12,6 +12,10 @@
 #include "ring_layout.h"
 
 #define MAX_RECORD_BYTES (1u << 30)
+/* A file costs its reader about as much as a kibibyte, however small it is. A ring below
+ * 4 MiB has room for 4096 records all the same. */
+#define LEAST_RECORD_BYTES (1u << 10)
+#define LEAST_RECORDS 4096u
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* since Linux 5.14; headers of older systems do not have it */
 #endif
@@ -108,6 +112,11 @@ static bool size_is_sound(uint64_t data_size) {
     return data_size >= DS_RING_MIN_BYTES && data_size <= DS_RING_MAX_BYTES;
 }
 
+static uint32_t least_record(uint64_t data_size) {
+    uint64_t share = data_size / LEAST_RECORDS / DS_RECORD_ALIGN * DS_RECORD_ALIGN;
+    return share < LEAST_RECORD_BYTES ? (uint32_t)share : LEAST_RECORD_BYTES;
+}
+
 /* Maps the ring in `fd`, or without `whole` only its control block, for futexes. */
 static int map(struct ds_ring *ring, int fd, uint64_t data_size, bool whole) {
     uint64_t max_record = data_size / 8 / DS_RECORD_ALIGN * DS_RECORD_ALIGN;
@@ -123,6 +132,7 @@ static int map(struct ds_ring *ring, int fd, uint64_t data_size, bool whole) {
     ring->notes =
         lane_at(base, DS_CONTROL_BYTES, &ring->control->notes, DS_NOTE_LANE_BYTES, DS_ABANDON_BYTES);
     ring->data = lane_at(base, ds_ring_bytes(0), &ring->control->data, data_size, 0);
+    ring->data.least = least_record(data_size);
     return 0;
 }
 
@@ -264,6 +274,8 @@ static int resume(struct ds_reader *reader) {
     if (!file_is_sound(&control, (uint64_t)status.st_size))
         return -EBADMSG;
     int error = map(ring, ring->memory_fd, control.data_size, false);
+    if (control.version <= DS_RING_WITHOUT_LEAST)
+        ring->data.least = 0;
     ring->nonce = control.nonce;
     ring->data.read = ring->data.freed = atomic_load(&control.data.tail);
     ring->notes.read = ring->notes.freed = atomic_load(&control.notes.tail);

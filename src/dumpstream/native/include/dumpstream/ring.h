@@ -20,7 +20,9 @@
  * them by moving `tail`. It keeps its own copy of every number it steers by;
  * what it finds in a record is copied once and checked before use.
  *
- * The data lane carries chunks. The note lane is small and carries the names
+ * The data lane carries chunks. However small a chunk is, its record has at least
+ * `least` bytes: storing a file takes its reader time, and a ring must not hold more
+ * files than can be stored in seconds. The note lane is small and carries the names
  * of losses, because losses happen when the data lane is full. Part of it is
  * reserved for abandon notes. Such a note ends a chunk that was cut off between
  * its records: without it, the next file of that name would continue the chunk.
@@ -121,6 +123,7 @@ struct ds_lane {
     uint64_t start; /* in the ring's memory or file */
     uint64_t size;
     uint64_t kept;  /* bytes that only abandon notes may take */
+    uint32_t least; /* no record but a pad is shorter */
     uint64_t read;  /* the reader's own position */
     uint64_t freed; /* the tail as the reader left it */
     uint64_t end;   /* where the claims of a dead producer end */
