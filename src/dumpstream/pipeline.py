@@ -264,7 +264,10 @@ class Pipeline:
     async def _end(self, file: File, tasks: TaskGroup) -> None:
         plan = await self._plan_without(file.name, tasks)
         plan.names.add(file.name)
-        plan.ended.append((file, [self._writers.pop(part, PartWriter(part)) for part in file.parts]))
+        writers = self._writers
+        plan.ended.append(
+            (file, [writers.pop(part) if part in writers else PartWriter(part) for part in file.parts])
+        )
         plan.ended_after.append(len(plan.wholes))
         plan.parts += len(file.parts)
         if plan.parts >= _PLAN_PARTS:

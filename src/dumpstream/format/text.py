@@ -1,5 +1,7 @@
 """Statistics text, without what the runtime adds to it in every callback."""
 
+from functools import lru_cache
+
 from dumpstream.chunk import Chunk
 
 #: The end of the names of files with statistics text.
@@ -57,8 +59,9 @@ class TextFilter:
         start += text[: _LONGEST_HEADER - len(start)]
         line, newline, _ = start.partition(b"\n")
         if newline or not more or len(start) == _LONGEST_HEADER:
-            known = _is_header(line) and (newline or len(start) < _LONGEST_HEADER)
-            self._line = bytes(line) + b"\n" if known else b""
+            first = bytes(line)
+            known = (newline or len(start) < _LONGEST_HEADER) and _is_header(first)
+            self._line = first + b"\n" if known else b""
             self._learning = None
             if more:
                 self._matched[sequence] = len(self._line)
@@ -83,12 +86,13 @@ class TextFilter:
         return kept
 
 
-def _is_header(line: bytes | bytearray) -> bool:
+@lru_cache(maxsize=64)  # most files of a capture have the same
+def _is_header(line: bytes) -> bool:
     columns = line.split(b",")
     return len(columns) > 1 and not any(_is_value(column.strip()) for column in columns)
 
 
-def _is_value(column: bytes | bytearray) -> bool:
+def _is_value(column: bytes) -> bool:
     try:
         float(column)
     except ValueError:
