@@ -62,16 +62,20 @@ for row in rows:
 """
 _LOOP = """
 import json, os, sys
-import xxhash, zstandard
+import xxhash
+from dumpstream._native import Decoder
 made = set()
 packs = {}
+decoder = Decoder()
 def read(part):
     path = part["path"]
     if path not in packs:
         packs.clear()
         packs[path] = open(os.path.join(sys.argv[2], path), "rb")
     packs[path].seek(part["start"])
-    return zstandard.decompress(packs[path].read(part["stored_bytes"]))
+    data = bytearray(part["bytes"])
+    decoder.decode(packs[path].read(part["stored_bytes"]), data)
+    return data
 rows = (row for row in map(json.loads, open(sys.argv[1], "rb")) if row["type"] == "file")
 """
 
