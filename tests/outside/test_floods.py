@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -26,14 +27,21 @@ _JOINED = 6
 _ROOT = Path(__file__).parents[2]
 
 
+#: A disk that takes its time with every file that is forced to it.
+_SLOW_DISK = """
+#include <unistd.h>
+int fsync(int fd) { (void)fd; return usleep(2000); }
+"""
+
+
 class Service:
     """A collector in a process of its own, that has captured one job."""
 
-    def __init__(self, outside: Outside, *more: str) -> None:
+    def __init__(self, outside: Outside, *more: str, env: dict[str, str] | None = None) -> None:
         self._outside = outside
         self.socket = outside.directory / "socket"
         flags = ("--socket", self.socket, "--out", outside.out, "--buffer-bytes", "32M", *more)
-        self.collector: Popen[str] = outside.start(*outside.dumpstream, "collect", *flags)
+        self.collector: Popen[str] = outside.start(*outside.dumpstream, "collect", *flags, env=env)
         outside.until(self.socket.exists)
         self.run_job(0)
 
@@ -67,12 +75,24 @@ def service(outside: Outside) -> Iterator[Service]:
 def flood(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the program that hands over as many small files as it can."""
     directory = tmp_path_factory.mktemp("flood")
-    compiler = ["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{_ROOT / 'src/dumpstream/native/include'}"]
-    library, program = directory / "libascendcl.so", directory / "flood"
-    subprocess.run([*compiler, "-shared", "-fPIC", "-o", library, _ROOT / "benchmarks" / "acl.c"], check=True)
-    source = _ROOT / "benchmarks" / "flood.c"
-    subprocess.run([*compiler, "-o", program, source, library, f"-Wl,-rpath,{directory}"], check=True)
-    return program
+    program = directory / "flood"
+    library = compiled(_ROOT / "benchmarks" / "acl.c", directory / "libascendcl.so", "-shared", "-fPIC")
+    return compiled(_ROOT / "benchmarks" / "flood.c", program, library, f"-Wl,-rpath,{directory}")
+
+
+@pytest.fixture(scope="module")
+def slow_disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the environment of a process whose disk is slow."""
+    source = tmp_path_factory.mktemp("slow") / "slow.c"
+    source.write_text(_SLOW_DISK)
+    return os.environ | {"LD_PRELOAD": str(compiled(source, source.with_suffix(".so"), "-shared", "-fPIC"))}
+
+
+def compiled(source: Path, output: Path, *flags: str | Path) -> Path:
+    include = _ROOT / "src" / "dumpstream" / "native" / "include"
+    compiler = ["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{include}"]
+    subprocess.run([*compiler, "-o", output, source, *flags], check=True)
+    return output
 
 
 def hello(version: int, command: bytes) -> bytes:
@@ -114,9 +134,9 @@ def test_a_long_command_line_is_shortened_and_says_so(outside: Outside, service:
 
 @pytest.mark.parametrize("kind", ["tiny", "same"])
 def test_a_ring_full_of_tiny_files_delays_the_end_only_as_long_as_it_may(
-    outside: Outside, flood: Path, kind: str
+    outside: Outside, flood: Path, slow_disk: dict[str, str], kind: str
 ) -> None:
-    service = Service(outside, "--drain-timeout", "0", "--no-pack")  # packs keep up with the flood
+    service = Service(outside, "--drain-timeout", "2", "--no-pack", "--fsync", "file", env=slow_disk)
     hostile = outside.start(flood, kind, 0, env=outside.joined(service.socket, RANK="9"), stdin=None)
     outside.until(lambda: outside.journal_lines() > 100)
 
