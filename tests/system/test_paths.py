@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import given
@@ -9,7 +10,10 @@ from hypothesis import strategies as st
 
 from dumpstream.system.paths import PathSet, PathTable
 
-_PATHS = st.text(st.characters(exclude_characters="\0"), max_size=20)
+# What the system takes as a path: text, and bytes that are not.
+_PATHS = st.binary(max_size=20).map(lambda it: os.fsdecode(it.replace(b"\0", b"/"))) | st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20
+)
 _ROWS = st.lists(
     st.tuples(_PATHS, st.none() | st.integers(0, 2**62), st.none() | st.text(max_size=9), st.booleans())
 )

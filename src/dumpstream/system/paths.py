@@ -3,12 +3,14 @@
 import os
 import secrets
 import sqlite3
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Self
 
 from xxhash import xxh3_64_intdigest
 
 _BATCH = 4096
+_RECENT = 4  #: a pack and a table for each sink
 _SIGN = 1 << 63
 #: The largest number of a `PathTable`.
 MOST = _SIGN - 1
@@ -23,7 +25,7 @@ class PathSet:
     def __init__(self) -> None:
         self._seed = secrets.randbits(64)
         self._database = _database("CREATE TABLE known (hash INTEGER PRIMARY KEY)")
-        self._last: str | None = None
+        self._recent: deque[str] = deque(maxlen=_RECENT)
         self._new: set[int] = set()
 
     def __enter__(self) -> Self:
@@ -33,9 +35,9 @@ class PathSet:
         self._database.close()
 
     def add(self, path: str) -> None:
-        """Add *path*; costs next to nothing if it is the one that was added last."""
-        if path != self._last:
-            self._last = path
+        """Add *path*; costs next to nothing if it is one of the few that were added last."""
+        if path not in self._recent:
+            self._recent.append(path)
             self._new.add(self._hash(path))
             if len(self._new) > _BATCH:
                 self._write()
