@@ -127,13 +127,13 @@ $(AARCH64)/installed: $(AARCH64)/dependencies CMakeLists.txt tests/aarch64/toolc
 test-aarch64: $(AARCH64)/installed ## captures by an emulated aarch64 program, compared with captures here; not part of test
 	$(BIN)/python -m pytest --verbose -m aarch64 tests/aarch64
 
-# fork_test is left out: qemu does not wipe pages on fork.
+# fork_test and pages_test are left out: qemu neither wipes pages on fork nor populates them.
 native-test-aarch64: $(VENV)/installed $(AARCH64)/sysroot/usr/bin/python3 ## the C tests for aarch64, emulated; not part of test
 	$(BIN)/cmake -S . -B build/native-aarch64 -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	    -DCMAKE_TOOLCHAIN_FILE=tests/aarch64/toolchain.cmake -DCMAKE_BUILD_TYPE=Release \
 	    -DDUMPSTREAM_NATIVE_TESTS=ON -DDUMPSTREAM_WERROR=ON >/dev/null
 	MAKEFLAGS= $(BIN)/cmake --build build/native-aarch64
-	$(BIN)/ctest --test-dir build/native-aarch64 --output-on-failure --exclude-regex fork_test
+	$(BIN)/ctest --test-dir build/native-aarch64 --output-on-failure --exclude-regex 'fork_test|pages_test'
 
 wheels: $(BIN)/uv ## the release wheels for x86-64 and aarch64, in dist; needs docker
 	$(BIN)/uv tool run --from 'cibuildwheel>=3' cibuildwheel --platform linux --output-dir dist
