@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.codec.tensors import CODECS, ELEMENTS, encode, layout, tensors
 
-from dumpstream._native import BLOCK_HEADER, Encoder, encoded_bound, has_libzstd, hide_libzstd, layout_of
+from dumpstream._native import (
+    BLOCK_HEADER,
+    Decoder,
+    Encoder,
+    crc32,
+    encoded_bound,
+    has_libzstd,
+    hide_libzstd,
+    layout_of,
+)
 from dumpstream.codec import Codec, without_suffix
 from dumpstream.codec.blocks import (
     MAGIC,
@@ -144,6 +153,18 @@ def test_a_block_cannot_claim_more_than_the_limit(*, hidden: bool) -> None:
                 whole(header + bytes(4) + bomb)
     finally:
         hide_libzstd(False)
+
+
+def test_nothing_is_written_behind_what_a_block_says_it_makes() -> None:
+    block = MAGIC + bytes([4, 0, 0, 0]) + (8).to_bytes(4, "little") + (73).to_bytes(4, "little")
+    memory = bytearray(100)
+
+    taken, made, _, fault = Decoder().decode(
+        block + crc32(b"A" * 8).to_bytes(4, "little") + b"A" * 73, memoryview(memory)[:8]
+    )
+
+    assert (taken, made, fault) == (0, 0, "a block is damaged")
+    assert not any(memory)
 
 
 @pytest.mark.parametrize("hidden", [False, True])

@@ -1,5 +1,5 @@
 /* A decoder takes any bytes. It decodes blocks that were damaged in every way, in memory that ends where
- * they end, and blocks whose headers lie. */
+ * they end, and blocks whose headers lie. An argument is where random numbers begin. */
 #include "codec_data.h"
 
 #include "check.h"
@@ -46,16 +46,35 @@ static void damage(uint8_t *bytes, size_t length) {
     }
 }
 
-/* Makes the header true to what is there, so that only the payload is wrong. */
+static uint32_t load(const uint8_t *bytes) {
+    uint32_t number;
+    memcpy(&number, bytes, sizeof number);
+    return number;
+}
+
+/* Makes the header true to what is there, so that only the payload is wrong: it is shorter than the original
+ * bytes, or a little longer. */
 static void make_fit(uint8_t *bytes, size_t length) {
     if (length < DS_BLOCK_HEADER)
         return;
-    uint32_t raw;
-    memcpy(&raw, bytes + 8, sizeof raw);
-    uint32_t stored = (uint32_t)(length - DS_BLOCK_HEADER);
+    uint32_t raw = load(bytes + 8), stored = (uint32_t)(length - DS_BLOCK_HEADER);
     store(bytes + 12, stored);
-    if (raw > DS_BLOCK_MOST || raw < stored)
-        store(bytes + 8, stored + stored % 8);
+    if (raw <= DS_BLOCK_MOST && raw >= stored)
+        return;
+    uint32_t longer = stored + stored % 8, shorter = stored < 64 ? 0 : (stored - 64) / 9 * 8;
+    store(bytes + 8, next_random(2) ? longer : shorter + next_random(stored - shorter + 1));
+}
+
+/* Returns the room for the decoded bytes: enough, what the first block says it takes, or any. */
+static size_t choose_room(const uint8_t *bytes, size_t length) {
+    switch (next_random(4)) {
+    case 0:
+        return next_random(2 * MOST_BYTES);
+    case 1:
+        return length < DS_BLOCK_HEADER || load(bytes + 8) > DS_BLOCK_MOST ? 0 : load(bytes + 8);
+    default:
+        return 2 * MOST_BYTES;
+    }
 }
 
 static void test_damaged_blocks_are_refused_or_decoded(void) {
@@ -76,7 +95,7 @@ static void test_damaged_blocks_are_refused_or_decoded(void) {
         damage(bytes, kept);
         if (next_random(2))
             make_fit(bytes, kept);
-        size_t room = next_random(8) ? 2 * MOST_BYTES : next_random(2 * MOST_BYTES);
+        size_t room = choose_room(bytes, kept);
         uint8_t *out = malloc(room + !room);
         struct ds_decoded done = ds_decode(decoder, bytes, kept, out, room);
         CHECK(done.taken <= kept && done.made <= room);
@@ -106,6 +125,18 @@ static void test_a_block_cannot_claim_more_than_its_limit(void) {
     free(out);
 }
 
+static void test_what_is_repeated_must_fit(void) {
+    uint8_t bytes[DS_BLOCK_HEADER + 73] = {0x44, 0x53, 0x54, 0xb1, 4};
+    uint8_t *out = malloc(8);
+    struct ds_decoder *decoder = ds_decoder_new();
+    store(bytes + 8, 8);
+    store(bytes + 12, 73);
+    store(bytes + 16, ds_crc32(bytes + DS_BLOCK_HEADER, 8));
+    CHECK(ds_decode(decoder, bytes, sizeof bytes, out, 8).fault);
+    ds_decoder_free(decoder);
+    free(out);
+}
+
 /* The layout of a file comes from its header, which is as untrusted. */
 static void test_any_header_has_a_layout(void) {
     struct ds_run runs[8];
@@ -127,7 +158,10 @@ static void test_any_header_has_a_layout(void) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1)
+        random_state += strtoull(argv[1], NULL, 10);
+    test_what_is_repeated_must_fit();
     test_damaged_blocks_are_refused_or_decoded();
     test_a_block_cannot_claim_more_than_its_limit();
     test_any_header_has_a_layout();

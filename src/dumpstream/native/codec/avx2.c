@@ -39,6 +39,15 @@ static uint32_t reduce(__m128i sum) {
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(sum, quotient), 1);
 }
 
+/* Folds what remains of the bytes into the sum of those before. */
+static uint32_t finish(__m128i sum, const uint8_t *bytes, size_t length) {
+    const __m128i by_1 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+    size_t at = 0;
+    for (; at + 16 <= length; at += 16)
+        sum = fold(sum, load(bytes + at), by_1);
+    return ds_crc32_portable(~reduce(sum), bytes + at, length - at);
+}
+
 static uint32_t crc32(uint32_t crc, const uint8_t *bytes, size_t length) {
     const __m128i by_4 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
     const __m128i by_1 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
@@ -54,9 +63,40 @@ static uint32_t crc32(uint32_t crc, const uint8_t *bytes, size_t length) {
             sum[k] = fold(sum[k], load(bytes + at + 16 * k), by_4);
     for (unsigned k = 1; k < 4; k++)
         sum[k] = fold(sum[k - 1], sum[k], by_1);
-    for (; at + 16 <= length; at += 16)
-        sum[3] = fold(sum[3], load(bytes + at), by_1);
-    return ds_crc32_portable(~reduce(sum[3]), bytes + at, length - at);
+    return finish(sum[3], bytes + at, length - at);
+}
+
+#define WIDE __attribute__((target("avx2,pclmul,vpclmulqdq")))
+
+WIDE static __m256i fold_wide(__m256i sum, __m256i next, __m256i by) {
+    __m256i low = _mm256_clmulepi64_epi128(sum, by, 0x00), high = _mm256_clmulepi64_epi128(sum, by, 0x11);
+    return _mm256_xor_si256(_mm256_xor_si256(low, high), next);
+}
+
+static __m256i load_wide(const uint8_t *bytes) {
+    return _mm256_loadu_si256((const __m256i *)bytes);
+}
+
+/* For processors that fold twice as much at once (VPCLMULQDQ). */
+WIDE static uint32_t crc32_wide(uint32_t crc, const uint8_t *bytes, size_t length) {
+    const __m256i by_4 = _mm256_setr_epi64x(0x1e88ef372, 0x14a7fe880, 0x1e88ef372, 0x14a7fe880);
+    const __m256i by_1 = _mm256_setr_epi64x(0x0f1da05aa, 0x15a546366, 0x0f1da05aa, 0x15a546366);
+    const __m128i by_half = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+    if (length < 2 * FOLDED)
+        return crc32(crc, bytes, length);
+    __m256i sum[4];
+    for (unsigned k = 0; k < 4; k++)
+        sum[k] = load_wide(bytes + 32 * k);
+    sum[0] = _mm256_xor_si256(sum[0], _mm256_setr_epi32((int)~crc, 0, 0, 0, 0, 0, 0, 0));
+    size_t at = 2 * FOLDED;
+    for (; at + 2 * FOLDED <= length; at += 2 * FOLDED)
+        for (unsigned k = 0; k < 4; k++)
+            sum[k] = fold_wide(sum[k], load_wide(bytes + at + 32 * k), by_4);
+    for (unsigned k = 1; k < 4; k++)
+        sum[k] = fold_wide(sum[k - 1], sum[k], by_1);
+    __m128i all = fold(_mm256_castsi256_si128(sum[3]), _mm256_extracti128_si256(sum[3], 1), by_half);
+    return finish(all, bytes + at, length - at);
 }
 
 DS_CODEC_KERNELS(avx2, crc32);
+DS_CODEC_KERNELS(avx2_wide, crc32_wide);

@@ -147,7 +147,7 @@ static const char *decode_block(struct ds_decoder *decoder, const struct ds_bloc
             return decoder->zstd ? wrong : "a block needs libzstd, which this machine does not have";
         break;
     case DS_BLOCK_REPEATED:
-        if (!header->stored)
+        if (!header->stored || header->stored > header->raw)
             return wrong;
         repeat(bytes, header->stored, out, header->raw);
         break;

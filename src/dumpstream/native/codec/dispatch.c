@@ -7,16 +7,26 @@
 /* NULL before the first use, which chooses the fastest. */
 static const struct ds_codec_kernels *_Atomic in_use;
 
-static const struct ds_codec_kernels *fastest(void) {
+/* The fastest first; the last one runs everywhere. */
+static const struct ds_codec_kernels *const all[] = {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("pclmul"))
-        return &ds_codec_avx2;
-    return &ds_codec_portable;
+    &ds_codec_avx2_wide,
+    &ds_codec_avx2,
 #elif defined(__aarch64__)
-    return &ds_codec_neon;
-#else
-    return &ds_codec_portable;
+    &ds_codec_neon,
 #endif
+    &ds_codec_portable,
+};
+#define ALL (sizeof all / sizeof *all)
+
+static bool runs_here(const struct ds_codec_kernels *kernels) {
+#if defined(__x86_64__)
+    if (kernels == &ds_codec_avx2_wide && !__builtin_cpu_supports("vpclmulqdq"))
+        return false;
+    if (kernels != &ds_codec_portable)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("pclmul");
+#endif
+    return kernels != NULL;
 }
 
 /* As a place, it stands for 0 in every set of vectors. */
@@ -56,12 +66,10 @@ const struct ds_codec_kernels *ds_codec_kernels(void) {
 }
 
 const char *ds_codec_use(const char *name) {
-    const struct ds_codec_kernels *best = fastest();
     const struct ds_codec_kernels *chosen = NULL;
-    if (strcmp(name, "auto") == 0 || strcmp(name, best->name) == 0)
-        chosen = best;
-    else if (strcmp(name, ds_codec_portable.name) == 0)
-        chosen = &ds_codec_portable;
+    for (size_t i = 0; i < ALL && !chosen; i++)
+        if ((strcmp(name, "auto") == 0 || strcmp(name, all[i]->name) == 0) && runs_here(all[i]))
+            chosen = all[i];
     if (!chosen)
         return NULL;
     pthread_once(&made, make_tables);

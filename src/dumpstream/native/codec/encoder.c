@@ -94,6 +94,14 @@ static size_t encode_packed(const struct job *job, unsigned flags) {
     return written + ds_pack_values(DS_BFLOAT, job->encoder->high, count, job->out + written);
 }
 
+/* Writes the frame of a plane to `coded`. Those that have one byte again and again, as the upper bytes of
+ * small integers and of their differences, take no search for it. */
+static size_t code_plane(struct ds_encoder *encoder, const uint8_t *plane, size_t count) {
+    size_t stored = ds_zstd_repeat(plane, count, encoder->coded);
+    return stored ? stored
+                  : ds_zstd_compress(encoder->quick, plane, count, encoder->coded, sizeof encoder->coded);
+}
+
 /* Planes without a bit in `places` are kept as they are. */
 static size_t encode_planes(const struct job *job, unsigned flags, unsigned places) {
     struct ds_encoder *const encoder = job->encoder;
@@ -113,7 +121,7 @@ static size_t encode_planes(const struct job *job, unsigned flags, unsigned plac
         uint8_t *out = job->out + written + 4;
         size_t stored = 0;
         if (places >> p & 1)
-            stored = ds_zstd_compress(encoder->quick, plane, count, encoder->coded, sizeof encoder->coded);
+            stored = code_plane(encoder, plane, count);
         if (stored && stored < count) {
             memcpy(out, encoder->coded, stored);
         } else {

@@ -42,7 +42,7 @@ struct ds_codec_kernels {
 
 extern const struct ds_codec_kernels ds_codec_portable;
 #if defined(__x86_64__)
-extern const struct ds_codec_kernels ds_codec_avx2;
+extern const struct ds_codec_kernels ds_codec_avx2, ds_codec_avx2_wide;
 #elif defined(__aarch64__)
 extern const struct ds_codec_kernels ds_codec_neon;
 #endif

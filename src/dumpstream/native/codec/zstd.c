@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "dumpstream/codec.h"
+#include "block.h"
 
 #define OLDEST 10405u /* 1.4.5 */
 
@@ -91,4 +91,22 @@ bool ds_zstd_decompress(void *decompressor, const uint8_t *frame, size_t stored,
         return false;
     size_t made = functions.decompressDCtx(decompressor, out, length, frame, stored);
     return !functions.isError(made) && made == length;
+}
+
+#define FRAME_MAGIC 0xfd2fb528u
+#define FRAME_SIZED 0xa0u /* its length takes 4 bytes, and there is no window */
+#define ONE_AS_IT_IS (1u << 3)
+#define LAST_REPEATED 3u
+#define MOST_REPEATED (128u << 10)
+
+size_t ds_zstd_repeat(const uint8_t *bytes, size_t length, uint8_t *out) {
+    if (length < 3 || length - 1 > MOST_REPEATED || memcmp(bytes + 1, bytes + 2, length - 2) != 0)
+        return 0;
+    ds_store_32(out, FRAME_MAGIC);
+    out[4] = FRAME_SIZED;
+    ds_store_32(out + 5, (uint32_t)length);
+    /* The headers of both blocks have 3 bytes; the fourth is that behind it. */
+    ds_store_32(out + 9, ONE_AS_IT_IS | (uint32_t)bytes[0] << 24);
+    ds_store_32(out + 13, LAST_REPEATED | (uint32_t)(length - 1) << 3 | (uint32_t)bytes[1] << 24);
+    return DS_ZSTD_REPEATED;
 }

@@ -35,3 +35,8 @@ void ds_zstd_free_decompressor(void *decompressor);
 size_t ds_zstd_compress(void *compressor, const uint8_t *bytes, size_t length, uint8_t *out, size_t room);
 /* Whether the frame has exactly `length` bytes, which are then in `out`. */
 bool ds_zstd_decompress(void *decompressor, const uint8_t *frame, size_t stored, uint8_t *out, size_t length);
+
+#define DS_ZSTD_REPEATED 17u
+/* Writes the frame of bytes that are all alike, or all but the first, which needs no library, and returns its
+ * length, DS_ZSTD_REPEATED; 0 if they are not, or too many for it. */
+size_t ds_zstd_repeat(const uint8_t *bytes, size_t length, uint8_t *out);

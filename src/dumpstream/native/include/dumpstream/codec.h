@@ -57,8 +57,9 @@ size_t ds_encode(struct ds_encoder *encoder, const uint8_t *bytes, size_t length
 /* No block has more original bytes. */
 #define DS_BLOCK_MOST (1u << 20)
 #define DS_BLOCK_HEADER 20u
-/* The most that so many bytes become. */
-#define DS_ENCODED_MOST(length) ((length) + ((length) / DS_BLOCK_MOST + 1) * DS_BLOCK_HEADER)
+/* The most that so many bytes become: they have a header for each 128 KiB that is begun, and so have room for
+ * two for each block of elements that do not become fewer. */
+#define DS_ENCODED_MOST(length) ((length) + ((length) / (128u << 10) + 1) * DS_BLOCK_HEADER)
 /* The longest payload for so many. An encoder makes none that is longer than the original bytes; planes
  * and a bitmap that are not compressed may be. */
 #define DS_PAYLOAD_MOST(raw) ((raw) + (raw) / 8 + 64)
