@@ -52,8 +52,8 @@ def roster(destination: Destination) -> Roster:
 def long_hello(rank: int) -> bytes:
     """Return how a process with a command line of 32 KB introduces itself."""
     words = [("argv", f"--option-{number}=é{'x' * 100}") for number in range(290)]
-    known: list[tuple[str, str | int]] = [("version", VERSION), ("parent", 1), ("env.RANK", rank), ("argv", "python")]
-    return encode("hello", [*known, *words])
+    known = [("version", VERSION), ("parent", 1), ("env.RANK", rank)]
+    return encode("hello", [*known, ("argv", "python"), *words])
 
 
 async def test_thousands_of_processes_with_long_command_lines_are_listed_in_seconds(
