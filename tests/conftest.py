@@ -169,7 +169,7 @@ class CollectionBuilder:
 
     def __init__(self, path: Path, host: str | None = None) -> None:
         if host is not None:
-            join_job(path)
+            join_job(path, host)
         self.path = path if host is None else path / host
         self._destination = Destination.open(self.path, of_processes=True)
         self._destination.manifest.host = host

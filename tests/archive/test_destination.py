@@ -46,6 +46,13 @@ def make_processes(path: Path) -> None:
     destination.close()
 
 
+def change_manifest(path: Path, listed: str, name: str, value: object) -> None:
+    """Forge the field *name* of the first thing that is *listed*."""
+    content = json.loads((path / "manifest.json").read_text())
+    content[listed][0][name] = value
+    (path / "manifest.json").write_text(json.dumps(content))
+
+
 def replace_capture(path: Path) -> Remains:
     destination = Destination.open(path, force=True)
     destination.begin_run({})
@@ -246,6 +253,24 @@ class TestUnusableDestinations:
 
         assert (path / "manifest.json").read_text() == text
 
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *((name, 5) for name in ("started", "ended", "outcome", "python", "platform", "acl_library")),
+            ("started", None),
+            ("started", []),
+            *((name, "text") for name in ("run", "config", "profile", "options", "codec", "configured")),
+            ("run", 1 << 63),
+            ("configured", [{"by": 5, "call": "", "path": "", "first": "", "last": ""}]),
+        ],
+    )
+    def test_manifest_of_what_cannot_be_a_run_is_refused(self, path: Path, name: str, value: object) -> None:
+        make_capture(path)
+        change_manifest(path, "runs", name, value)
+
+        with pytest.raises(NotACaptureError, match="not dumpstream's"):
+            read_manifest(path)
+
     def test_manifest_of_more_than_64_mib_is_not_read(self, path: Path) -> None:
         make_capture(path)
         (path / "manifest.json").write_bytes(b" " * (64 << 20) + (path / "manifest.json").read_bytes())
@@ -334,6 +359,28 @@ class TestProcesses:
         destination.close()
 
         assert added.directory == "rank-7.2"
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *((name, 5) for name in ("directory", "started", "ended", "ending", "problem", "ring")),
+            ("ending", []),
+            ("ending", True),
+            *((name, "text") for name in ("pid", "rank", "files", "verdicts")),
+            ("verdicts", {"complete": 1 << 63}),
+            ("verdicts", {"\x1b[2J": 1}),
+            ("files", 1 << 63),
+            ("ring", "\0"),
+        ],
+    )
+    def test_a_list_of_what_cannot_be_processes_is_refused(
+        self, path: Path, name: str, value: object
+    ) -> None:
+        make_processes(path)
+        change_manifest(path, "processes", name, value)
+
+        with pytest.raises(NotACaptureError, match="not dumpstream's"):
+            read_manifest(path)
 
     def test_append_adds_to_those_that_are_there(self, path: Path) -> None:
         make_processes(path)

@@ -102,9 +102,9 @@ class TestJoining:
     def test_an_empty_or_missing_directory_becomes_a_job_and_stays_the_same(self, tmp_path: Path) -> None:
         root = tmp_path / "a" / "job"
 
-        join_job(root)
+        join_job(root, "0")
         marked = (root / JOB).read_bytes()
-        join_job(root)
+        join_job(root, "0")
 
         assert is_job(root)
         assert (root / JOB).read_bytes() == marked
@@ -118,7 +118,7 @@ class TestJoining:
         def join(number: int) -> None:
             start.wait()
             try:
-                join_job(root)
+                join_job(root, "0")
                 Destination.open(root / str(number), of_processes=True).close()
             except BaseException as exc:  # noqa: BLE001 - shown below
                 errors.append(exc)
@@ -136,14 +136,14 @@ class TestJoining:
         Destination.open(tmp_path / "run").begin_run({})
 
         with pytest.raises(DestinationError, match="is itself a capture"):
-            join_job(tmp_path / "run")
+            join_job(tmp_path / "run", "0")
 
     def test_what_other_programs_have_written_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "20260101000000").mkdir()
         (tmp_path / JOB).write_text('{"job": "train"}')
 
         with pytest.raises(DestinationError, match="is not empty, and is not a job"):
-            join_job(tmp_path)
+            join_job(tmp_path, "0")
 
         assert (tmp_path / JOB).read_text() == '{"job": "train"}'
 
@@ -151,10 +151,19 @@ class TestJoining:
         (tmp_path / "file").touch()
 
         with pytest.raises(DestinationError, match="is a file"):
-            join_job(tmp_path / "file")
+            join_job(tmp_path / "file", "0")
+
+    def test_a_link_in_the_place_of_a_host_is_refused(self, tmp_path: Path) -> None:
+        job, other = tmp_path / "job", tmp_path / "other"
+        Destination.open(other).begin_run({})
+        join_job(job, "0")
+        (job / "1").symlink_to(other)
+
+        with pytest.raises(DestinationError, match="is a symbolic link, and not followed"):
+            join_job(job, "1")
 
     def test_a_capture_without_a_host_is_refused_in_a_job(self, tmp_path: Path) -> None:
-        join_job(tmp_path)
+        join_job(tmp_path, "0")
 
         with pytest.raises(DestinationError, match="job of several hosts; name this one with --host"):
             Destination.open(tmp_path, of_processes=True)

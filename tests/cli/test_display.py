@@ -53,6 +53,22 @@ def test_a_warning_is_one_line_without_its_place_in_the_source(capsys: pytest.Ca
     assert capsys.readouterr().err == "dumpstream: warning: it may be late; begin earlier\n"
 
 
+_WRITES = """
+import csv, sys
+from dumpstream.cli._display import escaping
+csv.writer(escaping(sys.stdout), lineterminator="\\n").writerows([["\\x1b[2J"], ["a\\nb\\x9b"]])
+"""
+
+
+def test_csv_is_printable_on_a_terminal_and_exact_anywhere_else() -> None:
+    program = TerminalProgram(["-c", _WRITES], columns=60)
+    elsewhere = subprocess.run([sys.executable, "-c", _WRITES], capture_output=True, check=True)
+
+    assert program.finish() == 0
+    assert program.plain.split("\r\n") == ["\\x1b[2J", '"a', 'b\\x9b"', ""]
+    assert elsewhere.stdout.decode() == '\x1b[2J\n"a\nb\x9b"\n'
+
+
 def test_what_is_said_on_a_terminal_is_broken_between_words() -> None:
     program = TerminalProgram(["-m", "dumpstream", "verfy"], columns=60)
 

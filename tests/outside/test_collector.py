@@ -24,7 +24,7 @@ from tests.conftest import LIMIT_S
 from dumpstream import CapturedProcess, Collector, CollectorError, DestinationError, SinkError, open_collector
 from dumpstream.archive.manifest import Process, read_manifest
 from dumpstream.outside.agent import target_environment
-from dumpstream.outside.wire import Message, decode, encode
+from dumpstream.outside.wire import VERSION, Message, decode, encode
 from dumpstream.run.session import Session
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Peer:
     def send(self, kind: str, *fields: tuple[str, str | int]) -> None:
         self.socket.send(encode(kind, fields))
 
-    def say_hello(self, *fields: tuple[str, str | int], version: int = 1) -> None:
+    def say_hello(self, *fields: tuple[str, str | int], version: int = VERSION) -> None:
         self.send("hello", ("version", version), ("parent", 1), ("argv", "job"), *fields)
 
     async def answer(self) -> Message:
@@ -223,7 +223,7 @@ async def test_a_process_joins_once_at_a_time(rig: Rig) -> None:
 async def test_an_agent_of_another_version_is_refused(rig: Rig) -> None:
     async with rig.collecting() as collector:
         peer = rig.peer(collector)
-        peer.say_hello(version=2)
+        peer.say_hello(version=VERSION - 1)
 
         refusal = await peer.answer()
 
@@ -349,7 +349,7 @@ peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 peer.connect(sys.argv[1])
 print(flush=True)
 sys.stdin.readline()
-peer.send(b"hello\\0version=1\\0")
+peer.send(b"hello\\0version=2\\0")
 print(peer.recv(100)[:4].decode(), flush=True)
 """
 
@@ -378,7 +378,7 @@ peers = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(int
 for peer in peers:
     peer.connect(sys.argv[1])
 if len(peers) == 1:
-    peers[0].send(b"hello\\0version=1\\0")
+    peers[0].send(b"hello\\0version=2\\0")
 for _ in range(300):
     for peer in peers:
         peer.send(packet)

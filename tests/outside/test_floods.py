@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import LIMIT_S
 
 from dumpstream.archive.manifest import MANIFEST
-from dumpstream.outside.wire import encode
+from dumpstream.outside.wire import VERSION, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,7 @@ def test_a_flood_of_refused_introductions_leaves_the_captures_of_others_readable
     outside: Outside, service: Service, versions: int
 ) -> None:
     for number in range(_FLOOD):
-        answer = service.introduce(hello(2 + number % versions, b"\xff" * 65000))
+        answer = service.introduce(hello(VERSION + 1 + number % versions, b"\xff" * 65000))
         assert answer.startswith(b"refused\0")
     service.run_job(1)
 
@@ -122,7 +122,7 @@ def test_a_flood_of_refused_introductions_leaves_the_captures_of_others_readable
 
 
 def test_a_long_command_line_is_shortened_and_says_so(outside: Outside, service: Service) -> None:
-    service.introduce(hello(2, b"train.py\0argv=" + b"x" * 60000))
+    service.introduce(hello(VERSION + 1, b"train.py\0argv=" + b"x" * 60000))
     service.end()
 
     (refused,) = [process for process in outside.processes() if not process.directory]

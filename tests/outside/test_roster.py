@@ -19,7 +19,7 @@ from dumpstream.archive.destination import Destination
 from dumpstream.archive.manifest import MANIFEST, read_manifest
 from dumpstream.outside.process import CapturedProcess, introduced
 from dumpstream.outside.roster import Roster
-from dumpstream.outside.wire import decode, encode, parse_hello
+from dumpstream.outside.wire import VERSION, decode, encode, parse_hello
 from dumpstream.stages.report import LossCount, Report
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def roster(destination: Destination) -> Roster:
 def long_hello(rank: int) -> bytes:
     """Return how a process with a command line of 32 KB introduces itself."""
     words = [("argv", f"--option-{number}=é{'x' * 100}") for number in range(290)]
-    return encode("hello", [("version", 1), ("parent", 1), ("env.RANK", rank), ("argv", "python"), *words])
+    known = [("version", VERSION), ("parent", 1), ("env.RANK", rank)]
+    return encode("hello", [*known, ("argv", "python"), *words])
 
 
 async def test_thousands_of_processes_with_long_command_lines_are_listed_in_seconds(

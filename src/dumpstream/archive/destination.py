@@ -177,17 +177,19 @@ class Destination(ManifestWriter):
             self._dir_fd = -1
 
 
-def join_job(path: Path) -> None:
-    """Mark the directory *path* as a job if it is empty or missing; the mark stays if no host begins.
+def join_job(path: Path, host: str) -> None:
+    """Mark the directory *path* as a job if it is empty or missing; the mark stays if *host* does not begin.
 
     Raises:
-        DestinationError: it holds something else.
+        DestinationError: it holds something else, or a link in the place of the host.
         NotACaptureError: a newer version has marked it.
     """
     with explained(path):
         dir_fd = make_directory(path)
         try:
             entries = _entries(dir_fd)
+            if (path / host).is_symlink():  # of a job, only what is in its directory is read and replaced
+                raise DestinationError(path / host, "is a symbolic link, and not followed; remove it")
             if MANIFEST in entries:
                 raise DestinationError(path, IS_CAPTURE)
             if is_job(path):  # looked for last: another host may just have marked it

@@ -39,6 +39,11 @@ LARGEST_BYTES = 64 << 20
 #: What the capture of a process came to: fields of `Process`.
 FIGURES = ("files", "bytes", "stored_bytes", "verdicts", "lost_chunks")
 _COUNTS = ("rank", "device", "files", "bytes", "stored_bytes", "lost_chunks")
+#: What the fields of runs, processes and configurations are.
+_TEXTS = {*("started", "python", "platform", "directory", "by", "call", "path", "first", "last")}
+_OPTIONAL_TEXTS = {*("ended", "outcome", "acl_library", "ending", "problem", "ring")}
+_OPTIONAL_OBJECTS = {*("config", "profile")}
+_LARGEST = 1 << 62  # sums of two fit what databases and tables have
 _NO_PROCESSES = "[]\n}\n"  # the end of such a manifest
 _DIRECTORY = re.compile(r"(?:(?:rank|pid)-\d+(?:\.\d+)?)?", re.ASCII)
 
@@ -270,29 +275,52 @@ def _absence(path: Path) -> str:
 
 
 def _run(fields: dict[str, Any]) -> Run:
-    configured = [Configured(**_known(Configured, it)) for it in fields.get("configured", ())]
+    configured = [_configured(it) for it in fields.get("configured", ())]
     options, codec = dict(fields.get("options", {})), fields.get("codec")
-    checked = {"run": int(fields["run"]), "options": options, "configured": configured}
-    return Run(**{**_known(Run, fields), **checked, "codec": None if codec is None else dict(codec)})
+    checked = {"run": _number(fields["run"]), "options": options, "configured": configured}
+    known = _checked(Run, fields)
+    return Run(**{**known, **checked, "codec": None if codec is None else dict(codec)})
+
+
+def _configured(fields: dict[str, Any]) -> Configured:
+    return Configured(**{**_checked(Configured, fields), "times": _number(fields.get("times", 1))})
 
 
 def _process(fields: dict[str, Any]) -> Process:
-    known = _known(Process, fields)
+    known = _checked(Process, fields)
     if not _DIRECTORY.fullmatch(fields["directory"]):
         raise ValueError("a process has its capture in a directory that is not one of ours")
-    if (ring := known.get("ring")) is not None and (type(ring) is not str or "\0" in ring):
+    if "\0" in (known.get("ring") or ""):
         raise ValueError("a process has its ring in a file that cannot be")
-    numbers = {name: int(fields[name]) for name in ("pid", "parent")}
-    numbers |= {name: int(known[name]) for name in _COUNTS if known.get(name) is not None}
+    numbers = {name: _number(fields[name]) for name in ("pid", "parent")}
+    numbers |= {name: _number(known[name]) for name in _COUNTS if known.get(name) is not None}
     if (verdicts := known.get("verdicts")) is not None:
-        known["verdicts"] = {str(verdict): int(count) for verdict, count in verdicts.items()}
+        if not all(map(str.isidentifier, verdicts)):
+            raise ValueError("a process has files with verdicts that are not words")
+        known["verdicts"] = {verdict: _number(count) for verdict, count in verdicts.items()}
     return Process(**{**known, **numbers, "command": [str(word) for word in fields["command"]]})
+
+
+def _number(value: Any) -> int:
+    number = int(value)
+    if abs(number) > _LARGEST:
+        raise ValueError("it counts more than there can be")
+    return number
 
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _known(kind: type[Run | Configured | Process], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the *fields* that this version knows."""
-    return {name: value for name, value in fields.items() if name in kind.__slots__}
+def _checked(kind: type[Run | Configured | Process], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the *fields* that this version knows; raises `TypeError` unless they are what they should be."""
+    known = {name: value for name, value in fields.items() if name in kind.__slots__}
+    given = known.keys() - {name for name, value in known.items() if value is None}
+    is_sound = (
+        given.issuperset(_TEXTS & known.keys())
+        and all(type(known[name]) is str for name in (_TEXTS | _OPTIONAL_TEXTS) & given)
+        and all(type(known[name]) is dict for name in _OPTIONAL_OBJECTS & given)
+    )
+    if not is_sound:
+        raise TypeError(f"not a {kind.__name__}")
+    return known

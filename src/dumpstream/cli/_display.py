@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from io import StringIO
 from textwrap import indent
 from typing import Any, TextIO
 
@@ -29,6 +30,20 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+class _Escaping(StringIO):
+    def __init__(self, terminal: TextIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def write(self, text: str) -> int:
+        return self._terminal.write("\n".join(map(printable, text.split("\n"))))
+
+
+def escaping(file: TextIO) -> TextIO:
+    """Return *file*, or, if it is a terminal, what writes there in printable characters and lines."""
+    return _Escaping(file) if file.isatty() else file
 
 
 def say(text: str) -> None:

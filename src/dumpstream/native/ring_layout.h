@@ -5,6 +5,7 @@
 #include "dumpstream/ring.h"
 
 #define DS_RING_MAGIC 0x676e697273706d64u /* "dmpsring" */
+/* An agent that maps another version must be refused before: PROTOCOL_VERSION changes with it. */
 #define DS_RING_VERSION 4u
 /* The oldest version that can still be read: it has no marks, but the same layout. */
 #define DS_RING_WITHOUT_MARKS 2u

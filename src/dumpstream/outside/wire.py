@@ -11,7 +11,8 @@ from typing import NamedTuple
 from dumpstream.archive.excerpt import excerpt_words
 
 MAX_MESSAGE_BYTES = 64 << 10
-VERSION = 1
+#: Of the messages and of the ring that they offer: an agent maps rings of its own version only.
+VERSION = 2
 LONGEST_PROBLEM = 200  #: characters of the reason why a configuration is not known
 
 _MAX_NUMBER = (1 << 31) - 1

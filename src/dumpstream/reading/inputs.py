@@ -3,9 +3,10 @@
 import csv
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
 from dumpstream.archive.job import JOB, is_job
@@ -20,8 +21,11 @@ from dumpstream.reading.selection import Dispensable, Selection
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
 from dumpstream.system.location import Prefix, as_location
+from dumpstream.system.nofollow import open_regular
 
 _LONGEST_NAME = 4096
+_LONGEST_LINE = 16 << 10  #: of a mapping: a file and a name, quoted
+_LONGEST_MAPPING = 64 << 20  #: the bytes of one that may be of files that are no longer there
 
 
 class Input(NamedTuple):
@@ -175,7 +179,8 @@ def _inputs_of_files(
     root: Path, below: str, files: Sequence[os.DirEntry[str]], selection: Selection
 ) -> Iterator[Input]:
     """Yield those of *files* that are selected; they are in the directory *below* in *root*."""
-    originals = _read_mapping(root / below / MAPPING) if any(it.name == MAPPING for it in files) else {}
+    names = {entry.name for entry in files}
+    originals = _read_mapping(root / below / MAPPING, names) if MAPPING in names else {}
     for entry in files:
         if entry.name != MAPPING:
             name = below + originals.get(entry.name, without_suffix(entry.name))
@@ -185,14 +190,26 @@ def _inputs_of_files(
             yield Input(label=entry.path, name=name, bytes=size, named=False, path=entry.path)
 
 
-def _read_mapping(path: Path) -> dict[str, str]:
-    """Return the original names of the files of a directory whose names were too long."""
+def _read_mapping(path: Path, files: AbstractSet[str]) -> dict[str, str]:
+    """Return the original names of those *files* of a directory whose names were too long."""
     names: dict[str, str] = {}
     with (
-        path.open(encoding="utf-8", errors="surrogateescape", newline="") as file,
+        os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file,
         suppress(csv.Error),  # from there on it is not such a list
     ):
-        for row in csv.reader(file):
-            if len(row) == 2 and 0 < len(row[1]) <= _LONGEST_NAME and "/" not in row[1]:  # noqa: PLR2004 - file and name
-                names[row[0]] = row[1]
+        for row in csv.reader(_lines_of_mapping(file, len(files))):
+            match row:
+                case [file_name, name] if 0 < len(name) <= _LONGEST_NAME and "/" not in name:
+                    if file_name in files:
+                        names[file_name] = name
     return names
+
+
+def _lines_of_mapping(file: IO[bytes], files: int) -> Iterator[str]:
+    """Yield lines, but none that is too long, and no more than a directory of so many *files* may have."""
+    left = _LONGEST_MAPPING + files * _LONGEST_LINE
+    while left > 0 and (line := file.readline(_LONGEST_LINE)):
+        left -= len(line)
+        if len(line) == _LONGEST_LINE:
+            return
+        yield line.decode("utf-8", "surrogateescape")

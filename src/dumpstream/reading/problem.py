@@ -63,6 +63,14 @@ def problem_of_member(member: Member) -> Problem:
     return Problem(kind, member.label, member.problem or "has no capture")
 
 
+def problems_of_list(member: Member) -> Iterator[Problem]:
+    """Yield why *member* may have files that are not on its list of files."""
+    if member.capture is not None:
+        yield from _unreadable_lines(member.capture, member.prefix)
+    elif member.process is None or member.process.directory:
+        yield problem_of_member(member)
+
+
 def problem_of_row(row: FileRow) -> Problem:
     """Return why the file of *row* is not whole."""
     detail = f"{row.verdict}: {_MEANING[row.verdict]}"
@@ -76,6 +84,13 @@ def problem_of_row(row: FileRow) -> Problem:
 def still_running(subject: str, writer: WritingProcess) -> Problem:
     """Return the problem that *writer* has not finished."""
     return Problem(Kind.RUNNING, subject, f"{writer} is still capturing; verify again when it ends")
+
+
+def _unreadable_lines(capture: StoredCapture, prefix: str) -> Iterator[Problem]:
+    if capture.unreadable_lines:
+        count, first = len(capture.unreadable_lines), capture.unreadable_lines[0]
+        detail = f"{count} unreadable lines, the first is line {first}; restore a copy"
+        yield Problem(Kind.JOURNAL, prefix + JOURNAL, detail)
 
 
 def _death(subject: str, process: Process | None, *, said_goodbye: bool) -> Problem:
@@ -112,10 +127,7 @@ def problems_of_capture(
             yield Problem(Kind.FAILED, subject, detail)
     if capture.totals.died or (process is not None and process.killed):
         yield _death(subject, process, said_goodbye=not capture.totals.died)
-    if capture.unreadable_lines:
-        count, first = len(capture.unreadable_lines), capture.unreadable_lines[0]
-        detail = f"{count} unreadable lines, the first is line {first}; restore a copy"
-        yield Problem(Kind.JOURNAL, prefix + JOURNAL, detail)
+    yield from _unreadable_lines(capture, prefix)
     for loss in capture.losses:
         lost = f"chunks lost: {loss.chunks}, of {loss.bytes} bytes"
         yield Problem(Kind.LOSS, prefix + loss.cause, f"{lost}; files known to miss some are marked lost")

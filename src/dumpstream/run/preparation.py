@@ -149,7 +149,7 @@ async def held_destination(
         DestinationError: it cannot take a capture.
     """
     async with AsyncExitStack() as stack:
-        await _join(request.job)
+        await _join(request.job, request.destination)
         outbox = await run_sync(make_outbox, request, resources)
         if outbox is not None:
             stack.push_async_callback(outbox.aclose)
@@ -176,12 +176,13 @@ async def held_destination(
         yield destination, outbox
 
 
-async def _join(job: Path | Prefix | None) -> None:
+async def _join(job: Path | Prefix | None, host: Path | Prefix | None) -> None:
     """Mark *job*, if there is one, unless another host has done so."""
     if isinstance(job, Prefix):
         await ask(partial(join_store_job, job))
     elif job is not None:
-        await run_sync(join_job, job)
+        assert host is not None
+        await run_sync(join_job, job, host.name)
 
 
 @contextmanager

@@ -548,3 +548,21 @@ def test_replicas_that_differ_are_the_answer_if_the_first_agrees(tmp_path: Path,
         "The first operator whose inputs agree and whose outputs do not is norm (T), model net, step 0: "
         "output 0 differs (mine: rank 1 should hold what rank 0 does, and differs by max_abs 1)."
     )
+
+
+def test_operators_are_shown_in_printable_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [tmp_path / "mine", tmp_path / "golden"]
+    for number, side in enumerate(sides, 1):
+        side.mkdir()
+        array = np.full((3, 4), number, np.float32)
+        data = DumpBuilder("a\x1b[2J\a").input(array).output(array, address=2).build()
+        (side / "Double.a\x1b[2J\a.1.0.1000").write_bytes(data)
+
+    assert main(["compare", *map(str, sides)]) == 3
+
+    shown = capsys.readouterr().out
+    assert "a\\x1b[2J\\x07 (Double)" in shown
+    assert "\x1b" not in shown
+    assert "\a" not in shown

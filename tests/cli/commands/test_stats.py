@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
+import tracemalloc
 from io import StringIO
 from threading import Event
 from typing import TYPE_CHECKING
@@ -123,6 +125,25 @@ def test_a_mapping_that_is_damaged_does_not_stop_the_command(
     (tmp_path / "mapping.csv").write_text(f"123456,{NAMES[0].rpartition('/')[2]}\nshort,{'long' * 100_000}\n")
 
     assert {row["op_type"] for row in objects(capsys, tmp_path)} == {"MatMulV2"}
+
+
+def test_a_mapping_of_one_endless_line_takes_no_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "123456").write_bytes(FILES[NAMES[0]])
+    mapping = tmp_path / "mapping.csv"
+    mapping.write_text(f"123456,{NAMES[0].rpartition('/')[2]}\n")
+    os.truncate(mapping, 256 << 20)
+
+    tracemalloc.start()
+    try:
+        found = objects(capsys, tmp_path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert {row["op_type"] for row in found} == {"MatMulV2"}
+    assert peak < 64 << 20
 
 
 def test_only_rows_that_meet_all_conditions_are_shown(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dumpstream.outside.wire import VERSION
+
 if TYPE_CHECKING:
     from tests.outside.agent.conftest import Collector, Targets
 
@@ -91,7 +93,7 @@ def test_program_introduces_itself(collector: Collector, targets: Targets) -> No
     collector.run(*words, RANK="3", LOCAL_RANK="1", WORLD_SIZE="8")
 
     hello = collector.peer.hello
-    assert hello["version"] == ["1"]
+    assert hello["version"] == [str(VERSION)]
     assert hello["pid"] == [str(collector.peer.pid)]
     assert hello["parent"] == [str(os.getpid())]
     assert hello["argv"] == [str(word) for word in words]

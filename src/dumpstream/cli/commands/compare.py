@@ -28,7 +28,7 @@ from typing import Any, TextIO
 
 from dumpstream._errors import DumpstreamError
 from dumpstream.cli._arguments import local_path, location
-from dumpstream.cli._display import count_text, in_words, say
+from dumpstream.cli._display import count_text, escaping, in_words, printable, say
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.engine.arguments import add_engine_arguments, is_planned, refuse_relative
 from dumpstream.cli.engine.running import run_planned
@@ -253,7 +253,7 @@ def _tell(summary: Summary, args: Namespace) -> None:
     if summary.agrees and is_quiet():
         return
     if args.out is not None:
-        print(in_words(summary.sentence, sys.stdout))
+        print(in_words(printable(summary.sentence), sys.stdout))
     elif args.format == "csv":
         say(summary.sentence)
 
@@ -264,7 +264,7 @@ def _write_text(
     if args.format == "json":
         write_json(findings, lambda: comparison.summary, file)
     elif args.format == "csv":
-        write_csv(findings, file)
+        write_csv(findings, escaping(file))
     else:
         _write_table(args, comparison, findings, file)
 
@@ -309,7 +309,7 @@ def _ordered(args: Namespace, findings: Iterator[Finding]) -> Iterator[dict[str,
 
 
 def _print_answer(summary: Summary, file: TextIO) -> None:
-    answer, *rest = summary.sentences
+    answer, *rest = map(printable, summary.sentences)
     style = Style.GOOD if summary.agrees else Style.STRONG
     print("\n".join(styled(line, style, file) for line in in_words(answer, file).split("\n")), file=file)
     for sentence in rest:

@@ -4,7 +4,7 @@ Takes captures, dump files (raw or compressed) and directories of them. Writes a
 for the dump file: NAME.input.0.npy, NAME.output.0.npy, and so for buffers and spaces. bfloat16 and the
 narrow floats become float32, int4 becomes int8, uint1 becomes bits and complex32 complex64. Bytes behind the
 shape are left out. A damaged tensor is left out and the others are written. Exits with 3 if a file is damaged
-or not whole.
+or not whole, or if a capture may have further files, which its journal cannot tell.
 
 Examples:
   dumpstream convert run1 --out npy                                        a capture
@@ -17,6 +17,7 @@ Examples:
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
+from itertools import chain
 
 from dumpstream.analysis.conversion import ConversionOptions, Converted, convert
 from dumpstream.analysis.tensorfiles import FileFormat
@@ -26,8 +27,10 @@ from dumpstream.cli._arguments import add_inputs_argument, add_members_arguments
 from dumpstream.cli._display import count_text, not_stored_text, say, size_text, summarise
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.screen.progress import Progress
-from dumpstream.reading.inputs import find_inputs
+from dumpstream.reading.collection import Collection
+from dumpstream.reading.inputs import find_inputs, is_capture
 from dumpstream.reading.outputs import Outputs
+from dumpstream.reading.problem import problems_of_list
 
 _FORMATS = ("npy", "bin", "csv")
 _NAMES = ("dumpstream", "cann")
@@ -94,9 +97,12 @@ def run(args: Namespace) -> int:
         for number, converted in enumerate(convert(inputs, outputs, options), 1):
             _count(converted, counts)
             progress.show(number, counts["read"])
+    for path in filter(is_capture, locations(args.names)):
+        _count_lacking(Collection.open(path, args.rank, args.host), counts)
     counts["not_stored"] = len(found) - len(inputs)
-    summarise(_summary(counts, len(inputs)), good=not counts["problems"])
-    return NOT_WHOLE if counts["problems"] else 0
+    good = not counts["problems"] and not counts["lacking"]
+    summarise(_summary(counts, len(inputs)), good=good)
+    return 0 if good else NOT_WHOLE
 
 
 def _count(converted: Converted, counts: Counter[str]) -> None:
@@ -108,6 +114,12 @@ def _count(converted: Converted, counts: Counter[str]) -> None:
     if converted.problem is not None:
         counts["problems"] += 1
         say(f"{converted.input.label}: {converted.problem}")
+
+
+def _count_lacking(collection: Collection, counts: Counter[str]) -> None:
+    for problem in chain.from_iterable(map(problems_of_list, collection.members())):
+        counts["lacking"] += 1
+        say(f"{problem.subject}: {problem.detail}")
 
 
 def _summary(counts: Counter[str], inputs: int) -> str:

@@ -3,7 +3,7 @@
 Joins the parts of each file and checks every part against its checksum. Leaves damaged files out and writes
 the others. A file with a gap is written up to the gap. Names are cleaned, so that nothing is ever written
 outside the directory and every name has a file of its own. Exits with 3 if a file is damaged, is not whole or
-cannot be written under its name.
+cannot be written under its name, or if the capture may have further files, which its journal cannot tell.
 
 Examples:
   dumpstream extract run1 --out dumps                      every file
@@ -28,6 +28,7 @@ from dumpstream.cli.screen.progress import Progress
 from dumpstream.reading.collection import Collection
 from dumpstream.reading.extraction import Extracted, extract_files, find_extracted
 from dumpstream.reading.outputs import Outputs
+from dumpstream.reading.problem import Problem, problems_of_list
 from dumpstream.reading.selection import Selection
 
 
@@ -47,8 +48,12 @@ def run(args: Namespace) -> int:
     selection = Selection(args.names)
     selection.refuse_unmatched(collection)
 
+    lacking: dict[Problem, None] = {}
+
     def found() -> Iterator[Extracted]:
-        return (it for member in collection.members() for it in find_extracted(member, selection))
+        for member in collection.members():
+            yield from find_extracted(member, selection)
+            lacking.update(dict.fromkeys(problems_of_list(member)))
 
     files = written = size = incomplete = done = 0
     not_stored = _count_not_stored(collection, selection)
@@ -66,7 +71,9 @@ def run(args: Namespace) -> int:
                 say(f"{it.name}: not whole ({it.file.verdict})")
             done += it.file.bytes
             progress.show(files, done)
-    good = not incomplete and written == files
+    for problem in lacking:
+        say(f"{problem.subject}: {problem.detail}")
+    good = not incomplete and not lacking and written == files
     more = f"; {not_stored_text(not_stored)}" if not_stored else ""
     summarise(f"extracted {written} of {count_text(files, 'file')}, {size_text(size)}{more}", good=good)
     return 0 if good else NOT_WHOLE

@@ -217,7 +217,7 @@ def _print_tables(collection: Collection, selection: Selection) -> None:
             processes.append(_process_cells(member, process, running=running))
         problem = member.problem or (None if member.process is None else member.process.problem)
         if problem is not None:
-            problems.append(f"{member.label}: {printable(problem)}")
+            problems.append(printable(f"{member.label}: {problem}"))
     if collection.processes is not None:
         _print_processes(processes)
         for problem in problems:

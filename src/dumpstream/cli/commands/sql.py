@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from typing import IO, Any, TextIO
 
 from dumpstream.cli._arguments import add_members_arguments, local_path
-from dumpstream.cli._display import count_text, in_words, number_text, printable, summarise
+from dumpstream.cli._display import count_text, escaping, in_words, number_text, printable, summarise
 from dumpstream.cli._exit import WrongUsageError
 from dumpstream.cli.screen.layout import Column
 from dumpstream.cli.screen.progress import Progress
@@ -132,7 +132,7 @@ def _cell_text(value: Any) -> str:
 
 
 def _write_csv(answer: Answer, file: TextIO) -> None:
-    writer = csv.writer(file, lineterminator="\n")
+    writer = csv.writer(escaping(file), lineterminator="\n")
     writer.writerow(answer.schema.names)
     for _, cells in _blocks(answer):
         writer.writerows(zip(*cells, strict=True))

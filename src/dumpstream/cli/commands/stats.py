@@ -33,7 +33,7 @@ from typing import IO, Any, NamedTuple, TextIO
 from dumpstream.analysis.measurement import measure_batches
 from dumpstream.analysis.sources import Wanted
 from dumpstream.cli._arguments import add_inputs_argument, add_members_arguments, local_path, split_inputs
-from dumpstream.cli._display import count_text, not_stored_text, say, summarise
+from dumpstream.cli._display import count_text, escaping, not_stored_text, say, summarise
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.engine.arguments import add_engine_arguments, is_planned, refuse_relative
 from dumpstream.cli.engine.running import run_planned
@@ -339,8 +339,9 @@ def _write_table(blocks: Iterable[_Columns], output: _Output, file: TextIO, stre
 def _write_csv(blocks: Iterable[_Columns], output: _Output, file: TextIO, _: bool) -> None:  # noqa: FBT001
     csv = output.csv
     assert csv is not None
-    file.write(csv.header)
-    file.writelines(csv.lines(block) for block in blocks)
+    shown = escaping(file)
+    shown.write(csv.header)
+    shown.writelines(csv.lines(block) for block in blocks)
 
 
 def _write_json(blocks: Iterable[_Columns], output: _Output, file: TextIO, _: bool) -> None:  # noqa: FBT001

@@ -21,7 +21,7 @@ from anyio.to_thread import run_sync
 
 from dumpstream._errors import DestinationInUseError, DumpstreamError
 from dumpstream.cli._arguments import local_path
-from dumpstream.cli._display import count_text, say, size_text, summarise
+from dumpstream.cli._display import count_text, printable, say, size_text, summarise
 from dumpstream.cli._exit import BY_SIGNAL, FAILED
 from dumpstream.cli._signals import ENDING, obeying
 from dumpstream.cli.screen.progress import Progress
@@ -73,7 +73,7 @@ async def _upload_all(directory: Path | None) -> int:
             summarise(_summary(await _upload(path)), good=True)
         except DestinationInUseError as exc:
             failed = True
-            print(f"{path}: process {exc.pid} is using it, and uploads by itself", file=sys.stderr)
+            print(printable(f"{path}: process {exc.pid} is using it, and uploads by itself"), file=sys.stderr)
         except DumpstreamError as exc:
             failed = True
             say(f"{path}: {exc}")

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PROTOCOL_VERSION "1"
+#define PROTOCOL_VERSION "2"
 /* On a busy machine a collector may need seconds to give each of many processes its ring. Starting a minute
  * late is better than not being captured. */
 #define ANSWER_LIMIT_NS 60000000000u
