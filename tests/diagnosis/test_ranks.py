@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.diagnosis.runs import Run, T
 
 from dumpstream.diagnosis.answer import answer
@@ -246,3 +247,34 @@ def test_a_gather_made_it_if_there_is_no_room_for_what_another_rank_put_in() -> 
 def test_a_gather_of_ranks_that_put_in_the_same_or_got_something_else_is_not_blamed() -> None:
     for run in (gathered((1, 1), (9, 9), (1, 1)), gathered((1, 2), (9, 8), (1, 0))):
         assert {it.blame for it in run.origins().found} == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    "op_type",
+    [
+        *("MatmulAllReduce", "aclnnMatmulAllReduceAddRmsNorm_7_L2", "AllGatherMatmul"),
+        *("MatmulReduceScatterV2", "AlltoAllAllGatherBatchMatMul"),
+        *("MoeDistributeDispatchV2", "MoeDistributeCombine"),
+    ],
+)
+def test_an_operator_that_computes_and_exchanges_is_not_blamed_for_what_another_rank_put_in(
+    op_type: str,
+) -> None:
+    def run(ranks: int) -> Run:
+        found = Run()
+        for rank in range(ranks):
+            bad = int(rank == 1)
+            found.op("Mul.a", [T(A, 10 + rank)], [T(B, 20 + rank, nan=bad)], task=1, rank=rank)
+            inputs = [T(B, 20 + rank, nan=bad), T(C, 30 + rank)]
+            found.op(f"{op_type}.b", inputs, [T(D, 40, nan=9)], task=2, rank=rank)
+        return found
+
+    assert run(2).blames() == {"a": "made: its inputs are clean", "b": "passed: what rank 1 put in was bad"}
+    assert run(1).blames() == {"b": "unknown: what these ranks put in is clean; another may have taken part"}
+
+
+def test_an_operator_is_no_collective_because_it_broadcasts_or_gathers() -> None:
+    for op_type in ("BroadcastTo", "GatherV2", "ReduceSum", "CombinedNonMaxSuppression"):
+        run = Run().op(f"{op_type}.a", [T(A, 1)], [T(B, 2, nan=1)], task=1)
+
+        assert run.blames() == {"a": "made: its inputs are clean"}

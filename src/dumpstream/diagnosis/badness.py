@@ -27,6 +27,9 @@ class Badness(StrEnum):
     DIVERGENCE = "divergence"  #: not what the golden run has
 
 
+#: What is read as numbers but is none: a handle of a resource, whose values are not dumped, or anything.
+_NO_NUMBERS = {None, "resource", "undefined"}
+
 DEFAULT = (Badness.NAN, Badness.INF, Badness.OVERFLOW)
 SATURATED = 0.01
 
@@ -84,7 +87,8 @@ def _known(trace: Trace) -> Mask:
     no_problem = np.array([it is None for it in trace.texts["problem"]], np.bool_)[trace.codes["problem"]]
     whole = (counts["bytes"] == counts["size"]) | (counts["size"] == UNKNOWN)
     numbers = (counts["nan"] != UNKNOWN) & (counts["pos_inf"] != UNKNOWN) & (counts["neg_inf"] != UNKNOWN)
-    known: Mask = no_problem & whole & numbers
+    typed = np.array([it not in _NO_NUMBERS for it in trace.texts["dtype"]], np.bool_)
+    known: Mask = no_problem & whole & numbers & typed[trace.codes["dtype"]]
     return known
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dumpstream.diagnosis.badness import Badness
 from dumpstream.diagnosis.dataflow.collectives import Exchange
-from dumpstream.diagnosis.dataflow.executions import Executions, most_tensors
+from dumpstream.diagnosis.dataflow.executions import most_tensors
 from dumpstream.diagnosis.dataflow.joins import is_call
 from dumpstream.diagnosis.evidence import Evidence, inputs_text, ranks_text
 from dumpstream.diagnosis.inplace import StandIns
@@ -43,7 +43,6 @@ class Judge:
         self._stand_ins = StandIns(evidence)
         self._inputs_seen = np.zeros(len(evidence.trace.processes), np.bool_)
         self._inputs_seen[executions.process[executions.inputs.lengths > 0]] = True
-        self._joint = _joint(executions)
         self._most_inputs: list[int] = most_tensors(executions, executions.inputs).tolist()
         self._most_outputs: list[int] = most_tensors(executions, executions.outputs).tolist()
         self._passed: dict[Exchange, Judgement | None] = {}
@@ -57,7 +56,7 @@ class Judge:
     def judge(self, execution: int) -> Judgement:
         """Return the blame of an execution with a bad output."""
         evidence = self._evidence
-        if evidence.executions.collective[execution]:
+        if evidence.executions.exchanging[execution]:
             return self._judge_collective(execution)
         rows = evidence.executions.inputs.of(execution)
         overwritten = [row for row in rows if evidence.flow.overwritten[row]]
@@ -74,7 +73,7 @@ class Judge:
             return Judgement(Blame.UNKNOWN, reason)
         if overwritten:
             return self._judge_in_place(execution, overwritten)
-        return Judgement(Blame.MADE, "its inputs are clean" if rows else "it has no inputs")
+        return Judgement(Blame.MADE, "its inputs are clean")
 
     def _doubt(self, execution: int, rows: list[int]) -> str | None:
         """Return why *rows* may be bad in the same way as an output of *execution*, if so."""
@@ -99,8 +98,8 @@ class Judge:
         op_type = self._evidence.trace.texts["op_type"][int(executions.op_type[execution])]
         if not rows and (most or is_call(op_type)):
             return "its inputs were not dumped"
-        if not rows and (executions.process[execution], executions.model[execution]) not in self._joint:
-            return "its inputs, if it has any, would be in a file of their own, which is not in the dump"
+        if not rows:
+            return "the dump has no inputs of it; it may have brought data, weights or constants"
         if self._evidence.is_hidden("input", execution):
             return "the configuration left inputs of it out"
         if len(rows) < most or self._has_gap(rows):
@@ -191,15 +190,3 @@ class Judge:
         if evidence.flow.overwritten[rows].any() or not evidence.flow.addressed[rows].all():
             return f"what {rank} put in may have been overwritten before it was dumped"
         return None
-
-
-def _joint(executions: Executions) -> set[tuple[int, int]]:
-    """Return of which process and model the inputs of every operator are in one file with its outputs.
-
-    Those of collectives and calls never are.
-    """
-    found: list[set[tuple[int, int]]] = []
-    for mask in (executions.joint, executions.separate & ~executions.collective):
-        columns = np.stack([executions.process[mask], executions.model[mask]], axis=1)
-        found.append({*map(tuple, np.unique(columns, axis=0).tolist())})
-    return found[0] - found[1]

@@ -219,7 +219,7 @@ def _bad_output(evidence: Evidence, execution: int) -> int:
 def epochs_of(evidence: Evidence) -> Numbers:
     """Return how many exchanges the process of each execution had finished before, in its step."""
     executions = evidence.executions
-    before: Numbers = np.cumsum(executions.collective) - executions.collective
+    before: Numbers = np.cumsum(executions.exchanging) - executions.exchanging
     changes = np.ones(len(executions), np.bool_)
     changes[1:] = (np.diff(executions.process) != 0) | (np.diff(executions.step) != 0)
     first = np.maximum.accumulate(np.where(changes, np.arange(len(executions)), 0))
@@ -232,7 +232,7 @@ def _moment(evidence: Evidence, epochs: Numbers, execution: int) -> tuple[int, i
 
     What a collective leaves comes after all that ran before it, on any rank.
     """
-    collective = bool(evidence.executions.collective[execution])
+    collective = bool(evidence.executions.exchanging[execution])
     return int(evidence.executions.step[execution]), 2 * int(epochs[execution]) + collective
 
 

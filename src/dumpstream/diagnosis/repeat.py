@@ -92,7 +92,7 @@ def _read(evidence: Evidence, execution: int) -> list[int | None]:
     """Return the hashes of what an execution read; a collective reads what every rank put in."""
     exchange = evidence.exchanges.of_execution.get(execution)
     members = [execution] if exchange is None else exchange.members
-    if exchange is None and evidence.executions.collective[execution]:
+    if exchange is None and evidence.executions.exchanging[execution]:
         return [None]
     return [it for member in members for it in _hashes(evidence, member, inputs=True)]
 

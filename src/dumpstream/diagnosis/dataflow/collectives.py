@@ -60,7 +60,7 @@ class Exchanges:
 
 def find_exchanges(trace: Trace, executions: Executions) -> Exchanges:
     """Return the exchanges of *trace*."""
-    numbers = executions.collective.nonzero()[0].tolist()
+    numbers = executions.exchanging.nonzero()[0].tolist()
     sessions = _sessions(trace)
     counted: dict[object, int] = defaultdict(int)
     paired: dict[_Key, list[int]] = defaultdict(list)
@@ -84,9 +84,11 @@ def find_exchanges(trace: Trace, executions: Executions) -> Exchanges:
     return Exchanges(exchanges, unpaired)
 
 
-def kind_of(op_type: str | None) -> Kind:
-    """Return what a collective of this type does."""
-    lowered = (op_type or "").lower().replace("_", "")
+def _kind_of(trace: Trace, executions: Executions, execution: int) -> Kind:
+    """Return which collective it is; an operator that also computes is another."""
+    if not executions.collective[execution]:
+        return Kind.OTHER
+    lowered = (trace.texts["op_type"][executions.op_type[execution]] or "").lower().replace("_", "")
     return next(kind for kind in Kind if kind in lowered)
 
 
@@ -166,7 +168,7 @@ def _divide(
 
 
 def _leaves_alike(trace: Trace, executions: Executions, execution: int) -> bool:
-    return kind_of(trace.texts["op_type"][executions.op_type[execution]]) in _ALIKE
+    return _kind_of(trace, executions, execution) in _ALIKE
 
 
 def _digests(trace: Trace, rows: list[int]) -> _Digests | None:
@@ -183,7 +185,7 @@ def _groups(
     trace: Trace, executions: Executions, members: list[int], sets: dict[int, _Set]
 ) -> list[Exchange]:
     """Return the exchanges that *members*, at most one of each process, were."""
-    kind = kind_of(trace.texts["op_type"][executions.op_type[members[0]]])
+    kind = _kind_of(trace, executions, members[0])
     by_set: dict[_Set | None, list[int]] = defaultdict(list)
     for it in members:
         by_set[sets.get(int(executions.process[it]))].append(it)
