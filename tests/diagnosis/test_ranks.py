@@ -9,7 +9,6 @@ from tests.diagnosis.runs import Run, T
 
 from dumpstream.diagnosis.answer import answer
 from dumpstream.diagnosis.origins import Victim, find_origins, find_spread
-from dumpstream.diagnosis.repeat import compare_runs
 from dumpstream.diagnosis.subject import Subject
 
 if TYPE_CHECKING:
@@ -172,14 +171,6 @@ def test_the_next_configuration_names_no_operator_whose_name_the_runtime_may_hav
     settings = (diagnosed(run).next_config or {})["dump"]
 
     assert settings["dump_list"] == [{"model_name": "net"}]
-
-
-def test_a_collective_read_what_every_rank_put_in() -> None:
-    bad, clean = job(2).evidence(), job(None).evidence()
-
-    found = compare_runs(bad, clean, find_origins(bad).found[0])
-
-    assert (found.deterministic, found.parts_at) == (False, "a (rank 2, step 0)")
 
 
 def replicas(inputs: tuple[int, int, int, int], nan: int | None, *, captured: tuple[int, ...]) -> Run:

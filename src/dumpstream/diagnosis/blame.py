@@ -65,17 +65,30 @@ class Judge:
             return Judgement(
                 Blame.PASSED, inputs_text(evidence.trace, bad, "was bad", "were bad"), tuple(bad)
             )
-        reason = self._unseen(execution, rows) or self._unsure(execution, rows)
-        if reason is not None:
+        if (reason := self.doubt(execution)) is not None:
             return Judgement(Blame.UNKNOWN, reason)
         clean = [row for row in rows if row not in overwritten]
-        if (reason := self._doubt(execution, clean)) is not None:
+        if (reason := self._doubt_of_kind(execution, clean)) is not None:
             return Judgement(Blame.UNKNOWN, reason)
         if overwritten:
             return self._judge_in_place(execution, overwritten)
         return Judgement(Blame.MADE, "its inputs are clean")
 
-    def _doubt(self, execution: int, rows: list[int]) -> str | None:
+    def doubt(self, execution: int) -> str | None:
+        """Return why not all that *execution* read is known, if so; but for what it wrote over."""
+        evidence = self._evidence
+        if not evidence.executions.exchanging[execution]:
+            rows = evidence.executions.inputs.of(execution)
+            return self._unseen(execution, rows) or self._unsure(execution, rows)
+        exchange = evidence.exchanges.of_execution.get(execution)
+        if exchange is None:
+            return "runs are mixed, and it is not known which ranks took part"
+        reasons = (self._unseen_by(it) for it in exchange.members)
+        if (reason := next((it for it in reasons if it is not None), None)) is not None:
+            return reason
+        return None if exchange.complete else "what these ranks put in is clean; another may have taken part"
+
+    def _doubt_of_kind(self, execution: int, rows: list[int]) -> str | None:
         """Return why *rows* may be bad in the same way as an output of *execution*, if so."""
         findings = self._evidence.findings
         outputs = self._evidence.executions.outputs.of(execution)
@@ -141,7 +154,7 @@ class Judge:
             if bad := [it.row for it in sources if self._evidence.findings.bad[it.row]]:
                 text = inputs_text(trace, [row], "was bad before it was overwritten", "")
                 return Judgement(Blame.PASSED, text, tuple(bad))
-            if (problem := self._doubt(execution, [it.row for it in sources])) is not None:
+            if (problem := self._doubt_of_kind(execution, [it.row for it in sources])) is not None:
                 return Judgement(Blame.UNKNOWN, problem)
         return Judgement(Blame.MADE, "its inputs are clean; what it overwrote was clean before")
 
@@ -159,14 +172,9 @@ class Judge:
             passed = self._passed[exchange]
         if passed is not None:
             return passed
-        if exchange is None:
-            return Judgement(Blame.UNKNOWN, "runs are mixed, and it is not known which ranks took part")
-        for it in members:
-            if (reason := self._unseen_by(it)) is not None:
-                return Judgement(Blame.UNKNOWN, reason)
-        if exchange.complete:
-            return Judgement(Blame.MADE, "what every rank put in is clean")
-        return Judgement(Blame.UNKNOWN, "what these ranks put in is clean; another may have taken part")
+        if (reason := self.doubt(execution)) is not None:
+            return Judgement(Blame.UNKNOWN, reason)
+        return Judgement(Blame.MADE, "what every rank put in is clean")
 
     def _pass_on(self, members: list[int]) -> Judgement | None:
         """Return the judgement of all *members* of an exchange if something bad was put in."""
