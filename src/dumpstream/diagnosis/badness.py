@@ -41,6 +41,7 @@ class Findings:
     kinds: tuple[Badness, ...]  #: what was looked for
     of_kind: dict[Badness, Mask]  #: the bad rows; not finite values are found whether looked for or not
     bad: Mask  #: of one of the kinds, or not finite
+    looked_for: Mask  #: of one of the kinds
     known: Mask  #: whether all of the tensor was seen, so that it is good if it is not bad
     doubtful: dict[Badness, Mask]  #: the rows that may be bad in this way, although they do not show it
 
@@ -79,7 +80,9 @@ def find_bad(
         doubtful[Badness.OVERFLOW] = ~of_kind[Badness.OVERFLOW]
     bad = np.logical_or.reduce([*of_kind.values()])
     known = _known(trace) if compared is None else _known(trace) & compared
-    return Findings(tuple(kinds), of_kind, bad, known, doubtful)
+    none = np.zeros(len(trace), np.bool_)
+    looked_for = np.logical_or.reduce([none, *(mask for kind, mask in of_kind.items() if kind in kinds)])
+    return Findings(tuple(kinds), of_kind, bad, looked_for, known, doubtful)
 
 
 def _known(trace: Trace) -> Mask:
