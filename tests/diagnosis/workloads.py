@@ -167,7 +167,7 @@ class Story:
         answers = [
             self._covers(key, source, execution)
             for operand in (execution.inputs if joint else ())
-            if _is_overwritten(operand, execution)
+            if is_overwritten(operand, execution)
             for source in operand.sources
         ]
         return False if False in answers else None if None in answers else True
@@ -209,7 +209,7 @@ def is_bad(operand: Operand) -> bool:
     return operand.nan > 0 or operand.infinite > 0 or operand.saturated > SATURATED * elements
 
 
-def _is_overwritten(operand: Operand, execution: Execution) -> bool:
+def is_overwritten(operand: Operand, execution: Execution) -> bool:
     return any(
         operand.address < it.address + it.bytes and it.address < operand.address + operand.bytes
         for it in execution.outputs
