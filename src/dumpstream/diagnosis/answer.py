@@ -16,7 +16,14 @@ from dumpstream.diagnosis.firstelement import first_bad_element
 from dumpstream.diagnosis.limits import gaps_before, limits_of
 from dumpstream.diagnosis.nextconfig import next_config
 from dumpstream.diagnosis.origins import Origin, Origins, find_origins, find_spread
-from dumpstream.diagnosis.report import Diagnosis, EvidenceReport, TensorReport, report_origin, report_tensor
+from dumpstream.diagnosis.report import (
+    Diagnosis,
+    EvidenceReport,
+    TensorReport,
+    report_origin,
+    report_tensor,
+    report_unmatched,
+)
 from dumpstream.diagnosis.sentence import nothing_bad, sentence_of
 from dumpstream.diagnosis.slices import with_proven_slices
 from dumpstream.diagnosis.subject import Subject, overflowed, read_subject, refuse_nothing
@@ -48,12 +55,14 @@ def diagnose(
 
     Raises:
         DumpstreamError: there is no run, it has no tensors, or its operators were not dumped as they ran.
-        ValueError: *look_for* names something else.
+        ValueError: *look_for* names something else, or a divergence from no run.
     """
+    kinds = [Badness(kind) for kind in look_for]
+    if Badness.DIVERGENCE in kinds and golden is None:
+        raise ValueError("look_for='divergence' needs a golden run")
     subject = read_subject(as_location(path), ranks, hosts)
     refuse_nothing(subject)
-    beside = None if golden is None else as_location(golden)
-    evidence = examine(subject, [Badness(kind) for kind in look_for], beside)
+    evidence = examine(subject, kinds, None if golden is None else as_location(golden))
     return answer(subject, evidence, find_origins(evidence), every=every)
 
 
@@ -107,6 +116,11 @@ def answer(
     operators before the runtime wrote them into names of files.
     """
     missing = (*limits_of(evidence), *subject.missing)
+    if not origins.found and subject.unmatched and Badness.OVERFLOW in evidence.findings.kinds:
+        told = [report_unmatched(it) for it in subject.unmatched]
+        sentence = sentence_of(told[0], concurrent=1, stayed=False)
+        wanted = tuple(told if every else told[:1])
+        return Diagnosis(found=True, sentence=sentence, origins=wanted, missing=missing)
     if not origins.found:
         sentence = nothing_bad(evidence.findings.kinds, len(subject.trace))
         return Diagnosis(found=False, sentence=sentence, missing=missing)

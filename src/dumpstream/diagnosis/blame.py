@@ -92,8 +92,9 @@ class Judge:
         """Return why *rows* may be bad in the same way as an output of *execution*, if so."""
         findings = self._evidence.findings
         outputs = self._evidence.executions.outputs.of(execution)
-        kinds = {findings.kind(row) for row in outputs if findings.bad[row]} & findings.doubtful.keys()
-        for kind in kinds:
+        for kind in findings.doubtful:
+            if not findings.of_kind[kind][outputs].any():
+                continue
             if doubtful := [row for row in rows if findings.doubtful[kind][row]]:
                 if kind is Badness.OVERFLOW:
                     return "files were lost, perhaps those of an operator that overflowed before"
