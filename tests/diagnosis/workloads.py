@@ -159,10 +159,10 @@ class Story:
     def can_be_known(self, key: Key, execution: Execution) -> bool | None:
         """Whether the dump proves that *execution* made its bad output.
 
-        None if that depends on what is left of the damaged file of another operator.
+        None if that depends on what is left of a damaged file.
         """
         if not self.is_whole(execution):
-            return False
+            return None if self._is_cut_off(execution) else False
         joint = self.workload.io_files == "joint" and not execution.collective
         answers = [
             self._covers(key, source, execution)
@@ -190,6 +190,11 @@ class Story:
         """Whether all tensors of *execution* are in the dump."""
         place = str(execution.number % self.workload.ops)
         return execution.dumped and place not in {self.workload.null_address, self.workload.truncated}
+
+    def _is_cut_off(self, execution: Execution) -> bool:
+        """Whether there is a part of *execution* in the dump: perhaps all inputs, and bad elements."""
+        place = str(execution.number % self.workload.ops)
+        return execution.dumped and place == self.workload.truncated != self.workload.null_address
 
     def _rows(self, rank: int) -> Iterator[TensorRow]:
         for file in self._ran[rank].expected_files(f"/dump{rank}"):

@@ -31,7 +31,7 @@ class Judgement(NamedTuple):
 
     blame: Blame
     reason: str
-    rows: tuple[int, ...] = ()  #: what it passed on: rows that it read, on this rank or on another
+    rows: tuple[int, ...] = ()  #: what it passed on, or perhaps did: what it read, on this rank or on another
 
 
 class Judge:
@@ -65,11 +65,13 @@ class Judge:
             return Judgement(
                 Blame.PASSED, inputs_text(evidence.trace, bad, "was bad", "were bad"), tuple(bad)
             )
-        if (reason := self.doubt(execution)) is not None:
-            return Judgement(Blame.UNKNOWN, reason)
         clean = [row for row in rows if row not in overwritten]
-        if (reason := self._doubt_of_kind(execution, clean)) is not None:
+        if (reason := self.doubt(execution) or self._doubt_of_kind(execution, clean)) is not None:
             return Judgement(Blame.UNKNOWN, reason)
+        for row in clean:
+            if (before := self._stand_ins.bad_before(execution, row)) is not None:
+                text = inputs_text(evidence.trace, [row], "may have been bad, and changed while it ran", "")
+                return Judgement(Blame.UNKNOWN, text, (before,))
         if overwritten:
             return self._judge_in_place(execution, overwritten)
         return Judgement(Blame.MADE, "its inputs are clean")

@@ -106,7 +106,8 @@ class _Graph:
         nodes = {}
         for execution, judgement in judgements.items():
             if judgement.blame is Blame.UNKNOWN:
-                nodes[execution] = self._join(self._suspects(execution))._replace(suggested=True)
+                suspects = judgement.rows or self._suspects(execution)
+                nodes[execution] = self._join(suspects)._replace(suggested=True)
             else:
                 nodes[execution] = self._join(self._followed(judgement.rows))
         return nodes
