@@ -269,3 +269,14 @@ def test_an_operator_is_no_collective_because_it_broadcasts_or_gathers() -> None
         run = Run().op(f"{op_type}.a", [T(A, 1)], [T(B, 2, nan=1)], task=1)
 
         assert run.blames() == {"a": "made: its inputs are clean"}
+
+
+def test_what_lay_in_the_memory_of_a_broadcast_before_is_not_what_it_sent() -> None:
+    run = Run()
+    for rank in (1, 2):  # rank 0, which sends, was not captured
+        run.op("Mul.a", [T(B, 10 + rank)], [T(A, 20 + rank, nan=rank - 1)], task=1, rank=rank)
+        inputs, outputs = [T(A, 20 + rank, nan=rank - 1)], [T(A, 30, nan=1)]
+        run.op("HcomBroadcast.b", inputs, outputs, task=2, rank=rank, apart=True)
+
+    reason = "unknown: what these ranks put in is clean; another may have taken part"
+    assert run.blames() == {"a": "made: its inputs are clean", "b": reason}

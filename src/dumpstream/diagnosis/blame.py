@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dumpstream.diagnosis.badness import Badness
-from dumpstream.diagnosis.dataflow.collectives import Exchange
+from dumpstream.diagnosis.dataflow.collectives import Exchange, Kind
 from dumpstream.diagnosis.dataflow.executions import most_tensors
 from dumpstream.diagnosis.dataflow.joins import is_call
 from dumpstream.diagnosis.evidence import Evidence, inputs_text, ranks_text
@@ -85,6 +85,8 @@ class Judge:
         exchange = evidence.exchanges.of_execution.get(execution)
         if exchange is None:
             return "runs are mixed, and it is not known which ranks took part"
+        if not evidence.executions.inputs.lengths[exchange.members].any() and len(exchange.members) == 1:
+            return "what it received was sent by a rank that is not known"
         reasons = (self._unseen_by(it) for it in exchange.members)
         if (reason := next((it for it in reasons if it is not None), None)) is not None:
             return reason
@@ -168,7 +170,7 @@ class Judge:
         exchange = evidence.exchanges.of_execution.get(execution)
         members = [execution] if exchange is None else exchange.members
         if exchange is None or exchange not in self._passed:
-            passed = self._pass_on(members)
+            passed = self._pass_on(members, exchange)
             if exchange is not None:
                 self._passed[exchange] = passed
         else:
@@ -179,15 +181,28 @@ class Judge:
             return Judgement(Blame.UNKNOWN, reason)
         return Judgement(Blame.MADE, "what every rank put in is clean")
 
-    def _pass_on(self, members: list[int]) -> Judgement | None:
+    def _pass_on(self, members: list[int], exchange: Exchange | None) -> Judgement | None:
         """Return the judgement of all *members* of an exchange if something bad was put in."""
         evidence = self._evidence
-        inputs = [row for it in members for row in evidence.executions.inputs.of(it)]
+        inputs = self._put_in(members, exchange)
         bad = [row for row in inputs if evidence.findings.bad[row] and not evidence.flow.overwritten[row]]
         if not bad:
             return None
         ranks = {evidence.rank_of_row(row) for row in bad}
+        if exchange is not None and not exchange.certain:
+            reason = f"it may be what {ranks_text(ranks)} sent, but other tensors have the same bytes"
+            return Judgement(Blame.UNKNOWN, reason, tuple(bad))
         return Judgement(Blame.PASSED, f"what {ranks_text(ranks)} put in was bad", tuple(bad))
+
+    def _put_in(self, members: list[int], exchange: Exchange | None) -> list[int]:
+        """Return the rows that *members* put in: of a broadcast, those that others got, if that is known."""
+        trace, executions = self._evidence.trace, self._evidence.executions
+        rows = [row for it in members for row in executions.inputs.of(it)]
+        got = [row for it in members for row in executions.outputs.of(it)]
+        if exchange is None or exchange.kind is not Kind.BROADCAST or not trace.hashed[[*rows, *got]].all():
+            return rows
+        digests = {*trace.hash[got].tolist()}
+        return [row for row in rows if int(trace.hash[row]) in digests]
 
     def _unseen_by(self, execution: int) -> str | None:
         """Return why it is not known what a member put in, if so."""

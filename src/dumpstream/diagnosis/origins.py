@@ -257,7 +257,8 @@ def _bad_output(evidence: Evidence, execution: int) -> int:
 def epochs_of(evidence: Evidence) -> Numbers:
     """Return how many exchanges the process of each execution had finished before, in its step."""
     executions = evidence.executions
-    before: Numbers = np.cumsum(executions.exchanging) - executions.exchanging
+    numbered = executions.exchanging & ~executions.transfers
+    before: Numbers = np.cumsum(numbered) - numbered
     changes = np.ones(len(executions), np.bool_)
     changes[1:] = (np.diff(executions.process) != 0) | (np.diff(executions.step) != 0)
     first = np.maximum.accumulate(np.where(changes, np.arange(len(executions)), 0))

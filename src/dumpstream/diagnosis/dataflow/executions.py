@@ -18,6 +18,7 @@ from dumpstream.diagnosis.dataflow.trace import INPUT, OUTPUT, UNKNOWN, Mask, Nu
 from dumpstream.format.opname import OVERFLOW_OPERATOR
 
 _COLLECTIVE = re.compile("hcom.*", re.IGNORECASE)
+_TRANSFER = re.compile("hcom.*(send|recv|receive).*", re.IGNORECASE)
 #: Operators that compute and exchange at once have the collective in their type, or are of experts that are
 #: spread over the ranks.
 _EXCHANGING = re.compile(
@@ -42,12 +43,20 @@ class Executions:
     model: Numbers
     collective: Mask  #: whether ranks exchange something in it, and do nothing else
     exchanging: Mask  #: whether ranks exchange something in it
+    sends_or_receives: Mask  #: whether its type says so
     separate: Mask  #: whether its inputs are in a file that was dumped before that of its outputs
     inputs: Slots
     outputs: Slots
 
     def __len__(self) -> int:
         return len(self.process)
+
+    @cached_property
+    def transfers(self) -> Mask:
+        """Which send something to one other rank, or receive it: nothing numbers them on both ranks alike."""
+        one_way: Mask = (self.inputs.lengths == 0) | (self.outputs.lengths == 0)
+        found: Mask = self.sends_or_receives & one_way
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +149,7 @@ def find_executions(trace: Trace) -> Executions:
         model=codes["model"][of_last],
         collective=_is_type(trace, _COLLECTIVE)[codes["op_type"][of_last]],
         exchanging=_is_type(trace, _EXCHANGING)[codes["op_type"][of_last]],
+        sends_or_receives=_is_type(trace, _TRANSFER)[codes["op_type"][of_last]],
         separate=two_files,
         inputs=_slots(trace, of_row, INPUT, len(ran)),
         outputs=_slots(trace, of_row, OUTPUT, len(ran)),
