@@ -57,3 +57,14 @@ def test_what_is_bad_in_an_input_beside_the_output_that_lies_on_it_is_found() ->
 
     reason = "input 0 is bad where the operator has not written over it"
     assert origins_of(run, Badness.NAN) == [("a", reason)]
+
+
+def test_a_larger_shape_is_no_drift() -> None:
+    run = Run()
+    for step in range(7):
+        elements = 16 if step < 6 else 16 * 1000
+        batch = {"count": elements, "l2norm": 0.5 * elements**0.5}
+        tensor = T(B, 100 + step, size=4 * elements, more=batch)
+        run.op("Mul.a", [T(A, step)], [tensor], task=1, step=step)
+
+    assert origins_of(run, Badness.DRIFT) == []

@@ -104,12 +104,12 @@ def _saturated(trace: Trace) -> Numbers:
 
 
 def _drifted(trace: Trace, executions: Executions) -> tuple[Mask, Mask]:
-    """Return the rows whose size, by the norm, is far from that of the same tensor in earlier steps.
+    """Return the rows whose root mean square is far from that of the same tensor in earlier steps.
 
-    And those of which it is neither far nor near, or not known.
+    And those of which it is neither far nor near, or not known. A tensor may have other shapes in each step.
     """
     drifted, doubtful = np.zeros(len(trace), np.bool_), np.ones(len(trace), np.bool_)
-    size = trace.reals["l2norm"]
+    size = trace.reals["l2norm"] / np.sqrt(np.maximum(trace.counts["count"], 1))
     rows = np.flatnonzero((executions.of_row != UNKNOWN) & np.isfinite(size))
     for same in _histories(trace, executions, rows):
         values = np.log(np.maximum(size[same], np.finfo(np.float64).tiny))
