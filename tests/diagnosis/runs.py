@@ -63,7 +63,6 @@ class Run:
                     stream=stream,
                     timestamp=time,
                     io=io,
-                    dtype="float32",
                     shape=(it.size // 4,),
                     rank=rank,
                     **{"index": index} | _numbers(it),
@@ -91,6 +90,7 @@ class Run:
 def _numbers(it: T) -> dict[str, Any]:
     elements = it.size // 4
     return {
+        "dtype": "float32",
         "count": elements,
         "nan": it.nan,
         "pos_inf": 0,

@@ -46,10 +46,21 @@ def test_with_outputs_only_no_operator_is_blamed() -> None:
     assert run.blames() == {"b": "unknown: only outputs were dumped"}
 
 
-def test_an_operator_without_inputs_made_what_it_put_out() -> None:
-    run = Run().op("Data.a", [], [T(A, 1, nan=1)], task=1).op("Mul.b", [T(A, 1, nan=1)], [T(B, 2)], task=2)
+@pytest.mark.parametrize("op_type", ["GetNext", "Variable", "Const", "Other"])
+def test_an_operator_without_inputs_may_have_brought_what_it_put_out(op_type: str) -> None:
+    run = Run().op(f"{op_type}.a", [], [T(A, 1, nan=1)], task=1)
+    run.op("Mul.b", [T(A, 1, nan=1)], [T(B, 2)], task=2)
 
-    assert run.blames() == {"a": "made: it has no inputs"}
+    reason = "the dump has no inputs of it; it may have brought data, weights or constants"
+    assert run.blames() == {"a": f"unknown: {reason}"}
+
+
+@pytest.mark.parametrize("dtype", ["resource", "undefined", None])
+def test_an_input_that_is_not_of_numbers_leaves_it_open(dtype: str | None) -> None:
+    handle = T(A, 1, size=8, more={"dtype": dtype})
+    run = Run().op("ReadVariableOp.a", [handle], [T(B, 2, nan=1)], task=1)
+
+    assert run.blames() == {"a": "unknown: input 0 is not whole, or not of numbers"}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +143,7 @@ def test_where_inputs_have_files_of_their_own_one_may_be_missing() -> None:
     run = Run().op("Mul.a", [T(A, 1)], [T(B, 2)], task=1, apart=True)
     run.op("Add.b", [], [T(C, 3, nan=1)], task=2)
 
-    reason = "its inputs, if it has any, would be in a file of their own, which is not in the dump"
+    reason = "the dump has no inputs of it; it may have brought data, weights or constants"
     assert run.blames() == {"b": f"unknown: {reason}"}
 
 

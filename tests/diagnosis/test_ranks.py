@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.diagnosis.runs import Run, T
 
 from dumpstream.diagnosis.answer import answer
 from dumpstream.diagnosis.origins import Victim, find_origins, find_spread
-from dumpstream.diagnosis.repeat import compare_runs
 from dumpstream.diagnosis.subject import Subject
 
 if TYPE_CHECKING:
@@ -173,14 +173,6 @@ def test_the_next_configuration_names_no_operator_whose_name_the_runtime_may_hav
     assert settings["dump_list"] == [{"model_name": "net"}]
 
 
-def test_a_collective_read_what_every_rank_put_in() -> None:
-    bad, clean = job(2).evidence(), job(None).evidence()
-
-    found = compare_runs(bad, clean, find_origins(bad).found[0])
-
-    assert (found.deterministic, found.parts_at) == (False, "a (rank 2, step 0)")
-
-
 def replicas(inputs: tuple[int, int, int, int], nan: int | None, *, captured: tuple[int, ...]) -> Run:
     """Two pairs of ranks, (0, 1) and (2, 3), that reduce *inputs* twice; rank *nan* puts a NaN in at last."""
     run = Run()
@@ -246,3 +238,45 @@ def test_a_gather_made_it_if_there_is_no_room_for_what_another_rank_put_in() -> 
 def test_a_gather_of_ranks_that_put_in_the_same_or_got_something_else_is_not_blamed() -> None:
     for run in (gathered((1, 1), (9, 9), (1, 1)), gathered((1, 2), (9, 8), (1, 0))):
         assert {it.blame for it in run.origins().found} == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    "op_type",
+    [
+        *("MatmulAllReduce", "aclnnMatmulAllReduceAddRmsNorm_7_L2", "AllGatherMatmul"),
+        *("MatmulReduceScatterV2", "AlltoAllAllGatherBatchMatMul"),
+        *("MoeDistributeDispatchV2", "MoeDistributeCombine"),
+    ],
+)
+def test_an_operator_that_computes_and_exchanges_is_not_blamed_for_what_another_rank_put_in(
+    op_type: str,
+) -> None:
+    def run(ranks: int) -> Run:
+        found = Run()
+        for rank in range(ranks):
+            bad = int(rank == 1)
+            found.op("Mul.a", [T(A, 10 + rank)], [T(B, 20 + rank, nan=bad)], task=1, rank=rank)
+            inputs = [T(B, 20 + rank, nan=bad), T(C, 30 + rank)]
+            found.op(f"{op_type}.b", inputs, [T(D, 40, nan=9)], task=2, rank=rank)
+        return found
+
+    assert run(2).blames() == {"a": "made: its inputs are clean", "b": "passed: what rank 1 put in was bad"}
+    assert run(1).blames() == {"b": "unknown: what these ranks put in is clean; another may have taken part"}
+
+
+def test_an_operator_is_no_collective_because_it_broadcasts_or_gathers() -> None:
+    for op_type in ("BroadcastTo", "GatherV2", "ReduceSum", "CombinedNonMaxSuppression"):
+        run = Run().op(f"{op_type}.a", [T(A, 1)], [T(B, 2, nan=1)], task=1)
+
+        assert run.blames() == {"a": "made: its inputs are clean"}
+
+
+def test_what_lay_in_the_memory_of_a_broadcast_before_is_not_what_it_sent() -> None:
+    run = Run()
+    for rank in (1, 2):  # rank 0, which sends, was not captured
+        run.op("Mul.a", [T(B, 10 + rank)], [T(A, 20 + rank, nan=rank - 1)], task=1, rank=rank)
+        inputs, outputs = [T(A, 20 + rank, nan=rank - 1)], [T(A, 30, nan=1)]
+        run.op("HcomBroadcast.b", inputs, outputs, task=2, rank=rank, apart=True)
+
+    reason = "unknown: what these ranks put in is clean; another may have taken part"
+    assert run.blames() == {"a": "made: its inputs are clean", "b": reason}

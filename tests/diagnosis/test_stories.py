@@ -163,3 +163,35 @@ def test_an_operator_of_which_inputs_are_left_out_is_not_blamed(tmp_path: Path) 
     for origin in (alerts[-1].origin, found):
         assert (origin.blame, origin.op_name) == ("unknown", "layer_5_Add")
         assert origin.reason == "the configuration left inputs of it out"
+
+
+def overflows(directory: Path, *lost: str) -> Path:
+    """Write what the device dumps if layers 1 and 4 overflow, without the files of the *lost* operators."""
+    workload = Workload.parse(f"{_CHAIN},mode=overflow,steps=4,dtypes=float16,saturate=4@2+1@1")
+    for file in workload.expected_files(directory):
+        if not any(name in file.name for name in lost):
+            Path(file.name).parent.mkdir(parents=True, exist_ok=True)
+            Path(file.name).write_bytes(file.data)
+    return directory
+
+
+def test_an_overflow_of_an_operator_that_is_not_in_the_dump_is_told(tmp_path: Path) -> None:
+    found = diagnose(overflows(tmp_path, "layer_"), every=True)
+
+    assert found.sentence == (
+        "Has the first overflow in the dump: step 1, an operator that is not in the dump; "
+        "what made it is not known: the device recorded it of task 3 on stream 3."
+    )
+    assert [(it.step, it.op_name, it.blame) for it in found.origins][:2] == [
+        (1, None, "unknown"),
+        (2, None, "unknown"),
+    ]
+    assert not diagnose(tmp_path, look_for=["nan"]).found
+
+
+def test_what_may_come_of_an_overflow_that_is_not_in_the_dump_is_left_open(tmp_path: Path) -> None:
+    found = diagnose(overflows(tmp_path, "layer_1_", "layer_4_"), every=True)
+
+    reason = "files were lost, perhaps those of an operator that overflowed before"
+    assert (found.origins[0].op_name, found.origins[0].reason) == ("layer_6_Add", reason)
+    assert any("the operator that overflowed in step 1, task 3 of stream 3" in it for it in found.missing)

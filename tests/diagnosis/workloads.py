@@ -159,15 +159,15 @@ class Story:
     def can_be_known(self, key: Key, execution: Execution) -> bool | None:
         """Whether the dump proves that *execution* made its bad output.
 
-        None if that depends on what is left of the damaged file of another operator.
+        None if that depends on what is left of a damaged file.
         """
         if not self.is_whole(execution):
-            return False
+            return None if self._is_cut_off(execution) else False
         joint = self.workload.io_files == "joint" and not execution.collective
         answers = [
             self._covers(key, source, execution)
             for operand in (execution.inputs if joint else ())
-            if _is_overwritten(operand, execution)
+            if is_overwritten(operand, execution)
             for source in operand.sources
         ]
         return False if False in answers else None if None in answers else True
@@ -191,6 +191,11 @@ class Story:
         place = str(execution.number % self.workload.ops)
         return execution.dumped and place not in {self.workload.null_address, self.workload.truncated}
 
+    def _is_cut_off(self, execution: Execution) -> bool:
+        """Whether there is a part of *execution* in the dump: perhaps all inputs, and bad elements."""
+        place = str(execution.number % self.workload.ops)
+        return execution.dumped and place == self.workload.truncated != self.workload.null_address
+
     def _rows(self, rank: int) -> Iterator[TensorRow]:
         for file in self._ran[rank].expected_files(f"/dump{rank}"):
             rows = whole_file(replace(origin_of(file.name), rank=rank), file.data)
@@ -209,7 +214,7 @@ def is_bad(operand: Operand) -> bool:
     return operand.nan > 0 or operand.infinite > 0 or operand.saturated > SATURATED * elements
 
 
-def _is_overwritten(operand: Operand, execution: Execution) -> bool:
+def is_overwritten(operand: Operand, execution: Execution) -> bool:
     return any(
         operand.address < it.address + it.bytes and it.address < operand.address + operand.bytes
         for it in execution.outputs

@@ -17,7 +17,6 @@ from dumpstream._errors import DumpstreamError
 from dumpstream.analysis.overflow import OverflowRecord, records_of
 from dumpstream.archive.alertrow import AlertRow
 from dumpstream.config.model import DumpSettings
-from dumpstream.diagnosis.answer import wanted_origins
 from dumpstream.diagnosis.badness import DEFAULT, SATURATED, Badness
 from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.dataflow.trace import Mask, Process, trace_of
@@ -197,7 +196,7 @@ class Lookout:
         evidence = gather(trace, self._look_for, others=others, hidden=self._hidden)
         origins = find_origins(evidence)
         first: dict[Process, Origin] = {}
-        for it in wanted_origins(evidence, origins):
+        for it in origins.found:
             process = trace.processes[int(evidence.executions.process[it.execution])]
             if process in self._told or len(self._told.keys() | first.keys()) < _MOST_DEVICES:
                 first.setdefault(process, it)

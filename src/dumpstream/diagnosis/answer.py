@@ -16,7 +16,14 @@ from dumpstream.diagnosis.firstelement import first_bad_element
 from dumpstream.diagnosis.limits import gaps_before, limits_of
 from dumpstream.diagnosis.nextconfig import next_config
 from dumpstream.diagnosis.origins import Origin, Origins, find_origins, find_spread
-from dumpstream.diagnosis.report import Diagnosis, EvidenceReport, TensorReport, report_origin, report_tensor
+from dumpstream.diagnosis.report import (
+    Diagnosis,
+    EvidenceReport,
+    TensorReport,
+    report_origin,
+    report_tensor,
+    report_unmatched,
+)
 from dumpstream.diagnosis.sentence import nothing_bad, sentence_of
 from dumpstream.diagnosis.slices import with_proven_slices
 from dumpstream.diagnosis.subject import Subject, overflowed, read_subject, refuse_nothing
@@ -48,12 +55,14 @@ def diagnose(
 
     Raises:
         DumpstreamError: there is no run, it has no tensors, or its operators were not dumped as they ran.
-        ValueError: *look_for* names something else.
+        ValueError: *look_for* names something else, or a divergence from no run.
     """
+    kinds = [Badness(kind) for kind in look_for]
+    if Badness.DIVERGENCE in kinds and golden is None:
+        raise ValueError("look_for='divergence' needs a golden run")
     subject = read_subject(as_location(path), ranks, hosts)
     refuse_nothing(subject)
-    beside = None if golden is None else as_location(golden)
-    evidence = examine(subject, [Badness(kind) for kind in look_for], beside)
+    evidence = examine(subject, kinds, None if golden is None else as_location(golden))
     return answer(subject, evidence, find_origins(evidence), every=every)
 
 
@@ -106,46 +115,36 @@ def answer(
     *read_bytes*, if the capture has them, for the place of the first bad element, and for the names of
     operators before the runtime wrote them into names of files.
     """
-    wanted = wanted_origins(evidence, origins)
     missing = (*limits_of(evidence), *subject.missing)
-    if not wanted:
+    if not origins.found and subject.unmatched and Badness.OVERFLOW in evidence.findings.kinds:
+        told = [report_unmatched(it) for it in subject.unmatched]
+        sentence = sentence_of(told[0], concurrent=1, stayed=False)
+        wanted = tuple(told if every else told[:1])
+        return Diagnosis(found=True, sentence=sentence, origins=wanted, missing=missing)
+    if not origins.found:
         sentence = nothing_bad(evidence.findings.kinds, len(subject.trace))
         return Diagnosis(found=False, sentence=sentence, missing=missing)
+    first, *_ = origins.found
     told = []
-    for it in wanted if every else wanted[:1]:
+    for it in origins.found if every else origins.found[:1]:
         place = first_bad_element(subject, evidence, it.row) if read_bytes else None
         spread = find_spread(evidence, origins, it)
         told.append(
             replace(report_origin(evidence, it, spread, gaps_before(evidence, it)), first_index=place)
         )
     several = len({(it.host, it.rank) for it in subject.trace.processes}) > 1
-    stayed = several and origins.unexplained <= {int(evidence.executions.process[wanted[0].execution])}
-    concurrent = max(sum(it in origins.concurrent for it in wanted), 1)
+    stayed = several and origins.unexplained <= {int(evidence.executions.process[first.execution])}
     return Diagnosis(
         found=True,
-        sentence=sentence_of(told[0], _inputs(evidence, wanted[0]), concurrent=concurrent, stayed=stayed),
+        sentence=sentence_of(
+            told[0], _inputs(evidence, first), concurrent=len(origins.concurrent), stayed=stayed
+        ),
         origins=tuple(told),
-        evidence=_evidence_of(evidence, wanted[0]),
+        evidence=_evidence_of(evidence, first),
         later=origins.later,
         missing=missing,
-        next_config=next_config(evidence, wanted[0], subject if read_bytes else None),
+        next_config=next_config(evidence, first, subject if read_bytes else None),
     )
-
-
-def wanted_origins(evidence: Evidence, origins: Origins) -> list[Origin]:
-    """Return the origins that led to something that was looked for.
-
-    Not finite values count also if only others were looked for, because the others may follow from them.
-    """
-    kinds = {*evidence.findings.kinds}
-    if kinds & {Badness.NAN, Badness.INF}:
-        kinds |= {Badness.NAN, Badness.INF}
-    found = any(
-        evidence.findings.of_kind[kind].any()
-        for kind in evidence.findings.kinds
-        if kind in evidence.findings.of_kind
-    )
-    return [it for it in origins.found if evidence.findings.kind(it.row) in kinds] if found else []
 
 
 def _evidence_of(evidence: Evidence, origin: Origin) -> EvidenceReport:

@@ -27,6 +27,9 @@ class Badness(StrEnum):
     DIVERGENCE = "divergence"  #: not what the golden run has
 
 
+#: What is read as numbers but is none: a handle of a resource, whose values are not dumped, or anything.
+_NO_NUMBERS = {None, "resource", "undefined"}
+
 DEFAULT = (Badness.NAN, Badness.INF, Badness.OVERFLOW)
 SATURATED = 0.01
 
@@ -38,6 +41,7 @@ class Findings:
     kinds: tuple[Badness, ...]  #: what was looked for
     of_kind: dict[Badness, Mask]  #: the bad rows; not finite values are found whether looked for or not
     bad: Mask  #: of one of the kinds, or not finite
+    looked_for: Mask  #: of one of the kinds
     known: Mask  #: whether all of the tensor was seen, so that it is good if it is not bad
     doubtful: dict[Badness, Mask]  #: the rows that may be bad in this way, although they do not show it
 
@@ -76,7 +80,9 @@ def find_bad(
         doubtful[Badness.OVERFLOW] = ~of_kind[Badness.OVERFLOW]
     bad = np.logical_or.reduce([*of_kind.values()])
     known = _known(trace) if compared is None else _known(trace) & compared
-    return Findings(tuple(kinds), of_kind, bad, known, doubtful)
+    none = np.zeros(len(trace), np.bool_)
+    looked_for = np.logical_or.reduce([none, *(mask for kind, mask in of_kind.items() if kind in kinds)])
+    return Findings(tuple(kinds), of_kind, bad, looked_for, known, doubtful)
 
 
 def _known(trace: Trace) -> Mask:
@@ -84,7 +90,8 @@ def _known(trace: Trace) -> Mask:
     no_problem = np.array([it is None for it in trace.texts["problem"]], np.bool_)[trace.codes["problem"]]
     whole = (counts["bytes"] == counts["size"]) | (counts["size"] == UNKNOWN)
     numbers = (counts["nan"] != UNKNOWN) & (counts["pos_inf"] != UNKNOWN) & (counts["neg_inf"] != UNKNOWN)
-    known: Mask = no_problem & whole & numbers
+    typed = np.array([it not in _NO_NUMBERS for it in trace.texts["dtype"]], np.bool_)
+    known: Mask = no_problem & whole & numbers & typed[trace.codes["dtype"]]
     return known
 
 
@@ -97,12 +104,12 @@ def _saturated(trace: Trace) -> Numbers:
 
 
 def _drifted(trace: Trace, executions: Executions) -> tuple[Mask, Mask]:
-    """Return the rows whose size, by the norm, is far from that of the same tensor in earlier steps.
+    """Return the rows whose root mean square is far from that of the same tensor in earlier steps.
 
-    And those of which it is neither far nor near, or not known.
+    And those of which it is neither far nor near, or not known. A tensor may have other shapes in each step.
     """
     drifted, doubtful = np.zeros(len(trace), np.bool_), np.ones(len(trace), np.bool_)
-    size = trace.reals["l2norm"]
+    size = trace.reals["l2norm"] / np.sqrt(np.maximum(trace.counts["count"], 1))
     rows = np.flatnonzero((executions.of_row != UNKNOWN) & np.isfinite(size))
     for same in _histories(trace, executions, rows):
         values = np.log(np.maximum(size[same], np.finfo(np.float64).tiny))

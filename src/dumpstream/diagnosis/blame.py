@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dumpstream.diagnosis.badness import Badness
-from dumpstream.diagnosis.dataflow.collectives import Exchange
-from dumpstream.diagnosis.dataflow.executions import Executions, most_tensors
+from dumpstream.diagnosis.dataflow.collectives import Exchange, Kind
+from dumpstream.diagnosis.dataflow.executions import most_tensors
 from dumpstream.diagnosis.dataflow.joins import is_call
 from dumpstream.diagnosis.evidence import Evidence, inputs_text, ranks_text
 from dumpstream.diagnosis.inplace import StandIns
@@ -31,7 +31,7 @@ class Judgement(NamedTuple):
 
     blame: Blame
     reason: str
-    rows: tuple[int, ...] = ()  #: what it passed on: rows that it read, on this rank or on another
+    rows: tuple[int, ...] = ()  #: what it passed on, or perhaps did: what it read, on this rank or on another
 
 
 class Judge:
@@ -43,7 +43,6 @@ class Judge:
         self._stand_ins = StandIns(evidence)
         self._inputs_seen = np.zeros(len(evidence.trace.processes), np.bool_)
         self._inputs_seen[executions.process[executions.inputs.lengths > 0]] = True
-        self._joint = _joint(executions)
         self._most_inputs: list[int] = most_tensors(executions, executions.inputs).tolist()
         self._most_outputs: list[int] = most_tensors(executions, executions.outputs).tolist()
         self._passed: dict[Exchange, Judgement | None] = {}
@@ -57,7 +56,7 @@ class Judge:
     def judge(self, execution: int) -> Judgement:
         """Return the blame of an execution with a bad output."""
         evidence = self._evidence
-        if evidence.executions.collective[execution]:
+        if evidence.executions.exchanging[execution]:
             return self._judge_collective(execution)
         rows = evidence.executions.inputs.of(execution)
         overwritten = [row for row in rows if evidence.flow.overwritten[row]]
@@ -66,22 +65,40 @@ class Judge:
             return Judgement(
                 Blame.PASSED, inputs_text(evidence.trace, bad, "was bad", "were bad"), tuple(bad)
             )
-        reason = self._unseen(execution, rows) or self._unsure(execution, rows)
-        if reason is not None:
-            return Judgement(Blame.UNKNOWN, reason)
         clean = [row for row in rows if row not in overwritten]
-        if (reason := self._doubt(execution, clean)) is not None:
+        if (reason := self.doubt(execution) or self._doubt_of_kind(execution, clean)) is not None:
             return Judgement(Blame.UNKNOWN, reason)
+        for row in clean:
+            if (before := self._stand_ins.bad_before(execution, row)) is not None:
+                text = inputs_text(evidence.trace, [row], "may have been bad, and changed while it ran", "")
+                return Judgement(Blame.UNKNOWN, text, (before,))
         if overwritten:
             return self._judge_in_place(execution, overwritten)
-        return Judgement(Blame.MADE, "its inputs are clean" if rows else "it has no inputs")
+        return Judgement(Blame.MADE, "its inputs are clean")
 
-    def _doubt(self, execution: int, rows: list[int]) -> str | None:
+    def doubt(self, execution: int) -> str | None:
+        """Return why not all that *execution* read is known, if so; but for what it wrote over."""
+        evidence = self._evidence
+        if not evidence.executions.exchanging[execution]:
+            rows = evidence.executions.inputs.of(execution)
+            return self._unseen(execution, rows) or self._unsure(execution, rows)
+        exchange = evidence.exchanges.of_execution.get(execution)
+        if exchange is None:
+            return "runs are mixed, and it is not known which ranks took part"
+        if not evidence.executions.inputs.lengths[exchange.members].any() and len(exchange.members) == 1:
+            return "what it received was sent by a rank that is not known"
+        reasons = (self._unseen_by(it) for it in exchange.members)
+        if (reason := next((it for it in reasons if it is not None), None)) is not None:
+            return reason
+        return None if exchange.complete else "what these ranks put in is clean; another may have taken part"
+
+    def _doubt_of_kind(self, execution: int, rows: list[int]) -> str | None:
         """Return why *rows* may be bad in the same way as an output of *execution*, if so."""
         findings = self._evidence.findings
         outputs = self._evidence.executions.outputs.of(execution)
-        kinds = {findings.kind(row) for row in outputs if findings.bad[row]} & findings.doubtful.keys()
-        for kind in kinds:
+        for kind in findings.doubtful:
+            if not findings.of_kind[kind][outputs].any():
+                continue
             if doubtful := [row for row in rows if findings.doubtful[kind][row]]:
                 if kind is Badness.OVERFLOW:
                     return "files were lost, perhaps those of an operator that overflowed before"
@@ -99,8 +116,8 @@ class Judge:
         op_type = self._evidence.trace.texts["op_type"][int(executions.op_type[execution])]
         if not rows and (most or is_call(op_type)):
             return "its inputs were not dumped"
-        if not rows and (executions.process[execution], executions.model[execution]) not in self._joint:
-            return "its inputs, if it has any, would be in a file of their own, which is not in the dump"
+        if not rows:
+            return "the dump has no inputs of it; it may have brought data, weights or constants"
         if self._evidence.is_hidden("input", execution):
             return "the configuration left inputs of it out"
         if len(rows) < most or self._has_gap(rows):
@@ -142,7 +159,7 @@ class Judge:
             if bad := [it.row for it in sources if self._evidence.findings.bad[it.row]]:
                 text = inputs_text(trace, [row], "was bad before it was overwritten", "")
                 return Judgement(Blame.PASSED, text, tuple(bad))
-            if (problem := self._doubt(execution, [it.row for it in sources])) is not None:
+            if (problem := self._doubt_of_kind(execution, [it.row for it in sources])) is not None:
                 return Judgement(Blame.UNKNOWN, problem)
         return Judgement(Blame.MADE, "its inputs are clean; what it overwrote was clean before")
 
@@ -153,31 +170,39 @@ class Judge:
         exchange = evidence.exchanges.of_execution.get(execution)
         members = [execution] if exchange is None else exchange.members
         if exchange is None or exchange not in self._passed:
-            passed = self._pass_on(members)
+            passed = self._pass_on(members, exchange)
             if exchange is not None:
                 self._passed[exchange] = passed
         else:
             passed = self._passed[exchange]
         if passed is not None:
             return passed
-        if exchange is None:
-            return Judgement(Blame.UNKNOWN, "runs are mixed, and it is not known which ranks took part")
-        for it in members:
-            if (reason := self._unseen_by(it)) is not None:
-                return Judgement(Blame.UNKNOWN, reason)
-        if exchange.complete:
-            return Judgement(Blame.MADE, "what every rank put in is clean")
-        return Judgement(Blame.UNKNOWN, "what these ranks put in is clean; another may have taken part")
+        if (reason := self.doubt(execution)) is not None:
+            return Judgement(Blame.UNKNOWN, reason)
+        return Judgement(Blame.MADE, "what every rank put in is clean")
 
-    def _pass_on(self, members: list[int]) -> Judgement | None:
+    def _pass_on(self, members: list[int], exchange: Exchange | None) -> Judgement | None:
         """Return the judgement of all *members* of an exchange if something bad was put in."""
         evidence = self._evidence
-        inputs = [row for it in members for row in evidence.executions.inputs.of(it)]
+        inputs = self._put_in(members, exchange)
         bad = [row for row in inputs if evidence.findings.bad[row] and not evidence.flow.overwritten[row]]
         if not bad:
             return None
         ranks = {evidence.rank_of_row(row) for row in bad}
+        if exchange is not None and not exchange.certain:
+            reason = f"it may be what {ranks_text(ranks)} sent, but other tensors have the same bytes"
+            return Judgement(Blame.UNKNOWN, reason, tuple(bad))
         return Judgement(Blame.PASSED, f"what {ranks_text(ranks)} put in was bad", tuple(bad))
+
+    def _put_in(self, members: list[int], exchange: Exchange | None) -> list[int]:
+        """Return the rows that *members* put in: of a broadcast, those that others got, if that is known."""
+        trace, executions = self._evidence.trace, self._evidence.executions
+        rows = [row for it in members for row in executions.inputs.of(it)]
+        got = [row for it in members for row in executions.outputs.of(it)]
+        if exchange is None or exchange.kind is not Kind.BROADCAST or not trace.hashed[[*rows, *got]].all():
+            return rows
+        digests = {*trace.hash[got].tolist()}
+        return [row for row in rows if int(trace.hash[row]) in digests]
 
     def _unseen_by(self, execution: int) -> str | None:
         """Return why it is not known what a member put in, if so."""
@@ -191,15 +216,3 @@ class Judge:
         if evidence.flow.overwritten[rows].any() or not evidence.flow.addressed[rows].all():
             return f"what {rank} put in may have been overwritten before it was dumped"
         return None
-
-
-def _joint(executions: Executions) -> set[tuple[int, int]]:
-    """Return of which process and model the inputs of every operator are in one file with its outputs.
-
-    Those of collectives and calls never are.
-    """
-    found: list[set[tuple[int, int]]] = []
-    for mask in (executions.joint, executions.separate & ~executions.collective):
-        columns = np.stack([executions.process[mask], executions.model[mask]], axis=1)
-        found.append({*map(tuple, np.unique(columns, axis=0).tolist())})
-    return found[0] - found[1]

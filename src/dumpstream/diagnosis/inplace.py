@@ -3,6 +3,9 @@
 The input was dumped after it was overwritten. The output of the last operator that wrote there stands in for
 it, if certainly no other operator wrote there since: it ran in the same step, and the dump has every task of
 the stream in between. A wait for another stream would be a task, too.
+
+Likewise a clean input in the dump is not what the operator read if what certainly lay there before was bad:
+an operator of another stream, or this one itself, has changed it before it was dumped.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy as np
 
 from dumpstream.diagnosis.dataflow.executions import Executions, most_tensors
 from dumpstream.diagnosis.dataflow.flow import Source
-from dumpstream.diagnosis.dataflow.trace import UNKNOWN
+from dumpstream.diagnosis.dataflow.trace import OUTPUT, UNKNOWN
 from dumpstream.diagnosis.evidence import Evidence
 from dumpstream.format.opname import Scheme, parse_name
 
@@ -33,6 +36,29 @@ class StandIns:
         lengths, most = executions.outputs.lengths, most_tensors(executions, executions.outputs)
         self._placed = ~executions.outputs.any(unplaced) & (lengths > 0) & (lengths == most)
         self._streams = _streams(executions)
+
+    def bad_before(self, execution: int, row: int) -> int | None:
+        """Return a bad output that certainly lay inside of *row* when *execution* began, if one did."""
+        start, stop = self._range(row)
+        for it in self._bad.get(self._stream_of(execution), ()):
+            first, last = self._range(it)
+            writer = int(self._evidence.executions.of_row[it])
+            inside = start <= first and last <= stop and writer < execution
+            if inside and self._is_contiguous(writer, execution) and self._is_left(it, execution):
+                return it
+        return None
+
+    def _is_left(self, row: int, execution: int) -> bool:
+        """Whether no operator wrote over a part of *row*, which was an output, before *execution* began."""
+        executions = self._evidence.executions
+        between = self._between(int(executions.of_row[row]), execution)[1:-1]
+        start, stop = self._range(row)
+        ranges = (self._range(it) for number in between for it in executions.outputs.of(number))
+        return all(last <= start or stop <= first for first, last in ranges)
+
+    def _range(self, row: int) -> tuple[int, int]:
+        start = int(self._evidence.trace.address[row])
+        return start, start + int(self._evidence.trace.counts["size"][row])
 
     def problem(self, execution: int, row: int, sources: list[Source]) -> str | None:
         """Return why *sources* do not say what *row* was before *execution* overwrote it, if so."""
@@ -64,8 +90,7 @@ class StandIns:
         stream = self._stream_of(execution)
         if self._stream_of(writer) != stream:
             return False
-        ran = self._streams[stream]
-        between = ran[bisect_left(ran, writer) : bisect_left(ran, execution) + 1]
+        ran, between = self._streams[stream], self._between(writer, execution)
         tasks: list[int] = self._evidence.executions.task[between].tolist()
         return (
             len(between) > 1
@@ -77,6 +102,11 @@ class StandIns:
             and not self._has_threads(ran, range(tasks[0], tasks[-1] + 1))
         )
 
+    def _between(self, writer: int, execution: int) -> list[int]:
+        """Return both, which ran on one stream, and what ran there in between."""
+        ran = self._streams[self._stream_of(execution)]
+        return ran[bisect_left(ran, writer) : bisect_left(ran, execution) + 1]
+
     def _has_threads(self, ran: list[int], tasks: range) -> bool:
         """Whether one of *tasks* is of FFTS+, whose threads share it, and nothing tells which are missing."""
         task = self._evidence.executions.task
@@ -86,6 +116,16 @@ class StandIns:
         trace, executions = self._evidence.trace, self._evidence.executions
         rows = (*executions.outputs.of(execution), *executions.inputs.of(execution))
         return any(parse_name(trace.text("file", row) or "").scheme is Scheme.FFTS for row in rows[:1])
+
+    @cached_property
+    def _bad(self) -> dict[_Stream, list[int]]:
+        """The bad outputs of each process, stream and step."""
+        evidence = self._evidence
+        rows = evidence.findings.bad & evidence.flow.addressed & (evidence.trace.io == OUTPUT)
+        found: dict[_Stream, list[int]] = {}
+        for row in np.flatnonzero(rows).tolist():
+            found.setdefault(self._stream_of(int(evidence.executions.of_row[row])), []).append(row)
+        return found
 
     @cached_property
     def _repeating(self) -> set[int]:

@@ -1,8 +1,13 @@
-"""Origins: where bad values begin, how they spread from there, and which of them was first."""
+"""Origins: where bad values begin, how they spread from there, and which of them was first.
+
+Not finite values are followed back whether looked for or not, because others follow from them; those that led
+to nothing that was looked for, such as the infinities of a mask, are no origins.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -71,7 +76,7 @@ def find_origins(evidence: Evidence) -> Origins:
     judgements = {it: judge.judge(it) for it in judge.bad()}
     graph = _Graph(evidence)
     nodes = graph.nodes(judgements) | graph.readers(judgements)
-    drafts = _drafts(evidence, judgements, nodes)
+    drafts = _wanted(evidence, _drafts(evidence, judgements, nodes), nodes)
     epochs = epochs_of(evidence)
     drafts.sort(key=lambda it: _order(evidence, epochs, it))
     independent, later = _independent(evidence, drafts)
@@ -92,6 +97,7 @@ class _Graph:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
+        self._looked_for = evidence.findings.looked_for
         self._resolved: dict[int, _Node] = {}
         self._joined: dict[tuple[int, ...], _Node] = {}
 
@@ -100,22 +106,32 @@ class _Graph:
         nodes = {}
         for execution, judgement in judgements.items():
             if judgement.blame is Blame.UNKNOWN:
-                nodes[execution] = self._join(self._suspects(execution))._replace(suggested=True)
+                suspects = judgement.rows or self._suspects(execution)
+                nodes[execution] = self._join(suspects)._replace(suggested=True)
             else:
-                nodes[execution] = self._join(judgement.rows)
+                nodes[execution] = self._join(self._followed(judgement.rows))
         return nodes
 
     def readers(self, judged: dict[int, Judgement]) -> dict[int, _Node]:
         """Return a node for each execution that read something bad and has no bad output."""
         evidence = self._evidence
-        bad = evidence.findings.bad & ~evidence.flow.overwritten
+        bad = evidence.findings.bad
         readers = np.flatnonzero(evidence.executions.inputs.any(bad)).tolist()
-        inputs = evidence.executions.inputs
-        return {
-            it: self._join(tuple(row for row in inputs.of(it) if bad[row]))
-            for it in readers
-            if it not in judged
-        }
+        return {it: self._reader(it) for it in readers if it not in judged}
+
+    def _reader(self, execution: int) -> _Node:
+        evidence = self._evidence
+        bad = [row for row in evidence.executions.inputs.of(execution) if evidence.findings.bad[row]]
+        if rows := [row for row in bad if not evidence.flow.overwritten[row]]:
+            return self._join(self._followed(rows))
+        if suspects := self._suspects(execution):
+            return self._join(suspects)._replace(suggested=True)
+        return _Node(frozenset(), suggested=True, entries=(*bad,))
+
+    def _followed(self, rows: Iterable[int]) -> tuple[int, ...]:
+        """Return those of *rows*, all bad, that were looked for; if it is none, all of them."""
+        found = (*rows,)
+        return tuple(row for row in found if self._looked_for[row]) or found
 
     def _suspects(self, execution: int) -> tuple[int, ...]:
         """Return bad rows that may be what an operator of unknown blame has passed on."""
@@ -171,6 +187,8 @@ class _Graph:
         evidence = self._evidence
         execution = int(evidence.executions.of_row[row])
         index = evidence.trace.counts["index"][row]
+        if evidence.flow.overwritten[row]:
+            return f"input {index} is bad where the operator has not written over it"
         if not evidence.flow.addressed[row]:
             return f"input {index} was bad, and without addresses it is not known which operator wrote it"
         written = (
@@ -206,6 +224,26 @@ def _drafts(evidence: Evidence, judgements: dict[int, Judgement], nodes: dict[in
     return drafts
 
 
+def _wanted(evidence: Evidence, drafts: list[Origin], nodes: dict[int, _Node]) -> list[Origin]:
+    """Return those of *drafts* that led to something that was looked for.
+
+    All of them, if something was found and nothing shows what led to it.
+    """
+    executions, looked_for = evidence.executions, evidence.findings.looked_for
+    found = executions.outputs.any(looked_for) | executions.inputs.any(looked_for)
+    reached = {*np.flatnonzero(found).tolist()}
+    if not reached:
+        return []
+    queue = [*reached]
+    while queue:
+        node = nodes.get(queue.pop())
+        before = () if node is None else (*node.sources, *executions.of_row[[*node.entries]].tolist())
+        fresh = {*before} - reached
+        reached |= fresh
+        queue += fresh
+    return [it for it in drafts if it.execution in reached] or drafts
+
+
 def _bad_output(evidence: Evidence, execution: int) -> int:
     """Return the worst of the bad outputs of an execution, the first of those that are equally bad."""
     rows = [row for row in evidence.executions.outputs.of(execution) if evidence.findings.bad[row]]
@@ -219,7 +257,8 @@ def _bad_output(evidence: Evidence, execution: int) -> int:
 def epochs_of(evidence: Evidence) -> Numbers:
     """Return how many exchanges the process of each execution had finished before, in its step."""
     executions = evidence.executions
-    before: Numbers = np.cumsum(executions.collective) - executions.collective
+    numbered = executions.exchanging & ~executions.transfers
+    before: Numbers = np.cumsum(numbered) - numbered
     changes = np.ones(len(executions), np.bool_)
     changes[1:] = (np.diff(executions.process) != 0) | (np.diff(executions.step) != 0)
     first = np.maximum.accumulate(np.where(changes, np.arange(len(executions)), 0))
@@ -232,7 +271,7 @@ def _moment(evidence: Evidence, epochs: Numbers, execution: int) -> tuple[int, i
 
     What a collective leaves comes after all that ran before it, on any rank.
     """
-    collective = bool(evidence.executions.collective[execution])
+    collective = bool(evidence.executions.exchanging[execution])
     return int(evidence.executions.step[execution]), 2 * int(epochs[execution]) + collective
 
 

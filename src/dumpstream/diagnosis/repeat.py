@@ -1,7 +1,7 @@
 """Repeat: whether a second run of the same job, with the same seed, went wrong in the same way.
 
 A fault that comes again from the same bytes is one of the program. If an operator made something else of the
-same inputs, it is one of the hardware, or of an order that changes.
+same inputs, and all that it read is known, it is one of the hardware, or of an order that changes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from dumpstream.diagnosis.blame import Judge
 from dumpstream.diagnosis.dataflow.trace import UNKNOWN
 from dumpstream.diagnosis.evidence import Evidence
 from dumpstream.diagnosis.origins import Origin, epochs_of
 
 _Key = tuple[object, ...]
+#: The step of an execution, how many exchanges its process had finished before, and its number.
+_When = tuple[int, int, int]
 
 
 class Repetition(NamedTuple):
@@ -25,47 +28,79 @@ class Repetition(NamedTuple):
     parts_at: str | None = None  #: the first operator that made something else of the same inputs
 
 
+class _Parting(NamedTuple):
+    """How far two runs are the same."""
+
+    compared: int  #: executions of which both the inputs and the outputs are known
+    alike: int  #: those of them that are the same
+    guilty: str | None  #: the first that made something else of the same inputs
+    differing: str | None  #: the first that made something else
+
+
 def compare_runs(run: Evidence, again: Evidence, origin: Origin | None) -> Repetition:
     """Return whether the runs are the same up to *origin*, or to their end, and where they part."""
     others = _executions(again)
+    parting = _part(
+        run, again, others, None if origin is None else int(run.executions.step[origin.execution])
+    )
+    compared, alike, guilty, differing = parting
+    if guilty is not None:
+        text = f"Not deterministic: {guilty} made something else of the same inputs, by hardware or a race."
+        return Repetition(False, text, compared, guilty)
+    if not compared:
+        return Repetition(None, "The runs have no operators in common whose hashes are known.", 0)
+    if origin is not None:
+        key = next(it for it, number in _executions(run).items() if number == origin.execution)
+        return _compare_origin(run, again, origin, others.get(key), parting)
+    if differing is not None:
+        return Repetition(None, f"The runs are not the same: {_first(differing)}.", compared)
+    return Repetition(True, f"Both runs are the same in {alike:,} executions.", compared)
+
+
+def _part(run: Evidence, again: Evidence, others: dict[_Key, int], last: int | None) -> _Parting:
+    """Return how far the runs are the same, up to the end of step *last*."""
+    judge, other_judge = Judge(run), Judge(again)
     epochs = epochs_of(run)
-    compared = 0
-    earliest: tuple[tuple[int, ...], str] | None = None
-    last = None if origin is None else int(run.executions.step[origin.execution])
+    compared = alike = 0
+    guilty, differing = list[_When](), list[_When]()
     for key, number in _executions(run).items():
         when = int(run.executions.step[number]), int(epochs[number]), number
         if key not in others or (last is not None and when[0] > last):
             continue
-        same_inputs = _same(_read(run, number), _read(again, others[key]))
-        same_outputs = _same(_hashes(run, number, inputs=False), _hashes(again, others[key], inputs=False))
+        other = others[key]
+        same_inputs = _same(_read(run, number), _read(again, other))
+        same_outputs = _same(_hashes(run, number, inputs=False), _hashes(again, other, inputs=False))
         compared += same_inputs is not None and same_outputs is not None
-        if same_inputs and same_outputs is False and (earliest is None or when < earliest[0]):
-            earliest = when, _text(run, number)
-    if not compared:
-        return Repetition(None, "The runs have no operators in common whose hashes are known.", 0)
-    if earliest is not None:
-        text = (
-            f"Not deterministic: {earliest[1]} made something else of the same inputs, by hardware or a race."
-        )
-        return Repetition(False, text, compared, earliest[1])
-    if origin is None:
-        return Repetition(True, f"Both runs are the same in {compared:,} executions.", compared)
-    key = next(it for it, number in _executions(run).items() if number == origin.execution)
-    return _compare_origin(run, again, origin, others.get(key), compared)
+        alike += bool(same_inputs and same_outputs)
+        if same_outputs is False:
+            differing.append(when)
+            if same_inputs and judge.doubt(number) is None and other_judge.doubt(other) is None:
+                guilty.append(when)
+    first = (_text(run, min(whens)[-1]) if whens else None for whens in (guilty, differing))
+    return _Parting(compared, alike, *first)
 
 
 def _compare_origin(
-    run: Evidence, again: Evidence, origin: Origin, other: int | None, compared: int
+    run: Evidence, again: Evidence, origin: Origin, other: int | None, parting: _Parting
 ) -> Repetition:
+    compared = parting.compared
     if other is None:
         return Repetition(None, "The second run does not have the operator; dump the same again.", compared)
     if _same(_hashes(run, origin.execution, inputs=False), _hashes(again, other, inputs=False)):
-        text = f"Deterministic: the second run made the same of the same bytes in {compared:,} executions."
-        return Repetition(True, text, compared)
+        count = f"{parting.alike:,} executions"
+        return Repetition(
+            True, f"Deterministic: the second run made the same of the same bytes in {count}.", compared
+        )
     rows = again.executions.outputs.of(other) + again.executions.inputs.of(other)
     bad = "bad, too, with other bytes" if again.findings.bad[rows].any() else "clean"
-    text = f"In the second run the operator is {bad}; the runs differed before, and it is not known where."
-    return Repetition(None, text, compared)
+    where = "the runs differed before, and it is not known where"
+    if parting.differing is not None:
+        where = _first(parting.differing)
+    return Repetition(None, f"In the second run the operator is {bad}; {where}.", compared)
+
+
+def _first(differing: str) -> str:
+    return f"the first that differs is {differing}, which may have read something else"
 
 
 def _executions(evidence: Evidence) -> dict[_Key, int]:
@@ -92,7 +127,7 @@ def _read(evidence: Evidence, execution: int) -> list[int | None]:
     """Return the hashes of what an execution read; a collective reads what every rank put in."""
     exchange = evidence.exchanges.of_execution.get(execution)
     members = [execution] if exchange is None else exchange.members
-    if exchange is None and evidence.executions.collective[execution]:
+    if exchange is None and evidence.executions.exchanging[execution]:
         return [None]
     return [it for member in members for it in _hashes(evidence, member, inputs=True)]
 

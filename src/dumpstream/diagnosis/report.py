@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dumpstream.analysis.overflow import OverflowRecord
 from dumpstream.diagnosis.badness import Badness
 from dumpstream.diagnosis.blame import Blame
 from dumpstream.diagnosis.dataflow.trace import UNKNOWN
@@ -131,6 +132,26 @@ def report_origin(
         path=tuple(_name(evidence, it) for it in spread.path),
         confidence=confidence,
         missing=tuple(missing),
+    )
+
+
+def report_unmatched(record: OverflowRecord) -> OriginReport:
+    """Return what is known of an overflow whose operator is not in the dump."""
+    return OriginReport(
+        kind=Badness.OVERFLOW,
+        blame=Blame.UNKNOWN,
+        reason=f"the device recorded it of task {record.task} on stream {record.stream}",
+        host=record.host,
+        rank=record.rank,
+        model=record.name.model,
+        step=record.name.iteration,
+        op_type=None,
+        op_name=None,
+        io=str(IO.OUTPUT),
+        index=None,
+        count=None,
+        bad=None,
+        confidence="low",
     )
 
 

@@ -51,6 +51,8 @@ def sentence_of(
 
 def _place(origin: OriginReport) -> str:
     parts = [] if origin.step is None else [f"step {origin.step}"]
+    if origin.op_type is None and origin.op_name is None:
+        return ", ".join([*parts, "an operator that is not in the dump"])
     parts.append(f"operator {origin.op_name or '?'} ({origin.op_type or '?'})")
     text = f"{', '.join(parts)}, {origin.io} {origin.index}"
     if origin.bad is not None and origin.count is not None:

@@ -17,7 +17,7 @@ from dumpstream.analysis.sources import Wanted
 from dumpstream.archive.manifest import MANIFEST
 from dumpstream.config.model import DumpSettings, Mode
 from dumpstream.diagnosis.dataflow.executions import Executions
-from dumpstream.diagnosis.dataflow.trace import COLUMNS, UNKNOWN, Mask, Trace, TraceBuilder, place_of
+from dumpstream.diagnosis.dataflow.trace import COLUMNS, OUTPUT, UNKNOWN, Mask, Trace, TraceBuilder, place_of
 from dumpstream.diagnosis.evidence import NOTHING_HIDDEN, Hidden
 from dumpstream.format.header import IO
 from dumpstream.format.opname import OVERFLOW_OPERATOR, as_in_file_names
@@ -47,6 +47,7 @@ class Subject:
     hidden: Hidden = NOTHING_HIDDEN
     lossy: bool = False  #: whether files of it were lost
     records: tuple[OverflowRecord, ...] = ()  #: of overflows
+    unmatched: tuple[OverflowRecord, ...] = ()  #: those whose operators are not in the dump
     only_overflows: bool = False  #: whether only operators that overflowed were dumped
 
     def open_files(self, names: Collection[str]) -> Iterator[tuple[DumpFile, str]]:
@@ -123,8 +124,18 @@ def read_subject(
     if not records and not known.modes and _has_records(trace):  # so it was dumped in that mode
         known.missing.append("the records of overflows are not there: all operators in the dump overflowed")
         only_overflows = True
-    missing = (*dict.fromkeys([*known.missing, *problems]),)
-    return Subject(path, trace, missing, frozenset(known.hidden), known.lossy, tuple(records), only_overflows)
+    unmatched = (*_unmatched(trace, records),)
+    known.missing += [overflow_text(it) for it in unmatched]
+    return Subject(
+        path,
+        trace,
+        (*dict.fromkeys([*known.missing, *problems]),),
+        frozenset(known.hidden),
+        known.lossy or bool(unmatched),
+        tuple(records),
+        unmatched,
+        only_overflows,
+    )
 
 
 def refuse_nothing(subject: Subject) -> None:
@@ -154,13 +165,7 @@ def overflowed(trace: Trace, executions: Executions, records: Iterable[OverflowR
     found = np.zeros(len(trace), np.bool_)
     for record in records:
         fits = (executions.task == record.task) & (executions.stream == record.stream)
-        place = place_of(record.file)
-        of_process = [
-            (it.host, it.rank, it.place) == (record.host, record.rank, place)
-            and record.name.device in {None, it.device}
-            for it in trace.processes
-        ]
-        fits &= np.array(of_process, np.bool_)[executions.process]
+        fits &= np.isin(executions.process, _processes_of(trace, record))
         if record.name.iteration is not None:
             fits &= executions.step == record.name.iteration
         numbers = np.flatnonzero(fits)
@@ -170,6 +175,43 @@ def overflowed(trace: Trace, executions: Executions, records: Iterable[OverflowR
         nearest = numbers[int(np.argmin(np.abs(np.array(times) - (record.name.timestamp or 0))))]
         found[executions.outputs.of(int(nearest))] = True
     return found
+
+
+def overflow_text(record: OverflowRecord) -> str:
+    """Return what *record* says, whose operator is not in the dump."""
+    step = "" if record.name.iteration is None else f" in step {record.name.iteration}"
+    which = f"task {record.task} of stream {record.stream}"
+    return f"{record.file}: the operator that overflowed{step}, {which}, is not in the dump"
+
+
+def _unmatched(trace: Trace, records: Sequence[OverflowRecord]) -> Iterator[OverflowRecord]:
+    """Yield those of *records* of which no operator is in the dump."""
+    if not records:
+        return
+    names = ("task", "stream", "iteration")
+    op_type, _ = OVERFLOW_OPERATOR
+    of_operators = np.array([it != op_type for it in trace.texts["op_type"]], np.bool_)
+    outputs = (trace.io == OUTPUT) & of_operators[trace.codes["op_type"]]
+    rows = np.stack([trace.process[outputs], *(trace.counts[name][outputs] for name in names)], axis=1)
+    ran = {*map(tuple, np.unique(rows, axis=0).tolist())}
+    of_any_step = {it[:3] for it in ran}
+    for it in records:
+        step = it.name.iteration
+        known, behind = (of_any_step, ()) if step is None else (ran, (step,))
+        ran_as = ((number, it.task, it.stream, *behind) for number in _processes_of(trace, it))
+        if it.task is not None and known.isdisjoint(ran_as):
+            yield it
+
+
+def _processes_of(trace: Trace, record: OverflowRecord) -> list[int]:
+    """Return the numbers of the processes that *record* may be of."""
+    place = place_of(record.file)
+    return [
+        number
+        for number, it in enumerate(trace.processes)
+        if (it.host, it.rank, it.place) == (record.host, record.rank, place)
+        and record.name.device in {None, it.device}
+    ]
 
 
 def _time(trace: Trace, executions: Executions, execution: int) -> int:

@@ -109,6 +109,13 @@ def test_only_what_was_looked_for_is_found(tmp_path: Path, capsys: CaptureFixtur
     assert main(["diagnose", str(run), "--look-for", "colour"]) == 2
 
 
+def test_a_divergence_is_one_from_another_run(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(tmp_path), "--look-for", "divergence"]) == 2
+    assert "--look-for divergence needs --golden RUN" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="needs a golden run"):
+        dumpstream.diagnose(tmp_path, look_for=["divergence"])
+
+
 @pytest.mark.parametrize("name", ["flow.parquet", "flow.json"])
 def test_the_data_flow_is_written_as_a_table(tmp_path: Path, capsys: CaptureFixture[str], name: str) -> None:
     path = tmp_path / name

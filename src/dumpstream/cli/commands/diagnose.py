@@ -82,6 +82,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     look_for = _kinds(args.look_for)
+    if Badness.DIVERGENCE in look_for and args.golden is None:
+        raise WrongUsageError("--look-for divergence needs --golden RUN, which the run should agree with")
     if args.follow:
         follow(args.path, args.rank, args.host, look_for, say)
     subject = _read(args.path, args.rank, args.host)
@@ -148,7 +150,9 @@ def _origin_text(origin: OriginReport) -> str:
     where = [] if origin.host is None else [f"host {origin.host}"]
     where += [] if origin.rank is None else [f"rank {origin.rank}"]
     where += [] if origin.step is None else [f"step {origin.step}"]
-    where += [f"{origin.op_name} ({origin.op_type})", f"{origin.io} {origin.index}"]
+    known = origin.op_name is not None or origin.op_type is not None
+    what = [f"{origin.op_name} ({origin.op_type})", f"{origin.io} {origin.index}"]
+    where += what if known else ["an operator that is not in the dump"]
     return f"{origin.kind}, {origin.blame}: {', '.join(where)}: {origin.reason}"
 
 

@@ -1,9 +1,10 @@
 """Collectives: which executions of several ranks were one exchange, and which ranks took part.
 
-They are paired by kind, name and their number in the step, never by clocks. Ranks may be divided into groups
-that exchange apart from each other. The dump does not name them, but the bytes do: what an exchange leaves on
-all members of a group is always the same, and what is gathered is as many times what each put in as there are
-members. Replicas that compute the same look like one group; then it is not certain which ranks took part.
+They are paired by kind, name and their number in the step, never by clocks, and what one rank sends to
+another by its bytes. Ranks may be divided into groups that exchange apart from each other. The dump does not
+name them, but the bytes do: what an exchange leaves on all members of a group is always the same, and what is
+gathered is as many times what each put in as there are members. Replicas that compute the same look like one
+group; then it is not certain which ranks took part.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 from dumpstream.diagnosis.dataflow.executions import Executions
-from dumpstream.diagnosis.dataflow.trace import Trace
+from dumpstream.diagnosis.dataflow.trace import Trace, find_constant
 
 
 class Kind(StrEnum):
@@ -43,6 +46,7 @@ class Exchange:
     members: list[int] = field(default_factory=list)  #: executions, at most one of each rank
     proven: bool = False  #: whether all members certainly exchanged with each other
     complete: bool = False  #: whether certainly no other rank took part
+    certain: bool = True  #: whether one of the members certainly put in what another got
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +64,8 @@ class Exchanges:
 
 def find_exchanges(trace: Trace, executions: Executions) -> Exchanges:
     """Return the exchanges of *trace*."""
-    numbers = executions.collective.nonzero()[0].tolist()
+    transfers = np.flatnonzero(executions.transfers).tolist()
+    numbers = np.flatnonzero(executions.exchanging & ~executions.transfers).tolist()
     sessions = _sessions(trace)
     counted: dict[object, int] = defaultdict(int)
     paired: dict[_Key, list[int]] = defaultdict(list)
@@ -81,12 +86,43 @@ def find_exchanges(trace: Trace, executions: Executions) -> Exchanges:
     for (session, _, name, _), members in paired.items():
         for exchange in _groups(trace, executions, members, sets.get((session, name), {})):
             exchanges |= dict.fromkeys(exchange.members, exchange)
-    return Exchanges(exchanges, unpaired)
+    return Exchanges(exchanges | _transfers(trace, executions, transfers, sessions), unpaired)
 
 
-def kind_of(op_type: str | None) -> Kind:
-    """Return what a collective of this type does."""
-    lowered = (op_type or "").lower().replace("_", "")
+def _transfers(
+    trace: Trace,
+    executions: Executions,
+    numbers: list[int],
+    sessions: list[tuple[str | None, int] | None],
+) -> dict[int, Exchange]:
+    """Return the exchange of each send and receive: with a receive, the sends of the bytes that it got."""
+    constant = find_constant(trace)
+
+    def key(execution: int, rows: list[int]) -> object:
+        known = rows and trace.hashed[rows].all()
+        step, session = int(executions.step[execution]), sessions[int(executions.process[execution])]
+        content = zip(trace.hash[rows].tolist(), trace.counts["size"][rows].tolist(), strict=True)
+        return (session, step, *content) if known and session is not None else None
+
+    senders: dict[object, list[int]] = defaultdict(list)
+    for it in numbers:
+        senders[key(it, executions.inputs.of(it))].append(it)
+    senders.pop(None, None)
+    found: dict[int, Exchange] = {}
+    for it in numbers:
+        rows = executions.outputs.of(it)
+        process = executions.process[it]
+        sent = [other for other in senders.get(key(it, rows), ()) if executions.process[other] != process]
+        certain = bool(sent) and not constant[rows].all()
+        found[it] = Exchange(Kind.OTHER, [it, *sent], proven=certain and len(sent) == 1, certain=certain)
+    return found
+
+
+def _kind_of(trace: Trace, executions: Executions, execution: int) -> Kind:
+    """Return which collective it is; an operator that also computes is another."""
+    if not executions.collective[execution]:
+        return Kind.OTHER
+    lowered = (trace.texts["op_type"][executions.op_type[execution]] or "").lower().replace("_", "")
     return next(kind for kind in Kind if kind in lowered)
 
 
@@ -166,7 +202,7 @@ def _divide(
 
 
 def _leaves_alike(trace: Trace, executions: Executions, execution: int) -> bool:
-    return kind_of(trace.texts["op_type"][executions.op_type[execution]]) in _ALIKE
+    return _kind_of(trace, executions, execution) in _ALIKE
 
 
 def _digests(trace: Trace, rows: list[int]) -> _Digests | None:
@@ -183,7 +219,7 @@ def _groups(
     trace: Trace, executions: Executions, members: list[int], sets: dict[int, _Set]
 ) -> list[Exchange]:
     """Return the exchanges that *members*, at most one of each process, were."""
-    kind = kind_of(trace.texts["op_type"][executions.op_type[members[0]]])
+    kind = _kind_of(trace, executions, members[0])
     by_set: dict[_Set | None, list[int]] = defaultdict(list)
     for it in members:
         by_set[sets.get(int(executions.process[it]))].append(it)

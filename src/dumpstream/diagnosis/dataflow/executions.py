@@ -7,6 +7,7 @@ files of a process share; the clocks of two processes are never compared.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,15 @@ from dumpstream.diagnosis.dataflow.joins import Files, find_joins
 from dumpstream.diagnosis.dataflow.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace
 from dumpstream.format.opname import OVERFLOW_OPERATOR
 
-_COLLECTIVE = "hcom"
+_COLLECTIVE = re.compile("hcom.*", re.IGNORECASE)
+_TRANSFER = re.compile("hcom.*(send|recv|receive).*", re.IGNORECASE)
+#: Operators that compute and exchange at once have the collective in their type, or are of experts that are
+#: spread over the ranks.
+_EXCHANGING = re.compile(
+    "hcom.*|.*(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all).*"
+    "|.*((distribute|moe)_?(dispatch|combine)|dispatch.*combine|attention_?to_?ffn|ffn_?to_?attention).*",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +41,22 @@ class Executions:
     op_type: Numbers  #: codes of the trace
     op_name: Numbers
     model: Numbers
-    collective: Mask
+    collective: Mask  #: whether ranks exchange something in it, and do nothing else
+    exchanging: Mask  #: whether ranks exchange something in it
+    sends_or_receives: Mask  #: whether its type says so
     separate: Mask  #: whether its inputs are in a file that was dumped before that of its outputs
-    joint: Mask  #: whether inputs and outputs are in one file
     inputs: Slots
     outputs: Slots
 
     def __len__(self) -> int:
         return len(self.process)
+
+    @cached_property
+    def transfers(self) -> Mask:
+        """Which send something to one other rank, or receive it: nothing numbers them on both ranks alike."""
+        one_way: Mask = (self.inputs.lengths == 0) | (self.outputs.lengths == 0)
+        found: Mask = self.sends_or_receives & one_way
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +135,8 @@ def find_executions(trace: Trace) -> Executions:
     of_row = np.full(len(trace), UNKNOWN, np.int64)
     of_row[rows] = number[drafts][of_file]
     of_last = of_last[ran]
-    two_files, one_file = np.zeros((2, len(ran)), np.bool_)
+    two_files = np.zeros(len(ran), np.bool_)
     two_files[number[drafts[order[joins]]]] = True
-    one_file[number[drafts[has_inputs & has_outputs]]] = True
     return Executions(
         of_row=of_row,
         sequence=_sequence(trace, rows, head, of_file),
@@ -131,9 +147,10 @@ def find_executions(trace: Trace) -> Executions:
         op_type=codes["op_type"][of_last],
         op_name=codes["op_name"][of_last],
         model=codes["model"][of_last],
-        collective=_collective(trace)[codes["op_type"][of_last]],
+        collective=_is_type(trace, _COLLECTIVE)[codes["op_type"][of_last]],
+        exchanging=_is_type(trace, _EXCHANGING)[codes["op_type"][of_last]],
+        sends_or_receives=_is_type(trace, _TRANSFER)[codes["op_type"][of_last]],
         separate=two_files,
-        joint=one_file,
         inputs=_slots(trace, of_row, INPUT, len(ran)),
         outputs=_slots(trace, of_row, OUTPUT, len(ran)),
     )
@@ -168,9 +185,9 @@ def _sequence(trace: Trace, rows: Numbers, head: Numbers, of_file: Numbers) -> N
     return sequence
 
 
-def _collective(trace: Trace) -> Mask:
-    types = trace.texts["op_type"]
-    return np.array([(it or "").lower().startswith(_COLLECTIVE) for it in types], np.bool_)
+def _is_type(trace: Trace, pattern: re.Pattern[str]) -> Mask:
+    """Return which of the types of *trace* match *pattern*."""
+    return np.array([pattern.fullmatch(it or "") is not None for it in trace.texts["op_type"]], np.bool_)
 
 
 def _slots(trace: Trace, of_row: Numbers, io: int, executions: int) -> Slots:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dumpstream.diagnosis.dataflow.executions import Executions
 from dumpstream.diagnosis.dataflow.memory import Memory, Span
-from dumpstream.diagnosis.dataflow.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace
+from dumpstream.diagnosis.dataflow.trace import INPUT, OUTPUT, UNKNOWN, Mask, Numbers, Trace, find_constant
 
 _LAST = np.uint64(2**64 - 1)
 
@@ -70,7 +70,7 @@ def find_flow(trace: Trace, executions: Executions) -> Flow:
     edges = _Edges()
     rows = np.flatnonzero(addressed & ((trace.io == INPUT) | (trace.io == OUTPUT)))
     rows = rows[np.lexsort((trace.io[rows], executions.sequence[rows], trace.process[rows]))]
-    constant = _constant(trace)
+    constant = find_constant(trace)
     memory = Memory()
     process = UNKNOWN
     for it in _events(trace, rows, overwritten, constant):
@@ -182,15 +182,6 @@ class _Edges:
             self._links.append(link)
             self._starts.append(span.start)
             self._stops.append(span.stop)
-
-
-def _constant(trace: Trace) -> Mask:
-    """Return the rows whose hash proves nothing, because other tensors may well have the same bytes."""
-    counts, reals = trace.counts, trace.reals
-    count = counts["count"]
-    same = [count <= 1, *(counts[name] == count for name in ("nan", "pos_inf", "neg_inf", "zero"))]
-    found: Mask = np.logical_or.reduce([*same, reals["std"] == 0, reals["finite_max"] == reals["finite_min"]])
-    return found
 
 
 def _overwritten(trace: Trace, executions: Executions, addressed: Mask) -> Mask:

@@ -163,6 +163,15 @@ def trace_of(portions: Iterable[Tensors]) -> Trace:
     return builder.build()
 
 
+def find_constant(trace: Trace) -> Mask:
+    """Return the rows whose hash proves nothing, because other tensors may well have the same bytes."""
+    counts, reals = trace.counts, trace.reals
+    count = counts["count"]
+    same = [count <= 1, *(counts[name] == count for name in ("nan", "pos_inf", "neg_inf", "zero"))]
+    found: Mask = np.logical_or.reduce([*same, reals["std"] == 0, reals["finite_max"] == reals["finite_min"]])
+    return found
+
+
 def _packed(values: NDArray[np.int64]) -> Numbers:
     """Return *values* in as few bits as they need: a run has millions, and most of them are small."""
     if len(values) and np.abs(values).max() <= np.iinfo(np.int32).max:
