@@ -67,10 +67,11 @@ def test_tables_are_listed_without_a_query(run: Path, capsys: pytest.CaptureFixt
     assert listed == ["tensors", "problems", "files", "processes", "losses", "alerts", "edges"]
 
 
-def test_tables_of_a_run_that_is_missing_are_not_listed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("query", [[], ["select count(*) from files"], ["from processes"], ["select 1"]])
+def test_run_that_is_missing_is_no_answer(
+    query: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["sql", str(tmp_path / "nothing")]) == 1
+    assert main(["sql", str(tmp_path / "nothing"), *query]) == 1
     assert "nothing does not exist; name a capture" in capsys.readouterr().err
 
 
