@@ -52,6 +52,7 @@ demo: $(VENV)/installed ## capture a simulated job of four processes, verify it,
 	$(call shown,dumpstream capture --out $(DEMO) -- dumpstream simulate --ranks 4 --workload job --fault rank2:nan=5@12)
 	$(call shown,dumpstream verify $(DEMO))
 	$(call shown,dumpstream diagnose $(DEMO) | head -6 | fold -sw 90)
+	@printf '\nTo go on: `. $(BIN)/activate` puts dumpstream into your PATH, and `dumpstream view $(DEMO)` shows this job.\n'
 
 man: $(VENV)/installed ## the man page: man -l build/man/man1/dumpstream.1
 	@mkdir -p build/man/man1

@@ -69,8 +69,8 @@ class RingOptions:
             raise ValueError(f"max_file_bytes must be from 1 to 2**63 - 1, not {self.max_file_bytes}")
         if self.buffer_file is None and self.buffer_bytes > (available := available_memory()):
             raise ValueError(
-                f"buffer_bytes is {self.buffer_bytes}, but only {available} bytes of memory are available; "
-                "take less, or keep the ring in a file with buffer_file (--buffer-file)"
+                f"buffer_bytes is {self.buffer_bytes >> 20} MiB, but only {available >> 20} MiB of memory "
+                "are available; take less, or keep the ring in a file with buffer_file (--buffer-file)"
             )
 
 

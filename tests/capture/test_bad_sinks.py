@@ -151,6 +151,15 @@ async def test_a_place_that_cannot_be_written_is_refused_before_the_first_file(
     assert not rig.path.exists()
 
 
+@pytest.mark.parametrize("kind", ["zstd", "stats"])
+async def test_a_file_system_without_new_files_is_refused_before_the_first(rig: Rig, kind: str) -> None:
+    with pytest.raises(SinkError, match=r"cannot write to /proc/dumps \(.*\): .*choose another"):
+        async with rig.pushed(sinks=[f"{kind}:/proc/dumps"]):
+            pytest.fail("was entered")
+
+    assert not rig.path.exists()
+
+
 async def test_a_place_that_is_missing_is_not_made_by_looking_at_it(tmp_path: Path) -> None:
     await run_sync(refuse_unwritable, "zstd", tmp_path / "new" / "one")
 

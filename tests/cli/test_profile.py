@@ -84,7 +84,10 @@ def test_flags_say_what_is_collected(tmp_path: Path) -> None:
         (["--profile", "--profile-set", "llc_mode=read"], "needs sys_hardware_mem_freq"),
         (["--profile", "--profile-devices", "x"], "not a list of devices"),
         (["--profile", "--profile-collect", "nonsense"], "cannot be collected; known: acl_api"),
-        (["--profile", "--profile-metric", "nonsense"], "invalid choice"),
+        (
+            ["--profile", "--profile-metric", "nonsense"],
+            "there is no 'nonsense'; choose from arithmetic_utilization",
+        ),
         (["--profile", "--profile-set", "nonsense"], "is not NAME=VALUE"),
         (["--profile", "--profile-set", "dvpp_freq=0"], "a number of Hz from 1 to 100"),
     ],

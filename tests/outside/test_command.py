@@ -138,7 +138,9 @@ def test_the_exit_code_is_what_a_shell_would_have(outside: Outside, code: str, e
     assert outside.capture(["sh", "-c", code]).returncode == expected
 
 
-@pytest.mark.parametrize(("word", "expected"), [("/nowhere/at/all", 127), ("/etc/passwd", 126)])
+@pytest.mark.parametrize(
+    ("word", "expected"), [("/nowhere/at/all", 127), ("/etc/passwd", 126), ("no-such-program", 127)]
+)
 def test_a_command_that_cannot_be_run_is_named(outside: Outside, word: str, expected: int) -> None:
     result = outside.capture([word])
 

@@ -57,6 +57,27 @@ def test_nan_flows_from_its_operator_to_those_downstream(seed: int) -> None:
     assert [run.number for run in truth if run.makes_nan] == [5]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_operator_that_overflows_makes_the_infinity(seed: int) -> None:
+    workload = replace(FLOW, seed=seed, models=1, overflow="5@2")
+
+    assert not any(run.makes_infinity for run in truth_of(workload, 1))
+    assert next(run.number for run in truth_of(workload, 2) if run.makes_infinity) == 5
+
+
+@pytest.mark.parametrize("op_type", ["HcomAllReduce", "HcomReceive"])
+def test_a_collective_that_brings_an_infinity_has_not_made_it(op_type: str) -> None:
+    workload = replace(
+        SHARED, op_types=f"MatMulV2+Relu+{op_type}", overflow="rank2:1@1", tensor_bytes="40000"
+    )
+    ranks = [truth_of(workload.of_rank(rank), 1) for rank in range(4)]
+
+    brought = [run for truth in ranks for run in truth if run.collective and run.outputs[0].infinite]
+    assert {run.rank for run in brought} - {2}
+    assert not any(run.makes_infinity for run in brought)
+    assert [(run.rank, run.number) for truth in ranks for run in truth[:3] if run.makes_infinity] == [(2, 1)]
+
+
 def test_the_truth_counts_what_the_dump_shows() -> None:
     workload = replace(FLOW, nan="5@2", overflow="9@2", io_files="separate")
     for run in runs(workload, 2):

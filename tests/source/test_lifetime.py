@@ -144,7 +144,7 @@ class TestOptions:
             ({"buffer_bytes": -5}, "not -5"),
             (
                 {"buffer_bytes": 1 << 60},
-                "bytes of memory are available; take less, or keep the ring in a file",
+                "MiB of memory are available; take less, or keep the ring in a file",
             ),
             ({"block_timeout": -0.5}, "block_timeout must be 0 to"),
             ({"block_timeout": math.inf}, "block_timeout must be 0 to"),

@@ -23,6 +23,12 @@ def size(text: str) -> int:
     return int(match[1]) << _UNITS[match[2]]
 
 
+def size_word(size: int) -> str:
+    """Return the shortest word that stands for *size* bytes, such as ``64M``."""
+    exponent = max(exponent for exponent in _UNITS.values() if not size % (1 << exponent))
+    return f"{size >> exponent}{next(unit for unit in _UNITS if _UNITS[unit] == exponent).upper()}"
+
+
 def location(text: str) -> Path | Prefix:
     """Return the directory that *text* names, or the prefix in an object store if *text* is a URL."""
     try:

@@ -47,7 +47,10 @@ def refuse_missing(program: str) -> int | None:
     """
     if shutil.which(program) is not None:
         return None
-    is_there = "/" in program and os.path.lexists(program)
+    if "/" not in program:
+        say(f"{program} cannot be run: no directory in PATH has it; check its name, or give its path")
+        return _NOT_FOUND
+    is_there = os.path.lexists(program)
     say(f"{program} cannot be run: {os.strerror(errno.EACCES if is_there else errno.ENOENT)}")
     return _NOT_EXECUTABLE if is_there else _NOT_FOUND
 

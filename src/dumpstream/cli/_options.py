@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from dumpstream.cli._alerts import add_alert_arguments, wants_alerts
-from dumpstream.cli._arguments import local_path, size
+from dumpstream.cli._arguments import local_path, size, size_word
 from dumpstream.codec import Codec
 from dumpstream.pipeline import PipelineOptions
 from dumpstream.reassemble import ReassemblyOptions
@@ -18,7 +18,7 @@ from dumpstream.stages.options import CaptureOptions
 from dumpstream.system.durable import Fsync
 
 #: The type, the metavar and the help of flags.
-_Flags: TypeAlias = dict[str, tuple[Callable[[str], Any], str | None, str | None]]
+_Flags: TypeAlias = dict[str, tuple[Callable[[str], Any], str | None, str]]
 _RING: _Flags = {
     "--buffer-bytes": (size, "SIZE", "the size of the ring"),
     "--buffer-file": (local_path, "FILE", "keep the ring in this new file, which may exceed the memory"),
@@ -28,7 +28,7 @@ _RING: _Flags = {
         "block: wait for space, lose nothing; drop: never stall the model, lose files by name",
     ),
     "--block-timeout": (float, "SECONDS", "with block, a chunk that waits longer is lost"),
-    "--max-file-bytes": (size, "SIZE", None),
+    "--max-file-bytes": (size, "SIZE", "no chunk may end beyond this"),
 }
 _FILES: _Flags = {
     "--codec": (
@@ -39,16 +39,16 @@ _FILES: _Flags = {
     "--level": (int, None, "zstd level, for what zstd compresses"),
     "--workers": (int, None, "how many cores compress"),
     "--fsync": (Fsync, None, "when bytes are forced to disk"),
-    "--max-descriptors": (int, "N", None),
+    "--max-descriptors": (int, "N", "files and directories that may be open at once"),
     "--idle-timeout": (float, "SECONDS", "close a file that has got nothing for so long"),
     "--text-idle-timeout": (float, "SECONDS", "the same for statistics text, which has no last chunk"),
     "--max-digests": (int, "N", "chunks of an open file that are recognised when they are sent again"),
-    "--max-header-bytes": (size, "SIZE", None),
+    "--max-header-bytes": (size, "SIZE", "a header that comes in several chunks is read up to this size"),
     "--max-pieces": (int, "N", "pieces of an open file that may wait behind a gap"),
     "--max-open-files": (int, "N", "one more open file closes the one that is idle longest"),
     "--max-open-bytes": (size, "SIZE", "the same for the memory that open files take"),
-    "--held-bytes": (size, "SIZE", None),
-    "--gathered-bytes": (size, "SIZE", None),
+    "--held-bytes": (size, "SIZE", "memory for pieces that wait behind a gap; more waits in a file"),
+    "--gathered-bytes": (size, "SIZE", "memory for the beginnings of small files"),
     "--drain-timeout": (float, "SECONDS", "what is in the ring at the end and takes longer to store is lost"),
 }
 
@@ -76,8 +76,9 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
             add(flag, type=kind, choices=choices, metavar=metavar, help=help_text)
     parser.set_defaults(**_defaults())
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
-        if action.default not in (None, []) and action.metavar and "%(default)s" not in (action.help or ""):
-            action.help = f"{action.help or action.dest.replace('_', ' ')} (default: %(default)s)"
+        if action.default not in (None, []) and action.metavar:
+            default = size_word(action.default) if action.type is size else f"{action.default}"
+            action.help = f"{action.help} (default: {default.removesuffix('.0')})"
 
 
 def _add_destination(parser: ArgumentParser) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +14,7 @@ from dumpstream.archive.manifest import Process
 from dumpstream.engine.part import SLICED
 from dumpstream.reading.collection import Collection, Member, read_member
 from dumpstream.reading.filelist import Slice
-from dumpstream.reading.inputs import Input, inputs_at, inputs_of_member, is_capture
+from dumpstream.reading.inputs import Input, inputs_at, inputs_of_member, is_capture, missing_error
 from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture, open_place
 from dumpstream.system.location import Prefix, as_location
@@ -97,12 +95,12 @@ def find_portions(
     for path in different:
         if is_capture(path):
             found = portions_of(Collection.open(path, ranks, hosts))
+        elif not Path(str(path)).exists():
+            raise missing_error(path)
         elif hosts:
             raise DumpstreamError(f"{path} is not a job of several hosts; leave --host out")
         elif ranks:
             raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
-        elif not Path(str(path)).exists():
-            raise DumpstreamError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}")
         else:
             found = iter([Portion(path)])
         given = str(path) if len(different) > 1 else None

@@ -1,11 +1,13 @@
 #include "dumpstream/callback.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "refused_files.h"
+#include "spin_lock.h"
 
 #define REFUSED (-1)
 #define NO_POSITION UINT64_MAX
@@ -27,16 +29,6 @@ static atomic_flag mark_lock = ATOMIC_FLAG_INIT;
  * pthread_atfork does not notice a raw clone. NULL before the first attach. */
 static _Atomic(_Atomic uint8_t *) alive;
 
-/* Refused files. The lock is held for a look-up, never across a copy. */
-static struct refused_file {
-    uint64_t hash;
-    uint64_t bytes;
-    uint32_t name_length; /* 0: the slot is free */
-} refused[DS_REFUSED_MAX];
-static char refused_names[DS_REFUSED_MAX][DS_NAME_MAX + 1];
-static _Atomic uint32_t refused_count;
-static atomic_flag refused_lock = ATOMIC_FLAG_INIT;
-
 bool ds_forked(void) {
     /* acquire, pairs with the store in make_alive_page: this thread sees the page complete. */
     _Atomic uint8_t *page = atomic_load_explicit(&alive, memory_order_acquire);
@@ -45,58 +37,6 @@ bool ds_forked(void) {
 
 uint64_t ds_late_calls(void) {
     return atomic_load(&late_calls);
-}
-
-bool ds_refused_file(uint32_t index, const char **name, uint32_t *name_length, uint64_t *bytes) {
-    *name = refused_names[index];
-    *name_length = refused[index].name_length;
-    *bytes = refused[index].bytes;
-    return *name_length != 0;
-}
-
-/* Refused files */
-
-static void lock(atomic_flag *flag) {
-    while (atomic_flag_test_and_set_explicit(flag, memory_order_acquire))
-        sched_yield();
-}
-
-static void unlock(atomic_flag *flag) {
-    atomic_flag_clear_explicit(flag, memory_order_release);
-}
-
-static uint64_t hash_name(const char *name, uint32_t length) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (uint32_t i = 0; i < length; i++)
-        hash = (hash ^ (uint8_t)name[i]) * 0x100000001b3u;
-    return hash;
-}
-
-static struct refused_file *find_refused(const char *name, uint32_t length, uint64_t hash) {
-    for (uint32_t i = 0; i < DS_REFUSED_MAX; i++) {
-        struct refused_file *file = &refused[i];
-        if (file->name_length == length && file->hash == hash && !memcmp(refused_names[i], name, length))
-            return file;
-    }
-    return NULL;
-}
-
-/* Remembers a file, so that later calls refuse the rest of it. False: no slot is free. */
-static bool remember_refused(const char *name, uint32_t length) {
-    uint64_t hash = hash_name(name, length);
-    lock(&refused_lock);
-    /* Two calls for one file may lose a chunk at the same time. */
-    bool stored = find_refused(name, length, hash) != NULL;
-    for (uint32_t i = 0; i < DS_REFUSED_MAX && !stored; i++) {
-        if (refused[i].name_length)
-            continue;
-        memcpy(refused_names[i], name, length);
-        refused[i] = (struct refused_file){.hash = hash, .name_length = length};
-        atomic_fetch_add(&refused_count, 1);
-        stored = true;
-    }
-    unlock(&refused_lock);
-    return stored;
 }
 
 /* Losses */
@@ -140,21 +80,8 @@ static int32_t lose(struct ds_ring *ring, enum ds_cause cause, const struct ds_m
 
 /* Whether the chunk belongs to a file that has lost one before. */
 static bool refuse_rest(struct ds_ring *ring, const struct ds_message *chunk, uint64_t bytes, uint32_t last) {
-    if (!atomic_load_explicit(&refused_count, memory_order_relaxed))
-        return false;
-    uint64_t hash = hash_name(chunk->name, chunk->name_length);
-    lock(&refused_lock);
-    struct refused_file *file = find_refused(chunk->name, chunk->name_length, hash);
-    uint64_t total = 0;
-    if (file) {
-        total = file->bytes += bytes;
-        if (last) {
-            file->name_length = 0;
-            atomic_fetch_sub(&refused_count, 1);
-        }
-    }
-    unlock(&refused_lock);
-    if (!file)
+    uint64_t total;
+    if (!count_refused(chunk->name, chunk->name_length, bytes, last, &total))
         return false;
     count_loss(ring, DS_CAUSE_AFTER_LOSS, bytes);
     if (last && !note_loss(ring, DS_CAUSE_AFTER_LOSS, chunk, total, DS_RECORD_LAST))
@@ -199,16 +126,16 @@ static int flush_mark(struct ds_ring *ring, int (*push)(struct ds_ring *, const 
     /* acquire, pairs with the store below: what this thread pushes comes behind the mark. */
     if (!atomic_load_explicit(&mark_waits, memory_order_acquire))
         return 0;
-    lock(&mark_lock);
+    spin_lock(&mark_lock);
     struct ds_message mark = latest_mark;
-    unlock(&mark_lock);
+    spin_unlock(&mark_lock);
     int error = push(ring, &mark);
     if (error)
         return error;
-    lock(&mark_lock);
+    spin_lock(&mark_lock);
     if (latest_mark.sequence == mark.sequence)
         atomic_store_explicit(&mark_waits, false, memory_order_release);
-    unlock(&mark_lock);
+    spin_unlock(&mark_lock);
     return 0;
 }
 
@@ -217,12 +144,12 @@ static int push_now(struct ds_ring *ring, const struct ds_message *message) {
 }
 
 static void mark_step(struct ds_ring *ring, int64_t step) {
-    lock(&mark_lock);
+    spin_lock(&mark_lock);
     latest_mark.flags = DS_RECORD_MARK;
     latest_mark.offset = step;
     latest_mark.sequence++;
     atomic_store_explicit(&mark_waits, true, memory_order_release);
-    unlock(&mark_lock);
+    spin_unlock(&mark_lock);
     flush_mark(ring, push_now);
 }
 
@@ -382,19 +309,18 @@ int ds_attach(struct ds_ring *ring, const struct ds_policy *policy) {
     int error = make_alive_page();
     if (error)
         return error;
-    if (ds_forked()) {
+    bool forked = ds_forked();
+    if (forked) {
         /* A child that captures for itself keeps nothing from its parent. */
         atomic_store(&active, NULL);
         atomic_store(&inside, 0);
         atomic_store(&late_calls, 0);
-        atomic_flag_clear(&refused_lock);
         atomic_flag_clear(&mark_lock);
         atomic_store(atomic_load(&alive), 1);
     }
     if (atomic_load(&active))
         return -EBUSY;
-    memset(refused, 0, sizeof refused);
-    atomic_store(&refused_count, 0);
+    forget_refused(forked);
     atomic_store(&stalled_at, NO_POSITION);
     atomic_store(&mark_waits, false);
     active_policy = *policy;

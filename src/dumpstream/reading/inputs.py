@@ -114,6 +114,11 @@ def is_capture(path: Path | Prefix) -> bool:
     return isinstance(path, Prefix) or (path / MANIFEST).exists() or is_job(path)
 
 
+def missing_error(path: Path | Prefix) -> DumpstreamError:
+    """Return the error that says that there is nothing at *path*."""
+    return DumpstreamError(f"{path} does not exist; name a capture, a dump file, or a directory of them")
+
+
 def inputs_at(
     path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], selection: Selection
 ) -> Iterator[Input]:
@@ -121,6 +126,8 @@ def inputs_at(
     try:
         if isinstance(path, Prefix) or is_capture(path):
             yield from _inputs_of_collection(Collection.open(path, ranks, hosts), selection)
+        elif not os.path.lexists(path):
+            raise missing_error(path)
         elif hosts:
             raise DumpstreamError(f"{path} is not a job of several hosts; leave --host out")
         elif ranks:

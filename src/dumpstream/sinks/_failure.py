@@ -39,8 +39,11 @@ def sink_error(what: str, exc: OSError | MemoryError | ZstdError) -> SinkError:
 
 
 def refuse_unwritable(kind: str, root: Path) -> None:
-    """Raise `SinkError` if the sink *kind* cannot write below *root*, which may be missing; makes nothing."""
+    """Raise `SinkError` if the sink *kind* cannot write below *root*; makes nothing that stays."""
     try:
         look_writable(root)
     except OSError as exc:
-        raise sink_error(f"write to {root} ({kind}:)", exc) from None
+        what = f"write to {root} ({kind}:)"
+        if exc.errno == errno.ENOENT:  # it is there, but takes no files: /proc and the like
+            raise SinkError(f"cannot {what}: {exc.strerror}; choose another destination") from None
+        raise sink_error(what, exc) from None

@@ -38,16 +38,14 @@ _MOST_KNOWN = 4
 _REPEATED = _TEXTS - {"file", "hash"}
 
 
-def require_pyarrow() -> None:
-    """Check that Parquet can be written, without importing what does it.
+def require_pyarrow(what: str = "Parquet", otherwise: str = ", or use another format") -> None:
+    """Check that pyarrow is there, which *what* needs, without importing it.
 
     Raises:
-        DumpstreamError: it cannot; the message names the extra that is missing.
+        DumpstreamError: it is not; the message names the extra that is missing, and what to do *otherwise*.
     """
     if find_spec("pyarrow") is None:
-        raise DumpstreamError(
-            "Parquet needs pyarrow; pip install 'dumpstream[parquet]', or use another format"
-        )
+        raise DumpstreamError(f"{what} needs pyarrow; pip install 'dumpstream[parquet]'{otherwise}")
 
 
 class ParquetWriter:

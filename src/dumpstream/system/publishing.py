@@ -22,7 +22,7 @@ def is_temporary(name: str) -> bool:
 
 
 def look_writable(directory: Path) -> None:
-    """Raise `OSError` if no file can be made in *directory*, or it cannot be made itself; makes nothing."""
+    """Raise `OSError` if no file can be made in *directory*, or it cannot be made itself; leaves nothing."""
     existing = next(path for path in (directory, *directory.absolute().parents) if os.path.lexists(path))
     if not existing.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -33,6 +33,18 @@ def look_writable(directory: Path) -> None:
     except OSError as exc:  # not every file system has files without a name
         if exc.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}:
             raise
+        _try_draft(existing)
+
+
+def _try_draft(directory: Path) -> None:
+    """Make a draft in *directory*, and delete it again."""
+    dir_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        temporary, fd = create_draft(dir_fd)
+        os.close(fd)
+        os.unlink(temporary, dir_fd=dir_fd)
+    finally:
+        os.close(dir_fd)
 
 
 def create_draft(dir_fd: int) -> tuple[str, int]:

@@ -60,7 +60,7 @@ class OpenRun:
         Raises:
             DumpstreamError: pyarrow is not installed, or the run cannot be read.
         """
-        require_pyarrow()
+        require_pyarrow("a table of Arrow", otherwise="")
         import pyarrow.compute as pc  # noqa: PLC0415 - slow, and optional
         import pyarrow.parquet  # noqa: PLC0415 - likewise
 

@@ -85,7 +85,7 @@ def _alerts(members: Iterable[Member]) -> list[dict[str, Any]]:
 
 
 def _name(member: Member) -> str:
-    return member.prefix.removesuffix("/") or "this process"
+    return member.prefix.removesuffix("/") or "the program"
 
 
 def _member(member: Member) -> dict[str, Any]:

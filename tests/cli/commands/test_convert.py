@@ -140,7 +140,7 @@ def test_missing_path_is_an_error(tmp_path: Path, out: Path, capsys: pytest.Capt
     code = convert(tmp_path / "nothing", out=out)
 
     assert code == 1
-    assert "nothing cannot be read: No such file" in capsys.readouterr().err
+    assert "nothing does not exist; name a capture" in capsys.readouterr().err
 
 
 def test_shape_without_layout_is_wrong_usage(file: Path, out: Path) -> None:

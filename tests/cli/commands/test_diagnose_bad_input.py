@@ -141,7 +141,7 @@ def test_nothing_to_diagnose_is_not_called_clean(
 
 
 def test_a_path_that_is_not_there(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
-    assert "cannot be read: No such file or directory" in refusal(capsys, tmp_path / "run")
+    assert "run does not exist; name a capture" in refusal(capsys, tmp_path / "run")
 
 
 def test_a_capture_without_its_journal(tmp_path: Path, capsys: CaptureFixture[str]) -> None:

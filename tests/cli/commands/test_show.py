@@ -336,3 +336,11 @@ def test_what_is_compressed_does_not_have_to_fit_into_memory(
     assert (tensor["first"][:2], tensor["last"]) == ([-1, 0], [0, 0, 0, 3])
     assert (tensor["statistics"]["zero"], tensor["histogram"]["zeros"]) == (array.size - 2, array.size - 2)
     assert sum(tensor["histogram"]["counts"]) == 2
+
+
+@pytest.mark.parametrize("names", [[], ["*"]])
+def test_a_path_that_is_missing_is_said_so_whatever_is_asked_of_it(
+    names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(tmp_path / "nothing"), *names]) == 1
+    assert "nothing does not exist; name a capture" in capsys.readouterr().err

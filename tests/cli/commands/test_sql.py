@@ -67,6 +67,14 @@ def test_tables_are_listed_without_a_query(run: Path, capsys: pytest.CaptureFixt
     assert listed == ["tensors", "problems", "files", "processes", "losses", "alerts", "edges"]
 
 
+@pytest.mark.parametrize("query", [[], ["select count(*) from files"], ["from processes"], ["select 1"]])
+def test_run_that_is_missing_is_no_answer(
+    query: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", str(tmp_path / "nothing"), *query]) == 1
+    assert "nothing does not exist; name a capture" in capsys.readouterr().err
+
+
 def test_mistake_is_wrong_usage_with_a_mark_below_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", str(run), "fetch 1"]) == 2
 

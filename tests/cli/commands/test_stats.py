@@ -364,7 +364,10 @@ def test_files_that_are_not_dumps_are_skipped_unless_named(
 def test_a_path_with_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stats", str(tmp_path / "missing")]) == 1
 
-    assert "missing cannot be read: No such file" in capsys.readouterr().err
+    assert (
+        "missing does not exist; name a capture, a dump file, or a directory of them"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_table_that_fails_halfway_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

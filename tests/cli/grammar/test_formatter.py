@@ -94,7 +94,7 @@ examples:
             12,
             [
                 *("Some words", "that are", "long. More", "of them.", "", "examples:", "  one"),
-                *("      does", "      this", "  another", "      one"),
+                *("      does", "      this", "  another", "          one"),
             ],
         ),
     ],
@@ -103,3 +103,17 @@ def test_examples_are_set_closer_and_then_below(width: int, lines: list[str]) ->
     formatter = HelpFormatter("dumpstream")
 
     assert formatter._fill_text(_TEXT, width, "").splitlines() == lines
+
+
+def test_what_a_long_example_does_is_not_taken_for_a_part_of_it() -> None:
+    text = f"  command --flag value one two\n{' ' * 32}what it does\n  other{' ' * 25}does that\n"
+    formatter = HelpFormatter("dumpstream")
+
+    assert formatter._fill_text(text, 60, "").splitlines() == text.splitlines()
+    assert formatter._fill_text(text, 24, "").splitlines() == [
+        "  command --flag value",
+        "          one two",
+        "      what it does",
+        "  other",
+        "      does that",
+    ]

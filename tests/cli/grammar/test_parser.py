@@ -63,13 +63,33 @@ def test_mistyped_word_gets_the_likely_one(
         (["ls"], "the following arguments are required: CAPTURE; `dumpstream ls --help` explains"),
         (
             ["ls", "run1", "--rank", "one"],
-            "argument --rank: invalid int value: 'one'; `dumpstream ls --help` explains",
+            "argument --rank: 'one' is not a whole number; `dumpstream ls --help` explains",
+        ),
+        (
+            ["capture", "--out", "run1", "--block-timeout", "long"],
+            "argument --block-timeout: 'long' is not a number; `dumpstream capture --help` explains",
         ),
         (["verify", "run1", "run2"], "run2 is too much; `dumpstream verify --help` explains"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert _refused(capsys, *arguments) == f"dumpstream: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["collect", "--on-full", "wait"], "--on-full: there is no 'wait'; choose from block, drop"),
+        (["convert", "run1", "--names", "xml"], "--names: there is no 'xml'; choose from dumpstream, cann"),
+        (["completion", "tcsh"], "SHELL: there is no 'tcsh'; choose from bash, zsh, fish"),
+    ],
+)
+def test_wrong_choice_gets_the_right_ones(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explained = f"`dumpstream {arguments[0]} --help` explains"
+
+    assert _refused(capsys, *arguments) == f"dumpstream: argument {problem}; {explained}\n"
 
 
 def test_flags_of_a_captured_command_are_its_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,7 +185,7 @@ def _spread_lines(origins: Iterable[OriginReport]) -> list[str]:
 def _missing_lines(diagnosis: Diagnosis) -> list[str]:
     lines = [*(line for it in diagnosis.origins[:1] for line in it.missing), *diagnosis.missing]
     if diagnosis.later:
-        lines.append(f"of {count_text(diagnosis.later, 'later bad tensor')} it is not known what wrote them")
+        lines.append(f"which operators wrote {count_text(diagnosis.later, 'later bad tensor')} is not known")
     if len(lines) > _MOST_MISSING:
         lines[_MOST_MISSING:] = [f"and {len(lines) - _MOST_MISSING} more; --json has all"]
     return lines

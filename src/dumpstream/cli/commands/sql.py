@@ -22,6 +22,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import IO, Any, TextIO
 
 from dumpstream.cli._arguments import add_members_arguments, local_path
@@ -30,9 +31,10 @@ from dumpstream.cli._exit import WrongUsageError
 from dumpstream.cli.screen.layout import Column
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.cli.screen.table import Table
+from dumpstream.reading.inputs import missing_error
 from dumpstream.reading.outputs import open_output
 from dumpstream.statistics.table import json_value
-from dumpstream.system.location import as_location, is_meant_as_url
+from dumpstream.system.location import Prefix, as_location, is_meant_as_url
 from dumpstream.tables.database import Answer, QueryError, columns_of_tables, open_database
 
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
@@ -58,8 +60,7 @@ def run(args: Namespace) -> int:
         raise WrongUsageError("parquet is not for a terminal; name a file with --out")
     *words, query = args.names
     if not words:
-        _list()
-        return 0
+        return _list(as_location(query))
     if not query.split()[1:] and (is_meant_as_url(query) or "/" in query):
         raise WrongUsageError(f"the last word is the query, and {query} is not one; write it in quotes")
     runs = [as_location(word) for word in words]
@@ -74,10 +75,13 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _list() -> None:
-    """Print the tables with their columns."""
+def _list(run: Path | Prefix) -> int:
+    """Print the tables with their columns, which every *run* has; return the exit code."""
+    if isinstance(run, Path) and not run.exists():
+        raise missing_error(run)
     for name, columns in columns_of_tables().items():
         print(in_words(f"{name:<10} {' '.join(columns)}", sys.stdout, indent=" " * 11))
+    return 0
 
 
 def _write(args: Namespace, answer: Answer) -> None:

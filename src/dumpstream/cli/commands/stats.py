@@ -12,7 +12,8 @@ Examples:
   dumpstream stats dumps --format csv --select Max,Min,L2norm    as CANN writes it
   dumpstream stats run1 --format parquet --out run1.parquet      for pandas, polars or DuckDB
   dumpstream stats run1.parquet --sort l2norm:desc               from a table written before
-  dumpstream stats s3://bucket/job --engine dask=tcp://head:8786 on the workers of a cluster
+  dumpstream stats s3://bucket/job --engine dask=tcp://head:8786
+                                                                 on the workers of a cluster
   dumpstream stats job --shard 3/16 --parts parts                a sixteenth of it, for `dumpstream merge`
 """
 

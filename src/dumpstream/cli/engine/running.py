@@ -11,7 +11,7 @@ from dumpstream.cli._display import count_text, say, summarise
 from dumpstream.cli._exit import FAILED
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.engine.computing import Computed, Failure, compute_kept
-from dumpstream.engine.daskengine import compute_on_dask
+from dumpstream.engine.daskengine import compute_on_dask, require_distributed
 from dumpstream.engine.parts import Parts, find_parts
 from dumpstream.engine.partsplace import PartsPlace, open_parts
 from dumpstream.engine.plan import Plan
@@ -27,6 +27,8 @@ Finish = Callable[[Parts, Sequence[Failure]], int]
 
 def run_planned(args: Namespace, plan: Plan, finish: Finish) -> int:
     """Compute what *args* ask for of *plan*, and *finish* if that is all of it; return the exit code."""
+    if args.shard is None:
+        require_distributed()
     require_pyarrow()
     if args.shard is not None:
         return _run_shard(args, plan)

@@ -9,6 +9,8 @@ from dumpstream.cli.screen.layout import wrap_words
 
 _DEEPER = " " * 4
 _GAP = 2
+#: How what an example does begins, if the example is too long to have it beside it.
+_BELOW = " " * 20
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -33,7 +35,18 @@ def _set(is_text: bool, block: list[str], width: int) -> Iterator[str]:  # noqa:
     elif is_text:
         yield from wrap_words(" ".join(block), width)
     else:
-        yield from _set_examples([re.split(r"(?<=\S) {2,}", line) for line in block], width)
+        yield from _set_examples(_examples(block), width)
+
+
+def _examples(block: list[str]) -> list[list[str]]:
+    """Return the examples of *block*, each with what it does, if that is said beside it or below."""
+    examples: list[list[str]] = []
+    for line in block:
+        if examples and line.startswith(_BELOW):
+            examples[-1].append(line.lstrip())
+        else:
+            examples.append(re.split(r"(?<=\S) {2,}", line))
+    return examples
 
 
 def _set_examples(examples: list[list[str]], width: int) -> Iterator[str]:
@@ -46,6 +59,6 @@ def _set_examples(examples: list[list[str]], width: int) -> Iterator[str]:
         if is_beside and texts:
             yield f"{example:<{column}}{texts[0]}"
         else:
-            yield from wrap_words(example, width, indent=margin)
+            yield from wrap_words(example, width, indent=margin + _DEEPER)
             for text in texts:
                 yield from wrap_words(margin + text, width, indent=margin)

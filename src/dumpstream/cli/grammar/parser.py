@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dumpstream.cli._exit import WRONG_USAGE
 from dumpstream.cli.grammar.formatter import HelpFormatter
@@ -54,6 +54,8 @@ READERS = {
 
 #: The commands that may take long, and show their progress.
 _LONG = READERS | {"capture", "collect", "upload", "recover"}
+
+_KINDS: dict[object, str] = {int: "a whole number", float: "a number"}
 
 _EPILOG = """\
 exit codes:
@@ -124,11 +126,30 @@ def _refuse(parser: argparse.ArgumentParser, problem: str, word: str, known: Ite
 class _Parser(argparse.ArgumentParser):
     """Refuses in one line: a list of all flags would hide what is wrong."""
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:  # it would say the names of Python's types
+            if action.choices is not None:
+                _refuse_choice(action, arg_string)
+            if action.type not in _KINDS:
+                raise
+            raise argparse.ArgumentError(action, f"{arg_string!r} is not {_KINDS[action.type]}") from None
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            _refuse_choice(action, value)
+
     def error(self, message: str) -> NoReturn:
         from dumpstream.cli._display import say  # noqa: PLC0415 - only a mistake needs it
 
         say(f"{message}; `{self.prog} --help` explains")
         sys.exit(WRONG_USAGE)
+
+
+def _refuse_choice(action: argparse.Action, word: str) -> NoReturn:
+    choices = ", ".join(map(str, action.choices or ()))
+    raise argparse.ArgumentError(action, f"there is no {word!r}; choose from {choices}") from None
 
 
 class _ProgramFormatter(HelpFormatter):

@@ -99,7 +99,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
         with os.fdopen(open_regular(os.path.realpath(path), os.O_RDONLY), "rb") as file:
             data = file.read(_LONGEST + 1)
     except OSError as exc:
-        raise DumpstreamError(f"{os.fspath(path)} cannot be read: {exc.strerror}") from exc
+        problem = f"cannot be read: {exc.strerror}; name a regular file that this user can read"
+        raise DumpstreamError(f"{os.fspath(path)} {problem}") from exc
     if len(data) > _LONGEST:
         raise DumpstreamError(f"{os.fspath(path)} has more than {_LONGEST >> 20} MiB, and is something else")
     try:

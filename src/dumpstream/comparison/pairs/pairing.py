@@ -167,8 +167,8 @@ class Pairing(Iterator[Execution]):
         if not files:
             self.notes.append(f"{_SIDES[which]} is empty: {side.location} has no dump files")
         elif only_statistics:
-            some = "" if files == only_statistics else f"{only_statistics} files of "
-            self.notes.append(f"{some}{_SIDES[which]} has only statistics, so only these are compared")
+            some = "" if files == only_statistics else f", for {only_statistics} of its {files} files"
+            self.notes.append(f"{_SIDES[which]} has only statistics{some}, so only these are compared")
 
 
 def pair_sides(mine: Side, golden: Side, options: PairingOptions | None = None) -> Pairing:
