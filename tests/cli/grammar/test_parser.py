@@ -65,6 +65,13 @@ def test_mistyped_word_gets_the_likely_one(
             ["ls", "run1", "--rank", "one"],
             "argument --rank: invalid int value: 'one'; `dumpstream ls --help` explains",
         ),
+        (
+            ["capture", "--out", "run1", "--fsync", "never"],
+            (
+                "argument --fsync: invalid choice: 'never' (choose from 'none', 'file', 'capture'); "
+                "`dumpstream capture --help` explains"
+            ),
+        ),
         (["verify", "run1", "run2"], "run2 is too much; `dumpstream verify --help` explains"),
     ],
 )
