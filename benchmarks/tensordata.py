@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _ROW = 1024
 _VOCABULARY = 50_000
+_LONG_ROW_BYTES = 30_000
+_PERIOD_BYTES = 100_000
 
 
 class Data(NamedTuple):
@@ -59,6 +61,8 @@ def make_data(size: int) -> list[Data]:
     bf16 = ml_dtypes.bfloat16
     words = np.array([f"op_{number % 977}:step={number // 13}\n" for number in range(60_000)])
     row = floats("<f4", normal)[: 4 * _ROW]
+    long_row = floats("<f2", normal)[:_LONG_ROW_BYTES]
+    period = rng.bytes(_PERIOD_BYTES)
     return [
         Data("bf16 weights", 27, floats(bf16, normal)),
         Data("bf16 trained weights", 27, floats(bf16, trained)),
@@ -73,10 +77,14 @@ def make_data(size: int) -> list[Data]:
         Data("fp64 weights", 12, floats("<f8", normal)),
         Data("int32 ids", 7, ids("<i4")),
         Data("int64 positions", 8, (np.arange(size // 8) % 4096).astype("<i8").tobytes()),
+        Data("int16 counters", 6, (np.arange(size // 2) % (1 << 16)).astype("<i2").tobytes()),
         Data("bool mask", 11, (rng.random(size) < 0.1).tobytes()),
         Data("one row repeated", 1, row * (size // len(row))),
+        Data("one long row repeated", 2, (long_row * (size // len(long_row) + 1))[:size]),
         Data("zeros", 27, bytes(size)),
         Data("noise in bf16", 27, rng.bytes(size)),
+        Data("noise in int16", 6, rng.bytes(size)),
         Data("noise", 0, rng.bytes(size)),
+        Data("noise repeated", 0, (period * (size // len(period) + 1))[:size]),
         Data("text", 0, (("".join(words)) * (size // 500_000 + 1))[:size].encode()),
     ]

@@ -98,6 +98,10 @@ def _nothing_blocks_the_loop() -> Iterator[None]:
         guard.functions["io.TextIOWrapper.read"].can_block_in(
             "dumpstream/system/memory.py", "available_memory"
         )
+        # asyncio joins a thread that has said that it ends.
+        guard.functions["threading.Lock.acquire"].can_block_in(
+            "asyncio/base_events.py", "shutdown_default_executor"
+        )
         yield
 
 

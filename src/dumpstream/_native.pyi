@@ -327,6 +327,12 @@ def list_operators(path: str, key: bytes, /) -> tuple[list[str], list[str], byte
     some with equal hashes. Raises `OSError`.
     """
 
+def file_sizes(path: str, names: list[str], /) -> list[int]:
+    """Return the size of each file of a directory, 0 for one that is gone; releases the GIL.
+
+    Raises `OSError` if the directory cannot be opened.
+    """
+
 def callback_address() -> int:
     """Return the address to give to ``acldumpRegCallback``."""
 

@@ -37,9 +37,13 @@ class Targets:
         self, names: Callable[[], Iterable[str]], *, reserved: re.Pattern[str] | None = None
     ) -> None:
         self._reserved = reserved
-        keys = _sorted(array("Q", map(_key, map(self._path, names()))))
+        found, has_folders = array("Q"), False
+        for path in map(self._path, names()):
+            found.append(_key(path))
+            has_folders = has_folders or len(path) > 1
+        keys = _sorted(found)
         self._shared = {key for key, following in pairwise(keys) if key == following}
-        self._folders = set(_found(map(self._path, names()), keys))
+        self._folders = set(_found(map(self._path, names()), keys)) if has_folders else set()
         self._taken: Counter[int] = Counter()
 
     def choose(self, name: str, source: str = "") -> Target:
@@ -67,7 +71,7 @@ class Targets:
 
     def _path(self, name: str) -> Target:
         path = clean_name(name)
-        if self._reserved is None or not any(map(self._reserved.fullmatch, path[:-1])):
+        if self._reserved is None or len(path) == 1 or not any(map(self._reserved.fullmatch, path[:-1])):
             return path
         above = (hashed_component(it) if self._reserved.fullmatch(it) else it for it in path[:-1])
         return (*above, path[-1])

@@ -69,6 +69,13 @@ def test_mistyped_word_gets_the_likely_one(
             ["capture", "--out", "run1", "--block-timeout", "long"],
             "argument --block-timeout: 'long' is not a number; `dumpstream capture --help` explains",
         ),
+        (
+            ["capture", "--out", "run1", "--fsync", "never"],
+            (
+                "argument --fsync: invalid choice: 'never' (choose from 'none', 'file', 'capture'); "
+                "`dumpstream capture --help` explains"
+            ),
+        ),
         (["verify", "run1", "run2"], "run2 is too much; `dumpstream verify --help` explains"),
     ],
 )

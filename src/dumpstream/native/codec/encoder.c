@@ -13,6 +13,9 @@
 #define LEAST_COMPRESSED 64u
 /* Bytes that come again fewer times are compressed otherwise. */
 #define LEAST_REPEATED 32u
+/* Of floats, whole rows are looked for if they are not longer than this, and come so often in a block. */
+#define LONGEST_ROW (128u << 10)
+#define LEAST_ROWS 4u
 /* What is tried before a block is compressed, from several places of it. */
 #define TRIED (16u << 10)
 #define PLACES 4u
@@ -282,13 +285,30 @@ static size_t encode_block(const struct job *job, struct choice *chosen, bool is
     return DS_BLOCK_HEADER + stored;
 }
 
+/* Floats that begin with a row again and again, as long as they do. Returns how many bytes it has taken. */
+static size_t encode_rows(struct ds_encoder *encoder, const uint8_t *bytes, size_t length, uint8_t **out) {
+    size_t at = 0;
+    while (length - at >= ELEMENTS_BLOCK) {
+        size_t some = length - at < DS_BLOCK_MOST ? length - at : DS_BLOCK_MOST, most = some / LEAST_ROWS;
+        size_t row = ds_row(bytes + at, some, most < LONGEST_ROW ? most : LONGEST_ROW);
+        if (!row)
+            break;
+        struct job job = {encoder, bytes + at, some, DS_BYTES, *out + DS_BLOCK_HEADER};
+        *out += encode_block(&job, &(struct choice){DS_BLOCK_REPEATED, 0, NULL, (unsigned)row}, true);
+        at += some;
+    }
+    return at;
+}
+
 /* Bytes with the same elements, on their grid, as blocks. */
 static size_t encode_elements(struct ds_encoder *encoder, const uint8_t *bytes, size_t length,
                               enum ds_element element, uint8_t *out) {
     const uint8_t *const first = out;
     const size_t most = element == DS_BYTES ? DS_BLOCK_MOST : ELEMENTS_BLOCK;
+    const bool may_have_rows = ds_is_float(element) && encoder->effort != DS_KEEP;
     struct choice choice;
-    for (size_t at = 0; at < length; at += most) {
+    size_t at = may_have_rows ? encode_rows(encoder, bytes, length, &out) : 0;
+    for (; at < length; at += most) {
         struct job job = {encoder, bytes + at, length - at < most ? length - at : most, element,
                           out + DS_BLOCK_HEADER};
         /* What takes a trial is chosen once; but not how often something is repeated. */

@@ -143,3 +143,41 @@ bool ds_is_repetitive(const uint8_t *bytes, size_t length) {
     }
     return taken >= 16 && 2 * repeated > taken;
 }
+
+typedef uint16_t any_2 __attribute__((aligned(1), may_alias));
+
+/* Returns the first of some neighbours that hardly come again by chance: two are different, and not 0. */
+static size_t choose_anchor(const any_2 *value, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const uint16_t *const first = value[i] ? &value[i] : &value[i + 1];
+        const uint16_t *const second = value[i + 2] ? &value[i + 2] : &value[i + 3];
+        if (*first && *second && *first != *second)
+            return i;
+    }
+    return count;
+}
+
+size_t ds_row(const uint8_t *bytes, size_t length, size_t most) {
+    enum { TILE = 512, ANCHORS = 256, TRIES = 8, NEIGHBOURS = 4 };
+    const any_2 *value = (const any_2 *)bytes;
+    if (length < most + 2 * (ANCHORS + TILE + NEIGHBOURS))
+        return 0;
+    const size_t anchor = choose_anchor(value, ANCHORS), end = anchor + most / 2;
+    const uint16_t a = value[anchor], b = value[anchor + 1], c = value[anchor + 2], d = value[anchor + 3];
+    unsigned tries = anchor < ANCHORS ? 0 : TRIES;
+    for (size_t i = anchor + 1; i < end && tries < TRIES; i += TILE) {
+        uint16_t found = 0;
+        for (size_t j = i; j < i + TILE; j++)
+            found |=
+                (uint16_t)((value[j] == a) & (value[j + 1] == b) & (value[j + 2] == c) & (value[j + 3] == d));
+        for (size_t j = i; found && j < i + TILE && tries < TRIES; j++) {
+            const size_t row = 2 * (j - anchor);
+            if (value[j] != a || value[j + 1] != b || value[j + 2] != c || value[j + 3] != d)
+                continue;
+            if (memcmp(bytes, bytes + row, length - row) == 0)
+                return row;
+            tries++;
+        }
+    }
+    return 0;
+}

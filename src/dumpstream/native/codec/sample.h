@@ -38,3 +38,7 @@ bool ds_is_repetitive(const uint8_t *bytes, size_t length);
 /* Returns the length of the bytes at the beginning that are repeated to the end, if it is at most `most`;
  * 0 if there are none. */
 size_t ds_period(const uint8_t *bytes, size_t length, size_t most);
+
+/* Does so with the rows of a matrix, which may be long: the period is a multiple of 2, and it may find none.
+ */
+size_t ds_row(const uint8_t *bytes, size_t length, size_t most);

@@ -106,6 +106,7 @@ static PyMethodDef functions[] = {{"callback_address", callback_address, METH_NO
                                   {"compare_files", compare_files, METH_VARARGS, NULL},
                                   {"count_segments", count_segments, METH_O, NULL},
                                   {"list_operators", list_operators, METH_VARARGS, NULL},
+                                  {"file_sizes", file_sizes, METH_VARARGS, NULL},
                                   {"scan_journal", scan_journal, METH_VARARGS, NULL},
                                   {"summarise_journal", summarise_journal, METH_VARARGS, NULL},
                                   {"hash_name", hash_name, METH_VARARGS, NULL},

@@ -116,6 +116,7 @@ PyObject *count_tensors(PyObject *module, PyObject *files);
 PyObject *compare_files(PyObject *module, PyObject *args);
 PyObject *count_segments(PyObject *module, PyObject *paths);
 PyObject *list_operators(PyObject *module, PyObject *args);
+PyObject *file_sizes(PyObject *module, PyObject *args);
 PyObject *scan_journal(PyObject *module, PyObject *args);
 PyObject *summarise_journal(PyObject *module, PyObject *args);
 PyObject *hash_name(PyObject *module, PyObject *args);
