@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dumpstream.system.paths import PathSet, PathTable
 
-# What the system takes as a path: text, and bytes that are not.
-_PATHS = st.binary(max_size=20).map(lambda it: os.fsdecode(it.replace(b"\0", b"/"))) | st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20
-)
+#: Any that the system can have, also those that are not UTF-8.
+_PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20) | st.binary(
+    max_size=20
+).map(lambda data: os.fsdecode(data.replace(b"\0", b"/")))
 _ROWS = st.lists(
     st.tuples(_PATHS, st.none() | st.integers(0, 2**62), st.none() | st.text(max_size=9), st.booleans())
 )

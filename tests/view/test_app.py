@@ -22,7 +22,7 @@ from dumpstream.view.app import make_app
 from dumpstream.view.watch import Watch
 
 _FILES = [*Workload.parse("models=1,ops=3,steps=2,nan=2@1,tensor_bytes=64-500").expected_files("/dump")]
-_TOKEN = "secret"
+_TOKEN, _TICKET = "secret", "once"
 
 
 class _Client:
@@ -31,10 +31,14 @@ class _Client:
     def __init__(self, run: Path, *, opened: bool = True) -> None:
         watch = Watch(run)
         watch.open()
-        self._transport = httpx.ASGITransport(make_app(watch, _TOKEN))
+        self._transport = httpx.ASGITransport(make_app(watch, _TOKEN, _TICKET))
         self._cookies = httpx.Cookies()
         if opened:
             self.get(f"/?token={_TOKEN}")
+
+    def forget(self) -> None:
+        """Become another browser."""
+        self._cookies = httpx.Cookies()
 
     def get(self, path: str) -> httpx.Response:
         async def ask() -> httpx.Response:
@@ -65,6 +69,16 @@ def run(builder: CaptureBuilder) -> Path:
 @pytest.fixture
 def client(run: Path) -> _Client:
     return _Client(run)
+
+
+def test_what_other_users_see_in_the_arguments_of_a_browser_opens_the_page_once(run: Path) -> None:
+    client = _Client(run, opened=False)
+
+    assert client.get(f"/?token={_TICKET}").status_code == 303
+    assert client.get("/api/run").status_code == 200
+    client.forget()
+    assert client.get(f"/?token={_TICKET}").status_code == 403
+    assert client.get(f"/?token={_TOKEN}").status_code == 303
 
 
 def test_token_becomes_a_cookie_that_other_sites_cannot_use(run: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -206,3 +209,39 @@ def test_port_that_is_taken_is_said_with_a_remedy(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "choose another --port" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+#: A browser that says what it got, and stays open.
+_BROWSER = f"""#!{sys.executable}
+import http.client, signal, sys, urllib.parse
+asked = urllib.parse.urlsplit(sys.argv[1])
+connection = http.client.HTTPConnection(asked.netloc, timeout={LIMIT_S / 4})
+try:
+    connection.request("GET", f"/?{{asked.query}}")
+    print(connection.getresponse().status, flush=True)
+except OSError as exc:
+    print(exc, flush=True)
+signal.pause()
+"""
+
+
+def test_a_browser_that_stays_open_gets_the_page(tmp_path: Path) -> None:
+    run, browser = captured(tmp_path / "run", _WORKLOAD), tmp_path / "browser"
+    browser.write_text(_BROWSER)
+    browser.chmod(0o700)
+
+    with subprocess.Popen(
+        dumpstream("view", run),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"BROWSER": str(browser)},
+        start_new_session=True,
+    ) as server:
+        assert server.stdout is not None
+        try:
+            printed, got = server.stdout.readline(), server.stdout.readline()
+        finally:
+            os.killpg(server.pid, signal.SIGKILL)
+
+    assert printed.startswith("http://127.0.0.1:")
+    assert got == "303\n"

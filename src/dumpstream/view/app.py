@@ -41,8 +41,11 @@ class _GrownError(Exception):
     """Another version of the run is asked for than that which is there now."""
 
 
-def make_app(watch: Watch, token: str) -> Starlette:
-    """Return the application that serves *watch* to those who have the *token*."""
+def make_app(watch: Watch, token: str, ticket: str | None = None) -> Starlette:
+    """Return the application that serves *watch* to those who have the *token*.
+
+    The *ticket* stands for the token once.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -52,12 +55,12 @@ def make_app(watch: Watch, token: str) -> Starlette:
             yield
             tasks.cancel_scope.cancel()
 
-    return Starlette(routes=_Routes(watch, token).all(), lifespan=lifespan)
+    return Starlette(routes=_Routes(watch, token, ticket).all(), lifespan=lifespan)
 
 
 class _Routes:
-    def __init__(self, watch: Watch, token: str) -> None:
-        self._watch, self._token = watch, token
+    def __init__(self, watch: Watch, token: str, ticket: str | None) -> None:
+        self._watch, self._token, self._ticket = watch, token, ticket
         # Browsers do not tell the ports of a host apart, so two pages need different names.
         self._cookie = f"dumpstream-{secrets.token_hex(4)}"
 
@@ -102,8 +105,18 @@ class _Routes:
     def _is_token(self, given: str | None) -> bool:
         return given is not None and secrets.compare_digest(given.encode(), self._token.encode())
 
+    def _takes(self, ticket: str | None) -> bool:
+        """Whether it is the ticket, which is worth nothing from then on."""
+        if ticket is None or self._ticket is None:
+            return False
+        if not secrets.compare_digest(ticket.encode(), self._ticket.encode()):
+            return False
+        self._ticket = None
+        return True
+
     async def _page(self, request: Request) -> Response:
-        if not self._is_token(request.query_params.get("token")):
+        given = request.query_params.get("token")
+        if not self._is_token(given) and not self._takes(given):
             page: Response = await self._guarded(self._file)(request)
             return page
         # The token leaves the address, so that it is not in links that are passed on.

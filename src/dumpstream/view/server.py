@@ -34,14 +34,17 @@ def listening(host: str, port: int) -> socket.socket:
         raise DumpstreamError(f"cannot listen on {host}, port {port} ({reason}); {remedy}") from exc
 
 
-async def serve(watch: Watch, listener: socket.socket, token: str) -> None:
-    """Serve the page of *watch* to those who have the *token*, until the process is told to end."""
+async def serve(watch: Watch, listener: socket.socket, token: str, ticket: str | None = None) -> None:
+    """Serve the page of *watch* to those who have the *token*, until the process is told to end.
+
+    The *ticket* stands for the token once.
+    """
     import uvicorn  # noqa: PLC0415 - optional
 
     from dumpstream.view.app import make_app  # noqa: PLC0415 - needs starlette, which is optional
 
     config = uvicorn.Config(
-        make_app(watch, token),
+        make_app(watch, token, ticket),
         log_level="critical",  # pages that still listen are cut off at the end, which is no error
         access_log=False,
         lifespan="on",

@@ -17,6 +17,7 @@ from __future__ import annotations
 import secrets
 import webbrowser
 from argparse import ArgumentParser, Namespace
+from threading import Thread
 
 import anyio
 
@@ -59,15 +60,17 @@ def run(args: Namespace) -> int:
     require_server()
     with listening(args.host, args.port) as listener:
         watch = _opened(args)
-        token = secrets.token_urlsafe(18)
+        # Other users see the arguments of a browser: what is among them opens the page once.
+        token, ticket = secrets.token_urlsafe(18), secrets.token_urlsafe(18)
         host = f"[{args.host}]" if ":" in args.host else args.host
-        address = f"http://{host}:{listener.getsockname()[1]}/?token={token}"
+        page = f"http://{host}:{listener.getsockname()[1]}/?token="
         if args.host not in {_LOOPBACK, "::1", "localhost"}:
             say("warning: the page can be reached from other machines, and is not encrypted")
-        print(address, flush=True)
+        print(f"{page}{token}", flush=True)
         if not args.no_browser:
-            webbrowser.open(address)
-        anyio.run(serve, watch, listener, token)
+            # In a thread: some browsers only return when they are closed.
+            Thread(target=webbrowser.open, args=[f"{page}{ticket}"], daemon=True).start()
+        anyio.run(serve, watch, listener, token, ticket)
     return 0
 
 
