@@ -18,13 +18,14 @@ from dumpstream.archive.rows import parse_line, read_journal
 from dumpstream.cli import main
 from dumpstream.diagnosis import alerts
 from dumpstream.diagnosis.alerts import Alert, Lookout
-from dumpstream.diagnosis.badness import DEFAULT
+from dumpstream.diagnosis.badness import DEFAULT, Badness
 from dumpstream.run.alerting import Alerting
 from dumpstream.simulation import SimulatedRuntime, Workload, dump_config, simulated_library
 from dumpstream.stages.notices import Notices
 from dumpstream.statistics.tensors import TensorRows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 WORKLOAD = Workload.parse(
@@ -274,6 +275,37 @@ def test_rows_are_kept_only_as_long_as_they_may_be_needed(monkeypatch: pytest.Mo
     (alert,) = lookout.judge()
     assert (alert.origin.step, alert.origin.blame) == (50, "made")
     assert not lookout._kept
+
+
+def masked_steps(steps: int, *, nan: int) -> list[TensorRows]:
+    """Return the rows of each of *steps*, which all have a mask of infinities; that of *nan* makes a NaN."""
+    mask = T(B, 2, more={"neg_inf": 4})
+    found = []
+    for step in range(steps):
+        run = Run().op("MaskedFill.mask", [T(A, 1)], [mask], task=1, step=step)
+        run.op("Softmax.softmax", [mask], [T(C, 3)], task=2, step=step)
+        found.append(
+            run.op("Mul.culprit", [T(C, 3)], [T(D, 4, nan=int(step == nan))], task=3, step=step).rows
+        )
+    return found
+
+
+@pytest.mark.parametrize("look_for", [DEFAULT, [Badness.NAN]])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_nan_is_told_however_long_after_an_infinity(
+    monkeypatch: pytest.MonkeyPatch, look_for: Sequence[Badness], *, at_once: bool
+) -> None:
+    monkeypatch.setattr(alerts, "_ROWS", 12)
+    lookout = Lookout(look_for, wake=bool)
+    told = []
+    for rows in masked_steps(40, nan=20):
+        lookout.hear(rows)
+        told += [] if at_once else heard(lookout)
+    told += heard(lookout)
+
+    mask, culprit = ("mask", "made", False), ("culprit", "made", False)
+    assert told == ([culprit] if look_for == [Badness.NAN] else [mask, culprit])
+    assert lookout.over
 
 
 def test_an_alert_that_fails_leaves_the_capture_alone(

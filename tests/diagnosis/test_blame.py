@@ -12,6 +12,7 @@ from tests.diagnosis.runs import Run, T
 from dumpstream.diagnosis.badness import Badness
 from dumpstream.diagnosis.dataflow.trace import trace_of
 from dumpstream.diagnosis.evidence import gather
+from dumpstream.diagnosis.limits import limits_of
 from dumpstream.diagnosis.origins import find_origins
 
 A, B, C, D = 0x1000, 0x2000, 0x3000, 0x4000
@@ -343,3 +344,16 @@ def test_later_steps_may_have_what_an_earlier_one_left() -> None:
     origins = run.origins()
     assert [it.blame for it in origins.found] == ["made"]
     assert origins.later == 1
+
+
+def test_an_operator_that_came_twice_as_the_same_task_is_told() -> None:
+    run = Run()
+    for number in range(2):
+        run.op("Mul.a", [T(A, number)], [T(B, 5 + number)], task=1)
+
+    (note,) = limits_of(run.evidence())
+
+    assert note == (
+        "rank 0: operators came twice as the same task of a step; they are in a loop, or files of several "
+        "ranks are mixed: give every rank a directory of its own"
+    )

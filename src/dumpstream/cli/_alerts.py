@@ -88,7 +88,7 @@ async def _run(command: str, alert: Alert, process: CapturedProcess | None) -> N
     told = {"process": label, "file": alert.file, "sentence": alert.sentence, "corrects": alert.corrects}
     told |= asdict(alert.origin) | {"rank": rank}
     # In a thread: a command that does not read its input must not break anything.
-    code = await run_sync(_run_shell, command, json.dumps(told).encode(), abandon_on_cancel=True)
+    code = await run_sync(_run_shell, command, f"{json.dumps(told)}\n".encode(), abandon_on_cancel=True)
     if code:
         say(f"--on-alert ended with exit code {code}")
 

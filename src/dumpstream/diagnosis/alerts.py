@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import Self
+from typing import NamedTuple, Self
 
 import anyio
 import numpy as np
@@ -124,11 +124,20 @@ def alert_kinds(alert: bool | Iterable[Badness | str]) -> tuple[str, ...] | None
     return tuple(map(str, kinds)) or None
 
 
+class _Round(NamedTuple):
+    """What was heard until enough had come behind the first bad tensor."""
+
+    look_for: list[Badness]
+    kept: list[FileColumns | TensorRows]
+    records: list[OverflowRecord]
+
+
 class Lookout:
     """Finds the first bad tensors among those that the sinks of a capture measure.
 
     The rows before the first bad one are kept, and some behind it, which may show that it was judged wrongly.
-    Then nothing is kept any more. What it hears may come from any thread; it calls *wake* if `judge` is due.
+    Then only what is worse than all that was found is looked for, behind an infinity a NaN, and at last
+    nothing. What it hears may come from any thread; it calls *wake* if `judge` is due.
     """
 
     def __init__(self, look_for: Iterable[Badness], wake: Callable[[], object]) -> None:
@@ -136,9 +145,11 @@ class Lookout:
         self._lock = Lock()
         self._kept: deque[FileColumns | TensorRows] = deque()
         self._records: deque[OverflowRecord] = deque(maxlen=_RECORDS)
+        self._ended: list[_Round] = []  # and not judged yet
         self._rows = 0
         self._behind = 0  # rows since the first bad one
         self._bad: set[int | None] = set()  # devices that have something bad
+        self._seen: set[Badness] = set()
         self._hidden = NOTHING_HIDDEN
         self._told: dict[Process, tuple[object, ...]] = {}
         self._counts: Counter[Process] = Counter()
@@ -159,14 +170,14 @@ class Lookout:
         with self._lock:
             self._kept.append(measured)
             self._rows += count
-            self._note_bad(self._bad_devices(measured))
+            self._note_bad(_bad_devices(measured, self._look_for))
             if self._bad:
                 self._behind += count
-                self.over = self._behind >= _ROWS
                 self.due = True
-            else:
-                while self._rows - _count(self._kept[0]) >= _ROWS:
-                    self._rows -= _count(self._kept.popleft())
+                if self._behind >= _ROWS:
+                    self._end_round()
+            while self._kept and not self._bad and self._rows - _count(self._kept[0]) >= _ROWS:
+                self._rows -= _count(self._kept.popleft())
         if self.due:
             self._wake()
 
@@ -179,7 +190,7 @@ class Lookout:
             records = records_of(dump, name, said)
             with self._lock:
                 self._records.extend(it for it in records if isinstance(it, OverflowRecord))
-                self._note_bad({said.device})
+                self._note_bad({Badness.OVERFLOW: {said.device}})
                 self.due = True
         if self.due:
             self._wake()
@@ -188,12 +199,20 @@ class Lookout:
         """Return the first bad tensor of each device, unless it was told already and is judged as before."""
         with self._lock:
             self.due = self.pressing = False
-            over, kept, records = self.over, [*self._kept], [*self._records]
-        trace = trace_of(_addressed(it) for it in kept)
+            ended, self._ended = self._ended, []
+            rest = _Round([*self._look_for], [*self._kept], [*self._records]) if self._bad else None
+        found: list[Alert] = []
+        for it in ended:
+            found += self._judge(it)
+            self._told.clear()
+        return found if rest is None else found + self._judge(rest)
+
+    def _judge(self, heard: _Round) -> list[Alert]:
+        trace = trace_of(_addressed(it) for it in heard.kept)
         others: Callable[[Executions], dict[Badness, Mask]] = lambda ran: (  # noqa: E731 - it is short
-            {Badness.OVERFLOW: overflowed(trace, ran, records)} if records else {}
+            {Badness.OVERFLOW: overflowed(trace, ran, heard.records)} if heard.records else {}
         )
-        evidence = gather(trace, self._look_for, others=others, hidden=self._hidden)
+        evidence = gather(trace, heard.look_for, others=others, hidden=self._hidden)
         origins = find_origins(evidence)
         first: dict[Process, Origin] = {}
         for it in origins.found:
@@ -204,15 +223,27 @@ class Lookout:
         for process, it in first.items():
             spread = find_spread(evidence, origins, it)
             found += self._news(process, evidence, it, report_origin(evidence, it, spread))
-        if over:
-            self._kept.clear()
         return found
+
+    def _end_round(self) -> None:
+        """Leave what was heard to be judged for the last time, and look only for what is worse."""
+        self._ended.append(_Round(self._look_for, [*self._kept], [*self._records]))
+        order = [*Badness]
+        worst = min(order.index(it) for it in self._seen)
+        self._look_for = [it for it in self._look_for if order.index(it) < worst]
+        self.over = not self._look_for
+        self._behind = 0
+        self._bad.clear()
+        self._seen.clear()
+        if self.over:
+            self._kept.clear()
 
     def stop(self) -> None:
         """Look for nothing more."""
         with self._lock:
             self.due, self.pressing, self.over = False, False, True
             self._kept.clear()
+            self._ended.clear()
 
     def _news(
         self, process: Process, evidence: Evidence, origin: Origin, report: OriginReport
@@ -225,24 +256,35 @@ class Lookout:
             self._told[process] = told
             self._counts[process] += 1
 
-    def _note_bad(self, devices: set[int | None]) -> None:
+    def _note_bad(self, found: dict[Badness, set[int | None]]) -> None:
+        devices = {device for of_kind in found.values() for device in of_kind}
+        self._seen |= found.keys()
         if not devices <= self._bad and len(self._bad) < _MOST_DEVICES:
             self._bad |= devices
             self.pressing = True
 
-    def _bad_devices(self, measured: FileColumns | TensorRows) -> set[int | None]:
-        """Return the devices of which *measured* has something bad."""
-        if isinstance(measured, FileColumns):
-            rows = measured.tensors
-            bad = rows["nan"] | rows["pos_inf"] | rows["neg_inf"]
-            devices = measured.said["device"]
-            return {devices[file] for file in np.unique(rows["file"][bad != 0])}
-        saturates = Badness.SATURATION in self._look_for
-        return {
-            row.device
-            for row in measured
-            if row.nan or row.pos_inf or row.neg_inf or (saturates and (row.saturated or 0) > SATURATED)
+
+def _bad_devices(
+    measured: FileColumns | TensorRows, look_for: Sequence[Badness]
+) -> dict[Badness, set[int | None]]:
+    """Return the devices of which *measured* has something bad of each kind."""
+    found: dict[Badness, set[int | None]] = {}
+    if isinstance(measured, FileColumns):
+        rows, devices = measured.tensors, measured.said["device"]
+        for kind, bad in ((Badness.NAN, rows["nan"]), (Badness.INF, rows["pos_inf"] | rows["neg_inf"])):
+            if kind in look_for and bad.any():
+                found[kind] = {devices[file] for file in np.unique(rows["file"][bad != 0])}
+        return found
+    for row in measured:
+        kinds = {
+            Badness.NAN: row.nan,
+            Badness.INF: row.pos_inf or row.neg_inf,
+            Badness.SATURATION: (row.saturated or 0) > SATURATED,
         }
+        for kind, is_bad in kinds.items():
+            if is_bad and kind in look_for:
+                found.setdefault(kind, set()).add(row.device)
+    return found
 
 
 def _count(measured: FileColumns | TensorRows) -> int:

@@ -85,7 +85,7 @@ class Judge:
         exchange = evidence.exchanges.of_execution.get(execution)
         if exchange is None:
             return "runs are mixed, and it is not known which ranks took part"
-        if not evidence.executions.inputs.lengths[exchange.members].any() and len(exchange.members) == 1:
+        if evidence.executions.transfers[execution] and len(exchange.members) == 1:
             return "what it received was sent by a rank that is not known"
         reasons = (self._unseen_by(it) for it in exchange.members)
         if (reason := next((it for it in reasons if it is not None), None)) is not None:

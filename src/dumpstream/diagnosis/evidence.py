@@ -10,6 +10,7 @@ from dumpstream.diagnosis.badness import DEFAULT, Badness, Findings, find_bad
 from dumpstream.diagnosis.dataflow.collectives import Exchanges, find_exchanges
 from dumpstream.diagnosis.dataflow.executions import Executions, find_executions
 from dumpstream.diagnosis.dataflow.flow import Flow, Link, find_flow
+from dumpstream.diagnosis.dataflow.repeating import find_repeating
 from dumpstream.diagnosis.dataflow.trace import Mask, Process, Trace
 
 #: ``input`` or ``output``, with a type or a name of operators of which the configuration left some out.
@@ -53,6 +54,11 @@ class Evidence:
         """
         process = self.process_of(execution)
         return (None if self._are_ranks_unique else process.host), process.rank
+
+    @cached_property
+    def repeating(self) -> frozenset[int]:
+        """The processes of which an operator ran twice as the same task of a step."""
+        return find_repeating(self.trace, self.executions)
 
     @cached_property
     def _are_ranks_unique(self) -> bool:

@@ -18,9 +18,9 @@ import numpy as np
 
 from dumpstream.diagnosis.dataflow.executions import Executions, most_tensors
 from dumpstream.diagnosis.dataflow.flow import Source
+from dumpstream.diagnosis.dataflow.repeating import is_thread
 from dumpstream.diagnosis.dataflow.trace import OUTPUT, UNKNOWN
 from dumpstream.diagnosis.evidence import Evidence
-from dumpstream.format.opname import Scheme, parse_name
 
 _Stream = tuple[int, int, int]
 
@@ -98,7 +98,7 @@ class StandIns:
             and not any(self._evidence.is_hidden("output", it) for it in between)
             and 0 <= tasks[0] < tasks[-1]
             and all(later - earlier in {0, 1} for earlier, later in pairwise(tasks))
-            and stream[0] not in self._repeating
+            and stream[0] not in self._evidence.repeating
             and not self._has_threads(ran, range(tasks[0], tasks[-1] + 1))
         )
 
@@ -110,12 +110,9 @@ class StandIns:
     def _has_threads(self, ran: list[int], tasks: range) -> bool:
         """Whether one of *tasks* is of FFTS+, whose threads share it, and nothing tells which are missing."""
         task = self._evidence.executions.task
-        return any(task[it] in tasks and self._is_thread(it) for it in ran)
-
-    def _is_thread(self, execution: int) -> bool:
-        trace, executions = self._evidence.trace, self._evidence.executions
-        rows = (*executions.outputs.of(execution), *executions.inputs.of(execution))
-        return any(parse_name(trace.text("file", row) or "").scheme is Scheme.FFTS for row in rows[:1])
+        return any(
+            task[it] in tasks and is_thread(self._evidence.trace, self._evidence.executions, it) for it in ran
+        )
 
     @cached_property
     def _bad(self) -> dict[_Stream, list[int]]:
@@ -126,20 +123,6 @@ class StandIns:
         for row in np.flatnonzero(rows).tolist():
             found.setdefault(self._stream_of(int(evidence.executions.of_row[row])), []).append(row)
         return found
-
-    @cached_property
-    def _repeating(self) -> set[int]:
-        """The processes of which an operator ran twice as the same task of a step.
-
-        It was in a loop, of which a pass may be missing, or the files are those of several processes. An
-        operator and its kernels share a task; they differ in their names.
-        """
-        it = self._evidence.executions
-        keys = np.stack([it.process, it.stream, it.step, it.task, it.op_type, it.op_name])
-        order = np.lexsort(keys)
-        again = order[1:][(np.diff(keys[:, order]) == 0).all(axis=0)]
-        twice: list[int] = again[(it.step[again] != UNKNOWN) & (it.task[again] != UNKNOWN)].tolist()
-        return {int(it.process[number]) for number in twice if not self._is_thread(number)}
 
     def _stream_of(self, execution: int) -> _Stream:
         it = self._evidence.executions

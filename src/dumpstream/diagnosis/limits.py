@@ -9,6 +9,8 @@ from dumpstream.diagnosis.evidence import Evidence
 from dumpstream.diagnosis.origins import Origin
 from dumpstream.statistics.table import DEVICE
 
+_MOST_LABELS = 4
+
 
 def gaps_before(evidence: Evidence, origin: Origin) -> list[str]:
     """Return what was not dumped around *origin*."""
@@ -38,6 +40,13 @@ def limits_of(evidence: Evidence) -> list[str]:
     sessions = Counter((it.capture, it.host, it.rank, it.device) for it in trace.processes)
     if max(sessions.values(), default=0) > 1:
         notes.append("the run has several sessions of one rank; name the directory of one of them")
+    if evidence.repeating:
+        labels = sorted(trace.processes[it].label for it in evidence.repeating)
+        which = ", ".join(labels[:_MOST_LABELS])
+        notes.append(
+            f"{which}: operators came twice as the same task of a step; they are in a loop, or "
+            "files of several ranks are mixed: give every rank a directory of its own"
+        )
     if evidence.exchanges.unpaired:
         notes.append("ranks have different numbers of sessions: their collectives are not compared")
     return notes

@@ -30,6 +30,10 @@ from dumpstream.system.location import Prefix
 from dumpstream.system.walk import walk_paths
 
 _MOST_NAMES = 4
+_UNCONFIGURED = (
+    "the configuration that it was dumped with: if a blacklist left inputs of an operator out, what was bad "
+    "may have been in them"
+)
 _GROWING = "is still being captured, so more may follow"
 #: The modes in which operators are dumped as they run.
 _MODES = {Mode.MODEL, Mode.OP, Mode.OVERFLOW}
@@ -76,6 +80,8 @@ class _Known:
     lossy: bool = False
     modes: set[Mode] = field(default_factory=set)
     unknown_mode: bool = False
+    configured: bool = False  #: whether the configuration of at least one process is known
+    unconfigured: bool = False  #: whether that of at least one is not
 
 
 def _inputs_of_names(path: Path | Prefix, names: Sequence[str]) -> Iterator[Input]:
@@ -95,14 +101,18 @@ def read_subject(
     Raises:
         DumpstreamError: there is no run, or its operators were not dumped as they ran.
     """
-    known = _read_captures(path, ranks, hosts)
+    captures = _captures_below(path)
+    known = _Known()
+    for capture in captures or (path,):
+        _read_captures(capture, ranks, hosts, known)
     if known.modes and not known.unknown_mode and not known.modes & _MODES:
         names = " and ".join(sorted(known.modes))
         raise DumpstreamError(
             f"{path} was captured in mode {names}, in which operators are not dumped as they run; "
             "capture with what `config new --mode model` writes"
         )
-    captures = _captures_below(path)
+    if known.unconfigured or not known.configured:
+        known.missing.append(_UNCONFIGURED)
     if len(captures) > 1:
         names = ", ".join(it.name for it in captures[:_MOST_NAMES])
         known.missing.append(
@@ -219,10 +229,11 @@ def _time(trace: Trace, executions: Executions, execution: int) -> int:
     return max((int(trace.counts["timestamp"][row]) for row in rows), default=UNKNOWN)
 
 
-def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str]) -> _Known:
-    known = _Known()
+def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], known: _Known) -> None:
+    """Add to *known* what the captures at *path* say."""
     for member in _members(path, ranks, hosts):
         if member.capture is None:
+            known.unconfigured = True
             known.missing.append(_text(problem_of_member(member)))
             continue
         found = [*problems_of_capture(member.capture, member.prefix, process=member.process)]
@@ -232,11 +243,11 @@ def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[st
         ]
         for settings in settings_of(member.capture):
             if settings is None:
-                known.unknown_mode = True
+                known.unknown_mode = known.unconfigured = True
             else:
+                known.configured = True
                 known.modes |= {*settings.modes}
                 known.hidden |= hidden_by(settings)
-    return known
 
 
 def _text(problem: object) -> str:

@@ -168,3 +168,34 @@ def test_damaged_files_leave_it_open(tmp_path: Path, capsys: CaptureFixture[str]
 
     assert found["origins"][0]["blame"] == "unknown"
     assert sum("has 60 bytes instead of" in line for line in found["missing"]) == len(damaged)
+
+
+_BLACKLIST = """{"dump": {"dump_path": "%s", "dump_mode": "all", "dump_level": "op",
+    "dump_list": [{"opname_blacklist": [{"name": "layer_3_Add", "pos": ["input1"]}]}]}}"""
+_CONFIGURATION = "the configuration that it was dumped with: if a blacklist left inputs of an operator out"
+
+
+def test_of_dump_files_alone_it_is_not_known_what_was_left_out(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    for file in Workload.parse(f"{_FLOW}+Add,nan=3@1").expected_files(tmp_path):
+        path = tmp_path / file.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+
+    assert any(it.startswith(_CONFIGURATION) for it in diagnosed(capsys, tmp_path)["missing"])
+
+
+def test_what_a_configuration_left_out_is_known_of_each_of_several_captures(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    (tmp_path / "npu").mkdir()
+    (tmp_path / "acl.json").write_text(_BLACKLIST % (tmp_path / "npu"))
+    workload = f"{_FLOW.replace('MatMulV2+Relu', 'Add')},nan=3@1"
+    for name in ("a", "b"):
+        capture(tmp_path / "runs" / name, workload, "--config", str(tmp_path / "acl.json"))
+
+    found = diagnosed(capsys, tmp_path / "runs")
+
+    assert found["origins"][0]["reason"] == "the configuration left inputs of it out"
+    assert not any(it.startswith(_CONFIGURATION) for it in found["missing"])
