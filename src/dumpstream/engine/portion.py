@@ -14,7 +14,7 @@ from dumpstream.archive.manifest import Process
 from dumpstream.engine.part import SLICED
 from dumpstream.reading.collection import Collection, Member, read_member
 from dumpstream.reading.filelist import Slice
-from dumpstream.reading.inputs import Input, inputs_at, inputs_of_member, is_capture, missing_error
+from dumpstream.reading.inputs import Input, inputs_at, inputs_of_member, is_capture, refuse_missing
 from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture, open_place
 from dumpstream.system.location import Prefix, as_location
@@ -93,10 +93,9 @@ def find_portions(
     """
     different = [*dict.fromkeys(map(as_location, paths))]
     for path in different:
+        refuse_missing(path)
         if is_capture(path):
             found = portions_of(Collection.open(path, ranks, hosts))
-        elif not Path(str(path)).exists():
-            raise missing_error(path)
         elif hosts:
             raise DumpstreamError(f"{path} is not a job of several hosts; leave --host out")
         elif ranks:

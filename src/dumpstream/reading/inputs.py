@@ -116,20 +116,27 @@ def is_capture(path: Path | Prefix) -> bool:
     return isinstance(path, Prefix) or (path / MANIFEST).exists() or is_job(path)
 
 
-def missing_error(path: Path | Prefix) -> DumpstreamError:
-    """Return the error that says that there is nothing at *path*."""
-    return DumpstreamError(f"{path} does not exist; name a capture, a dump file, or a directory of them")
+def refuse_missing(path: Path | Prefix) -> None:
+    """Raise `DumpstreamError` if there is nothing at *path*; asks no store."""
+    if isinstance(path, Prefix):
+        return
+    try:
+        path.stat()
+    except FileNotFoundError as exc:
+        problem = "does not exist; name a capture, a dump file, or a directory of them"
+        raise DumpstreamError(f"{path} {problem}") from exc
+    except OSError as exc:
+        raise DumpstreamError(f"{path} cannot be read: {exc.strerror}") from exc
 
 
 def inputs_at(
     path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], selection: Selection
 ) -> Iterator[Input]:
     """Yield the files of one *path* that are selected, as `find_inputs` does."""
+    refuse_missing(path)
     try:
         if isinstance(path, Prefix) or is_capture(path):
             yield from _inputs_of_collection(Collection.open(path, ranks, hosts), selection)
-        elif not os.path.lexists(path):
-            raise missing_error(path)
         elif hosts:
             raise DumpstreamError(f"{path} is not a job of several hosts; leave --host out")
         elif ranks:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dumpstream._errors import DumpstreamError
-from dumpstream.reading.inputs import missing_error
+from dumpstream.reading.inputs import refuse_missing
 from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.statistics.table import COLUMNS
 from dumpstream.system.location import Prefix
@@ -123,8 +123,7 @@ def open_database(
     from dumpstream.tables.tensortable import open_tensors  # noqa: PLC0415 - likewise
 
     for path in paths:
-        if isinstance(path, Path) and not path.exists():  # tables of captures alone would be empty
-            raise missing_error(path)
+        refuse_missing(path)  # tables of captures alone would be empty
     mentioned = query.lower()
     with ExitStack() as stack:
         spill = stack.enter_context(ScratchDirectory("sql"))

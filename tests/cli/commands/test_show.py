@@ -344,3 +344,6 @@ def test_a_path_that_is_missing_is_said_so_whatever_is_asked_of_it(
 ) -> None:
     assert main(["show", str(tmp_path / "nothing"), *names]) == 1
     assert "nothing does not exist; name a capture" in capsys.readouterr().err
+
+    assert main(["show", str(tmp_path / ("n" * 300)), *names]) == 1
+    assert "cannot be read: File name too long" in capsys.readouterr().err

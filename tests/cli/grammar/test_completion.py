@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,11 +32,16 @@ def shell(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@cache
+def _printed_for(shell: str) -> bytes:
+    command = [sys.executable, "-m", "dumpstream", "completion", shell]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
 @pytest.fixture
 def script(shell: str, tmp_path: Path) -> Path:
     path = tmp_path / f"completion.{shell}"
-    command = [sys.executable, "-m", "dumpstream", "completion", shell]
-    path.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    path.write_bytes(_printed_for(shell))
     (tmp_path / "some-run").mkdir()
     return path
 

@@ -39,7 +39,7 @@ from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.screen.colour import style_of
 from dumpstream.cli.screen.layout import Column
 from dumpstream.cli.screen.table import Table
-from dumpstream.reading.inputs import Input, find_inputs, missing_error
+from dumpstream.reading.inputs import Input, find_inputs, refuse_missing
 from dumpstream.reading.storedfile import not_stored_text
 
 _NO_ARGUMENT = 2**32 - 1
@@ -67,12 +67,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    refuse_missing(args.path)
     remote = not isinstance(args.path, Path)
     if not args.names and (remote or args.path.is_dir()):
         what = "a place in an object store" if remote else "a directory"
         raise WrongUsageError(f"{args.path} is {what}; name a file of a capture behind it")
-    if not (remote or args.path.exists()):
-        raise missing_error(args.path)
     if args.names and not (remote or args.path.is_dir()):
         raise WrongUsageError(f"{args.path} is not a capture; leave the name out")
     inputs = find_inputs([args.path], args.rank, args.names, hosts=args.host)

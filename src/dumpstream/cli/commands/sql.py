@@ -31,7 +31,7 @@ from dumpstream.cli._exit import WrongUsageError
 from dumpstream.cli.screen.layout import Column
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.cli.screen.table import Table
-from dumpstream.reading.inputs import missing_error
+from dumpstream.reading.inputs import refuse_missing
 from dumpstream.reading.outputs import open_output
 from dumpstream.statistics.table import json_value
 from dumpstream.system.location import Prefix, as_location, is_meant_as_url
@@ -77,8 +77,7 @@ def run(args: Namespace) -> int:
 
 def _list(run: Path | Prefix) -> int:
     """Print the tables with their columns, which every *run* has; return the exit code."""
-    if isinstance(run, Path) and not run.exists():
-        raise missing_error(run)
+    refuse_missing(run)
     for name, columns in columns_of_tables().items():
         print(in_words(f"{name:<10} {' '.join(columns)}", sys.stdout, indent=" " * 11))
     return 0
