@@ -10,19 +10,14 @@ an operator of another stream, or this one itself, has changed it before it was 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from functools import cached_property
-from itertools import pairwise
-
 import numpy as np
 
-from dumpstream.diagnosis.dataflow.executions import Executions, most_tensors
+from dumpstream.diagnosis.dataflow.executions import most_tensors
 from dumpstream.diagnosis.dataflow.flow import Source
-from dumpstream.diagnosis.dataflow.repeating import is_thread
-from dumpstream.diagnosis.dataflow.trace import OUTPUT, UNKNOWN
+from dumpstream.diagnosis.dataflow.memory import Memory
+from dumpstream.diagnosis.dataflow.stretches import Stream, Stretches
+from dumpstream.diagnosis.dataflow.trace import UNKNOWN
 from dumpstream.diagnosis.evidence import Evidence
-
-_Stream = tuple[int, int, int]
 
 
 class StandIns:
@@ -34,27 +29,50 @@ class StandIns:
         # Where an operator wrote is known if all its outputs are there, and have addresses.
         unplaced = ~evidence.flow.addressed & (trace.counts["size"] != 0)
         lengths, most = executions.outputs.lengths, most_tensors(executions, executions.outputs)
-        self._placed = ~executions.outputs.any(unplaced) & (lengths > 0) & (lengths == most)
-        self._streams = _streams(executions)
+        placed = ~executions.outputs.any(unplaced) & (lengths > 0) & (lengths == most)
+        if evidence.hidden:
+            hidden = [evidence.is_hidden("output", it) for it in range(len(executions))]
+            placed &= ~np.array(hidden, np.bool_)
+        self._stretches = Stretches(trace, executions, placed, evidence.repeating)
+        self._suspected = executions.outputs.any(evidence.findings.bad) & ~executions.inputs.any(
+            evidence.findings.bad & ~evidence.flow.overwritten
+        )
+        self._bad_inside: dict[Stream, dict[int, int]] = {}
 
     def bad_before(self, execution: int, row: int) -> int | None:
-        """Return a bad output that certainly lay inside of *row* when *execution* began, if one did."""
-        start, stop = self._range(row)
-        for it in self._bad.get(self._stream_of(execution), ()):
-            first, last = self._range(it)
-            writer = int(self._evidence.executions.of_row[it])
-            inside = start <= first and last <= stop and writer < execution
-            if inside and self._is_contiguous(writer, execution) and self._is_left(it, execution):
-                return it
-        return None
+        """Return a bad output that certainly lay inside of *row* when *execution* began, if one did.
 
-    def _is_left(self, row: int, execution: int) -> bool:
-        """Whether no operator wrote over a part of *row*, which was an output, before *execution* began."""
-        executions = self._evidence.executions
-        between = self._between(int(executions.of_row[row]), execution)[1:-1]
-        start, stop = self._range(row)
-        ranges = (self._range(it) for number in between for it in executions.outputs.of(number))
-        return all(last <= start or stop <= first for first, last in ranges)
+        *row* is an input of *execution*, which read nothing bad and has a bad output.
+        """
+        stream = self._stretches.stream_of(execution)
+        if stream not in self._bad_inside:
+            self._bad_inside[stream] = self._find_bad_inside(stream)
+        return self._bad_inside[stream].get(row)
+
+    def _find_bad_inside(self, stream: Stream) -> dict[int, int]:
+        """Return, for the inputs of suspected executions on *stream*, the bad output that lay inside."""
+        executions, flow = self._evidence.executions, self._evidence.flow
+        found = {}
+        memory = Memory()
+        for execution in self._stretches.streams[stream]:
+            if self._suspected[execution]:
+                for row in executions.inputs.of(execution):
+                    if flow.addressed[row] and (bad := self._bad_in(memory, row, execution)) is not None:
+                        found[row] = bad
+            for row in executions.outputs.of(execution):
+                if flow.addressed[row]:
+                    memory.write(*self._range(row), row)
+        return found
+
+    def _bad_in(self, memory: Memory, row: int, execution: int) -> int | None:
+        """Return a bad output of which *memory* has all where *row* is, if certainly no other was there."""
+        executions, bad = self._evidence.executions, self._evidence.findings.bad
+        for start, stop, owner in memory.read(*self._range(row)):
+            if bad[owner] and (start, stop) == self._range(owner):
+                writer = int(executions.of_row[owner])
+                if self._stretches.holds(writer, execution):
+                    return owner
+        return None
 
     def _range(self, row: int) -> tuple[int, int]:
         start = int(self._evidence.trace.address[row])
@@ -77,62 +95,10 @@ class StandIns:
         step = executions.step[writer]
         if step != executions.step[execution] or step == UNKNOWN:
             return "what was there before is of another step"
-        if not self._is_contiguous(writer, execution):
+        if not self._stretches.holds(writer, execution):
             return "operators that were not dumped may have written it in between"
         size, address = trace.counts["size"][source.row], trace.address[source.row]
         whole = alone and (address, size) == (source.start, source.stop - source.start)
         if not findings.known[source.row] or (findings.bad[source.row] and not whole):
             return "not all of what was there before is known"
         return None
-
-    def _is_contiguous(self, writer: int, execution: int) -> bool:
-        """Whether every task between the two is in the dump, on one stream."""
-        stream = self._stream_of(execution)
-        if self._stream_of(writer) != stream:
-            return False
-        ran, between = self._streams[stream], self._between(writer, execution)
-        tasks: list[int] = self._evidence.executions.task[between].tolist()
-        return (
-            len(between) > 1
-            and bool(self._placed[between].all())
-            and not any(self._evidence.is_hidden("output", it) for it in between)
-            and 0 <= tasks[0] < tasks[-1]
-            and all(later - earlier in {0, 1} for earlier, later in pairwise(tasks))
-            and stream[0] not in self._evidence.repeating
-            and not self._has_threads(ran, range(tasks[0], tasks[-1] + 1))
-        )
-
-    def _between(self, writer: int, execution: int) -> list[int]:
-        """Return both, which ran on one stream, and what ran there in between."""
-        ran = self._streams[self._stream_of(execution)]
-        return ran[bisect_left(ran, writer) : bisect_left(ran, execution) + 1]
-
-    def _has_threads(self, ran: list[int], tasks: range) -> bool:
-        """Whether one of *tasks* is of FFTS+, whose threads share it, and nothing tells which are missing."""
-        task = self._evidence.executions.task
-        return any(
-            task[it] in tasks and is_thread(self._evidence.trace, self._evidence.executions, it) for it in ran
-        )
-
-    @cached_property
-    def _bad(self) -> dict[_Stream, list[int]]:
-        """The bad outputs of each process, stream and step."""
-        evidence = self._evidence
-        rows = evidence.findings.bad & evidence.flow.addressed & (evidence.trace.io == OUTPUT)
-        found: dict[_Stream, list[int]] = {}
-        for row in np.flatnonzero(rows).tolist():
-            found.setdefault(self._stream_of(int(evidence.executions.of_row[row])), []).append(row)
-        return found
-
-    def _stream_of(self, execution: int) -> _Stream:
-        it = self._evidence.executions
-        return int(it.process[execution]), int(it.stream[execution]), int(it.step[execution])
-
-
-def _streams(executions: Executions) -> dict[_Stream, list[int]]:
-    """Return the executions of each process, stream and step, in order."""
-    found: dict[_Stream, list[int]] = {}
-    columns = np.stack([executions.process, executions.stream, executions.step], axis=1)
-    for number, (process, stream, step) in enumerate(columns.tolist()):
-        found.setdefault((process, stream, step), []).append(number)
-    return found
