@@ -237,8 +237,10 @@ def _wanted(evidence: Evidence, drafts: list[Origin], nodes: dict[int, _Node]) -
     queue = [*reached]
     while queue:
         node = nodes.get(queue.pop())
-        before = () if node is None else (*node.sources, *executions.of_row[[*node.entries]].tolist())
-        fresh = {*before} - reached
+        if node is None:
+            continue
+        readers = {int(executions.of_row[row]) for row in node.entries}
+        fresh = (node.sources | readers if readers else node.sources) - reached
         reached |= fresh
         queue += fresh
     return [it for it in drafts if it.execution in reached] or drafts
