@@ -71,7 +71,7 @@ class Rank(NamedTuple):
     """What happened to a process."""
 
     files: list[DumpedFile]
-    ending: str  #: ``finished``, ``interrupted`` or ``refused``
+    ending: str  #: ``finished``, ``garbled`` (a line of the journal), ``interrupted`` or ``refused``
     has_tables: bool = False
 
 
@@ -85,7 +85,7 @@ _FILES = st.builds(
 _RANKS = st.builds(
     Rank,
     st.lists(_FILES, max_size=6),
-    st.sampled_from(["finished", "finished", "interrupted", "refused"]),
+    st.sampled_from(["finished", "finished", "garbled", "interrupted", "refused"]),
     st.booleans(),
 )
 _JOBS_RANKS = st.lists(_RANKS, min_size=1, max_size=5)
@@ -143,6 +143,8 @@ def _leave(path: Path, host: str | None, ranks: dict[int, Rank]) -> Path:
         known = figures if rank.ending == "finished" else {}
         capture = collection.begin(rank=number, pid=100 + number, **known)
         _add(capture, rank)
+        if rank.ending == "garbled":
+            capture.write('{"type":"file","name":}\n')
         if rank.ending == "interrupted":
             capture.interrupt()
         else:

@@ -27,10 +27,11 @@ from dumpstream.analysis.sources import (
 )
 from dumpstream.archive.rows import FileRow
 from dumpstream.reading.inputs import Input, find_inputs
+from dumpstream.reading.problem import Problem
 from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.statistics.table import Provenance
-from dumpstream.statistics.tensors import rows_of
+from dumpstream.statistics.tensors import TensorRows, rows_of
 from dumpstream.system.batches import run_batches
 from dumpstream.system.location import Prefix
 
@@ -51,7 +52,8 @@ def measure(
 
     What the statistics sink left in a capture is read; what it left out, or lost in a part that a kill cut
     short, is computed from the stored bytes. So is everything, where there are bytes, if a *histogram* is
-    wanted. A Parquet file is a table that was written before.
+    wanted. A Parquet file is a table that was written before. Behind the files of a capture comes why it may
+    have others, if so.
 
     Raises:
         DumpstreamError: there is nothing at a path, or it cannot be read.
@@ -74,24 +76,36 @@ def measure_batches(
 ) -> Iterator[Batch]:
     """Yield what `measure` does, many files at once, and of the tensors only what is *wanted*."""
     tables = _UsedTables()
-    inputs = find_inputs(paths, ranks, wanted.patterns, tables.lines_of, hosts=hosts)
-    return _measured(inputs, wanted, tables, workers)
+    lacking: list[Problem] = []
+    inputs = find_inputs(paths, ranks, wanted.patterns, tables.lines_of, hosts=hosts, lacking=lacking.append)
+    return _measured(inputs, wanted, tables, workers, lacking)
 
 
 def measure_selected(
-    find: Callable[[Selection], Iterable[Input]], wanted: Wanted, *, workers: int | None = None
+    find: Callable[[Selection], Iterable[Input]],
+    wanted: Wanted,
+    lacking: list[Problem],
+    *,
+    workers: int | None = None,
 ) -> Generator[Batch, None, None]:
-    """Yield what `measure_batches` does for what *find* returns of the files that are *wanted*."""
+    """Yield what `measure_batches` does for what *find* returns of the files that are *wanted*.
+
+    While the files come, more and more may be *lacking*: why there may be others.
+    """
     tables = _UsedTables()
-    return _measured(find(Selection(wanted.patterns, tables.lines_of)), wanted, tables, workers)
+    return _measured(find(Selection(wanted.patterns, tables.lines_of)), wanted, tables, workers, lacking)
 
 
 def _measured(
-    inputs: Iterable[Input], wanted: Wanted, tables: _UsedTables, workers: int | None
+    inputs: Iterable[Input],
+    wanted: Wanted,
+    tables: _UsedTables,
+    workers: int | None,
+    lacking: list[Problem],
 ) -> Generator[Batch, None, None]:
     return run_batches(
         _run,
-        _tasks(inputs, wanted, tables),
+        _tasks(inputs, wanted, tables, lacking),
         bytes_of=lambda task: task.bytes,
         most_items=_BATCH_FILES,
         workers=workers,
@@ -99,8 +113,17 @@ def _measured(
     )
 
 
+class _Lacking:
+    """Says why captures may have further files."""
+
+    def measure(self, items: Sequence[Problem]) -> Iterator[Batch]:
+        """Yield a batch without tensors for each of *items*."""
+        for it in items:
+            yield Batch([Measured(it.subject, problems=[f"{it.subject}: {it.detail}"])], TensorRows(), [0])
+
+
 class _Task(NamedTuple):
-    source: Paths | StoredFiles | StoredTables | MissingTables
+    source: Paths | StoredFiles | StoredTables | MissingTables | _Lacking
     item: Any
     bytes: int = 0
     remote: bool = False
@@ -127,8 +150,11 @@ class _UsedTables:
         self.lines_of(capture).insert(0, table_text(path))
 
 
-def _tasks(inputs: Iterable[Input], wanted: Wanted, used: _UsedTables) -> Iterator[_Task]:
-    paths, tables = Paths(wanted), StoredTables(wanted)
+def _tasks(
+    inputs: Iterable[Input], wanted: Wanted, used: _UsedTables, lacking: list[Problem]
+) -> Iterator[_Task]:
+    """Yield what has to be done for *inputs*; while these come, more and more may be *lacking*."""
+    paths, tables, told = Paths(wanted), StoredTables(wanted), _Lacking()
     capture: _Capture | None = None
     given: str | None = None
     for item in inputs:
@@ -138,6 +164,7 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted, used: _UsedTables) -> Iterat
         if capture is not None and capture.stored is not item.capture:
             yield from capture.missing_tables()
             capture = None
+        yield from (_Task(told, lacking.pop(0)) for _ in lacking[:])
         if of.capture != given:
             given = of.capture
             paths, tables = Paths(wanted, of=of), StoredTables(wanted, of=of)
@@ -155,6 +182,7 @@ def _tasks(inputs: Iterable[Input], wanted: Wanted, used: _UsedTables) -> Iterat
                 yield from capture.tasks(row)
     if capture is not None:
         yield from capture.missing_tables()
+    yield from (_Task(told, it) for it in lacking)
 
 
 class _Capture:

@@ -15,6 +15,7 @@ from dumpstream.engine.part import Part, PartWriter, decoded
 from dumpstream.engine.plan import Heading
 from dumpstream.engine.portion import Portion, digest_of, inputs_of, slice_result
 from dumpstream.reading.collection import Member
+from dumpstream.reading.problem import Problem
 from dumpstream.statistics.columns import FileColumns, join_columns
 from dumpstream.statistics.parquet import require_pyarrow
 from dumpstream.statistics.table import COLUMNS, Kind
@@ -63,8 +64,9 @@ class _OpenMeasuring:
         with PartWriter(file, heading, _schema(stored)) as part:
             writer = _Writer(part, stored)
             if (portion := self._measured_here()) is not None:
-                find = partial(inputs_of, portion, self.member, unmatched)
-                with closing(measure_selected(find, task.wanted, workers=task.workers)) as batches:
+                lacking: list[Problem] = []
+                find = partial(inputs_of, portion, self.member, unmatched, lacking.append)
+                with closing(measure_selected(find, task.wanted, lacking, workers=task.workers)) as batches:
                     for batch in batches:
                         writer.add(batch)
             writer.close(sorted(unmatched), slice_result(task.portion, self.digest))

@@ -14,7 +14,15 @@ from dumpstream.archive.manifest import Process
 from dumpstream.engine.part import SLICED
 from dumpstream.reading.collection import Collection, Member, read_member
 from dumpstream.reading.filelist import Slice
-from dumpstream.reading.inputs import Input, inputs_at, inputs_of_member, is_capture, refuse_missing
+from dumpstream.reading.inputs import (
+    Input,
+    Lacking,
+    inputs_at,
+    inputs_of_member,
+    is_capture,
+    refuse_missing,
+)
+from dumpstream.reading.problem import problems_of_list
 from dumpstream.reading.selection import Selection
 from dumpstream.reading.stored import StoredCapture, open_place
 from dumpstream.system.location import Prefix, as_location
@@ -142,14 +150,15 @@ def _slices(portion: Portion) -> int:
 
 
 def inputs_of(
-    portion: Portion, member: Member | None, unmatched: set[str], selection: Selection
+    portion: Portion, member: Member | None, unmatched: set[str], lacking: Lacking, selection: Selection
 ) -> Iterator[Input]:
     """Yield the selected files of *portion*, of which *member* is the capture if it is one.
 
-    When all have come, the patterns that one of them matches are no longer in *unmatched*.
+    When all have come, the patterns that one of them matches are no longer in *unmatched*, and *lacking* has
+    been told why there may be others.
     """
     if member is None:
-        found = inputs_at(portion.location, (), (), selection)
+        found = inputs_at(portion.location, (), (), selection, lacking)
     else:
         found = inputs_of_member(member, selection, portion.within)
     named = False
@@ -157,6 +166,9 @@ def inputs_of(
         named |= item.named
         selection.note(item.name)
         yield item._replace(given=portion.given)
+    if member is not None and portion.is_last:
+        for problem in problems_of_list(member):
+            lacking(problem)
     unmatched.intersection_update(() if named else selection.unnoted)
 
 

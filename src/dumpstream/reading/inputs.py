@@ -2,11 +2,11 @@
 
 import csv
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeAlias
 
 from dumpstream._errors import DumpstreamError, NotACaptureError
 from dumpstream._native import file_sizes
@@ -18,11 +18,15 @@ from dumpstream.names import MAPPING
 from dumpstream.reading.collection import Collection, Member
 from dumpstream.reading.dumpfile import DumpFile
 from dumpstream.reading.filelist import Slice
+from dumpstream.reading.problem import Problem, problems_of_list
 from dumpstream.reading.selection import Dispensable, Selection
 from dumpstream.reading.stored import StoredCapture
 from dumpstream.reading.storedfile import StoredFile
 from dumpstream.system.location import Prefix, as_location
 from dumpstream.system.nofollow import open_regular
+
+#: Is told why a capture may have files that are not on its list of files.
+Lacking: TypeAlias = Callable[[Problem], None]
 
 _LONGEST_NAME = 4096
 _LONGEST_LINE = 16 << 10  #: of a mapping: a file and a name, quoted
@@ -85,6 +89,7 @@ def find_inputs(
     dispensable: Dispensable | None = None,
     *,
     hosts: Sequence[str] = (),
+    lacking: Lacking = lambda _: None,
 ) -> Iterator[Input]:
     """Yield the files of *paths*: those of a capture, those below a directory, or a file itself.
 
@@ -92,7 +97,8 @@ def find_inputs(
     links are not followed; a directory in it may be a capture. With *ranks*, every path is that of a capture
     of several processes, of which only those ranks are read, and with *hosts*, that of a job. With
     *patterns*, only those files of a capture or a directory come that are called so or match one, which is
-    fast in a capture of many files. Files of captures that are *dispensable* may be left out.
+    fast in a capture of many files. Files of captures that are *dispensable* may be left out. *lacking* is
+    told why a capture may have further files, which its journal or its manifest cannot tell.
 
     Raises:
         DumpstreamError: a path does not exist, or cannot be read, or has no process of a rank; or, when all
@@ -103,7 +109,7 @@ def find_inputs(
     named = False
     for path in different:
         given = str(path) if len(different) > 1 else None
-        for item in inputs_at(path, ranks, hosts, selection):
+        for item in inputs_at(path, ranks, hosts, selection, lacking):
             named |= item.named
             selection.note(item.name)
             yield item if given is None else item._replace(given=given)
@@ -130,19 +136,23 @@ def refuse_missing(path: Path | Prefix) -> None:
 
 
 def inputs_at(
-    path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], selection: Selection
+    path: Path | Prefix,
+    ranks: Sequence[int],
+    hosts: Sequence[str],
+    selection: Selection,
+    lacking: Lacking = lambda _: None,
 ) -> Iterator[Input]:
     """Yield the files of one *path* that are selected, as `find_inputs` does."""
     refuse_missing(path)
     try:
         if isinstance(path, Prefix) or is_capture(path):
-            yield from _inputs_of_collection(Collection.open(path, ranks, hosts), selection)
+            yield from _inputs_of_collection(Collection.open(path, ranks, hosts), selection, lacking)
         elif hosts:
             raise DumpstreamError(f"{path} is not a job of several hosts; leave --host out")
         elif ranks:
             raise DumpstreamError(f"{path} is not a capture of several processes; leave --rank out")
         elif path.is_dir():
-            yield from _inputs_below(path, selection)
+            yield from _inputs_below(path, selection, lacking)
         else:
             name = without_suffix(path.name)
             yield Input(label=str(path), name=name, bytes=path.stat().st_size, named=True, path=str(path))
@@ -150,9 +160,11 @@ def inputs_at(
         raise DumpstreamError(f"{exc.filename or path} cannot be read: {exc.strerror}") from exc
 
 
-def _inputs_of_collection(collection: Collection, selection: Selection) -> Iterator[Input]:
+def _inputs_of_collection(collection: Collection, selection: Selection, lacking: Lacking) -> Iterator[Input]:
     for member in collection.members():
         yield from inputs_of_member(member, selection)
+        for problem in problems_of_list(member):
+            lacking(problem)
 
 
 def inputs_of_member(member: Member, selection: Selection, within: Slice | None = None) -> Iterator[Input]:
@@ -173,7 +185,7 @@ def inputs_of_member(member: Member, selection: Selection, within: Slice | None 
         )
 
 
-def _inputs_below(root: Path, selection: Selection) -> Iterator[Input]:
+def _inputs_below(root: Path, selection: Selection, lacking: Lacking) -> Iterator[Input]:
     waiting = [""]
     while waiting:
         below = waiting.pop()
@@ -184,7 +196,7 @@ def _inputs_below(root: Path, selection: Selection) -> Iterator[Input]:
         files = [entry.name for entry in found if entry.is_file(follow_symlinks=False)]
         if any(name in {MANIFEST, JOB} for name in files):
             with suppress(NotACaptureError):  # any directory may have a file of that name
-                yield from _inputs_of_collection(Collection.open(root / below), selection)
+                yield from _inputs_of_collection(Collection.open(root / below), selection, lacking)
                 continue
         yield from _inputs_of_files(root / below, below, files, selection)
         folders = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.conftest import CaptureBuilder, CollectionBuilder
+from tests.conftest import CaptureBuilder
 
 from dumpstream.archive.rows import FileRow, StoredPart
 from dumpstream.cli import main
@@ -280,27 +280,6 @@ def test_damaged_file_is_left_out_and_the_others_written(
     assert code == 3
     assert contents(out).keys() == {"a", "c"}
     assert "b: files/b.zst does not match its checksum" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["extract", "convert"])
-def test_files_that_the_capture_may_have_besides_are_told(
-    collection: CollectionBuilder, out: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    for rank in (0, 1):
-        collection.end(collection.begin(rank=rank))
-    collection.refuse(pid=2)
-    run = collection.finish()
-    assert main([command, str(run), "--out", str(out)]) == 0
-    (run / "rank-0/manifest.json").write_text("{")
-    with (run / "rank-1/journal.jsonl").open("a") as journal:
-        journal.write('{"type":"file","name":}\n')
-
-    assert main([command, str(run), "--out", str(out)]) == 3
-
-    errors = capsys.readouterr().err
-    assert "rank-0: " in errors
-    assert "its manifest.json is not dumpstream's" in errors
-    assert "rank-1/journal.jsonl: 1 unreadable lines" in errors
 
 
 def test_file_that_cannot_be_read_back_is_reported(

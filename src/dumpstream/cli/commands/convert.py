@@ -17,7 +17,6 @@ Examples:
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
-from itertools import chain
 
 from dumpstream.analysis.conversion import ConversionOptions, Converted, convert
 from dumpstream.analysis.tensorfiles import FileFormat
@@ -27,10 +26,9 @@ from dumpstream.cli._arguments import add_inputs_argument, add_members_arguments
 from dumpstream.cli._display import count_text, not_stored_text, say, size_text, summarise
 from dumpstream.cli._exit import NOT_WHOLE, WrongUsageError
 from dumpstream.cli.screen.progress import Progress
-from dumpstream.reading.collection import Collection
-from dumpstream.reading.inputs import find_inputs, is_capture
+from dumpstream.reading.inputs import find_inputs
 from dumpstream.reading.outputs import Outputs
-from dumpstream.reading.problem import problems_of_list
+from dumpstream.reading.problem import Problem
 
 _FORMATS = ("npy", "bin", "csv")
 _NAMES = ("dumpstream", "cann")
@@ -81,7 +79,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     if args.shape and not args.layout:
         raise WrongUsageError("--shape is the shape in a --layout; name one")
-    found = list(find_inputs(locations(args.names), args.rank, hosts=args.host))
+    lacking: list[Problem] = []
+    found = list(find_inputs(locations(args.names), args.rank, hosts=args.host, lacking=lacking.append))
     inputs = [it for it in found if it.not_stored is None]
     captures = {it.capture.path.parent if it.prefix else it.capture.path for it in inputs if it.capture}
     refuse_inside(args.out, captures)
@@ -97,10 +96,10 @@ def run(args: Namespace) -> int:
         for number, converted in enumerate(convert(inputs, outputs, options), 1):
             _count(converted, counts)
             progress.show(number, counts["read"])
-    for path in filter(is_capture, locations(args.names)):
-        _count_lacking(Collection.open(path, args.rank, args.host), counts)
+    for problem in lacking:
+        say(f"{problem.subject}: {problem.detail}")
     counts["not_stored"] = len(found) - len(inputs)
-    good = not counts["problems"] and not counts["lacking"]
+    good = not counts["problems"] and not lacking
     summarise(_summary(counts, len(inputs)), good=good)
     return 0 if good else NOT_WHOLE
 
@@ -114,12 +113,6 @@ def _count(converted: Converted, counts: Counter[str]) -> None:
     if converted.problem is not None:
         counts["problems"] += 1
         say(f"{converted.input.label}: {converted.problem}")
-
-
-def _count_lacking(collection: Collection, counts: Counter[str]) -> None:
-    for problem in chain.from_iterable(map(problems_of_list, collection.members())):
-        counts["lacking"] += 1
-        say(f"{problem.subject}: {problem.detail}")
 
 
 def _summary(counts: Counter[str], inputs: int) -> str:

@@ -1,7 +1,7 @@
 """Print the statistics of every tensor in captures, dump files and directories of them.
 
 A capture with the statistics sink has them already; for everything else they are computed. Prints a line for
-each file that cannot be read, or not completely, and then exits with 3.
+each file, journal or capture that cannot be read, or not completely, and then exits with 3.
 
 Examples:
   dumpstream stats run1                                          a table of all tensors
