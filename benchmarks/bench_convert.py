@@ -5,7 +5,8 @@ beside a bare Python loop that reads and writes each. All files are in the page 
 and are written to one file system (that of TMPDIR). Both take turns; rates are medians of all rounds and
 count the bytes of the dump files. The small files of all rounds are removed together at the end: for a minute
 ext4 does not use the inodes of removed files again, and searches behind all of them for every new file, which
-would take most of the time of either side.
+would take most of the time of either side. So let TMPDIR be in a file system that has not lost many files in
+the last minutes.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
 
@@ -208,12 +209,10 @@ def _inputs_of_files(
 ) -> Iterator[Input]:
     """Yield those of *files* of a *directory* that are selected; their names begin with *below*."""
     originals = _read_mapping(directory / MAPPING, {*files}) if MAPPING in files else {}
-    named = [(file, below + originals.get(file, without_suffix(file))) for file in files if file != MAPPING]
-    if not selection.everything:
-        named = [(file, name) for file, name in named if selection.selects(name)]
+    named = ((file, below + originals.get(file, without_suffix(file))) for file in files if file != MAPPING)
+    selected = named if selection.everything else (it for it in named if selection.selects(it[1]))
     folder, text = os.path.join(directory, ""), str(directory)  # noqa: PTH118 - ends with a slash
-    for start in range(0, len(named), _SIZED_TOGETHER):
-        some = named[start : start + _SIZED_TOGETHER]
+    while some := [*islice(selected, _SIZED_TOGETHER)]:
         for (file, name), size in zip(some, file_sizes(text, [file for file, _ in some]), strict=True):
             path = folder + file
             yield Input(path, name, size, False, path)  # keywords take twice as long
