@@ -76,7 +76,7 @@ def test_the_culprit_is_told_while_the_capture_runs(
     alert = told[-1]
     assert (alert.origin.op_name, alert.origin.step, alert.device) == ("layer_4_Relu", 2, 0)
     assert alert.sentence.startswith(
-        "Made the first NaN: step 2, operator layer_4_Relu (Relu), output 0: 1 of 64 elements; its "
+        "The run made the first NaN: step 2, operator layer_4_Relu (Relu), output 0: 1 of 64 elements; its "
     )
     assert [(row.blame, row.op_name, row.corrects) for row in rows_of_alerts(tmp_path / "run")] == [
         (it.origin.blame, it.origin.op_name, it.corrects) for it in told

@@ -65,7 +65,7 @@ def test_the_first_nan_is_told_before_the_capture_ends(tmp_path: Path) -> None:
     running, told = anyio.run(capture_and_follow, tmp_path)
 
     assert running
-    assert told.startswith("Made the first NaN: step 2, operator layer_4_Relu (Relu), output 0: ")
+    assert told.startswith("The run made the first NaN: step 2, operator layer_4_Relu (Relu), output 0: ")
     assert follow(tmp_path / "run") == told
     assert not is_running(tmp_path / "run")
 
@@ -102,7 +102,7 @@ def test_a_running_job_is_followed_over_all_its_processes(tmp_path: Path, flags:
     path = tmp_path / "job"
     with captured_job(path, *flags) as job:
         assert job.stderr is not None
-        alert = next(line for line in job.stderr if "Made the first NaN" in line)
+        alert = next(line for line in job.stderr if "The run made the first NaN" in line)
         following = subprocess.Popen(
             [*PROGRAM, "diagnose", str(path), "--follow"],
             stdout=subprocess.PIPE,

@@ -179,7 +179,7 @@ def test_an_overflow_of_an_operator_that_is_not_in_the_dump_is_told(tmp_path: Pa
     found = diagnose(overflows(tmp_path, "layer_"), every=True)
 
     assert found.sentence == (
-        "Has the first overflow in the dump: step 1, an operator that is not in the dump; "
+        "The run has the first overflow in the dump: step 1, an operator that is not in the dump; "
         "what made it is not known: the device recorded it of task 3 on stream 3."
     )
     assert [(it.step, it.op_name, it.blame) for it in found.origins][:2] == [

@@ -39,14 +39,13 @@ def sentence_of(
     several = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
     which = f"the first {word}" if concurrent == 1 else f"one of {concurrent} independent first {several}"
     where = "" if origin.host is None else f"of host {origin.host} "
-    who = "" if origin.rank is None else f"Rank {origin.rank} {where}"
+    who = "The run" if origin.rank is None else f"Rank {origin.rank}"
     if origin.blame is Blame.MADE:
-        text = f"{who}made {which}: {_place(origin)}; {origin.reason}{_ranges(inputs)}"
+        text = f"{who} {where}made {which}: {_place(origin)}; {origin.reason}{_ranges(inputs)}"
     else:
         unknown = f"what made it is not known: {origin.reason}"
-        text = f"{who}has {which} in the dump: {_place(origin)}; {unknown}"
-    text = (text if who else text[0].upper() + text[1:]) + _spread(origin, stayed=stayed)
-    return f"{text}."
+        text = f"{who} {where}has {which} in the dump: {_place(origin)}; {unknown}"
+    return f"{text}{_spread(origin, stayed=stayed)}."
 
 
 def _place(origin: OriginReport) -> str:

@@ -78,7 +78,9 @@ def test_text_shows_the_sentence_and_the_evidence(tmp_path: Path, capsys: Captur
     assert main(["diagnose", str(write_dumps(tmp_path))]) == 3
 
     out = capsys.readouterr().out
-    assert out.startswith("Made the first NaN: step 1, operator layer_4_MatMulV2 (MatMulV2), output 0: ")
+    assert out.startswith(
+        "The run made the first NaN: step 1, operator layer_4_MatMulV2 (MatMulV2), output 0: "
+    )
     for title in ("Its tensors", "What ran before it", "The same operator in earlier steps"):
         assert f"\n{title}\n" in out
 
@@ -197,7 +199,7 @@ def test_a_capture_tells_the_culprit_while_it_runs(tmp_path: Path, capsys: Captu
 
     assert main(["capture", "--out", str(tmp_path / "run"), "--simulate", f"{WORKLOAD},nan=4@1", *flags]) == 0
 
-    said = "Made the first NaN: step 1, operator layer_4_MatMulV2 (MatMulV2), output 0: "
+    said = "The run made the first NaN: step 1, operator layer_4_MatMulV2 (MatMulV2), output 0: "
     assert said in capsys.readouterr().err
     alerts = [json.loads(line) for line in told.read_text("utf-8").splitlines()]
     blamed = next(it for it in alerts if it["blame"] == "made")
@@ -214,7 +216,7 @@ def test_a_job_of_several_processes_tells_which_has_what(tmp_path: Path) -> None
         [*program, "capture", *flags, "--", *program, *job], capture_output=True, text=True, check=True
     )
 
-    assert "rank-1: Made the first NaN: step 1, operator layer_3_LayerNorm" in done.stderr
+    assert "rank-1: The run made the first NaN: step 1, operator layer_3_LayerNorm" in done.stderr
     given = [json.loads(alert.read_bytes()) for alert in tmp_path.glob("alert-*")]
     assert {(it["process"], it["rank"]) for it in given} == {("rank-0", 0), ("rank-1", 1)}
     for rank in range(2):
