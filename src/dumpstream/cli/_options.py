@@ -1,6 +1,6 @@
 """The flags of the commands that capture; their defaults live in the option classes."""
 
-from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Callable
 from dataclasses import fields
 from enum import EnumType
@@ -72,28 +72,13 @@ def add_capture_arguments(parser: ArgumentParser) -> None:
     for title, flags in (("ring", _RING), ("files", _FILES)):
         add = parser.add_argument_group(title).add_argument
         for flag, (kind, metavar, help_text) in flags.items():
-            if isinstance(kind, EnumType):
-                add(flag, type=_member_of(kind), choices=list(kind), metavar=metavar, help=help_text)
-            else:
-                add(flag, type=kind, metavar=metavar, help=help_text)
+            choices: list[Any] | None = list(kind) if isinstance(kind, EnumType) else None
+            add(flag, type=kind, choices=choices, metavar=metavar, help=help_text)
     parser.set_defaults(**_defaults())
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to all of its flags
         if action.default not in (None, []) and action.metavar:
             default = size_word(action.default) if action.type is size else f"{action.default}"
             action.help = f"{action.help} (default: {default.removesuffix('.0')})"
-
-
-def _member_of(kind: EnumType) -> Callable[[str], Any]:
-    """Return what finds a member by its word; argparse alone would not say which words there are."""
-
-    def member(text: str) -> Any:
-        try:
-            return kind(text)
-        except ValueError:
-            words = ", ".join(map(repr, map(str, kind)))
-            raise ArgumentTypeError(f"invalid choice: {text!r} (choose from {words})") from None
-
-    return member
 
 
 def _add_destination(parser: ArgumentParser) -> None:

@@ -72,7 +72,7 @@ def test_mistyped_word_gets_the_likely_one(
         (
             ["capture", "--out", "run1", "--fsync", "never"],
             (
-                "argument --fsync: invalid choice: 'never' (choose from 'none', 'file', 'capture'); "
+                "argument --fsync: there is no 'never'; choose from none, file, capture; "
                 "`dumpstream capture --help` explains"
             ),
         ),
