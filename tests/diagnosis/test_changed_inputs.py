@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
+import pytest
 from tests.diagnosis.runs import Run, T
 
 from dumpstream.diagnosis.origins import find_origins
@@ -65,6 +66,13 @@ def test_a_part_of_a_bad_tensor_may_be_clean() -> None:
 
     assert blame_of_reader(begun().op("Exp.reader", [part], [T(C, 3, nan=1)], task=2)) == MADE
     assert blame_of_reader(begun().op("Exp.reader", [larger], [T(C, 3, nan=1)], task=2)) == UNKNOWN
+
+
+@pytest.mark.parametrize("second", [T(B, 2), T(B, 7, size=32)])
+def test_an_operator_may_have_written_the_same_place_twice(second: T) -> None:
+    run = Run().op("Mul.a", [T(A, 1)], [NAN, second], task=1)
+
+    assert blame_of_reader(run.op("Exp.reader", [CLEAN], [T(C, 3, nan=1)], task=2)) == UNKNOWN
 
 
 def test_many_operators_with_bad_outputs_of_clean_inputs_are_judged_in_seconds() -> None:

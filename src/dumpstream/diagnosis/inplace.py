@@ -65,13 +65,17 @@ class StandIns:
         return found
 
     def _bad_in(self, memory: Memory, row: int, execution: int) -> int | None:
-        """Return a bad output of which *memory* has all where *row* is, if certainly no other was there."""
-        executions, bad = self._evidence.executions, self._evidence.findings.bad
-        for start, stop, owner in memory.read(*self._range(row)):
-            if bad[owner] and (start, stop) == self._range(owner):
-                writer = int(executions.of_row[owner])
-                if self._stretches.holds(writer, execution):
-                    return owner
+        """Return a bad output inside of *row* over which, by *memory*, no other operator wrote."""
+        executions, flow, bad = self._evidence.executions, self._evidence.flow, self._evidence.findings.bad
+        start, stop = self._range(row)
+        for writer in dict.fromkeys(int(executions.of_row[it.owner]) for it in memory.read(start, stop)):
+            if not self._stretches.holds(writer, execution):
+                continue
+            for it in executions.outputs.of(writer):
+                first, last = self._range(it)
+                inside = bad[it] and flow.addressed[it] and start <= first and last <= stop
+                if inside and all(executions.of_row[at.owner] == writer for at in memory.read(first, last)):
+                    return it
         return None
 
     def _range(self, row: int) -> tuple[int, int]:
