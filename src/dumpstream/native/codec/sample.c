@@ -149,9 +149,9 @@ typedef uint16_t any_2 __attribute__((aligned(1), may_alias));
 /* Returns the first of some neighbours that hardly come again by chance: two are different, and not 0. */
 static size_t choose_anchor(const any_2 *value, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        const uint16_t *const first = value[i] ? &value[i] : &value[i + 1];
-        const uint16_t *const second = value[i + 2] ? &value[i + 2] : &value[i + 3];
-        if (*first && *second && *first != *second)
+        const uint16_t first = value[i] ? value[i] : value[i + 1];
+        const uint16_t second = value[i + 2] ? value[i + 2] : value[i + 3];
+        if (first && second && first != second)
             return i;
     }
     return count;
@@ -170,7 +170,7 @@ size_t ds_row(const uint8_t *bytes, size_t length, size_t most) {
         for (size_t j = i; j < i + TILE; j++)
             found |=
                 (uint16_t)((value[j] == a) & (value[j + 1] == b) & (value[j + 2] == c) & (value[j + 3] == d));
-        for (size_t j = i; found && j < i + TILE && tries < TRIES; j++) {
+        for (size_t j = i; found && j < i + TILE && j <= end && tries < TRIES; j++) {
             const size_t row = 2 * (j - anchor);
             if (value[j] != a || value[j + 1] != b || value[j + 2] != c || value[j + 3] != d)
                 continue;
