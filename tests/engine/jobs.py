@@ -144,7 +144,7 @@ def _leave(path: Path, host: str | None, ranks: dict[int, Rank]) -> Path:
         capture = collection.begin(rank=number, pid=100 + number, **known)
         _add(capture, rank)
         if rank.ending == "garbled":
-            capture.write('{"type":"file","name":}\n')
+            capture.write('{"type":"file","name":}')
         if rank.ending == "interrupted":
             capture.interrupt()
         else:

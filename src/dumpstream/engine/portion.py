@@ -78,9 +78,10 @@ class Portion(NamedTuple):
         """
         if not self.captured:
             return None
-        if self.problem is not None:
-            return Member(None, problem=self.problem, host=self.host, below=self.below)
         place = open_place(self.location)
+        if self.problem is not None:
+            member = Member(None, problem=self.problem, host=self.host, below=self.below)
+            return member._replace(beginning=place.find_writer() is not None)
         if self.process is not None:
             return read_member(place, self.process, self.host, self.below)
         try:

@@ -31,6 +31,7 @@ class Member(NamedTuple):
     problem: str | None = None  #: why there is no capture
     host: str | None = None  #: the name of its host, if that is one of a job
     below: str = ""  #: the path of its host, with a slash at the end, if the location is a job
+    beginning: bool = False  #: whether there is no capture because it has just begun
 
     @property
     def prefix(self) -> str:
@@ -81,7 +82,8 @@ class HostCaptures:
     def readers(self) -> Iterator[Callable[[], Member]]:
         """Yield what reads each capture; raises `NotACaptureError` then if the only one cannot be read."""
         if self.manifest is None:
-            yield partial(Member, None, problem=self.problem, host=self.name, below=self.below)
+            member = Member(None, problem=self.problem, host=self.name, below=self.below)
+            yield partial(member._replace, beginning=self.writer is not None)
         elif self.processes is None:
             yield self._read_only_one
         else:
@@ -105,7 +107,8 @@ def read_member(place: Place, process: Process, host: str | None, below: str) ->
     try:
         return member._replace(capture=StoredCapture.read(place.member(process.directory)))
     except NotACaptureError as exc:
-        return member._replace(problem=str(exc))
+        beginning = process.ended is None and place.find_writer() is not None
+        return member._replace(problem=str(exc), beginning=beginning)
 
 
 @dataclass(eq=False)
@@ -226,7 +229,7 @@ def _read_hosts(
     )
     hosts = [*found]
     _check_ranks(place.path, wanted, [it for host in hosts for it in host.known])
-    return [host for host in hosts if not wanted or host.processes]
+    return [host for host in hosts if not wanted or host.processes or host.manifest is None]
 
 
 def _read_host(place: Place, wanted: set[int], directory: str) -> HostCaptures:

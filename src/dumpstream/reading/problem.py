@@ -67,7 +67,7 @@ def problems_of_list(member: Member) -> Iterator[Problem]:
     """Yield why *member* may have files that are not on its list of files."""
     if member.capture is not None:
         yield from _unreadable_lines(member.capture, member.prefix)
-    elif member.process is None or member.process.directory:
+    elif not member.beginning and (member.process is None or member.process.directory):
         yield problem_of_member(member)
 
 

@@ -25,7 +25,7 @@ from dumpstream.system.cache import open_cached
 from dumpstream.system.location import Prefix
 
 #: Changes when the rows of the same run would be others.
-_FORMAT = "tensors 2"
+_FORMAT = "tensors 3"
 _GROUP_ROWS = 1 << 16
 
 #: Is told how many tensors, and how many bytes of files, are done.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tests.conftest import CollectionBuilder
+from tests.conftest import CaptureBuilder, CollectionBuilder, DumpBuilder
 
 from dumpstream.cli import main
+from dumpstream.format.verdict import Verdict
 
 WRITING = [["extract", "--out", "out"], ["convert", "--out", "out"]]
 PRINTING = [["stats"], ["stats", "--where", "nan > 0"], ["stats", "--format", "csv"]]
@@ -51,6 +55,56 @@ def test_lists_that_cannot_be_read_are_told(
     assert main([command, str(run), *flags]) == 3
 
     assert tells(capsys.readouterr().err)
+
+
+def test_a_process_that_has_just_begun_is_not_told(
+    collection: CollectionBuilder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    collection.end(collection.begin(rank=0))
+    shutil.rmtree(collection.begin(rank=1).path)
+
+    for command in (["stats"], ["stats", "--shard", "1/1", "--parts", str(out / "parts")], ["extract"]):
+        flags = ["--out", str(out / "files")] if command == ["extract"] else []
+        assert main([command[0], str(collection.path), *command[1:], *flags]) == 0
+    assert main(["merge", str(out / "parts")]) == 0
+    assert "rank-1" not in capsys.readouterr().err
+    collection.close()
+    assert main(["stats", str(collection.path)]) == 3
+    assert "rank-1: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["stats", "verify", "ls"])
+def test_a_host_that_cannot_be_read_is_told_whatever_the_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    for host in ("node-a", "node-b"):
+        collection = CollectionBuilder(tmp_path / "job", host)
+        collection.end(collection.begin(rank=0))
+        collection.finish()
+    (tmp_path / "job" / "node-b" / "manifest.json").write_text("{")
+
+    code = main([command, str(tmp_path / "job"), "--rank", "0"])
+
+    told = capsys.readouterr()
+    assert "node-b" in told.out + told.err
+    assert code == (0 if command == "ls" else 3)
+
+
+def test_watch_tells_it(
+    builder: CaptureBuilder, dump_of: Callable[[str], DumpBuilder], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for task, name in enumerate(("C", "B_To_C")):
+        data = dump_of(name).output(np.zeros(4, np.float32)).build()
+        path = f"/dump/20260530164725/0/net/1/2/Relu.{name}.{task}.1.178015966000000{task}"
+        builder.add(path, data, Verdict.COMPLETE)
+    builder.write('{"type":"file","name":}')
+
+    assert main(["watch", str(builder.finish())]) == 3
+
+    told = capsys.readouterr()
+    assert "1 clean" in told.out
+    assert "journal.jsonl: 1 unreadable lines" in told.err
 
 
 def test_merged_shards_tell_it_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

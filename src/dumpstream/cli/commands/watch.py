@@ -39,6 +39,7 @@ from dumpstream.cli.screen.live import above
 from dumpstream.cli.screen.progress import Progress
 from dumpstream.config import Mode
 from dumpstream.reading.inputs import find_inputs
+from dumpstream.reading.problem import Problem
 from dumpstream.statistics.table import json_value
 
 
@@ -53,7 +54,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     graph = None if args.ops is None else Graph(operators_in(args.ops))
-    inputs = list(find_inputs([args.path], args.rank, hosts=args.host))
+    lacking: list[Problem] = []
+    inputs = list(find_inputs([args.path], args.rank, hosts=args.host, lacking=lacking.append))
     need_mode(args.path, inputs, Mode.WATCH)
     watched = find_watched(inputs)
     if not any(len(it.dumps) > 1 or it.early for it in watched):
@@ -69,7 +71,9 @@ def run(args: Namespace) -> int:
     else:
         counts = Counter(map(_print_result, results))
         print(_summary(watched, counts))
-    return NOT_WHOLE if counts["trampled"] or counts["incomplete"] else 0
+    for problem in lacking:
+        say(f"{problem.subject}: {problem.detail}")
+    return NOT_WHOLE if counts["trampled"] or counts["incomplete"] or lacking else 0
 
 
 def _with_progress(results: Iterable[WatchResult], total: int) -> Iterator[WatchResult]:
