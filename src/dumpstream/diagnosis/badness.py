@@ -27,7 +27,7 @@ class Badness(StrEnum):
     DIVERGENCE = "divergence"  #: not what the golden run has
 
 
-#: What is read as numbers but is none: a handle of a resource, whose values are not dumped, or anything.
+#: Types whose bytes are not numbers: handles of resources, whose values are not dumped, and unknown ones.
 _NO_NUMBERS = {None, "resource", "undefined"}
 
 DEFAULT = (Badness.NAN, Badness.INF, Badness.OVERFLOW)

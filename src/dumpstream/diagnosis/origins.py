@@ -129,7 +129,7 @@ class _Graph:
         return _Node(frozenset(), suggested=True, entries=(*bad,))
 
     def _followed(self, rows: Iterable[int]) -> tuple[int, ...]:
-        """Return those of *rows*, all bad, that were looked for; if it is none, all of them."""
+        """Return those of *rows*, all bad, that were looked for, or all of them if none was."""
         found = (*rows,)
         return tuple(row for row in found if self._looked_for[row]) or found
 
