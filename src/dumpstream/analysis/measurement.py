@@ -114,7 +114,15 @@ def _measured(
 
 
 class _Lacking:
-    """Says why captures may have further files."""
+    """Why captures may have further files: *problems*, which become more while they are read."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self._problems = problems
+
+    def tasks(self) -> Iterator[_Task]:
+        """Yield what has to be said by now, once."""
+        while self._problems:
+            yield _Task(self, self._problems.pop(0))
 
     def measure(self, items: Sequence[Problem]) -> Iterator[Batch]:
         """Yield a batch without tensors for each of *items*."""
@@ -154,7 +162,7 @@ def _tasks(
     inputs: Iterable[Input], wanted: Wanted, used: _UsedTables, lacking: list[Problem]
 ) -> Iterator[_Task]:
     """Yield what has to be done for *inputs*; while these come, more and more may be *lacking*."""
-    paths, tables, told = Paths(wanted), StoredTables(wanted), _Lacking()
+    paths, tables, further = Paths(wanted), StoredTables(wanted), _Lacking(lacking)
     capture: _Capture | None = None
     given: str | None = None
     for item in inputs:
@@ -164,7 +172,7 @@ def _tasks(
         if capture is not None and capture.stored is not item.capture:
             yield from capture.missing_tables()
             capture = None
-        yield from (_Task(told, lacking.pop(0)) for _ in lacking[:])
+        yield from further.tasks()
         if of.capture != given:
             given = of.capture
             paths, tables = Paths(wanted, of=of), StoredTables(wanted, of=of)
@@ -182,7 +190,7 @@ def _tasks(
                 yield from capture.tasks(row)
     if capture is not None:
         yield from capture.missing_tables()
-    yield from (_Task(told, it) for it in lacking)
+    yield from further.tasks()
 
 
 class _Capture:
