@@ -104,7 +104,7 @@ def read_subject(
     captures = _captures_below(path)
     known = _Known()
     for capture in captures or (path,):
-        _read_captures(capture, ranks, hosts, known)
+        _read_captures(capture, ranks, hosts, known, f"{capture}/" if len(captures) > 1 else "")
     if known.modes and not known.unknown_mode and not known.modes & _MODES:
         names = " and ".join(sorted(known.modes))
         raise DumpstreamError(
@@ -229,14 +229,17 @@ def _time(trace: Trace, executions: Executions, execution: int) -> int:
     return max((int(trace.counts["timestamp"][row]) for row in rows), default=UNKNOWN)
 
 
-def _read_captures(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], known: _Known) -> None:
-    """Add to *known* what the captures at *path* say."""
+def _read_captures(
+    path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str], known: _Known, prefix: str
+) -> None:
+    """Add to *known* what the captures at *path* say; *prefix* tells their problems from those of others."""
     for member in _members(path, ranks, hosts):
         if member.capture is None:
             known.unconfigured = True
-            known.missing.append(_text(problem_of_member(member)))
+            known.missing.append(_text(problem_of_member(member).below(prefix)))
             continue
-        found = [*problems_of_capture(member.capture, member.prefix, process=member.process)]
+        problems = problems_of_capture(member.capture, member.prefix, process=member.process)
+        found = [problem.below(prefix) for problem in problems]
         known.lossy |= not _LOSSES.isdisjoint(it.kind for it in found)
         known.missing += [
             f"{it.subject}: {_GROWING}" if it.kind is Kind.RUNNING else _text(it) for it in found

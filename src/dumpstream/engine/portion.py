@@ -20,6 +20,7 @@ from dumpstream.reading.inputs import (
     inputs_at,
     inputs_of_member,
     is_capture,
+    lacking_below,
     refuse_missing,
 )
 from dumpstream.reading.problem import problems_of_list
@@ -158,6 +159,8 @@ def inputs_of(
     When all have come, the patterns that one of them matches are no longer in *unmatched*, and *lacking* has
     been told why there may be others.
     """
+    if portion.given is not None:
+        lacking = lacking_below(f"{portion.given}/", lacking)
     if member is None:
         found = inputs_at(portion.location, (), (), selection, lacking)
     else:

@@ -110,12 +110,18 @@ def find_inputs(
     named = False
     for path in different:
         given = str(path) if len(different) > 1 else None
-        for item in inputs_at(path, ranks, hosts, selection, lacking):
+        tell = lacking if given is None else lacking_below(f"{given}/", lacking)
+        for item in inputs_at(path, ranks, hosts, selection, tell):
             named |= item.named
             selection.note(item.name)
             yield item if given is None else item._replace(given=given)
     if not named:  # a file that was named may be a table of others
         selection.refuse_unnoted()
+
+
+def lacking_below(prefix: str, lacking: Lacking) -> Lacking:
+    """Return what tells *lacking* of problems below *prefix*, by which several captures differ."""
+    return lambda problem: lacking(problem.below(prefix))
 
 
 def is_capture(path: Path | Prefix) -> bool:
@@ -197,7 +203,8 @@ def _inputs_below(root: Path, selection: Selection, lacking: Lacking) -> Iterato
         files = [entry.name for entry in found if entry.is_file(follow_symlinks=False)]
         if any(name in {MANIFEST, JOB} for name in files):
             with suppress(NotACaptureError):  # any directory may have a file of that name
-                yield from _inputs_of_collection(Collection.open(root / below), selection, lacking)
+                collection = Collection.open(root / below)
+                yield from _inputs_of_collection(collection, selection, lacking_below(below, lacking))
                 continue
         yield from _inputs_of_files(root / below, below, files, selection)
         folders = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]

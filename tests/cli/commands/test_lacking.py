@@ -107,6 +107,26 @@ def test_watch_tells_it(
     assert "journal.jsonl: 1 unreadable lines" in told.err
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_of_several_captures_each_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, together: bool
+) -> None:
+    for name in ("a", "b"):
+        builder = CaptureBuilder(tmp_path / "runs" / name)
+        builder.write('{"type":"file","name":}')
+        builder.finish()
+    paths = [tmp_path / "runs"] if together else [tmp_path / "runs" / name for name in ("a", "b")]
+
+    assert main(["stats", *map(str, paths)]) == 3
+    assert main(["stats", *map(str, paths), "--shard", "1/1", "--parts", str(tmp_path / "parts")]) == 0
+    one = capsys.readouterr().err
+    assert main(["merge", str(tmp_path / "parts")]) == 3
+
+    prefix = "" if together else f"{tmp_path}/runs/"
+    for told in (one, capsys.readouterr().err):
+        assert all(f"{prefix}{name}/journal.jsonl: 1 unreadable lines" in told for name in ("a", "b"))
+
+
 def test_merged_shards_tell_it_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     break_lists(run)
     command, *flags = SHARD
