@@ -94,7 +94,7 @@ def _zstd_coder() -> Coder:
 def _other_coders(data: Data) -> list[Coder]:
     """Return the codecs of others that are installed, for the types that they know."""
     coders = []
-    widths = {27: 2, 2: 2, 1: 4, 12: 8, 7: 4, 8: 8, 11: 1, 0: 1}
+    widths = {27: 2, 2: 2, 5: 2, 1: 4, 12: 8, 7: 4, 8: 8, 11: 1, 0: 1}
     try:
         blosc2 = import_module("blosc2")
     except ImportError:
