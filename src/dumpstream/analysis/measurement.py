@@ -127,7 +127,7 @@ class _Lacking:
     def measure(self, items: Sequence[Problem]) -> Iterator[Batch]:
         """Yield a batch without tensors for each of *items*."""
         for it in items:
-            yield Batch([Measured(it.subject, problems=[f"{it.subject}: {it.detail}"])], TensorRows(), [0])
+            yield Batch([Measured(it.subject, problems=[it.text])], TensorRows(), [0])
 
 
 class _Task(NamedTuple):

@@ -236,14 +236,12 @@ def _read_captures(
     for member in _members(path, ranks, hosts):
         if member.capture is None:
             known.unconfigured = True
-            known.missing.append(_text(problem_of_member(member).below(prefix)))
+            known.missing.append(problem_of_member(member).below(prefix).text)
             continue
         problems = problems_of_capture(member.capture, member.prefix, process=member.process)
         found = [problem.below(prefix) for problem in problems]
         known.lossy |= not _LOSSES.isdisjoint(it.kind for it in found)
-        known.missing += [
-            f"{it.subject}: {_GROWING}" if it.kind is Kind.RUNNING else _text(it) for it in found
-        ]
+        known.missing += [f"{it.subject}: {_GROWING}" if it.kind is Kind.RUNNING else it.text for it in found]
         for settings in settings_of(member.capture):
             if settings is None:
                 known.unknown_mode = known.unconfigured = True
@@ -251,11 +249,6 @@ def _read_captures(
                 known.configured = True
                 known.modes |= {*settings.modes}
                 known.hidden |= hidden_by(settings)
-
-
-def _text(problem: object) -> str:
-    subject, detail = getattr(problem, "subject", ""), getattr(problem, "detail", "")
-    return f"{subject}: {detail}"
 
 
 def _members(path: Path | Prefix, ranks: Sequence[int], hosts: Sequence[str]) -> Iterator[Member]:

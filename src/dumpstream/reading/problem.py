@@ -51,6 +51,10 @@ class Problem(NamedTuple):
     subject: str  #: the name of a file, or a path in the capture
     detail: str
 
+    @property
+    def text(self) -> str:
+        return f"{self.subject}: {self.detail}"
+
     def below(self, prefix: str) -> Problem:
         """Return it as a problem of one of several captures."""
         return self._replace(subject=prefix + self.subject)

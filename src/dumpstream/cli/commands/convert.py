@@ -97,7 +97,7 @@ def run(args: Namespace) -> int:
             _count(converted, counts)
             progress.show(number, counts["read"])
     for problem in lacking:
-        say(f"{problem.subject}: {problem.detail}")
+        say(problem.text)
     counts["not_stored"] = len(found) - len(inputs)
     good = not counts["problems"] and not lacking
     summarise(_summary(counts, len(inputs)), good=good)

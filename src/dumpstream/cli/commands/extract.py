@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
             done += it.file.bytes
             progress.show(files, done)
     for problem in lacking:
-        say(f"{problem.subject}: {problem.detail}")
+        say(problem.text)
     good = not incomplete and not lacking and written == files
     more = f"; {not_stored_text(not_stored)}" if not_stored else ""
     summarise(f"extracted {written} of {count_text(files, 'file')}, {size_text(size)}{more}", good=good)

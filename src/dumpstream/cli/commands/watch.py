@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
         counts = Counter(map(_print_result, results))
         print(_summary(watched, counts))
     for problem in lacking:
-        say(f"{problem.subject}: {problem.detail}")
+        say(problem.text)
     return NOT_WHOLE if counts["trampled"] or counts["incomplete"] or lacking else 0
 
 
